@@ -27,6 +27,7 @@ READS = frozenset(
         "on_demand_prices",
         "quotas",
         "reclaim_shares",
+        "transfer_prices",
         "volume_price",
         "backlog",
     }

@@ -7,11 +7,12 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.row import SpendRow
 from spindown.control.backlog import learn
 from spindown.control.breaker import forget_silence
+from spindown.control.budget import add_to_budget
 from spindown.control.market import PriceList, price_of
 from spindown.control.outcome import ADOPTED, UNANSWERED
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft
 from spindown.control.reap import change_worker
-from spindown.control.spend import add_to_budget, charge, mark_charged
+from spindown.control.spend import charge, mark_charged
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
 from spindown.port import Write
 

@@ -6,12 +6,11 @@ an event: it is left out, with what needs it, and the next tick plans anew.
 
 from dataclasses import dataclass, replace
 
-from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ending import bound_leases, free_leases
-from spindown.control.execution import Execution
+from spindown.control.execution import Execution, RequestRecords
 from spindown.control.journal import FenceLost, Journal
-from spindown.control.launch import places_left, replay, try_offers
+from spindown.control.launch import replay, try_offers
 from spindown.control.observation import Observation, failure_of
 from spindown.control.plan import (
     Action,
@@ -26,7 +25,7 @@ from spindown.control.plan import (
 )
 from spindown.domain.fleet import Unavailable, Worker
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import SpindownError, Throttled
 from spindown.ledger import AccountView
 from spindown.port.control import ControlPorts
@@ -40,9 +39,9 @@ class TickRecord:
     """What came of a plan."""
 
     done: tuple[Action, ...]
-    requests: tuple[LaunchRequestRecord, ...]
-    #: Requests for workers that take over from others.
-    takeovers: tuple[LaunchRequestRecord, ...]
+    requests: RequestRecords
+    #: Each launch that was begun, and the requests that were made for it.
+    launched: tuple[tuple[LaunchWorkers, RequestRecords], ...]
     #: Why launching ended before the need was met; NO_REASON: nothing ended it early.
     ended_early: Reason
     notes: tuple[Reason, ...]
@@ -74,6 +73,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         breakers=dict(fleet.breakers),
         backoffs=dict(fleet.backlog.backoffs),
         account=seen.account,
+        allowance=plan.allowance,
         quotas_met={*plan.quotas_short},
     )
     for action in plan.actions:
@@ -92,7 +92,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
     return TickRecord(
         done=tuple(run.done),
         requests=tuple(run.requests),
-        takeovers=tuple(run.takeovers),
+        launched=tuple(run.launched),
         ended_early=run.ended_early,
         notes=tuple(run.notes),
         leases_freed=run.leases_freed,
@@ -144,32 +144,24 @@ def _terminate(run: Execution, action: Terminate) -> None:
 
 
 def _launch(run: Execution, action: LaunchWorkers) -> None:
-    before, places = len(run.requests), places_left(run, action.choice)
-    if not action.choice.is_takeover:
-        run.ended_early = try_offers(run, action)
-        if places <= 0 and not run.ended_early:
-            most = run.facts.policy.max_workers
-            run.ended_early = Reason(ReasonCode.MAX_WORKERS, {"max_workers": most})
-        _note_asked(run, action, before)
-        return
+    """Make the requests of a launch; it counts as done if EC2 was asked at all."""
+    before, ended = len(run.requests), NO_REASON
+    is_takeover = action.choice.is_takeover
     try:
-        try_offers(run, action)
+        ended = try_offers(run, action)
     except FenceLost:
         raise
     except SpindownError as exc:
+        if not is_takeover:
+            raise
         run.tell(failure_of(exc, action.kind.value))
-    _note_asked(run, action, before)
-    made = run.requests[before:]
-    run.takeovers += made
-    is_urgent = action.choice.opens is CapacityType.ON_DEMAND
-    if places <= 0:
-        most = run.facts.policy.max_workers
-        run.tell(Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}))
-    elif is_urgent and not any(request.instances for request in made):
-        run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))
-
-
-def _note_asked(run: Execution, action: LaunchWorkers, before: int) -> None:
-    """Count a launch as done if EC2 was asked at all."""
-    if len(run.requests) > before:
+    made = tuple(run.requests[before:])
+    run.launched.append((action, made))
+    if made:
         run.done.append(action)
+    if not is_takeover:
+        run.ended_early = ended
+    elif ended.code is ReasonCode.MAX_WORKERS:
+        run.tell(ended)
+    elif action.choice.opens is CapacityType.ON_DEMAND and not any(a.instances for a in made):
+        run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))

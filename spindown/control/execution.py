@@ -5,16 +5,19 @@ from datetime import datetime
 
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
+from spindown.control.budget import LaunchAllowance, budget_left, calls_made
 from spindown.control.journal import Journal
 from spindown.control.observation import Observation, TickFacts
 from spindown.control.observe_ec2 import next_backoff
-from spindown.control.plan import Action
+from spindown.control.plan import Action, LaunchWorkers
 from spindown.domain.fleet import Launch, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.ledger import AccountView
 from spindown.port import Write
 from spindown.port.control import ControlPorts
+
+RequestRecords = tuple[LaunchRequestRecord, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,17 +33,20 @@ class Execution:
     breakers: dict[str, BreakerRow]
     backoffs: dict[str, Backoff]
     account: AccountView | None
+    #: What launches may still take.
+    allowance: LaunchAllowance
     quotas_met: set[str]
     done: list[Action] = field(default_factory=list)
     requests: list[LaunchRequestRecord] = field(default_factory=list)
-    takeovers: list[LaunchRequestRecord] = field(default_factory=list)
+    #: Each launch that was begun, and the requests that were made for it.
+    launched: list[tuple[LaunchWorkers, tuple[LaunchRequestRecord, ...]]] = field(
+        default_factory=list
+    )
     notes: list[Reason] = field(default_factory=list)
     ended_early: Reason = NO_REASON
     leases_freed: int = 0
     #: Instances of which an action has lost a race, or has had no answer.
     lost: set[str] = field(default_factory=set)
-    #: Those of them that the plan took to be gone, and that live on.
-    alive: set[str] = field(default_factory=set)
 
     @property
     def facts(self) -> TickFacts:
@@ -60,8 +66,16 @@ class Execution:
             return
         planned = self.workers.get(instance_id, seen)
         if seen.is_live and not planned.is_live:
-            self.alive.add(instance_id)
+            self.allowance = self.allowance.with_alive(seen, planned)
         self.workers[instance_id] = seen
+
+    def read_account_again(self) -> None:
+        """Read what other workloads have left of budget and calls."""
+        self.account = self.journal.ledger.read_account()
+        self.allowance = self.allowance.with_account(
+            budget_left(self.facts, self.launches, self.account),
+            calls_made(self.facts, self.account),
+        )
 
     def note(self, *unit: Write) -> None:
         """Let a unit wait for the next transaction."""

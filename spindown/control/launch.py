@@ -6,25 +6,24 @@ that asks to slow down are left alone from then on. Tries and time are bounded.
 """
 
 import hashlib
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import LaunchRequestRecord
-from spindown.contract.row import CALLS_PER_MINUTE, BreakerRow, CallsRow, QuotaRow
+from spindown.contract.row import BreakerRow, CallsRow, QuotaRow
 from spindown.control.breaker import breaker_name, open_for_account
+from spindown.control.budget import PlannedRequest, reserve, take_call
 from spindown.control.execution import Execution
 from spindown.control.observation import encode_request, forget_settings
-from spindown.control.offers import bands_to_try, budget_left, payable
 from spindown.control.outcome import complete_launch, pools_of
-from spindown.control.plan import LaunchChoice, LaunchWorkers, Replay
-from spindown.control.size import headroom
+from spindown.control.plan import LaunchWorkers, Replay
+from spindown.control.request import LaunchProgress, calls_used_up
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, remember_unavailable
-from spindown.domain.offer import CapacityType, Pool, quota_class, slot_count
+from spindown.domain.offer import Pool, quota_class, slot_count
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
@@ -36,43 +35,14 @@ from spindown.port import (
     LaunchRequest,
     Refusal,
     RefusalKind,
-    When,
     Write,
 )
 
 #: No further request is begun after this: what is under way still ends within SCALER_TIMEOUT.
 _BEGIN_WITHIN = timedelta(seconds=40)
-#: Pools in one request; EC2 takes more, a person reads no more.
-_POOLS_AT_MOST = 60
-#: A missing share that is a rounding error.
-_NOTHING = 1e-9
 #: Tries to write an intent; the second is for who finds that another workload has just begun the
 #: minute.
 _TRIES = 2
-
-
-@dataclass(slots=True, kw_only=True)
-class _Progress:
-    """How far a launch has come."""
-
-    action: LaunchWorkers
-    #: Workers that may still be launched, by every bound but the price.
-    left: int
-    #: Share of the need that is still missing.
-    share: float = 1.0
-    tries: int = 0
-    #: Workers that it has got on demand.
-    on_demand: int = 0
-    #: Zones whose subnet has no address left, and regions in which it goes no further.
-    zones: set[str] = field(default_factory=set)
-    closed: set[str] = field(default_factory=set)
-    #: Regions of which it was asked whether they are still there.
-    asked: set[str] = field(default_factory=set)
-    ended: Reason = NO_REASON
-
-    @property
-    def choice(self) -> LaunchChoice:
-        return self.action.choice
 
 
 def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
@@ -80,156 +50,104 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
 
     Return why it ended before the need was met; NO_REASON if nothing ended it early.
     """
-    choice, policy = action.choice, run.facts.policy
-    if choice.candidates is None:
-        return choice.stopped
-    progress = _Progress(action=action, left=places_left(run, choice))
-    for band in bands_to_try(choice.candidates, policy, action.asked_last):
-        if _is_over(run, progress):
-            break
-        usable = [c for c in band if _is_usable(run, progress, c)][:_POOLS_AT_MOST]
-        dollars = headroom(policy, run.workers, run.launches, run.now)
-        budget = budget_left(run.facts.budget, run.account, run.now)
-        paid, most = payable(usable, headroom_left=dollars, budget=budget)
-        if paid and _is_there(run, progress, paid[0].offer.region):
-            _try_band(run, progress, paid, most)
-        elif usable and budget is not None and all(c.expected_dollars > budget for c in usable):
-            progress.ended = progress.ended or Reason(ReasonCode.BUDGET_TOO_LOW)
+    progress = LaunchProgress(
+        action=action,
+        policy=run.facts.policy,
+        now=run.now,
+        regions=run.facts.settings.outposts.keys(),
+        unavailable=run.unavailable,
+        quotas_met=run.quotas_met,
+    )
+    asked: set[str] = set()
+    while (request := progress.next_request(run.allowance)) is not None:
+        if run.ports.clock.now() - run.now > _BEGIN_WITHIN:
+            return Reason(ReasonCode.TIME_IS_UP)
+        if request.region not in asked and not _is_there(run, request.region):
+            progress.withdraw(
+                request, Reason(ReasonCode.REGION_REMOVED, {"region": request.region})
+            )
+            continue
+        asked.add(request.region)
+        _make_request(run, progress, request)
     return progress.ended
 
 
-def places_left(run: Execution, choice: LaunchChoice) -> int:
-    """Return how many workers all bounds together allow; ``max_workers`` holds for any offer.
-
-    A worker that was to be condemned and lives on keeps its place.
-    """
-    # What is adopted in this tick counts as present already.
-    made = [a for a in run.requests if choice.is_takeover and a.outcome != "adopted"]
-    given = sum(len(one.instances) for one in made) + len(run.alive)
-    if choice.sizing.bound not in {"", "max_workers"}:
-        return choice.sizing.wanted - len(run.alive)
-    return run.facts.policy.max_workers - choice.capacity.workers - given
-
-
-def _is_over(run: Execution, progress: _Progress) -> bool:
-    if progress.ended or progress.left <= 0 or progress.share <= _NOTHING:
-        return True
-    if progress.tries >= run.facts.policy.max_requests_per_tick:
-        progress.ended = Reason(ReasonCode.TRIES_USED_UP, {"requests": progress.tries})
-    elif run.ports.clock.now() - run.now > _BEGIN_WITHIN:
-        progress.ended = Reason(ReasonCode.TIME_IS_UP)
-    return bool(progress.ended)
-
-
-def _is_usable(run: Execution, progress: _Progress, candidate: Candidate) -> bool:
-    """Tell whether nothing learned in this tick rules a candidate out."""
-    offer = candidate.offer
-    dry = run.unavailable.get(offer.pool)
-    is_dry = dry is not None and dry.until > run.now
-    is_closed = offer.region in progress.closed or offer.quota_class in run.quotas_met
-    return not is_dry and not is_closed and offer.zone not in progress.zones
-
-
-def _is_there(run: Execution, progress: _Progress, region: str) -> bool:
+def _is_there(run: Execution, region: str) -> bool:
     """Tell whether a region still has an outpost, asked once a launch before it is used.
 
     What is remembered may be minutes old, and an outpost that is being destroyed withdraws its
     settings before it ends its instances.
     """
-    if region in progress.asked or region == run.facts.deployment.region:
-        return region not in progress.closed
-    progress.asked.add(region)
+    if region == run.facts.deployment.region:
+        return True
     try:
         settings, _ = run.ports.settings.workload(run.facts.workload)
     except SpindownError:
-        return region not in progress.closed
-    if region not in settings.outposts:
-        forget_settings(run.ports, run.facts.workload)
-        removed = Reason(ReasonCode.REGION_REMOVED, {"region": region})
-        run.tell(removed)
-        _close(run, progress, region, removed)
-    return region not in progress.closed
+        return True
+    if region in settings.outposts:
+        return True
+    forget_settings(run.ports, run.facts.workload)
+    run.tell(Reason(ReasonCode.REGION_REMOVED, {"region": region}))
+    return False
 
 
-def _planned(choice: LaunchChoice, candidate: Candidate) -> int:
-    """Return how many workers of a candidate meet the whole need.
-
-    A slower offer needs more for the same need; workers to be kept warm are counted as such.
-    """
-    best = choice.candidates.best if choice.candidates else None
-    unbounded = choice.sizing.unbounded
-    kept_warm = unbounded if best is None or unbounded > best.workers else 0
-    return max(candidate.workers, kept_warm, 1)
-
-
-def _try_band(run: Execution, progress: _Progress, band: list[Candidate], most: float) -> None:
-    choice, region = progress.choice, band[0].offer.region
-    planned, is_test = _planned(choice, band[0]), region in progress.action.regions_on_test
-    wanted = math.ceil(progress.share * planned - _NOTHING)
-    count = 1 if is_test else int(min(progress.left, wanted, most))
-    is_on_demand = band[0].offer.capacity_type is CapacityType.ON_DEMAND
-    if is_on_demand and choice.on_demand_at_most is not None:
-        count = min(count, choice.on_demand_at_most - progress.on_demand)
-        if count <= 0:
-            return
-    progress.tries += 1
-    intent, request = _intend(run, band, count, is_takeover=choice.is_takeover)
-    progress.ended = _write_intent(run, intent, region)
+def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequest) -> None:
+    region = planned.region
+    intent, request = _intend(run, planned, is_takeover=progress.choice.is_takeover)
+    progress.ended = _write_intent(run, planned, intent)
     if progress.ended:
         return
     run.launches[intent.launch_id] = intent
     try:
         answer = run.ports.compute.launch(request)
     except Unreachable as exc:
+        # It may have been carried out.
+        run.allowance = run.allowance.after(planned, planned.count)
         progress.ended = Reason(ReasonCode.LAUNCH_UNANSWERED, {"said": str(exc)})
         return
     except Throttled:
+        # Its intent stays, with its dollars, until a later tick has its answer.
+        left = run.allowance.after(planned, planned.count)
+        run.allowance = replace(left, workers=run.allowance.workers)
         run.back_off(region)
-        _close(run, progress, region, Reason(ReasonCode.SLOW_DOWN))
+        progress.close(region, Reason(ReasonCode.SLOW_DOWN))
         return
     except AccessDenied as exc:
         refused = Refusal(kind=RefusalKind.ACCOUNT, code="AccessDenied", message=str(exc))
         answer = LaunchAnswer(refusals=(refused,))
     answered = _record_answer(run, intent, request, answer.instances, answer.refusals)
     given = len(answered.instances)
-    progress.left -= given
-    progress.on_demand += given if is_on_demand else 0
-    progress.share -= given / planned
-    if is_test:
-        progress.closed.add(region)
+    run.allowance = run.allowance.after(planned, given)
+    progress.answered(planned, given)
     if given:
         # EC2 gives there again.
         run.backoffs.pop(region, None)
     progress.zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}
-    _heed(run, progress, band, answer.refusals)
+    _heed(run, progress, planned, answer.refusals)
 
 
 def _heed(
-    run: Execution, progress: _Progress, band: list[Candidate], refusals: tuple[Refusal, ...]
+    run: Execution,
+    progress: LaunchProgress,
+    planned: PlannedRequest,
+    refusals: tuple[Refusal, ...],
 ) -> None:
-    region, classes = band[0].offer.region, [each.offer.quota_class for each in band]
+    region, classes = planned.region, [each.offer.quota_class for each in planned.band]
     kinds = {refusal.kind for refusal in refusals}
     if RefusalKind.ACCOUNT in kinds:
         why = run.breakers.get(region, BreakerRow()).reason
-        _close(run, progress, region, why.within(ReasonCode.LAUNCHING_STOPPED))
+        progress.close(region, why.within(ReasonCode.LAUNCHING_STOPPED))
     elif RefusalKind.THROTTLE in kinds:
-        _close(run, progress, region, Reason(ReasonCode.SLOW_DOWN))
+        progress.close(region, Reason(ReasonCode.SLOW_DOWN))
     elif RefusalKind.QUOTA in kinds and run.quotas_met.isdisjoint(classes):
         # EC2 did not say which class is full: take the first.
         run.quotas_met.add(classes[0])
 
 
-def _close(run: Execution, progress: _Progress, region: str, reason: Reason) -> None:
-    """Go on without a region; end the launch if it was the last."""
-    progress.closed.add(region)
-    if progress.closed >= run.facts.settings.outposts.keys():
-        progress.ended = reason
-
-
 def _intend(
-    run: Execution, band: list[Candidate], count: int, *, is_takeover: bool
+    run: Execution, planned: PlannedRequest, *, is_takeover: bool
 ) -> tuple[Launch, LaunchRequest]:
-    facts, fence, first = run.facts, run.journal.fence, band[0].offer
+    facts, fence, first = run.facts, run.journal.fence, planned.band[0].offer
     outpost = facts.settings.outposts[first.region]
     made = sum(each.fence == fence for each in run.launches.values())
     launch_id = f"{facts.workload}-{fence}-{made + 1}"
@@ -244,12 +162,12 @@ def _intend(
                 zone=c.offer.zone,
                 subnet_id=outpost.subnets[c.offer.zone],
             )
-            for c in band
+            for c in planned.band
         ),
-        count=count,
+        count=planned.count,
         tags=_tags(run, launch_id, first.region),
     )
-    offered = {str(c.offer.pool): _offered(run, c) for c in band}
+    offered = {str(c.offer.pool): _offered(run, c) for c in planned.band}
     intent = Launch(
         launch_id=launch_id,
         client_token=request.client_token,
@@ -257,9 +175,9 @@ def _intend(
         state=LaunchState.INTENDED,
         intended_at=run.now,
         request=encode_request(request),
-        reserved_usd=max(c.expected_dollars for c in band) * count,
-        count=count,
-        items_per_hour=min(c.items_per_hour for c in band),
+        reserved_usd=planned.reserved_usd,
+        count=planned.count,
+        items_per_hour=min(c.items_per_hour for c in planned.band),
         slots=min(each.slots for each in offered.values()),
         is_takeover=is_takeover,
         offered=offered,
@@ -307,55 +225,29 @@ def _offered(run: Execution, candidate: Candidate) -> Offered:
     )
 
 
-def _write_intent(run: Execution, intent: Launch, region: str) -> Reason:
+def _write_intent(run: Execution, planned: PlannedRequest, intent: Launch) -> Reason:
     """Write an intent, its reservation and its call, all or none.
 
     Return why not; NO_REASON if they are written.
     """
-    put = run.facts.rows.put(rows.launch_sort(intent.launch_id), intent)
+    facts, region = run.facts, planned.region
+    put = facts.rows.put(rows.launch_sort(intent.launch_id), intent)
     for _ in range(_TRIES):
-        reason = _no_room(run, intent, region)
-        if reason:
-            return reason
-        if run.journal.commit((put, _reserve(run, intent), _take_call(run, region))):
+        call = take_call(region, run.account, run.now)
+        if run.journal.commit((put, reserve(facts, run.launches, intent), call)):
             _note_call(run, region)
             return NO_REASON
         # Another workload was quicker: what has it left?
-        run.account = run.journal.ledger.read_account()
+        run.read_account_again()
+        left = run.allowance
+        if left.budget is not None and left.budget < intent.reserved_usd:
+            return Reason(ReasonCode.BUDGET_TOO_LOW)
+        if not left.has_calls(region):
+            return calls_used_up(region)
     month = rows.budget_sort(run.now)
     if run.account is not None and month in run.account.bad_rows:
-        unwritten = Reason(ReasonCode.MONTH_UNREADABLE, {"row": month})
-    else:
-        unwritten = Reason(ReasonCode.LEDGER_BUSY)
-    return _no_room(run, intent, region) or unwritten
-
-
-def _no_room(run: Execution, intent: Launch, region: str) -> Reason:
-    left = budget_left(run.facts.budget, run.account, run.now)
-    if left is not None and left < intent.reserved_usd:
-        return Reason(ReasonCode.BUDGET_TOO_LOW)
-    if run.account is not None and run.account.calls_at(region, run.now) >= CALLS_PER_MINUTE:
-        return Reason(ReasonCode.CALLS_USED_UP, {"calls": CALLS_PER_MINUTE, "region": region})
-    return NO_REASON
-
-
-def _reserve(run: Execution, intent: Launch) -> Write:
-    budget = run.facts.budget
-    limit = {} if budget is None else {"committed": budget - intent.reserved_usd}
-    return Write(
-        key=account_key(rows.budget_sort(intent.intended_at)),
-        when=When(at_most=limit),
-        add={"committed": intent.reserved_usd},
-    )
-
-
-def _take_call(run: Execution, region: str) -> Write:
-    """Return the write that takes one call out of EC2's bucket, which all workloads share."""
-    key, minute = account_key(rows.calls_sort(region)), rows.minute_of(run.now)
-    if run.account is not None and run.account.calls_at(region, run.now):
-        when = When(equals={"minute": minute}, at_most={"count": CALLS_PER_MINUTE - 1})
-        return Write(key=key, when=when, add={"count": 1})
-    return Write(key=key, when=When(differs={"minute": minute}), set={"minute": minute, "count": 1})
+        return Reason(ReasonCode.MONTH_UNREADABLE, {"row": month})
+    return Reason(ReasonCode.LEDGER_BUSY)
 
 
 def _note_call(run: Execution, region: str) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, replace_fields
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
@@ -97,20 +96,6 @@ class TickFacts:
     def deployed_regions(self) -> frozenset[str]:
         """Return where outposts are, those that could not be read included."""
         return frozenset(self.settings.outposts.keys() | set(self.settings.regions))
-
-    @property
-    def budget(self) -> float | None:
-        """Return the month's USD less what launches of earlier months have still to spend of it.
-
-        Those of this workload; None: there is no budget.
-        """
-        whole, month = self.deployment.budget_per_month, rows.budget_sort(self.now)
-        if whole is None:
-            return None
-        # As read, since what this tick charges them is not in the account's rows yet either.
-        known = self.view.launches.values()
-        earlier = (launch for launch in known if rows.budget_sort(launch.intended_at) != month)
-        return whole - sum(launch.reserved_usd for launch in earlier)
 
     def launch_version(self, region: str) -> str:
         """Return one text that changes when templates, subnets or code change there."""

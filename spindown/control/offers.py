@@ -1,24 +1,22 @@
 """Choose the offers that missing workers could come from, and how many may be had."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
 from spindown.control.breaker import is_on_test
+from spindown.control.budget import LaunchAllowance, budget_left, calls_made, headroom
 from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
-from spindown.control.size import blocked_regions, headroom, waiting_work
+from spindown.control.size import blocked_regions, waiting_work
 from spindown.domain.fleet import LaunchState
 from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import throughput, usual_throughput
 from spindown.domain.offer import Offer, slot_count
-from spindown.domain.policy import Policy
-from spindown.domain.ranking import Candidate, CandidateList, Rejection, bands, rank
+from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import Bounds, Sizing, size, vcpus_left
 from spindown.ledger import AccountView
@@ -28,8 +26,6 @@ from spindown.port.control import CATALOGUE_FOR
 _AS_FAST = 1.01
 #: Older than this the catalogue is worth a note.
 _CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
-#: Candidates that one tick can reach; the tick after it sees the next ones.
-_LISTED = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +38,21 @@ class Ranked:
     notes: tuple[Reason, ...] = ()
 
 
+def choose_all(
+    draft: PlanDraft, needs: Sequence[LaunchChoice], seen: Observation, allowance: LaunchAllowance
+) -> tuple[tuple[LaunchChoice, ...], tuple[Reason, ...]]:
+    """Choose offers for each need; return the choices and the notes, each note once."""
+    chosen = [choose_offers(draft, need, seen, allowance) for need in needs]
+    notes = dict.fromkeys(note for _, some in chosen for note in some)
+    return tuple(choice for choice, _ in chosen), tuple(notes)
+
+
 def choose_offers(
-    draft: PlanDraft, need: LaunchChoice, seen: Observation
+    draft: PlanDraft, need: LaunchChoice, seen: Observation, allowance: LaunchAllowance
 ) -> tuple[LaunchChoice, tuple[Reason, ...]]:
     """Rank what is on sale for a launch that is due, and size it within all bounds.
+
+    It is sized as if no other launch came before it: EC2 may refuse that one.
 
     Returns the choice, and what a person should know of prices and quotas.
     """
@@ -55,7 +62,6 @@ def choose_offers(
     if ranked.candidates is None:
         return replace(need, stopped=ranked.failure), ranked.notes
     candidates, best = ranked.candidates, ranked.candidates.best
-    left = _headroom(draft)
     quotas = quotas_left(draft, seen)
     sizing = size(
         backlog=waiting_work(draft),
@@ -68,8 +74,8 @@ def choose_offers(
         now=draft.now,
         start_plan=need.start_plan,
         bounds=Bounds(
-            budget_left=budget_left(draft.facts.budget, seen.account, draft.now),
-            headroom_per_hour=left,
+            budget_left=allowance.budget,
+            headroom_per_hour=allowance.per_hour,
             quota_vcpus_left=None if best is None else quotas.get(best.offer.quota_class),
         ),
     )
@@ -116,6 +122,20 @@ def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
         named = ", ".join(regions)
         return Reason(ReasonCode.CALLS_USED_UP, {"calls": CALLS_PER_MINUTE, "region": named})
     return NO_REASON
+
+
+def allowance_of(
+    draft: PlanDraft, need: LaunchChoice, account: AccountView | None
+) -> LaunchAllowance:
+    """Return what the launches of a plan may take, after all that it does before them."""
+    facts, fleet = draft.facts, draft.fleet
+    writes = (write for action in draft.actions for write in action.writes)
+    return LaunchAllowance(
+        workers=facts.policy.max_workers - need.capacity.workers,
+        per_hour=_headroom(draft),
+        budget=budget_left(facts, fleet.launches, account, writes),
+        calls=calls_made(facts, account),
+    )
 
 
 def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | None:
@@ -222,50 +242,6 @@ def _quotas_short(
         if rejection.constraint == "quota" and name in left:
             least[name] = min(vcpus, least.get(name, vcpus))
     return {name: (left[name], vcpus) for name, vcpus in least.items()}
-
-
-def budget_left(budget: float | None, account: AccountView | None, now: datetime) -> float | None:
-    """Return the USD that launches may still reserve this month; None: no budget."""
-    if budget is None or account is None:
-        return None
-    return max(0.0, budget - account.budget_at(now).committed)
-
-
-def payable(
-    band: Sequence[Candidate], *, headroom_left: float | None, budget: float | None
-) -> tuple[list[Candidate], float]:
-    """Return the offers of a band that both ceilings allow, and how many workers are affordable.
-
-    So many are affordable even if EC2 picks the dearest of these offers.
-    """
-    cheap, some = _within(band, headroom_left, lambda each: each.offer.price)
-    fitting, few = _within(cheap, budget, lambda each: each.expected_dollars)
-    return fitting, min(some, few)
-
-
-def _within(
-    band: Sequence[Candidate], left: float | None, cost: Callable[[Candidate], float]
-) -> tuple[list[Candidate], float]:
-    if left is None:
-        return list(band), math.inf
-    fitting = [candidate for candidate in band if cost(candidate) <= left]
-    dearest = max(map(cost, fitting), default=math.inf)
-    most = math.floor(left / dearest)
-    return fitting, most - (most * dearest > left)
-
-
-def bands_to_try(
-    candidates: CandidateList, policy: Policy, asked_last: frozenset[str]
-) -> Iterator[Sequence[Candidate]]:
-    """Yield the bands of the list in the order of asking."""
-    if not asked_last:
-        # The list is made as far as it is tried.
-        yield from bands(islice(candidates, _LISTED), policy.band, policy.rank_by)
-        return
-    listed = list(islice(candidates, _LISTED))
-    for is_last in (False, True):
-        asked = (c for c in listed if (c.offer.region in asked_last) is is_last)
-        yield from bands(asked, policy.band, policy.rank_by)
 
 
 def _silent_regions(fleet: Fleet) -> frozenset[str]:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from spindown.contract.codec import replace_fields
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import BacklogRow, BreakerRow
+from spindown.control.budget import LaunchAllowance, PlannedRequest
 from spindown.control.observation import TickFacts
 from spindown.control.spend import Charge
 from spindown.domain.fleet import (
@@ -157,15 +158,21 @@ class LaunchWorkers(Action):
     regions_on_test: frozenset[str] = frozenset()
     #: Regions that are asked after all others, since they have not answered a launch.
     asked_last: frozenset[str] = frozenset()
+    #: The requests that it makes if EC2 gives all that it is asked for. The executor goes by
+    #: ``choice`` once EC2 has refused something.
+    requests: tuple[PlannedRequest, ...] = ()
+    #: Why these do not meet the whole need; NO_REASON: nothing ends it early.
+    ends_early: Reason = NO_REASON
+
+    @property
+    def count(self) -> int:
+        """Return how many workers it asks for if EC2 refuses nothing."""
+        return sum(request.count for request in self.requests)
 
     @property
     def first(self) -> Candidate | None:
         """Return the offer that is asked for first; None: there is none."""
-        candidates = self.choice.candidates
-        if candidates is None or not self.asked_last:
-            return None if candidates is None else candidates.best
-        others = (c for c in candidates if c.offer.region not in self.asked_last)
-        return next(others, candidates.best)
+        return self.requests[0].band[0] if self.requests else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +328,8 @@ class Plan:
     #: Rows and queue once all actions but the launches have succeeded.
     fleet: Fleet
     choice: LaunchChoice
+    #: What its launches may take together.
+    allowance: LaunchAllowance
     #: Launches of workers that take over from others.
     takeovers: tuple[LaunchChoice, ...] = ()
     notes: tuple[Reason, ...] = ()

@@ -42,7 +42,6 @@ from spindown.control.plan import (
     ChargeWorker,
     EndRow,
     LaunchChoice,
-    LaunchWorkers,
     Plan,
     Terminate,
 )
@@ -144,12 +143,11 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
 
 def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
     """Return the choice to tell of: that of a takeover, if only that gave something."""
-    taken = any(request.instances for request in record.takeovers)
-    given = any(a.instances for a in record.requests if a not in record.takeovers)
-    if given or not taken:
+    new = {request.launch_id for _, made in record.launched for request in made}
+    if any(request.instances for request in record.requests if request.launch_id not in new):
         return plan.choice
-    launched = {a.choice.is_takeover: a.choice for a in record.done if isinstance(a, LaunchWorkers)}
-    return launched[True]
+    gave = [action.choice for action, made in record.launched if any(a.instances for a in made)]
+    return next((choice for choice in gave if not choice.is_takeover), (*gave, plan.choice)[0])
 
 
 def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:

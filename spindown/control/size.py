@@ -6,11 +6,10 @@ from datetime import datetime, timedelta
 
 from spindown.control.backlog import waiting_of
 from spindown.control.breaker import breaker_of, is_on_test, tests_launch_version
+from spindown.control.budget import headroom
 from spindown.control.observe_ec2 import backing_off_until
 from spindown.control.plan import LaunchChoice, PlanDraft
-from spindown.domain.fleet import Backlog, Launch, Worker, WorkerState
-from spindown.domain.past_cost import dollars_per_hour
-from spindown.domain.policy import Policy
+from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.ranking import Demand, RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import (
@@ -31,11 +30,7 @@ from spindown.domain.schedule import (
     requeued,
     reserve_of,
     size,
-    unanswered_dollars,
 )
-
-#: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
-_ROUNDING = 1e-9
 
 
 def size_fleet(draft: PlanDraft) -> LaunchChoice:
@@ -143,18 +138,6 @@ def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
         else:
             held.add(lease.job_id)
     return mark_requeued(waiting, [at for job_id, at in dates.items() if job_id not in held])
-
-
-def headroom(
-    policy: Policy, workers: Mapping[str, Worker], launches: Mapping[str, Launch], now: datetime
-) -> float | None:
-    """Return the USD an hour by which the fleet may still grow; None: there is no such ceiling."""
-    most = policy.max_dollars_per_hour
-    if most is None:
-        return None
-    present = dollars_per_hour(list(workers.values()))
-    present += unanswered_dollars(list(launches.values()), now)
-    return max(0.0, most * (1.0 + _ROUNDING) - present)
 
 
 def _price_of_late(draft: PlanDraft) -> float | None:

@@ -169,11 +169,6 @@ def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
     return is_spot and until - worker.launched_at < FREE_FOR
 
 
-def add_to_budget(at: datetime, sums: Mapping[str, float]) -> Write:
-    """Return an addition to the deployment's month that ``at`` lies in."""
-    return Write(key=_month(at), add=_not_zero(sums))
-
-
 def _month(at: datetime) -> Key:
     return account_key(rows.budget_sort(at))
 

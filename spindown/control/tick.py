@@ -39,7 +39,7 @@ from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, plan_moves, tell_movers
 from spindown.control.observation import Observation, read_market, read_rows
 from spindown.control.observe_ec2 import observe_ec2, observe_launches, remember_answers
-from spindown.control.offers import choose_offers, launch_action
+from spindown.control.offers import allowance_of, choose_all
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (
     condemn_and_terminate,
@@ -50,6 +50,7 @@ from spindown.control.reap import (
     requeue_jobs,
 )
 from spindown.control.record import write_down
+from spindown.control.request import foresee
 from spindown.control.size import size_again, size_fleet
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
@@ -176,19 +177,16 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
         settled = add_need(draft, size_fleet(draft))
     need, moves = settled.need, settled.moves
     draft = collect_garbage(record_end_prices(settled.draft, seen.prices))
-    choice, notes = choose_offers(draft, need, seen)
-    takeovers = []
-    for wanted in moves.takeovers:
-        takeover, more = choose_offers(draft, wanted, seen)
-        takeovers.append(takeover)
-        notes += tuple(note for note in more if note not in notes)
-    launches = filter(None, (launch_action(draft, each) for each in (choice, *takeovers)))
+    allowance = allowance_of(draft, need, seen.account)
+    choices, notes = choose_all(draft, (need, *moves.takeovers), seen, allowance)
+    launches = foresee(draft, choices, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes))
     return Plan(
         actions=draft.actions,
         fleet=draft.fleet,
-        choice=choice,
-        takeovers=tuple(takeovers),
+        choice=choices[0],
+        allowance=allowance,
+        takeovers=choices[1:],
         notes=draft.notes,
     )
 

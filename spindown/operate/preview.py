@@ -7,7 +7,7 @@ from spindown.contract.decision import ActionRecord
 from spindown.control.market import current_catalogue
 from spindown.control.observation import TickFacts
 from spindown.control.offers import rank_offers
-from spindown.control.plan import Plan, PlanDraft
+from spindown.control.plan import LaunchWorkers, Plan, PlanDraft
 from spindown.control.policy import effective_policy
 from spindown.control.record import record_action
 from spindown.control.tick import make_plan, observe, observe_market
@@ -46,7 +46,13 @@ class Preview:
     @property
     def actions(self) -> tuple[ActionRecord, ...]:
         """Return what would be done, in its order; bookkeeping is left out."""
-        return tuple(entry for action in self.plan.actions for entry in record_action(action))
+        done = (a for a in self.plan.actions if not isinstance(a, LaunchWorkers) or a.requests)
+        return tuple(entry for action in done for entry in record_action(action))
+
+    @property
+    def launches(self) -> tuple[LaunchWorkers, ...]:
+        """Return the launches of the plan, those included for which others leave nothing."""
+        return tuple(a for a in self.plan.actions if isinstance(a, LaunchWorkers))
 
 
 def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Preview:

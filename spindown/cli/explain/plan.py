@@ -184,20 +184,25 @@ def _sentence(made: Preview) -> str:
         nearest = candidates.nearest
         hint = f" The nearest: {nearest.offer}: {say(nearest.reason)}." if nearest else ""
         return f"{waiting} No offer may be taken: {say(candidates.why_none())}.{hint}"
-    launches = [a for a in made.plan.actions if isinstance(a, LaunchWorkers)]
-    if not launches:
-        return f"{waiting} Nothing is launched now."
-    told = [_say_launch(launch) for launch in launches]
-    return f"{waiting} Would launch {', and '.join(told)}."
+    told = [_say_launch(launch) for launch in made.launches if launch.requests]
+    would = f"Would launch {', and '.join(told)}." if told else "Nothing is launched now."
+    short = [_say_shortage(launch) for launch in made.launches if launch.ends_early]
+    return " ".join([waiting, would, *short])
 
 
 def _say_launch(launch: LaunchWorkers) -> str:
-    number, first = str(launch.choice.sizing.wanted), launch.first
+    number, first = str(launch.count), launch.first
     if launch.choice.is_takeover:
-        number += " for jobs that migrate if max_workers leaves a place"
+        number += " for jobs that migrate"
     if first is None:
         return number
     return f"{number}, first {first.offer} at {format_item_cost(first.cost_per_item)}"
+
+
+def _say_shortage(launch: LaunchWorkers) -> str:
+    """Return why a launch asks for fewer workers than its need."""
+    whose = " for jobs that migrate" if launch.choice.is_takeover else ""
+    return f"No {'more' if launch.requests else 'worker'}{whose}: {say(launch.ends_early)}."
 
 
 def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
@@ -211,12 +216,29 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
         "demand": encode(made.demand),
         "sizing": encode(made.plan.choice.sizing),
         "stopped": encode(made.plan.choice.stopped),
+        "launches": [_launch_to_json(launch) for launch in made.launches],
         "actions": [encode(action) for action in made.actions],
         "notes": [encode(note) for note in made.notes],
         "warm_hours": made.warm_hours,
         "next_try_at": encode(made.next_try_at),
         "candidates": [encode(candidate) for candidate in candidates],
         "rejected": [_rejection_to_json(rejection) for rejection in rejected],
+    }
+
+
+def _launch_to_json(launch: LaunchWorkers) -> dict[str, Any]:
+    return {
+        "count": launch.count,
+        "is_takeover": launch.choice.is_takeover,
+        "ends_early": encode(launch.ends_early),
+        "requests": [
+            {
+                "count": request.count,
+                "region": request.region,
+                "pools": [str(pool) for pool in request.pools],
+            }
+            for request in launch.requests
+        ],
     }
 
 

@@ -11,8 +11,8 @@ from spindown.contract.event import StateChange
 from spindown.contract.row import (
     worker_sort,
 )
+from spindown.control.budget import add_to_budget
 from spindown.control.interrupt import react
-from spindown.control.spend import add_to_budget
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.error import Unreachable, WriteConflict
 from spindown.ledger import Ledger

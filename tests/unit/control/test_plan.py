@@ -1,23 +1,59 @@
 """A plan is a value: what it says is what the next tick does, and making it touches nothing."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spindown.contract import tag
+from spindown.contract.codec import encode
 from spindown.contract.decision import ActionRecord, Decision
-from spindown.control.plan import ActionKind, LaunchWorkers
+from spindown.contract.row import (
+    CALLS_PER_MINUTE,
+    DEPLOYMENT_PARTITION,
+    budget_sort,
+    calls_sort,
+    lease_sort,
+    minute_of,
+    requeued_sort,
+    throughput_sort,
+)
+from spindown.control.outcome import pools_of
+from spindown.control.plan import ActionKind, LaunchWorkers, Replay
+from spindown.control.policy import edit_policy
 from spindown.control.size import size_fleet
 from spindown.control.tick import make_plan, observe
-from spindown.domain.fleet import WorkerState
+from spindown.domain.fleet import RequeuedJob, WorkerState
+from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
+from spindown.error import SpindownError
+from spindown.memory import PortCall
 from spindown.operate.preview import Preview, preview
-from tests.control import WORKLOAD, ControlWorld, every_spot_pool
+from spindown.port import Key, LaunchRequest, Write
+from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
 from tests.reading import only_reading
 
-_MINUTE = timedelta(minutes=1)
+_MINUTE, _HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+def a_world(
+    *,
+    budget: float | None = None,
+    away: tuple[tuple[str, float], ...] = (),
+    is_measured: bool = False,
+    **policy: Any,
+) -> ControlWorld:
+    """Return a world; a measured one knows how many items an hour each GPU does."""
+    world = ControlWorld(policy=replace(Policy(), **policy), budget=budget, away=away)
+    for gpu in ("T4", "L4", "A10G") if is_measured else ():
+        samples = {"count": 10_000.0, "hours": 100.0, "reports": 100, "lives": 100}
+        world.put(throughput_sort(gpu, 1.0), **samples)
+    return world
 
 
 def _nth(world: ControlWorld, number: int, *states: WorkerState) -> str | None:
@@ -32,58 +68,219 @@ def _boot(world: ControlWorld, number: int) -> None:
 
 
 def _work(world: ControlWorld, number: int) -> None:
+    """Let a worker take a job that was sent some hours ago."""
     instance_id = _nth(world, number, WorkerState.IDLE)
     if instance_id is not None and world.queue.backlog().visible:
         world.claim(instance_id, f"job-{instance_id}-{number}")
+        sent_at = world.now - (0, 0.5, 3, 9, 9, 20)[number] * _HOUR
+        items = {"sent_at": sent_at, "items": 1000, "items_done": (0, 100, 900)[number % 3]}
+        world.put(lease_sort(instance_id, 0), **encode(items))
+
+
+def _finish(world: ControlWorld, number: int) -> None:
+    leases = world.view().leases
+    with suppress(SpindownError):
+        if leases:
+            world.finish(leases[number % len(leases)])
+
+
+def _drain(world: ControlWorld, number: int) -> None:
+    instance_id = _nth(world, number, WorkerState.IDLE)
+    if instance_id is not None:
+        world.change(instance_id, state=WorkerState.DRAINED)
+
+
+def _alive(world: ControlWorld) -> list[str]:
+    return sorted(x.instance_id for x in world.compute.instances(region=REGION, tags={}))
 
 
 def _die(world: ControlWorld, number: int) -> None:
-    running = [w for w in world.workers() if w.state is not WorkerState.ENDED]
-    alive = {i.instance_id for i in world.compute.instances(region="us-west-2", tags={})}
-    if running and running[number % len(running)].instance_id in alive:
-        world.compute.power_off(running[number % len(running)].instance_id)
+    if alive := _alive(world):
+        world.compute.power_off(alive[number % len(alive)])
 
 
-def _lose_an_answer(world: ControlWorld, number: int) -> None:
-    world.compute.lose_next_answer(is_carried_out=number % 2 == 0)
+def _reclaim(world: ControlWorld, number: int) -> None:
+    spot = {w.instance_id for w in world.workers() if w.capacity_type is CapacityType.SPOT}
+    if alive := sorted(spot.intersection(_alive(world))):
+        world.compute.reclaim(alive[number % len(alive)])
+
+
+def _edit(world: ControlWorld, number: int) -> None:
+    changes: tuple[dict[str, Any], ...] = (
+        {"max_workers": 1},
+        {"max_workers": 5},
+        {"warm_workers": 1},
+        {"finish_within": "1h"},
+        {"max_lifetime": "10m"},
+        {"max_price_per_hour": 0.3},
+    )
+    with suppress(SpindownError):
+        edit_policy(WORKLOAD, changes[number], settings=world.settings, table=world.table)
+
+
+def _requeue(world: ControlWorld, number: int) -> None:
+    sent_at = world.now - (0, 2, 9)[number % 3] * _HOUR
+    job = RequeuedJob(
+        job_id=f"q{number}", sent_at=sent_at, items=100, items_done=15 * number, at=world.now
+    )
+    world.put(requeued_sort(job.job_id), **encode(job))
+
+
+def _spend(world: ControlWorld, number: int) -> None:
+    """Let other workloads reserve some of the month."""
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    world.table.write(Write(key=key, add={"committed": (0.1, 0.2, 0.5, 1.0, 3.0, 99.0)[number]}))
+
+
+def _call(world: ControlWorld, number: int) -> None:
+    """Let other workloads use up EC2's calls of this minute, but for a few."""
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))
+    made = {"minute": minute_of(world.now), "count": CALLS_PER_MINUTE - number}
+    world.table.write(Write(key=key, set=made))
+
+
+def _price(world: ControlWorld, number: int) -> None:
+    name = sorted(PRICES)[number % 3]
+    world.market.move_spot_price(name, ZONES[number % 2], PRICES[name][1] * (1.0 + 0.04 * number))
+
+
+def _damage(world: ControlWorld, number: int) -> None:
+    rows = sorted(sort for sort in world.partition() if sort != "lock")
+    if rows:
+        row = rows[number * len(rows) // 6]
+        names = sorted(world.partition()[row])
+        world.put(row, **{names[number % len(names)]: ("bad", -1, [], {}, "bad", None)[number]})
 
 
 #: What may happen between two ticks, by name.
 ACTS: dict[str, Callable[[ControlWorld, int], object]] = {
-    "send": lambda world, number: world.send(1 + number),
+    "send": lambda world, number: world.send((1, 2, 5, 20, 60, 400)[number]),
     "boot": _boot,
     "work": _work,
+    "finish": _finish,
+    "drain": _drain,
     "die": _die,
-    "beat": lambda world, number: world.beat(),
-    "wait": lambda world, number: world.clock.advance((1 + number) * 7 * _MINUTE),
+    "reclaim": _reclaim,
+    "beat": lambda world, _: world.beat(),
+    "wait": lambda world, number: world.clock.advance((1, 3, 7, 20, 45, 90)[number] * _MINUTE),
     "dry": lambda world, number: world.dry(*every_spot_pool()[: number + 1]),
-    "lost": _lose_an_answer,
-    "tick": lambda world, number: world.tick(_MINUTE),
+    "lost": lambda world, n: world.compute.lose_next_answer(is_carried_out=n % 2 == 0),
+    "edit": _edit,
+    "requeue": _requeue,
+    "spend": _spend,
+    "call": _call,
+    "price": _price,
+    "damage": _damage,
+    "tick": lambda world, _: world.tick(_MINUTE),
 }
+#: A story is mostly of a queue, its workers and ticks.
+_OFTEN = ("send", "boot", "work", "tick", "tick", "tick")
 
-_STORIES = st.lists(st.tuples(st.sampled_from(sorted(ACTS)), st.integers(0, 5)), max_size=14)
-_WORLDS = st.builds(
-    lambda most, warm: ControlWorld(
-        policy=replace(Policy(), max_workers=most, warm_workers=min(warm, most)), budget=100.0
-    ),
-    st.integers(1, 4),
-    st.integers(0, 1),
+_STORIES = st.lists(
+    st.tuples(st.sampled_from([*sorted(ACTS), *_OFTEN]), st.integers(0, 5)), max_size=20
 )
+_WORLDS = st.builds(
+    lambda most, warm, hours, **world: a_world(
+        max_workers=most,
+        warm_workers=min(warm, most),
+        is_measured=hours is not None,
+        **({} if hours is None else {"finish_within": hours * _HOUR}),
+        **world,
+    ),
+    most=st.integers(1, 6),
+    warm=st.integers(0, 1),
+    hours=st.sampled_from([None, None, 1, 3, 10, 20]),
+    budget=st.sampled_from([None, 100.0, 8.0, 3.0, 0.5]),
+    away=st.sampled_from([(), (), (("g4dn.xlarge", 0.10),), (("g5.xlarge", 0.2),)]),
+    max_dollars_per_hour=st.sampled_from([None, None, 0.3, 0.5, 0.88, 1.5]),
+    band=st.sampled_from([0.0, 0.05, 0.05, 0.5, 3.0]),
+    scale_up_threshold=st.sampled_from([1, 1, 5]),
+    max_requests_per_tick=st.sampled_from([1, 10, 10]),
+    mib_per_item_estimate=st.just(0.01),
+)
+
+
+@dataclass(frozen=True)
+class Ec2Call:
+    """A launch that EC2 was asked for, and whether it gave all of it."""
+
+    request: LaunchRequest
+    is_given: bool
+
+    @property
+    def launch_id(self) -> str:
+        return self.request.tags[tag.LAUNCH]
+
+
+def watch(world: ControlWorld) -> list[Ec2Call]:
+    """Return a list to which every launch is added that EC2 is asked for."""
+    calls: list[Ec2Call] = []
+
+    def listen(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method != "launch":
+            return proceed()
+        request = call.args[0] if call.args else call.kwargs["request"]
+        try:
+            answer = proceed()
+        except SpindownError:
+            calls.append(Ec2Call(request, is_given=False))
+            raise
+        is_given = len(answer.instances) == request.count and not answer.refusals
+        calls.append(Ec2Call(request, is_given=is_given))
+        return answer
+
+    world.interfere = listen
+    return calls
 
 
 #: What comes of these is for EC2 to say.
 _ANSWERED = frozenset({ActionKind.LAUNCH, ActionKind.REPLAY})
+_Requests = list[tuple[str, int, tuple[Pool, ...]]]
 
 
-def told(made: Preview) -> list[ActionRecord]:
-    return [action for action in made.actions if action.kind not in _ANSWERED]
+def planned(made: Preview) -> _Requests:
+    """Return the requests of a plan in their order: what is asked again, then the launches."""
+    again = [action for action in made.plan.actions if isinstance(action, Replay)]
+    return [
+        *((action.subject, action.request.count, pools_of(action.request)) for action in again),
+        *(("new", each.count, each.pools) for launch in made.launches for each in launch.requests),
+    ]
 
 
-def done(decision: Decision) -> list[ActionRecord]:
-    return [action for action in decision.actions if action.kind not in _ANSWERED]
+def asked(made: Preview, calls: list[Ec2Call]) -> _Requests:
+    """Return what EC2 was asked for, in the same words."""
+    again = {action.subject for action in made.plan.actions if isinstance(action, Replay)}
+    return [
+        (
+            call.launch_id if call.launch_id in again else "new",
+            call.request.count,
+            pools_of(call.request),
+        )
+        for call in calls
+    ]
 
 
-@settings(max_examples=40, deadline=None)
+def surely(actions: Iterable[ActionRecord]) -> list[ActionRecord]:
+    return [action for action in actions if action.kind not in _ANSWERED]
+
+
+def check(world: ControlWorld) -> tuple[Preview, Decision]:
+    """Plan, then tick: assert that the tick does what the plan says, until EC2 refuses."""
+    made = preview(WORKLOAD, only_reading(world.ports))
+    calls = watch(world)
+    decision = world.tick()
+
+    refused = next((number for number, call in enumerate(calls) if not call.is_given), None)
+    if refused is None:
+        assert list(made.actions) == list(decision.actions)
+        assert planned(made) == asked(made, calls)
+    else:
+        assert surely(made.actions) == surely(decision.actions)
+        assert planned(made)[: refused + 1] == asked(made, calls)[: refused + 1]
+    return made, decision
+
+
+@settings(max_examples=60, deadline=None)
 @given(world=_WORLDS, story=_STORIES)
 def test_the_next_tick_does_what_the_plan_says(
     world: ControlWorld, story: list[tuple[str, int]]
@@ -91,21 +288,88 @@ def test_the_next_tick_does_what_the_plan_says(
     for act, number in story:
         ACTS[act](world, number)
 
-    made = preview(WORKLOAD, only_reading(world.ports))
-    decision = world.tick()
+    check(world)
 
-    assert told(made) == done(decision)
-    launches = [each for each in made.plan.actions if isinstance(each, LaunchWorkers)]
-    fresh = [each for each in decision.requests if each.outcome != "adopted"]
-    first = next((each for each in fresh if each.launch_id.split("-")[-1] == "1"), None)
-    if not launches:
-        assert not [each for each in fresh if each.outcome == "launched"]
-    elif first is not None and first.outcome == "launched":
-        best = made.candidates.best
-        assert best is not None
-        assert str(best.offer.pool) in first.pools
-        # The first band is asked for as many as are wanted, until EC2 refuses something.
-        assert len(first.instances) <= launches[0].choice.sizing.wanted
+
+def counts(made: Preview) -> list[int]:
+    return [launch.count for launch in made.launches]
+
+
+def test_the_dearest_offer_of_the_band_decides_the_count() -> None:
+    world = a_world(max_dollars_per_hour=0.88, max_workers=10)
+    for name, (_, spot) in PRICES.items():
+        world.market.move_spot_price(name, ZONES[1], spot * 1.04)
+    world.send(400)
+
+    made, _ = check(world)
+
+    # 0.88 USD/h have room for four at the first price of the band, and for three at its dearest.
+    (launch,) = made.launches
+    assert (launch.choice.sizing.wanted, launch.requests[0].count) == (4, 3)
+
+
+def test_the_charges_of_the_same_tick_leave_the_budget_first() -> None:
+    world = a_world(warm_workers=1, max_workers=1, budget=0.5)
+    world.tick()
+    (worker,) = world.workers()
+    world.clock.advance(timedelta(minutes=150))
+    world.compute.power_off(worker.instance_id)
+
+    made, decision = check(world)
+
+    assert counts(made) == []
+    assert made.plan.choice.stopped.code is ReasonCode.BUDGET_USED_UP
+    assert not decision.requests
+
+
+def an_urgent_job_and_others(most: int) -> ControlWorld:
+    """Return a world in which a job must leave spot, and other jobs wait."""
+    world = a_world(
+        is_measured=True, finish_within=10.1 * _HOUR, start_within=6 * _MINUTE, max_workers=most
+    )
+    world.send()
+    world.tick()
+    (worker,) = world.workers()
+    world.clock.advance(2 * _MINUTE)
+    world.check_in(worker.instance_id)
+    world.claim(worker.instance_id)
+    sent_at = world.now - 0.1 * _HOUR
+    items = {"sent_at": sent_at, "items": 1000, "items_done": 0, "first_item": 0}
+    world.put(lease_sort(worker.instance_id, 0), **encode(items))
+    world.send(5)
+    return world
+
+
+def test_a_takeover_has_what_the_other_launch_leaves() -> None:
+    world = an_urgent_job_and_others(most=2)
+
+    made, _ = check(world)
+
+    assert counts(made) == [1, 0]
+    assert made.launches[1].ends_early.code is ReasonCode.MAX_WORKERS
+
+
+def test_a_refused_launch_starves_no_takeover() -> None:
+    world = an_urgent_job_and_others(most=2)
+    world.dry(*every_spot_pool())
+
+    made, decision = check(world)
+
+    assert counts(made) == [1, 0]
+    (taken,) = [pool for each in decision.requests for pool in each.instances.values()]
+    assert taken.endswith("/on-demand")
+
+
+def test_calls_that_are_used_up_in_one_region_are_told() -> None:
+    world = a_world(away=(("g5.xlarge", 0.44),))
+    _call(world, 0)
+    world.send()
+
+    made, decision = check(world)
+
+    assert counts(made) == [0]
+    assert made.launches[0].ends_early.code is ReasonCode.CALLS_USED_UP
+    assert decision.summary.why.code is ReasonCode.CALLS_USED_UP
 
 
 @settings(max_examples=20, deadline=None)

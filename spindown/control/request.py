@@ -1,0 +1,208 @@
+"""Which requests a launch makes: one band of nearly equal offers a request, until the need is met.
+
+The plan foresees the requests as if EC2 gave all that it is asked for. The executor makes them one
+by one by the same rule and what EC2 has answered meanwhile: until EC2 refuses something, both name
+the same requests.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+
+from spindown.contract.row import CALLS_PER_MINUTE
+from spindown.control.budget import LaunchAllowance, PlannedRequest, affordable
+from spindown.control.offers import launch_action
+from spindown.control.plan import LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.domain.fleet import Unavailable
+from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.policy import Policy
+from spindown.domain.ranking import Candidate, CandidateList, bands
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+
+#: Candidates that one tick can reach; the tick after it sees the next ones.
+_LISTED = 400
+#: Pools in one request; EC2 takes more, a person reads no more.
+_POOLS_AT_MOST = 60
+#: A missing share that is a rounding error.
+_NOTHING = 1e-9
+
+
+@dataclass(slots=True, kw_only=True)
+class LaunchProgress:
+    """How far a launch has come: its next request, and why it ends before its need is met."""
+
+    action: LaunchWorkers
+    policy: Policy
+    now: datetime
+    #: Where something may be launched at all.
+    regions: Collection[str]
+    #: Pools that have refused, and quota classes that are full, as far as is known by now.
+    unavailable: Mapping[Pool, Unavailable]
+    quotas_met: Collection[str]
+
+    #: Share of the need that is still missing.
+    share: float = 1.0
+    requests: int = 0
+    #: Workers that it has got, and those of them on demand.
+    given: int = 0
+    on_demand: int = 0
+    #: Zones whose subnet has no address left, and regions in which it goes no further.
+    zones: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
+    #: Why it ended early; NO_REASON: it has not.
+    ended: Reason = NO_REASON
+    _bands: Iterator[Sequence[Candidate]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the first band of the list."""
+        candidates = self.choice.candidates
+        asked_last = self.action.asked_last
+        self._bands = (
+            iter(()) if candidates is None else _bands(candidates, self.policy, asked_last)
+        )
+
+    @property
+    def choice(self) -> LaunchChoice:
+        """Return what is launched for."""
+        return self.action.choice
+
+    def next_request(self, allowance: LaunchAllowance) -> PlannedRequest | None:
+        """Return the next request within an allowance; None: there is none any more."""
+        if not self.requests and allowance.workers <= 0:
+            about: About = {"max_workers": self.policy.max_workers}
+            self.ended = self.ended or Reason(ReasonCode.MAX_WORKERS, about)
+        for band in self._bands:
+            if self._is_over(allowance):
+                return None
+            usable = [each for each in band if self._is_usable(each)][:_POOLS_AT_MOST]
+            paid, most = affordable(usable, allowance)
+            if paid:
+                request = PlannedRequest(band=tuple(paid), count=self._count(paid, allowance, most))
+                if request.count > 0 and self._may_call(request.region, allowance):
+                    self.requests += 1
+                    return request
+            elif usable and _is_beyond(usable, allowance.budget):
+                self.ended = self.ended or Reason(ReasonCode.BUDGET_TOO_LOW)
+        return None
+
+    def answered(self, request: PlannedRequest, given: int) -> None:
+        """Count what a request has given."""
+        self.share -= given / self._planned(request.band[0])
+        self.given += given
+        self.on_demand += given if request.capacity_type is CapacityType.ON_DEMAND else 0
+        if request.region in self.action.regions_on_test:
+            self.closed.add(request.region)
+
+    def withdraw(self, request: PlannedRequest, reason: Reason) -> None:
+        """Take a request back that was not made, since its region is gone."""
+        self.requests -= 1
+        self.close(request.region, reason)
+
+    def close(self, region: str, reason: Reason) -> None:
+        """Go on without a region; end if it was the last."""
+        self.closed.add(region)
+        if self.closed >= set(self.regions):
+            self.ended = reason
+
+    def _is_over(self, allowance: LaunchAllowance) -> bool:
+        if self.ended or self._left(allowance) <= 0 or self.share <= _NOTHING:
+            return True
+        if self.requests >= self.policy.max_requests_per_tick:
+            self.ended = Reason(ReasonCode.TRIES_USED_UP, {"requests": self.requests})
+        return bool(self.ended)
+
+    def _left(self, allowance: LaunchAllowance) -> int:
+        """Return how many workers all bounds but the price allow.
+
+        What bounds the number by the best offer holds for the others too; ``max_workers`` is in
+        the allowance.
+        """
+        sizing = self.choice.sizing
+        if sizing.bound in {"", "max_workers"}:
+            return allowance.workers
+        return min(sizing.wanted - self.given, allowance.workers)
+
+    def _is_usable(self, candidate: Candidate) -> bool:
+        """Tell whether nothing learned in this tick rules a candidate out."""
+        offer = candidate.offer
+        dry = self.unavailable.get(offer.pool)
+        is_dry = dry is not None and dry.until > self.now
+        is_closed = offer.region in self.closed or offer.quota_class in self.quotas_met
+        return not is_dry and not is_closed and offer.zone not in self.zones
+
+    def _count(self, band: Sequence[Candidate], allowance: LaunchAllowance, most: float) -> int:
+        if band[0].offer.region in self.action.regions_on_test:
+            count = 1
+        else:
+            wanted = math.ceil(self.share * self._planned(band[0]) - _NOTHING)
+            count = int(min(self._left(allowance), wanted, most))
+        at_most = self.choice.on_demand_at_most
+        if band[0].offer.capacity_type is CapacityType.ON_DEMAND and at_most is not None:
+            return min(count, at_most - self.on_demand)
+        return count
+
+    def _planned(self, candidate: Candidate) -> int:
+        """Return how many workers of a candidate meet the whole need.
+
+        A slower offer needs more for the same need; workers to be kept warm are counted as such.
+        """
+        best = self.choice.candidates.best if self.choice.candidates else None
+        unbounded = self.choice.sizing.unbounded
+        kept_warm = unbounded if best is None or unbounded > best.workers else 0
+        return max(candidate.workers, kept_warm, 1)
+
+    def _may_call(self, region: str, allowance: LaunchAllowance) -> bool:
+        if not allowance.has_calls(region):
+            self.ended = calls_used_up(region)
+        return not self.ended
+
+
+def foresee(
+    draft: PlanDraft, choices: Sequence[LaunchChoice], allowance: LaunchAllowance
+) -> Iterator[LaunchWorkers]:
+    """Yield launches with the requests that they make if EC2 gives all that it is asked for.
+
+    Each has what the launches before it leave. A launch for which nothing is left stays in the
+    plan: the executor makes its requests if EC2 refuses those of another.
+    """
+    quotas_met = {name for choice in choices for name in choice.quotas_short}
+    for launch in filter(None, (launch_action(draft, choice) for choice in choices)):
+        progress = LaunchProgress(
+            action=launch,
+            policy=draft.facts.policy,
+            now=draft.now,
+            regions=draft.facts.settings.outposts.keys(),
+            unavailable=draft.fleet.unavailable,
+            quotas_met=quotas_met,
+        )
+        requests = []
+        while (request := progress.next_request(allowance)) is not None:
+            requests.append(request)
+            progress.answered(request, request.count)
+            allowance = allowance.after(request, request.count)
+        yield replace(launch, requests=tuple(requests), ends_early=progress.ended)
+
+
+def calls_used_up(region: str) -> Reason:
+    """Return that EC2 may be asked no more in this minute."""
+    return Reason(ReasonCode.CALLS_USED_UP, {"calls": CALLS_PER_MINUTE, "region": region})
+
+
+def _bands(
+    candidates: CandidateList, policy: Policy, asked_last: frozenset[str]
+) -> Iterator[Sequence[Candidate]]:
+    """Yield the bands of the list in the order of asking."""
+    if not asked_last:
+        # The list is made as far as it is tried.
+        yield from bands(islice(candidates, _LISTED), policy.band, policy.rank_by)
+        return
+    listed = list(islice(candidates, _LISTED))
+    for is_last in (False, True):
+        asked = (c for c in listed if (c.offer.region in asked_last) is is_last)
+        yield from bands(asked, policy.band, policy.rank_by)
+
+
+def _is_beyond(band: Sequence[Candidate], budget: float | None) -> bool:
+    return budget is not None and all(each.expected_dollars > budget for each in band)
