@@ -147,7 +147,7 @@ def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
     if any(request.instances for request in record.requests if request.launch_id not in new):
         return plan.choice
     gave = [action.choice for action, made in record.launched if any(a.instances for a in made)]
-    return next((choice for choice in gave if not choice.is_takeover), (*gave, plan.choice)[0])
+    return (*gave, plan.choice)[0]
 
 
 def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
