@@ -1,6 +1,7 @@
 """What every ObjectStore and InputSource promises, on S3 as in memory."""
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,8 +171,9 @@ def test_lists_declared_inputs(inputs: InputSource) -> None:
 
 
 def test_refuses_an_input_that_is_too_large(inputs: InputSource) -> None:
-    with pytest.raises(ContractError, match="keep it within 1 bytes"):
+    with pytest.raises(ContractError, match="1 bytes") as caught:
         inputs.read("s3://data/scans/b.png", at_most_bytes=1)
+    assert caught.value.field == "s3://data/scans/b.png"
 
 
 def test_finds_no_input_that_is_not_there(inputs: InputSource, tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_finds_no_input_that_is_not_there(inputs: InputSource, tmp_path: Path) -
 def test_reads_nothing_outside_the_declared_inputs(
     inputs: InputSource, uri: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(AccessDenied, match="outside the workload's inputs"):
+    with pytest.raises(AccessDenied, match=re.escape(uri)):
         inputs.read(uri, at_most_bytes=9)
     with pytest.raises(AccessDenied):
         inputs.fetch(uri, tmp_path / "a")

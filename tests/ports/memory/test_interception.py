@@ -1,5 +1,6 @@
 """How every call of a port can be put through one function."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
@@ -60,5 +61,5 @@ def test_a_call_may_never_be_carried_out(clock: MemoryClock) -> None:
 
 
 def test_the_clock_never_goes_back(clock: MemoryClock) -> None:
-    with pytest.raises(ValueError, match="does not go back"):
+    with pytest.raises(ValueError, match=re.escape(str(clock.now()))):
         clock.advance(timedelta(seconds=-1))

@@ -23,7 +23,8 @@ def remembered(since: timedelta, seen: timedelta, told: timedelta | None = None)
 
 
 def test_says_what_happened_and_what_to_do() -> None:
-    assert QUOTA.text == "It is full. To do: ask for more."
+    assert QUOTA.says in QUOTA.text
+    assert QUOTA.text.endswith(QUOTA.remedy)
 
 
 @pytest.mark.parametrize(

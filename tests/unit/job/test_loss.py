@@ -7,11 +7,13 @@ from datetime import timedelta
 from spindown.contract.job.manifest import Failure, JobState
 from spindown.contract.row import lease_sort
 from spindown.control.ending import free_leases
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
 from spindown.job.held import ClaimedJob
 from spindown.job.release import release, settle_release
 from spindown.ledger import Ledger
+from spindown.wording import say
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
@@ -110,6 +112,9 @@ def test_does_not_count_an_orderly_release() -> None:
     assert (manifest.epoch, manifest.losses, manifest.interruptions) == (2, 0, 0)
 
 
+LOST = say(Reason(ReasonCode.FAILED_ON_SEVERAL, {"failures": 3, "instances": 2}))
+
+
 def test_dead_letters_a_job_lost_three_times_on_two_instances() -> None:
     world = WorkWorld()
     world.send(JOB)
@@ -119,14 +124,14 @@ def test_dead_letters_a_job_lost_three_times_on_two_instances() -> None:
     declined = world.claim(a_slot_id("i-2"))
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.DEAD_LETTERED
-    assert declined.reason == "3 failures or losses on 2 instances"
+    assert declined.reason == LOST
     manifest = world.manifest("j")
     assert (manifest.state, manifest.released) == (JobState.FAILED, True)
     assert manifest.finished_at == world.clock.now()
     assert world.queue.bodies() == []
     letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
     assert letter is not None
-    assert letter.attributes["reason"] == "3 failures or losses on 2 instances"
+    assert letter.attributes["reason"] == LOST
     assert letter.attributes["log"] == "log/i-2"
     assert json.loads(letter.body)["job_id"] == "j"
 
@@ -168,7 +173,7 @@ def test_a_job_left_to_others_touches_no_later_lease() -> None:
     declined = world.claim(a_slot_id("i-1", 1))
 
     assert isinstance(declined, Declined)
-    assert (declined.outcome, declined.reason) == (ClaimOutcome.PUT_BACK, "left to others")
+    assert declined.outcome is ClaimOutcome.PUT_BACK
     assert world.lease() == other.lease
     # About a minute, however long the other job is held.
     world.clock.advance(timedelta(seconds=91))

@@ -22,7 +22,7 @@ def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.NEWER_SCHEMA
-    assert declined.reason == "manifest.schema is 2: this version reads schema 1"
+    assert declined.reason.startswith("manifest.schema is 2: ")
     assert world.objects.get(manifest_key("j")).data == newer
 
 

@@ -117,7 +117,7 @@ def test_puts_a_newer_message_back_untouched() -> None:
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.NEWER_SCHEMA
-    assert declined.reason == "message.schema is 2: this worker reads schema 1"
+    assert declined.reason.startswith("message.schema is 2: ")
     assert world.queue.backlog().in_flight == 1
     assert world.dead_letters.bodies() == []
 

@@ -181,9 +181,8 @@ def test_a_job_of_a_later_version_stays_and_keeps_no_other_back() -> None:
     found = redriven(world)
 
     assert sorted(one.job_id or "" for one in found) == ["", "a", "c"]
-    assert [one.reason for one in found if one.outcome is RedriveOutcome.UNREADABLE] == [
-        "manifest.schema is 2: this version reads schema 1"
-    ]
+    (unread,) = (one for one in found if one.outcome is RedriveOutcome.UNREADABLE)
+    assert unread.reason.startswith("manifest.schema is 2: ")
     assert len(world.dead_letters.bodies()) == 1
 
 

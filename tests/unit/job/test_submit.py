@@ -113,7 +113,7 @@ def test_refuses_a_uri_that_no_worker_would_take() -> None:
     world = World()
     draft = Draft(workload="ocr", batch_id="b")
 
-    with pytest.raises(BadInput, match="write it as s3://bucket/prefix/"):
+    with pytest.raises(BadInput, match="s3://bucket/prefix/"):
         submit_uri({"prefix_uri": "https://inputs/"}, draft, queue=world.queue, store=world.store)
 
     assert world.messages() == []

@@ -118,7 +118,7 @@ def test_what_cannot_be_asked_is_said_and_blocks_nothing(method: str, what: str)
 def test_before_a_deploy_it_says_how_to_deploy() -> None:
     finding = Examined(is_deployed=False).finding("deployment demo")
 
-    assert (finding.found, finding.remedy) == ("not deployed yet", "cdk deploy --all")
+    assert finding.remedy == "cdk deploy --all"
 
 
 def test_before_the_first_deploy_cdk_is_bootstrapped() -> None:
@@ -145,10 +145,10 @@ def test_unreadable_settings_do_not_count_as_no_deployment() -> None:
 
     class Shut:
         def deployment(self) -> None:
-            raise Unreachable("no answer from SSM")
+            raise Unreachable("SSM is away")
 
     world.settings = Shut()  # type: ignore[assignment]  # only what is asked first
 
     finding = world.finding("deployment demo")
 
-    assert (finding.found, finding.severity) == ("no answer from SSM", Severity.WARNING)
+    assert (finding.found, finding.severity) == ("SSM is away", Severity.WARNING)

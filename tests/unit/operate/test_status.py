@@ -98,9 +98,8 @@ def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
     world.put(rows.alert_sort("cost-sparse-queue"), lately)
     world.put(rows.alert_sort("cost-idle"), replace(lately, seen_at=NOW - timedelta(hours=3)))
 
-    assert world.status().troubles == (
-        "an item costs more than it used to, because of sparse queue",
-    )
+    (trouble,) = world.status().troubles
+    assert trouble.endswith("sparse queue")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_says_that_a_job_is_late_or_will_be_as_long_as_it_is_so(name: str, said:
 
 
 def test_what_a_person_must_fix_is_said_once() -> None:
-    stopped = "launching is stopped: the role may not be passed"
+    stopped = "stopped: the role may not be passed"
     status = replace(
         World().status(), decision=f"{stopped} (1 job would start too late)", troubles=(stopped,)
     )
@@ -206,12 +205,11 @@ def test_names_what_a_person_must_fix() -> None:
 
     status = world.status(refusal="max_workers is -1")
 
-    assert [trouble.split(":")[0] for trouble in status.troubles] == [
-        "launching is stopped",
-        "the live policy is refused",
-        "1 ledger row cannot be read",
-    ]
-    assert "1 in the dead-letter queue" in screen_of(status)
+    stopped, refused, unread = status.troubles
+    assert "the role may not be passed" in stopped
+    assert refused.endswith("max_workers is -1")
+    assert unread.endswith("worker#i-2")
+    assert status.dead_letters == 1
 
 
 def test_says_that_an_unreadable_month_stops_launches() -> None:
@@ -220,10 +218,10 @@ def test_says_that_an_unreadable_month_stops_launches() -> None:
     key = account_key(rows.budget_sort(NOW))
     world.table.write(Write(key=key, set={"committed": "much"}))
 
-    assert world.status().troubles == (
-        "2 ledger rows cannot be read: worker#i-2",
-        f"nothing is launched while {key.sort} cannot be read: spindown doctor fixes it",
-    )
+    rows_unread, month_unread = world.status().troubles
+    assert rows_unread.startswith("2 ")
+    assert key.sort in month_unread
+    assert "spindown doctor" in month_unread
 
 
 @pytest.mark.parametrize(

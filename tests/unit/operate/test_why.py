@@ -121,14 +121,14 @@ def test_tells_decisions_even_when_the_market_is_unreadable() -> None:
 
     def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.port == "market":
-            raise Unreachable("no answer from EC2")
+            raise Unreachable("EC2 is away")
         return proceed()
 
     world.interfere = fail
     found = explain(WORKLOAD, world.ports, last=1)
 
     assert len(found.decisions) == 1
-    assert (found.now, found.unknown) == (None, "no answer from EC2")
+    assert (found.now, found.unknown) == (None, "EC2 is away")
 
 
 def test_tells_what_came_of_each_pool_that_was_asked_for() -> None:

@@ -13,6 +13,7 @@ from spindown.control.alert.judgement import judge
 from spindown.domain.diagnosis import Cause
 from spindown.domain.offer import Requirements
 from spindown.error import Unreachable
+from spindown.wording import say
 from tests.control import ControlWorld
 from tests.failure import failing
 from tests.wording import strangers
@@ -76,7 +77,7 @@ def test_names_the_cause_and_the_setting_to_change(cause: Cause) -> None:
     assert judgement.diagnosis.cause is cause
     ((subject, text),) = world.topic.said
     assert subject == f"demo-classify: cost-{cause.value.replace(' ', '-')}"
-    assert text.startswith("classify: An item costs ")
+    assert say(judgement.diagnosis.reason) in text
     assert setting in text
     assert re.search(r"\. To do: [a-z].*\.$", text)
     assert strangers(text) == []
@@ -147,9 +148,11 @@ def test_overkill_names_a_cheaper_machine_that_fits_the_usage() -> None:
     today = replace(USUAL, **DEAR[Cause.OVERKILL][0])
     world = a_world(today, requirements=Requirements(gpu_names=frozenset({"A10G", "L4"})))
 
-    judge(world.ports)
+    (judgement,) = judge(world.ports)
 
-    assert "g4dn.xlarge would do for 0." in world.topic.said[0][1]
+    assert judgement.diagnosis is not None
+    assert judgement.diagnosis.reason.about["offer"] == "g4dn.xlarge"
+    assert "g4dn.xlarge" in world.topic.said[0][1]
 
 
 def test_tells_what_an_hour_of_one_warm_machine_would_cost() -> None:

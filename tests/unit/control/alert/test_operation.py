@@ -291,9 +291,9 @@ def stop_away(world: ControlWorld, **counts: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "remedy"),
     [
-        ("strikes", "console output of that instance"),
-        ("unclaimed", "console output of that instance"),
-        ("failed", "`spindown results --log` of a job that failed"),
+        ("strikes", "console output"),
+        ("unclaimed", "console output"),
+        ("failed", "`spindown results --log`"),
     ],
 )
 def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, remedy: str) -> None:
@@ -304,7 +304,7 @@ def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, remedy: str
 
     ((_, text),) = world.topic.said
     assert remedy in text
-    assert "at once after the command that `spindown doctor` prints" in text
+    assert "`spindown doctor`" in text
 
 
 def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
@@ -315,7 +315,9 @@ def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
 
     assert decision.outcome is Outcome.ENOUGH
     ((_, text),) = world.topic.said
-    assert text.startswith(f"Launching for classify in {AWAY} is stopped: 3 instances in a row")
+    assert AWAY in text
+    assert REGION not in text
+    assert "3 instances" in text
 
 
 def test_one_region_s_breaker_does_not_explain_the_others() -> None:
