@@ -59,6 +59,28 @@ BANNED_IN_TESTS = {
 #: How long the name of a test may be: one line of pytest's report, read at a glance.
 TEST_NAME_LENGTH = 59
 
+#: Where the words are the product: what commands print, and errors about what a person wrote.
+WORDS_ARE_TESTED = (
+    "tests/e2e/",
+    "tests/infra/",
+    "tests/local/",
+    "tests/unit/cli/",
+    "tests/unit/config/",
+    "tests/unit/operate/test_status.py",
+    "tests/unit/test_wording.py",
+)
+
+#: Calls that look for their argument in a text.
+SEARCHES = frozenset({"count", "endswith", "findall", "fullmatch", "match", "search", "startswith"})
+
+#: Three words in a row with one of these are of a sentence, not a name, a command or a key.
+SENTENCE_WORD = re.compile(
+    r"\b(?:an?|and|are|as|at|be|been|by|can|cannot|did|do|does|for|from|had|has|have|in|is|it|its"
+    r"|more|most|no|not|of|on|or|than|that|the|there|they|this|to|until|was|were|what|when|which"
+    r"|while|who|with|without)\b"
+)
+WORDS_IN_A_ROW = 3
+
 #: Addresses that tie the repository to one registry, and paths of one machine.
 FOREIGN = re.compile(
     r"pypi\.org|pythonhosted\.org|registry\.npmjs|registry\.yarnpkg|[/]simple/|--(?:extra-)?index-url\b"
@@ -223,6 +245,7 @@ def breaches(sources: Sequence[Source]) -> Iterator[str]:
         for rule in RULES:
             yield from (f"{source.path}: {found}" for found in rule(source))
     yield from class_names_are_unique(sources)
+    yield from tests_pin_no_sentence(sources)
 
 
 def class_names_are_unique(sources: Sequence[Source]) -> Iterator[str]:
@@ -234,6 +257,53 @@ def class_names_are_unique(sources: Sequence[Source]) -> Iterator[str]:
             other = first.setdefault(node.name, source.path)
             if other != source.path:
                 yield f"{source.path}: line {node.lineno}: {node.name} is also a class of {other}"
+
+
+def tests_pin_no_sentence(sources: Sequence[Source]) -> Iterator[str]:
+    """A test asserts codes and numbers, so that a text of the product can be reworded alone.
+
+    A breach is a text that a test compares with or looks for, and that repeats three words in a
+    row of a text of the product.
+    """
+    ours: set[str] = set()
+    for source in sources:
+        if source.is_product:
+            documents = {id(node.value) for node in source.nodes if isinstance(node, ast.Expr)}
+            for node in source.nodes:
+                if id(node) not in documents:
+                    ours.update(_phrases(_text(node)))
+    for source in sources:
+        if source.is_test and not str(source.path).startswith(WORDS_ARE_TESTED):
+            for node in source.nodes:
+                for inner in (each for part in _asserted(node) for each in ast.walk(part)):
+                    for phrase in sorted(ours.intersection(_phrases(_text(inner))))[:1]:
+                        where = f"{source.path}: line {getattr(inner, 'lineno', 0)}"
+                        yield f"{where}: pins a sentence of the product: {phrase}"
+
+
+def _asserted(node: ast.AST) -> Sequence[ast.expr]:
+    """Return what a comparison compares and what a call looks for in a text."""
+    if isinstance(node, ast.Compare):
+        return (node.left, *node.comparators)
+    if isinstance(node, ast.Call):
+        matches = [word.value for word in node.keywords if word.arg == "match"]
+        is_search = isinstance(node.func, ast.Attribute) and node.func.attr in SEARCHES
+        return (*matches, *(node.args if is_search else ()))
+    return ()
+
+
+def _text(node: ast.AST) -> str:
+    """Return the text of a literal; "": it is none."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _phrases(text: str) -> Iterator[str]:
+    """Yield the words in a row that make a text a sentence."""
+    words = [word.strip(".,:;()'\"?!^$").lower() for word in text.split()]
+    for first in range(len(words) - WORDS_IN_A_ROW + 1):
+        phrase = " ".join(words[first : first + WORDS_IN_A_ROW])
+        if re.fullmatch(r"[a-z' -]+", phrase) and SENTENCE_WORD.search(phrase):
+            yield phrase
 
 
 def read_sources(root: Path) -> list[Source]:

@@ -81,3 +81,29 @@ def test_a_class_of_the_product_has_a_name_of_its_own(names: str, count: int) ->
     ]
 
     assert len([*breaches_of(sources)]) == count
+
+
+@pytest.mark.parametrize(
+    ("path", "test", "count"),
+    [
+        pytest.param("tests/a.py", "assert said == 'the disk is full'", 1, id="a comparison"),
+        pytest.param("tests/a.py", "assert 'Disk is full: 7' in said", 1, id="a part"),
+        pytest.param("tests/a.py", "pytest.raises(E, match='disk is full')", 1, id="a pattern"),
+        pytest.param("tests/a.py", "assert said.endswith('disk is full')", 1, id="an end"),
+        pytest.param("tests/a.py", "assert f'{a} disk is full' in said", 1, id="with a value"),
+        pytest.param("tests/a.py", "assert said == 'the cat is here'", 0, id="its own words"),
+        pytest.param("tests/a.py", "say('the disk is full')", 0, id="what a test says"),
+        pytest.param("tests/a.py", "assert said == 'free the disk'", 0, id="of a docstring"),
+        pytest.param("tests/a.py", "assert said == 'disk is'", 0, id="two words"),
+        pytest.param("tests/a.py", "assert said == 'list open files'", 0, id="no sentence"),
+        pytest.param("tests/unit/cli/a/b.py", "assert 'disk is full' in said", 0, id="a command's"),
+    ],
+)
+def test_no_test_pins_a_sentence_of_the_product(path: str, test: str, count: int) -> None:
+    product = '"""Free the disk."""\nE(f"{disk}: the disk is full", "list open files")\n'
+    sources = [
+        Source(PurePosixPath("spindown/a.py"), product),
+        Source(PurePosixPath(path), f"{test}\n"),
+    ]
+
+    assert len(list(breaches_of(sources))) == count

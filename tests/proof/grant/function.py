@@ -24,6 +24,8 @@ from spindown.contract.row import (
 )
 from spindown.domain.alert import AlertState
 from spindown.domain.fleet import Lease, WorkerState
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.wording import say
 from tests.proof.grant.world import INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
 from tests.work import a_worker
 
@@ -124,7 +126,8 @@ def ranks(prompt: Prompt) -> Deed:
 
     def deed(world: World) -> bool:
         world.send({"items": ["a"]})
-        return "prices could not be read" not in prompt(world)["summary"]
+        unread = say(Reason(ReasonCode.PRICES_UNREAD, {"said": ""}))
+        return unread not in prompt(world)["summary"]
 
     return deed
 

@@ -228,7 +228,7 @@ def test_a_dry_run_without_an_answer_only_warns() -> None:
     world = Examined()
     world.account.faults["dry_run"] = Throttled("slow down")
 
-    assert world.severity("dry run of a launch of classify") is Severity.WARNING
+    assert world.severity("dry run") is Severity.WARNING
 
 
 AWAY = "eu-west-1"
