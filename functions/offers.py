@@ -35,7 +35,9 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),
-        "dear": {one.workload: one.diagnosis.cause.value for one in judgements if one.diagnosis},
+        "expensive": {
+            one.workload: one.diagnosis.cause.value for one in judgements if one.diagnosis
+        },
         "not_judged": {one.workload: one.failure for one in judgements if one.failure},
         "renewed": {look.workload: look.renewed for look in looks},
         "not_renewed": {look.workload: look.why for look in looks if look.why},

@@ -345,9 +345,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.RUNG_OPENS_LATER: lambda about: (
         f"{about['capacity_type']} at {about['price']:.4f} USD/h opens at {_clock(about['at'])}"
     ),
-    ReasonCode.DEARER_THAN_ON_DEMAND: (
-        "{spot:.4f} USD/h as spot is dearer than {on_demand:.4f} on demand"
-    ),
+    ReasonCode.ABOVE_ON_DEMAND: ("{spot:.4f} USD/h as spot is more than {on_demand:.4f} on demand"),
     ReasonCode.UNRELIABLE: "it lives an hour with probability {survives:.3f}, below {least:g}",
     ReasonCode.POOL_LEFT_ALONE: lambda about: (
         f"{_inner(about)}; left alone until {_clock(about['until'])}"

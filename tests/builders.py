@@ -174,6 +174,7 @@ def a_lease(instance_id: str = "i-1", **changes: Any) -> Lease:
         deadline=NOW + minutes(5),
         not_after=NOW + timedelta(hours=12),
         claimed_at=NOW,
+        sent_at=NOW,
         items=100,
     )
     return replace(base, **changes)

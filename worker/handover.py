@@ -126,8 +126,6 @@ class Handover:
     def split(self, held: ClaimedJob, values: Sequence[Any]) -> AttemptEnd:
         """Replace a job that is too large by its children."""
         held = split(held, values, ports=self._context.ports, policy=self._context.policy)
-        if held.manifest.state is JobState.FAILED:
-            return self.dead_letter(held, "input")
         with self._letting_go(held) as job:
             complete(job, **self._ours)
         self._log.info("job_split", children=len(held.manifest.children), items=len(values))

@@ -106,7 +106,7 @@ class ControlPlane(Construct):
             deployment=self._shared.deployment.name,
             name="offers",
             role_name=self._role_name("offers"),
-            description="Refreshes the catalogue, renews old messages, explains dear items",
+            description="Refreshes the catalogue, renews old messages, explains expensive items",
             code=self._code,
             statements=[
                 *self._refresh_offers(),

@@ -149,7 +149,7 @@ GROUP BY workload, instance_type, capacity_type
 ORDER BY workload, dollars_per_item""",
     ),
     "over-provisioned jobs": (
-        "Jobs of 30 days that used under 30 % of GPU and of its memory, dearest first.",
+        "Jobs of 30 days that used under 30 % of GPU and of its memory, the most expensive first.",
         """\
 SELECT workload, job_id, instance_type, gpu,
        sum(gpu_mean * seconds) / sum(seconds) AS gpu_mean,

@@ -93,7 +93,7 @@ def _waiting(
     groups, since = list(waiting_of(before)), before.seen_at
     claims = before.claims - before.claims_seen
     for lease in leases:
-        if claims > 0 and lease.sent_at is not None and (since is None or lease.claimed_at > since):
+        if claims > 0 and (since is None or lease.claimed_at > since):
             _take_sent(groups, lease.sent_at)
             claims -= 1
     _take(groups, claims)

@@ -74,7 +74,7 @@ class LaunchAllowance:
     def after(self, request: PlannedRequest, given: int) -> "LaunchAllowance":
         """Return what is left once a request has been given so many workers.
 
-        They count as the dearest of its offers.
+        They count as the most expensive of its offers.
         """
         price = max(each.offer.price for each in request.band)
         dollars = max(each.expected_dollars for each in request.band)
@@ -105,7 +105,7 @@ def affordable(
 ) -> tuple[list[Candidate], float]:
     """Return the offers of a band that both ceilings allow, and how many workers are affordable.
 
-    So many are affordable even if EC2 picks the dearest of these offers.
+    So many are affordable even if EC2 picks the most expensive of these offers.
     """
     cheap, some = _within(band, allowance.per_hour, lambda each: each.offer.price)
     fitting, few = _within(cheap, allowance.budget, lambda each: each.expected_dollars)
@@ -118,9 +118,9 @@ def _within(
     if left is None:
         return list(band), math.inf
     fitting = [candidate for candidate in band if cost(candidate) <= left]
-    dearest = max(map(cost, fitting), default=math.inf)
-    most = math.floor(left / dearest)
-    return fitting, most - (most * dearest > left)
+    highest = max(map(cost, fitting), default=math.inf)
+    most = math.floor(left / highest)
+    return fitting, most - (most * highest > left)
 
 
 def headroom(

@@ -148,11 +148,10 @@ def free_leases(
     freed = []
     for lease in leases:
         sort = rows.lease_sort(lease.instance_id, lease.slot)
-        due = lease.left_behind(now)
-        put = () if due is None else (ledger.put(rows.requeued_sort(lease.job_id), due),)
+        put = ledger.put(rows.requeued_sort(lease.job_id), lease.left_behind(now))
         # Together: who takes the job up clears the one, if it is there, and then the other.
         clear = replace(ledger.delete(sort), when=_still_held_by(lease))
-        if not _try(ledger, clear, *put):
+        if not _try(ledger, clear, put):
             continue
         freed.append(lease)
         _, past = ledger.move_to_history(sort, lease, now=now)

@@ -64,7 +64,7 @@ def plan_moves(draft: PlanDraft, need: LaunchChoice) -> Moves:
 
 
 def _movers(draft: PlanDraft, forecast: DeadlineForecast, kind: CapacityType) -> list[_Mover]:
-    """Return the workers whose jobs should move to a capacity type, the most urgent or dearest.
+    """Return the workers whose jobs should move to a capacity type, most urgent or expensive first.
 
     To on demand any of a worker's jobs may say so; to spot only all of them together, since it
     gives back all that it holds.

@@ -204,7 +204,7 @@ def requeue_jobs(draft: PlanDraft) -> PlanDraft:
     if not gone:
         return draft
     freed = [lease for held in gone.values() for lease in held]
-    left = {lease.job_id: job for lease in freed if (job := lease.left_behind(draft.now))}
+    left = {lease.job_id: lease.left_behind(draft.now) for lease in freed}
     # The queue was read before: what has just become visible is work for this very tick. What has
     # lapsed was visible then.
     hidden = sum(lease.deadline > draft.now for lease in freed)

@@ -194,8 +194,7 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
             continue
         if lease.deadline <= now:
             # Nobody has taken it up since, or its row would be gone.
-            job = lease.left_behind(now)
-            waiting.update({} if job is None else {lease.job_id: job})
+            waiting[lease.job_id] = lease.left_behind(now)
             continue
         found = held_job(lease, worker, within=within, knowledge=knowledge, policy=policy, now=now)
         held.add(lease.job_id)

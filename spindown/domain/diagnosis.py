@@ -98,7 +98,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The cause of a dear item."""
+    """The cause of an expensive item."""
 
     cause: Cause
     #: USD per item that the cause adds; for overkill, that the cheaper offer would save.
@@ -146,7 +146,7 @@ def compare(days: Mapping[date, CostWindow], today: date) -> tuple[CostShape, Co
     """Return the shape of the last day that can be judged, and the usual one before it.
 
     Today can be judged once it has cost half of a usual day, since the first boot of a morning
-    makes its few items dear. Until then yesterday is judged. None: too little is known.
+    makes its few items expensive. Until then yesterday is judged. None: too little is known.
     """
     for day in (today, today - timedelta(days=1)):
         before = [days[d] for n in range(USUAL_DAYS) if (d := day - timedelta(days=n + 1)) in days]

@@ -154,10 +154,10 @@ class Lease:
     #: The heartbeat never extends past this: an interruption's deadline, or SQS's 12-hour cap.
     not_after: datetime
     claimed_at: datetime
+    #: When the job was sent.
+    sent_at: datetime
     items: int = 0
     items_done: int = 0
-    #: When the job was sent; None: claimed by a worker of a version that does not tell.
-    sent_at: datetime | None = None
     #: Items that were done when it was claimed.
     first_item: int = 0
 
@@ -166,13 +166,8 @@ class Lease:
         hours, items = (at - self.claimed_at) / _HOUR, items_done - self.first_item
         return (items + 1) / hours if items > 0 and hours > 0.0 else None
 
-    def requeued(self, items_done: int, at: datetime) -> "RequeuedJob | None":
-        """Return what to remember of the job as it leaves the slot.
-
-        None: it is not known when the job was sent.
-        """
-        if self.sent_at is None:
-            return None
+    def requeued(self, items_done: int, at: datetime) -> "RequeuedJob":
+        """Return what to remember of the job as it leaves the slot."""
         return RequeuedJob(
             job_id=self.job_id,
             sent_at=self.sent_at,
@@ -182,7 +177,7 @@ class Lease:
             at=at,
         )
 
-    def left_behind(self, now: datetime) -> "RequeuedJob | None":
+    def left_behind(self, now: datetime) -> "RequeuedJob":
         """Return what to remember of the job when its holder is gone: what it last reported."""
         return self.requeued(self.items_done, min(now, self.deadline))
 

@@ -117,7 +117,7 @@ class ReasonCode(StrEnum):
     NO_RUNG = "no-rung"
     RUNG_OPENS_LATER = "rung-opens-later"
     #: ``spot``, ``on_demand``.
-    DEARER_THAN_ON_DEMAND = "dearer-than-on-demand"
+    ABOVE_ON_DEMAND = "above-on-demand"
     #: ``survives``: the probability to live an hour; ``least``.
     UNRELIABLE = "unreliable"
     #: ``until``; ``why`` is a code, whose parameters are the others.

@@ -178,17 +178,3 @@ def first_sent(message: Message, job: JobMessage, ports: WorkPorts) -> datetime:
         if parent is not None and parent.manifest.sent_at is not None:
             return parent.manifest.sent_at
     return message.sent_at
-
-
-def find_clash(manifest: Manifest, parent: str | None) -> ContractError | None:
-    """Return what is wrong with a manifest that lies where a child of ``parent`` has its own.
-
-    Versions that did not leave the ids of children to splits took a job under any id. None: it is
-    the child's own, nobody has claimed the child yet, or there is no parent.
-    """
-    if parent is None or not manifest.owner or manifest.parent == parent:
-        return None
-    remedy = (
-        f"send the items of job {parent} again under another job_id: another job has had this id"
-    )
-    return ContractError("message.job_id", manifest.job_id, remedy)

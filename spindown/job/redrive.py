@@ -21,7 +21,7 @@ from spindown.contract.job.message import (
 )
 from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
-from spindown.job.fence import Fence, find_clash, read_fence, write_fence
+from spindown.job.fence import Fence, read_fence, write_fence
 from spindown.job.held import WorkPorts, lease_key, read_lease
 from spindown.job.message import copy_message, delete, put_back
 from spindown.port import Message, Outgoing
@@ -125,14 +125,12 @@ def _redrive_one(
 
 
 def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
-    """Clear a job's failures; False if it is over (ContractError: it is another job)."""
+    """Clear a job's failures; False if it is over."""
     job_id = job.job_id or ""
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
         if fence is None or _is_at_work(fence.manifest, workload, ports):
             return True
-        if clash := find_clash(fence.manifest, job.parent):
-            raise clash
         if fence.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
             return False
         fresh = _forgotten(fence)

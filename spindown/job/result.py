@@ -11,7 +11,7 @@ from spindown.contract.codec import decode
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.error import ContractError, NotFound
-from spindown.job.fence import find_clash, read_fence
+from spindown.job.fence import read_fence
 from spindown.port import ObjectStore
 
 
@@ -81,28 +81,19 @@ def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
     return fence.manifest
 
 
-def read_records(
-    job_id: str, store: ObjectStore, *, parent: str | None = None
-) -> Iterator[dict[str, Any]]:
+def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
     """Yield the committed result records of a job and of its children, in item order.
-
-    Args:
-        job_id: the job.
-        store: the workload's part of the bucket.
-        parent: its parent if it is a child; another job's records are left out.
 
     Raises:
         ContractError: a part is not what the manifest committed.
     """
     manifest = read_manifest(job_id, store)
-    if find_clash(manifest, parent):
-        return
     for part in manifest.parts:
         for line in _read_committed(part, store).splitlines():
             yield json.loads(line)
     for child in manifest.children:
         try:
-            yield from read_records(child, store, parent=job_id)
+            yield from read_records(child, store)
         except NotFound:
             continue
 
@@ -128,14 +119,12 @@ def _versions(key: str, store: ObjectStore) -> Iterator[str | None]:
     yield from store.versions(key)
 
 
-def read_progress(job_id: str, store: ObjectStore, *, parent: str | None = None) -> JobProgress:
-    """Return the progress of a job, a child of ``parent`` if given; its children summed up."""
+def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
+    """Return the progress of a job, its children summed up."""
     try:
         manifest = read_manifest(job_id, store)
     except NotFound:
         return JobProgress(job_id=job_id, state=None)
-    if clash := find_clash(manifest, parent):
-        return JobProgress(job_id=job_id, state=JobState.FAILED, reason=str(clash))
     own = JobProgress(
         job_id=job_id,
         state=manifest.state,
@@ -152,7 +141,7 @@ def read_progress(job_id: str, store: ObjectStore, *, parent: str | None = None)
     is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
     if manifest.state is not JobState.SPLIT and not is_cancelled_split:
         return own
-    children = [read_progress(child, store, parent=job_id) for child in manifest.children]
+    children = [read_progress(child, store) for child in manifest.children]
     return _sum_children(own, children)
 
 

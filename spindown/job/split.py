@@ -9,13 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import JobMessage, child_id, encode_job, items_key, parse_items
+from spindown.contract.job.message import JobMessage, child_id, encode_job, items_key
 from spindown.domain.policy import Policy
-from spindown.error import ContractError
 from spindown.job.commit import commit_as
 from spindown.job.held import ClaimedJob, WorkPorts
 from spindown.job.item import store_items
-from spindown.job.release import settle_rejection
 from spindown.port import Outgoing
 
 
@@ -31,16 +29,15 @@ def split(
 ) -> ClaimedJob:
     """Make the children, send their messages, then close the parent (raises LeaseLost).
 
-    The parent's message is deleted afterwards, as that of any job that is over. A parent that has
-    failed instead makes no children: another job's list lies where a child's share must.
+    The parent's message is deleted afterwards, as that of any job that is over.
     """
     held = _pin(held, len(items), policy, ports)
     children = held.manifest.children
     messages = []
     for number, child in enumerate(children):
         share = items[_bound(number, items, children) : _bound(number + 1, items, children)]
-        if not _store_share(items_key(child), share, ports):
-            return settle_rejection(held, str(_clash(held.job_id, child)), ports=ports)
+        # An attempt before this one may have stored the same share.
+        store_items(items_key(child), share, ports)
         messages.append(_child_message(held, child))
     ports.queue.send(messages)
     closed = replace(
@@ -61,21 +58,6 @@ def _pin(held: ClaimedJob, count: int, policy: Policy, ports: WorkPorts) -> Clai
 def _bound(number: int, items: Sequence[Any], children: Sequence[str]) -> int:
     """Return where the share of a child begins: shares differ by one item at most."""
     return number * len(items) // len(children)
-
-
-def _store_share(key: str, share: Sequence[Any], ports: WorkPorts) -> bool:
-    """Store a child's items, as an earlier attempt may have; False: others lie there."""
-    if store_items(key, share, ports):
-        return True
-    try:
-        return parse_items(ports.objects.get(key).data, key) == tuple(share)
-    except ContractError:
-        return False
-
-
-def _clash(job_id: str, child: str) -> ContractError:
-    remedy = f"send it again under another job_id: another job's list lies in {items_key(child)}"
-    return ContractError("message.job_id", job_id, remedy)
 
 
 def _child_message(held: ClaimedJob, child: str) -> Outgoing:

@@ -72,7 +72,7 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
 
     said = world.invoke("offers")
 
-    assert said["dear"] == {"absent": "price"}
+    assert said["expensive"] == {"absent": "price"}
     assert said["not_judged"] == {}
     (subject, text) = world.heard(inbox)
     assert subject == "e2e-absent: cost-price"
@@ -80,7 +80,7 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
     assert "0.04 USD" in text
     assert "0.01" in text
     assert "`max_price_per_hour`" in text
-    assert world.invoke("offers")["dear"] == {"absent": "price"}
+    assert world.invoke("offers")["expensive"] == {"absent": "price"}
     assert world.is_silent(inbox)
 
 

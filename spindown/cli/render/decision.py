@@ -132,7 +132,7 @@ def _reasons(decision: Decision, top: int) -> Iterator[str]:
     told = fates(decision)
     hidden = sum(c.offer not in told for c in decision.candidates[top:])
     if hidden:
-        yield f"and {hidden} more candidates, dearer by the item: not reached"
+        yield f"and {hidden} more candidates, more expensive by the item: not reached"
     for left_out in decision.rejections:
         offers = say_count(left_out.offers, "offer")
         why = f"{left_out.example}: {say(left_out.reason)}"

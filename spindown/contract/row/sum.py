@@ -9,7 +9,7 @@ class RateRow:
     """A learned quantity as sums, so that every report is one atomic addition.
 
     Throughput: ``count`` items, ``hours`` of busy slot time, ``reports``, ``lives`` of workers that
-    they are from (0: from before these were counted); ``moved`` of the items had their bytes
+    they are from; ``moved`` of the items had their bytes
     counted, ``gib_in`` taken and ``gib_out`` given. Pool: ``count`` interruptions, ``hours`` lived.
     Boot, gap, job, checkpoint: ``samples``, the last ones.
     """

@@ -67,7 +67,7 @@ def rulings(offer: Offer, terms: Terms) -> Iterator[Ruling]:
             yield _OVER_CEILING[name](offer, most, terms)
     if is_dearer_than_on_demand(offer):
         spot, listed = offer.instance_price, offer.on_demand_price or 0.0
-        code = ReasonCode.DEARER_THAN_ON_DEMAND
+        code = ReasonCode.ABOVE_ON_DEMAND
         yield Ruling("on_demand_price", code, lambda: {"spot": spot, "on_demand": listed})
     rate = terms.rate_of(offer)
     if terms.is_too_unreliable(rate):

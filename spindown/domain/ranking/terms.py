@@ -37,7 +37,7 @@ _ON_DEMAND = CapacityType.ON_DEMAND
 #: A ceiling that no price meets.
 CLOSED = -math.inf
 _NOWHERE: frozenset[str] = frozenset()
-#: USD per hour; a hundred times the dearest instance. More is a mistake of the source.
+#: USD per hour; a hundred times the most expensive instance. More is a mistake of the source.
 HIGHEST_PRICE = 20_000.0
 
 

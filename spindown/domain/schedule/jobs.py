@@ -97,7 +97,7 @@ def held_job(
     rate = usual_throughput(knowledge, policy) * share
     return Unfinished(
         job_id=lease.job_id,
-        due=(lease.sent_at or lease.claimed_at) + within,
+        due=lease.sent_at + within,
         work=timedelta(hours=max(items - done, 0.0) / rate),
         on=None if worker.is_interrupting else worker.capacity_type,
         instance_id=worker.instance_id,

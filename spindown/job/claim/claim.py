@@ -23,7 +23,7 @@ from spindown.domain.lease import (
 from spindown.domain.policy import Policy
 from spindown.error import ContractError, NewerSchema, PreconditionFailed, SpindownError
 from spindown.job.claim.epoch import Epochs, find_freed_lease
-from spindown.job.fence import Fence, find_clash, read_fence, write_fence
+from spindown.job.fence import Fence, read_fence, write_fence
 from spindown.job.held import (
     ClaimedJob,
     SlotId,
@@ -136,9 +136,6 @@ class _Claim:
             return self._put_back(None)
 
     def _claim_over(self, fence: Fence) -> ClaimedJob | Declined:
-        if clash := find_clash(fence.manifest, self.job.parent):
-            dead_letter(self.message, self.job, str(clash), self.slot_id.log_pointer, self.ports)
-            return self._decline(ClaimOutcome.MALFORMED, str(clash))
         lease = self._lease_of(fence.manifest)
         match claim_verdict(
             fence.manifest,

@@ -14,8 +14,6 @@ from spindown.job.held import SlotId, WorkPorts, lease_key, read_lease
 from spindown.port import Key, Message
 from spindown.wording import say
 
-_LOSS = "its worker ended without a release and without progress"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs:
@@ -79,7 +77,6 @@ class Epochs:
                     instance_id=manifest.owner.rpartition("/")[0],
                     epoch=manifest.epoch,
                     kind="loss",
-                    reason=_LOSS,
                 )
                 return replace(
                     manifest, losses=manifest.losses + 1, failures=(*manifest.failures, loss)

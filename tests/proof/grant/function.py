@@ -111,6 +111,7 @@ def hold_job(world: World) -> None:
         deadline=now + timedelta(minutes=5),
         not_after=now + timedelta(hours=1),
         claimed_at=now,
+        sent_at=now,
     )
     ledger.write(ledger.put(worker_sort(GONE), worker))
     ledger.write(ledger.put(lease_sort(GONE, 0), lease))

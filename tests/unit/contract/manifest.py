@@ -13,7 +13,7 @@ WHOLE = Manifest(
     next_item=2,
     items=5,
     parts=(Part(key="k", first=1, last=1, bytes=10, sha256="s", failed=1),),
-    user_state=(StateFile(path="p", key="k", bytes=1, sha256="s"),),
+    user_state=(StateFile(path="p", key="k", bytes=1, sha256="s", stored_at=AT),),
     failures=(Failure(at=AT, instance_id="i-1", epoch=1, kind="loss", reason="r"),),
     claimed_at=AT,
     children=("a", "b"),

@@ -250,7 +250,7 @@ def test_a_worker_is_told_to_leave_once_and_counts_no_more() -> None:
 
     ticks(world, 3)
 
-    # A worker of an earlier version goes on; nothing more is launched for it.
+    # The worker goes on as if it had not been told; nothing more is launched for it.
     assert [worker.instance_id for worker in world.workers()] == [old.instance_id]
 
 

@@ -92,10 +92,6 @@ def test_a_job_that_is_put_down_is_remembered_as_it_is_then() -> None:
     )
 
 
-def test_a_job_without_a_known_sending_time_is_not_remembered() -> None:
-    assert a_lease(sent_at=None).requeued(30, NOW + minutes(60)) is None
-
-
 @pytest.mark.parametrize(
     ("found_gone", "requeued"),
     [

@@ -87,9 +87,9 @@ def test_drops_results_of_other_code_rather_than_mix_them() -> None:
 
 def test_other_code_begins_anew_without_the_first_one_s_state() -> None:
     world = WorkWorld()
-    state = (StateFile(path="a", key="jobs/j/state/1/a", bytes=1, sha256="0" * 64),)
+    file = StateFile(path="a", key="state/j/0", bytes=1, sha256="0", stored_at=world.clock.now())
     before = world.put_manifest(
-        epoch=1, released=True, next_item=0, user_state=state, code_digest="v1"
+        epoch=1, released=True, next_item=0, user_state=(file,), code_digest="v1"
     )
     world.objects.put(manifest_key("j"), encode_manifest(before))
     world.send(JOB)

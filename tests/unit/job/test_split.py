@@ -6,21 +6,18 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import items_key
-from spindown.contract.row import requeued_sort, workload_partition
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
-from spindown.job import redrive as redriving
 from spindown.job.cancel import cancel
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit, complete
 from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
-from spindown.job.result import read_progress, read_records
+from spindown.job.result import read_progress
 from spindown.job.split import is_too_large, split
 from spindown.memory.interception import PortCall
-from spindown.port import Key, Write
 from tests.unit.job.listed import a_world, conflict
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
@@ -106,56 +103,6 @@ def test_a_job_sent_under_a_child_s_id_does_not_pass_for_it() -> None:
     assert [i for child in sorted(found) for i in found[child]] == items(10)
 
 
-@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED, JobState.RUNNING])
-def test_a_child_with_another_job_s_manifest_is_dead_lettered(state: JobState) -> None:
-    world = a_world()
-    leave_anothers(world, "p.00001", state)
-    before = world.objects.get(manifest_key("p.00001")).etag
-    do_split(world, {"job_id": "p", "items": items(10)})
-
-    assert sorted(work_off(world)) == ["p.00000", "p.00002"]
-
-    assert world.objects.get(manifest_key("p.00001")).etag == before, "it is not ours to change"
-    says = "message.job_id is 'p.00001': send the items of job p again under another job_id"
-    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(0))
-    assert letter is not None
-    assert letter.attributes["reason"].startswith(says)
-    assert letter.attributes["job_id"] == "p.00001"
-    progress = read_progress("p", world.objects)
-    assert (progress.state, progress.items_done) == (JobState.FAILED, 7)
-    assert progress.reason.startswith(says)
-    shown = {record["job_id"] for record in read_records("p", world.objects)}
-    assert shown == {"p.00000", "p.00002"}
-    (left,) = redriving.redrive(WORKLOAD, world.ports)
-    assert left.outcome is redriving.RedriveOutcome.UNREADABLE
-    assert left.reason.startswith(says)
-    assert len(world.dead_letters.bodies()) == 1
-
-
-def test_a_child_that_is_another_job_s_is_refused_with_a_reason() -> None:
-    world = a_world()
-    leave_anothers(world, "p.00001", JobState.RUNNING)
-    world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
-
-    declined = world.claim()
-
-    assert isinstance(declined, Declined)
-    assert (declined.outcome, declined.job_id) == (ClaimOutcome.MALFORMED, "p.00001")
-    assert declined.reason.startswith("message.job_id is 'p.00001': ")
-
-
-def test_a_clashing_child_leaves_what_is_known_of_the_other_job() -> None:
-    world = a_world()
-    leave_anothers(world, "p.00001", JobState.RUNNING)
-    remembered = Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("p.00001"))
-    world.table.write(Write(key=remembered, set={"job_id": "p.00001"}))
-    world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
-
-    world.claim()
-
-    assert world.table.get(remembered) is not None
-
-
 def test_a_child_cancelled_before_its_claim_is_its_parent_s() -> None:
     world = a_world()
     do_split(world, {"job_id": "p", "items": items(10)})
@@ -164,26 +111,6 @@ def test_a_child_cancelled_before_its_claim_is_its_parent_s() -> None:
     assert sorted(work_off(world)) == ["p.00000", "p.00002"]
     assert world.dead_letters.bodies() == []
     assert read_progress("p", world.objects).state is JobState.CANCELLED
-
-
-@pytest.mark.parametrize("data", [b'"another"\n', b"{"], ids=["other items", "damaged"])
-def test_a_child_with_another_job_s_list_fails_the_split(data: bytes) -> None:
-    world = a_world()
-    world.objects.put(items_key("p.00001"), data)
-    held = world.hold({"job_id": "p", "items": items(10)})
-
-    held = split(held, items(10), ports=world.ports, policy=world.policy)
-
-    assert held.manifest.state is JobState.FAILED
-    assert held.manifest.reason.startswith("message.job_id is 'p': ")
-    assert held.manifest.reason.endswith(" jobs/p.00001/items.jsonl")
-    assert len(world.queue.bodies()) == 1, "no child was sent"
-
-
-def leave_anothers(world: WorkWorld, job_id: str, state: JobState) -> None:
-    """Leave the manifest of a job that an earlier version took under any id."""
-    manifest = Manifest(job_id=job_id, epoch=1, owner="i-9/0", state=state, items=1)
-    world.objects.put(manifest_key(job_id), encode_manifest(manifest))
 
 
 def expected(source: dict[str, Any]) -> list[str]:

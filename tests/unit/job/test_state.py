@@ -17,7 +17,8 @@ def a_state(world: WorkWorld, text: str) -> tuple[StateFile, ...]:
     digest = hashlib.sha256(text.encode()).hexdigest()
     key = state_key("j", digest)
     world.objects.put(key, text.encode())
-    return (StateFile(path="step", key=key, bytes=len(text), sha256=digest),)
+    now = world.clock.now()
+    return (StateFile(path="step", key=key, bytes=len(text), sha256=digest, stored_at=now),)
 
 
 def a_history(

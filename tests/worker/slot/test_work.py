@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import items_key
 from spindown.contract.job.result import ItemStatus
 from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workload_partition
 from spindown.domain.fleet import WorkerState
@@ -165,20 +164,6 @@ def test_a_missing_list_sends_the_job_to_the_dead_letters(tmp_path: Path) -> Non
     assert manifest.state is JobState.FAILED
     assert manifest.reason.startswith("items_uri is 's3://inputs/none.jsonl': ")
     assert len(slot.world.dead_letters.bodies()) == 1
-    assert slot.world.worker().state is WorkerState.IDLE
-
-
-def test_a_job_that_cannot_be_split_ends_with_the_dead_letters(tmp_path: Path) -> None:
-    slot = SlotWorld(tmp_path, policy=Policy(max_items_per_job=2))
-    slot.world.objects.put(items_key("j.00001"), b'"another"\n')
-    slot.world.send(JOB)
-
-    slot.step()
-
-    assert slot.world.manifest("j").state is JobState.FAILED
-    assert (slot.world.queue.bodies(), len(slot.world.dead_letters.bodies())) == ([], 1)
-    [event] = slot.events("job_dead_lettered")
-    assert "jobs/j.00001/items.jsonl" in event["reason"]
     assert slot.world.worker().state is WorkerState.IDLE
 
 

@@ -78,12 +78,11 @@ def test_the_clock_of_waiting_work(before: BacklogRow, backlog: Backlog, since: 
         pytest.param([(-4, -0.5)], (2, 1), id="sent-as-the-second-looked"),
         pytest.param([(-0.7, -0.5)], (2, 2, 0), id="sent-since-the-last"),
         pytest.param([(-4.5, -1)], (1, 2), id="claimed-before-the-last-look"),
-        pytest.param([(None, -0.5)], (1, 2), id="sent-nobody-knows-when"),
         pytest.param([(-4.5, -0.5), (-4.5, -0.4)], (2, 1), id="no-more-than-were-claimed"),
     ],
 )
 def test_a_claim_takes_what_was_sent_when_its_lease_says(
-    leases: list[tuple[float | None, float]], left: tuple[int, ...]
+    leases: list[tuple[float, float]], left: tuple[int, ...]
 ) -> None:
     before = BacklogRow(
         claims=8,
@@ -93,9 +92,7 @@ def test_a_claim_takes_what_was_sent_when_its_lease_says(
         waiting_jobs=(2, 2),
     )
     held = [
-        a_lease(
-            sent_at=None if sent is None else NOW + minutes(sent), claimed_at=NOW + minutes(claimed)
-        )
+        a_lease(sent_at=NOW + minutes(sent), claimed_at=NOW + minutes(claimed))
         for sent, claimed in leases
     ]
     visible = 4 if len(left) > 2 else 3

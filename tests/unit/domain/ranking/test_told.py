@@ -85,7 +85,7 @@ UNTIL_DEAR = a_policy(
         pytest.param(
             {"on_demand_price": 0.19},
             {},
-            Reason(ReasonCode.DEARER_THAN_ON_DEMAND, {"spot": 0.2, "on_demand": 0.19}),
+            Reason(ReasonCode.ABOVE_ON_DEMAND, {"spot": 0.2, "on_demand": 0.19}),
             id="on demand",
         ),
         pytest.param(

@@ -112,10 +112,6 @@ def test_a_job_whose_items_are_all_done_takes_no_time() -> None:
     assert held(a_long_lease(items_done=600)).work == timedelta(0)
 
 
-def test_a_job_without_a_sending_time_counts_from_its_claim() -> None:
-    assert held(a_long_lease(sent_at=None)).due == NOW + 23 * HOUR
-
-
 def test_what_ec2_takes_away_waits_already() -> None:
     worker = a_worker(interrupted_at=NOW + minutes(2), capacity_type=SPOT)
 
