@@ -183,12 +183,13 @@ def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
 def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float | None:
     """Return the geometric mean of measured over prior; each counts up to 1 by its hours."""
     weights = logs = 0.0
-    worth = _worth(knowledge)
-    for (name, count), record in knowledge.throughput.items():
-        if gpu_name is not None and name != gpu_name:
-            continue
-        if record.hours <= 0.0 or record.items <= 0.0:
-            continue
+    shown = [
+        (kind, record)
+        for kind, record in knowledge.throughput.items()
+        if (gpu_name is None or kind[0] == gpu_name) and record.hours > 0.0 and record.items > 0.0
+    ]
+    worth = _worth(knowledge) if shown else 0.0
+    for (name, count), record in shown:
         slots = slot_count(count, knowledge.slots)
         prior = policy.throughput_estimate * relative_throughput(name, count) / slots
         weight = record.hours / (record.hours + _prior_hours(record, worth))

@@ -126,16 +126,18 @@ class CandidateList(Sequence[Candidate]):
                 continue
             if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
-            cost = price * hours + offer.inbound_price_per_gib * fetched
-            cost += offer.outbound_price_per_gib * returned
-            key = price if by_price else cost
-            # Hours are 0 for what must not be taken. Few come so far: what takes a call is last.
+            cost = price * hours
+            # Hours are 0 for what must not be taken. Few come further: what takes a call is last,
+            # and what crosses regions, which only adds to the cost.
             if (
-                key <= worst
+                (price if by_price else cost) <= worst
                 and hours > 0.0
                 and not lacks_price(offer)
                 and not is_dearer_than_on_demand(offer)
             ):
+                cost += offer.inbound_price_per_gib * fetched
+                cost += offer.outbound_price_per_gib * returned
+                key = price if by_price else cost
                 order += 1
                 found.append((key, cost, order, offer))
                 if len(found) >= full:

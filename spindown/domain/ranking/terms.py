@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Unavailable
@@ -122,6 +122,7 @@ class Terms:
         #: Capacity type and GPUs -> the lowest ceiling.
         self.lowest: dict[tuple[CapacityType, float], float] = {}
         self.scale = workload_scale(knowledge, policy)
+        self.bonus = exploration_bonus(knowledge)
         self.overhead = Overhead(
             boot=boot_p50(knowledge, policy) / _HOUR,
             idle=idle_timeout(knowledge, policy) / _HOUR,
@@ -220,11 +221,12 @@ class Terms:
             self.situation.knowledge, instance_type, expected
         )
         if is_tried:
-            hoped = expected.items_per_hour * exploration_bonus(self.situation.knowledge)
-            expected = replace(expected, items_per_hour=hoped)
-        load = load_of(self.situation.demand, expected.items_per_hour, slots)
-        if is_tried:
-            load = replace(load, workers=1)
+            expected = Throughput(
+                items_per_hour=expected.items_per_hour * self.bonus,
+                measured=expected.measured,
+                samples=expected.samples,
+            )
+        load = load_of(self.situation.demand, expected.items_per_hour, slots, is_tried=is_tried)
         kind = GpuTerms(
             load=load, work=load.work_hours, throughput=expected, on_demand=0.0, spot={}
         )
@@ -246,9 +248,9 @@ class Terms:
         return hours
 
     def _hours_per_item(self, kind: GpuTerms, rate: float) -> float:
-        if self.is_too_unreliable(rate):
+        if rate > self.rate_at_most:
             return 0.0
-        factors = self._pace(kind.load, rate)
+        factors = self.paces.get(rate) or self._pace(kind.load, rate)
         return charged_hours(kind.work, self.rest, rate, factors) / kind.load.items
 
     def _pace(self, load: Load, rate: float) -> tuple[float, float]:
@@ -292,12 +294,13 @@ class Terms:
         return self._hours_per_item(kind, self.rate_of(offer))
 
 
-def load_of(demand: Demand, items_per_hour: float, slots: int) -> Load:
+def load_of(demand: Demand, items_per_hour: float, slots: int, *, is_tried: bool = False) -> Load:
     """Return how many workers of a throughput share the backlog, and the items of each.
 
     n = min(jobs, ceil(need / r)), W = max(backlog left / n, one job's items). n counts instances,
     and an instance takes one job for each of its slots. With fewer jobs than slots, only that share
-    of its throughput is used. ``demand.slots`` are wanted however fast they are.
+    of its throughput is used. ``demand.slots`` are wanted however fast they are. Of a kind that is
+    tried, one worker is taken, with the items that each of all would have.
     """
     jobs = max(1, demand.jobs)
     useful = items_per_hour * min(1.0, jobs / slots)
@@ -306,7 +309,7 @@ def load_of(demand: Demand, items_per_hour: float, slots: int) -> Load:
     workers = min(math.ceil(jobs / slots), needed)
     return Load(
         items_per_hour=useful,
-        workers=workers,
+        workers=1 if is_tried else workers,
         items=max(demand.backlog_items / workers, demand.items_per_job, 1.0),
         slot_items_per_hour=items_per_hour / slots,
     )
