@@ -170,7 +170,6 @@ class SimCompute(MemoryCompute):
         self._call_off(instance_id)
         del self._living[instance_id]
         instance = self.ec2.instances[instance_id]
-        self._take_surplus(instance.pool)
         self._record.note("gone", instance_id)
         self._watcher.gone(instance_id)
         for wait, state in ((0.0, "shutting-down"), (self._scenario.delays.ending, "terminated")):
@@ -204,11 +203,11 @@ class SimCompute(MemoryCompute):
         limit = self._limit(pool)
         if limit is None or pool.capacity_type is not CapacityType.SPOT:
             return
-        here = [i for i in self._living if self.ec2.instances[i].pool == pool]
-        staying = [i for i in here if self.ec2.instances[i].notice is None]
-        for _ in range(len(here) - limit.most):
-            if staying:
-                self._take(staying.pop(int(self._random.random() * len(staying))))
+        instances = (self.ec2.instances[instance_id] for instance_id in self._living)
+        # Who has a notice makes room by itself.
+        staying = [i.instance_id for i in instances if i.pool == pool and i.notice is None]
+        for _ in range(len(staying) - limit.most):
+            self._take(staying.pop(int(self._random.random() * len(staying))))
 
 
 def _open_market(scenario: SimScenario, agenda: Agenda) -> MemoryMarket:

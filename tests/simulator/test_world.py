@@ -115,6 +115,23 @@ def test_a_pool_gives_its_capacity_and_takes_back_the_excess() -> None:
     assert result.jobs_done == 4
 
 
+def test_a_fall_of_capacity_takes_no_more_than_the_excess() -> None:
+    zone = a_zone(capacity=((0.0, 4.0), (2 * HOUR, 2.0)))
+    only_spot = a_listing(on_demand=None, zones={"us-west-2a": zone})
+    jobs = [an_arrival(at=30.0, items=1500) for _ in range(4)]
+    run = Run(a_scenario(*jobs, listings=(only_spot,)), a_policy(max_workers=4), 1)
+    running: dict[int, int] = {}
+    while run.agenda.seconds < 3 * HOUR:
+        run.step()
+        running[int(run.agenda.seconds)] = run.world.compute.running
+
+    before = [count for at, count in running.items() if HOUR < at < 2 * HOUR]
+    after = [count for at, count in running.items() if at > 2 * HOUR + 121]
+    assert set(before) == {4}
+    assert set(after) == {2}
+    assert run.result().interruptions == 2
+
+
 def test_capacity_changes_on_time_to_a_fraction_of_a_second() -> None:
     steps = ((0.0, 1.0), (HOUR + 1 / 3, 0.0), (2 * HOUR + 2 / 3, 1.0), (3 * HOUR + 1 / 7, 0.0))
     listing = a_listing(on_demand=None, zones={"us-west-2a": a_zone(capacity=steps)})
