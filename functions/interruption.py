@@ -15,7 +15,7 @@ from spindown.contract.decision import Decision
 from spindown.contract.event import parse_instance_event
 from spindown.control.interrupt import react
 from spindown.error import ContractError, NotFound
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 from spindown.wording import say_outcome
 
 logger = Logger(service="interruption")

@@ -8,8 +8,7 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.metric import DEPLOYMENT, FUNCTION
 from spindown.error import SpindownError
-from spindown.port import Datum
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, Datum
 
 logger = Logger(service="malformed")
 

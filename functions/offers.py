@@ -17,8 +17,7 @@ from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
 from spindown.control.market import refresh
 from spindown.job.renew import renew_all
-from spindown.port import ObjectStore
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, ObjectStore
 
 logger = Logger(service="offers")
 

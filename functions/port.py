@@ -9,8 +9,7 @@ from spindown.aws.advisor import URL, SpotAdvisor
 from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
 from spindown.contract.settings import ENV_DEPLOYMENT, ENV_SPOT_ADVISOR
-from spindown.port import Nobody
-from spindown.port.control import DEPLOYMENT, Cache, ControlPorts
+from spindown.port import DEPLOYMENT, Cache, ControlPorts, Nobody
 
 
 @cache

@@ -14,7 +14,7 @@ from functions.port import control_ports, deployment_name
 from spindown.contract.event import parse_wake_up
 from spindown.control import reconcile
 from spindown.error import ContractError, NotFound
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 from spindown.wording import say_outcome
 
 logger = Logger(service="scaler")

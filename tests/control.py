@@ -43,8 +43,7 @@ from spindown.memory import (
     PortCall,
     intercept,
 )
-from spindown.port import Key, LaunchOverride, LaunchRequest, Outgoing, Write
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, Key, LaunchOverride, LaunchRequest, Outgoing, Write
 from tests.builders import NOW, a_type
 
 DEPLOYMENT = "demo"

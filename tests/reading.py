@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from spindown.memory import PortCall, intercept
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 
 READS = frozenset(
     {

@@ -14,7 +14,7 @@ from spindown.cli.render.screen import follow, open_console
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
 from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 
 
 def drain(

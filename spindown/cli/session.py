@@ -30,8 +30,7 @@ from spindown.job.result import find_jobs
 from spindown.ledger import Ledger
 from spindown.local import daemon, environment
 from spindown.operate.status import Status, read_status
-from spindown.port import JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import SpindownError, Throttled
 from spindown.ledger import AccountView
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 
 #: Actions that must be durable before the next: each is committed at once.
 _COMMITTED = frozenset({ActionKind.END, ActionKind.CONDEMN, ActionKind.INTERRUPT})

@@ -14,8 +14,7 @@ from spindown.domain.fleet import Launch, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.ledger import AccountView
-from spindown.port import Write
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, Write
 
 RequestRecords = tuple[LaunchRequestRecord, ...]
 

@@ -38,8 +38,7 @@ from spindown.error import (
     WriteConflict,
 )
 from spindown.ledger import Ledger, read_worker
-from spindown.port import Datum, InstanceView, Key, When
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, Datum, InstanceView, Key, When
 
 T = TypeVar("T")
 

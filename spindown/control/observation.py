@@ -24,8 +24,14 @@ from spindown.domain.warm import at_hour
 from spindown.error import AccessDenied, ContractError, SpindownError, Throttled, Unreachable
 from spindown.ledger import AccountView, Ledger, LedgerView, RowWrites
 from spindown.ledger.knowledge import read_knowledge
-from spindown.port import InstanceView, LaunchRequest, LiveEdit
-from spindown.port.control import SETTINGS_FOR, AnswerKind, ControlPorts
+from spindown.port import (
+    SETTINGS_FOR,
+    AnswerKind,
+    ControlPorts,
+    InstanceView,
+    LaunchRequest,
+    LiveEdit,
+)
 
 _WORKLOAD: AnswerKind[tuple[WorkloadSettings, LiveEdit | None, int]] = AnswerKind(
     "workload", SETTINGS_FOR

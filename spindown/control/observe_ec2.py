@@ -25,7 +25,7 @@ from spindown.domain.fleet import Launch, LaunchState, Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason
 from spindown.error import SpindownError, Throttled
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import Bounds, Sizing, size, vcpus_left
 from spindown.ledger import AccountView
-from spindown.port.control import CATALOGUE_FOR
+from spindown.port import CATALOGUE_FOR
 
 #: What is as fast as it must be is not left out for the rounding of its estimate.
 _AS_FAST = 1.01

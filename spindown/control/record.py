@@ -53,7 +53,7 @@ from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast
 from spindown.error import SpindownError
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 
 #: Candidates and deadlines that a decision spells out.
 _CANDIDATES = 50

@@ -54,8 +54,7 @@ from spindown.control.request import foresee
 from spindown.control.size import size_again, size_fleet
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
-from spindown.port import Datum
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, Datum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import Standing
 from spindown.error import ContractError
-from spindown.port import Key, Table
-from spindown.port.control import SETTINGS_FOR
+from spindown.port import SETTINGS_FOR, Key, Table
 
 #: Other code must have been the deployed one for so long before a worker goes by it: a scaler
 #: that has not read its settings anew may tell of the old one meanwhile.

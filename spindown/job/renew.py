@@ -19,8 +19,7 @@ from spindown.contract.job.message import MESSAGE_BYTES_MAX, parse_job, with_id
 from spindown.contract.row import BACKLOG, BacklogRow, workload_partition
 from spindown.error import ContractError, NewerSchema, SpindownError
 from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
-from spindown.port import JobQueue, Key, Message, ObjectStore, Outgoing, Write
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, JobQueue, Key, Message, ObjectStore, Outgoing, Write
 
 #: A long poll asks all of SQS's servers, so that an empty answer means something.
 _WAIT = timedelta(seconds=1)

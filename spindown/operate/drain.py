@@ -15,8 +15,7 @@ from spindown.domain.fleet import LaunchState
 from spindown.job.policy import read_standing
 from spindown.ledger import Ledger
 from spindown.operate.status import WorkerStatus
-from spindown.port import InstanceView, LiveEdit
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, InstanceView, LiveEdit
 
 #: The edit of the live policy under which a fleet empties itself.
 NO_WORKER: Mapping[str, int] = {"max_workers": 0, "warm_workers": 0}

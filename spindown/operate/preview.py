@@ -17,7 +17,7 @@ from spindown.domain.reason import Reason
 from spindown.domain.schedule import window
 from spindown.domain.warm import warm_hours_per_month
 from spindown.error import Unreachable
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

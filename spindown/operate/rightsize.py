@@ -14,8 +14,7 @@ from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.ranking import Candidate
 from spindown.error import ContractError, NotFound
 from spindown.operate.preview import preview
-from spindown.port import LiveEdit, ObjectStore, SettingsStore
-from spindown.port.control import Cache, ControlPorts
+from spindown.port import Cache, ControlPorts, LiveEdit, ObjectStore, SettingsStore
 
 _READS_AT_ONCE = 8
 

@@ -17,8 +17,7 @@ from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.ledger import Ledger
 from spindown.operate.preview import Preview, preview
-from spindown.port import ObjectStore
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, ObjectStore
 
 #: Days that are looked through one by one before all days are listed.
 _DAYS = 7

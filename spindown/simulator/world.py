@@ -28,8 +28,7 @@ from spindown.memory import (
     MemoryTable,
 )
 from spindown.memory.interception import Interceptor, intercept
-from spindown.port import LaunchedInstance
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, LaunchedInstance
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.poll_queue import PollQueue
 from spindown.simulator.record import Silence, SimRecorder

@@ -98,7 +98,7 @@ def a_stream(days: float) -> SimScenario:
 PARTS = {
     "reconcile": ("control/tick.py", "reconcile"),
     "heartbeats": ("simulator/worker.py", "beat"),
-    "claims": ("job/claim/claim.py", "claim"),
+    "claims": ("job/claim.py", "claim"),
     "commits": ("simulator/worker.py", "_commit"),
     "ends_of_jobs": ("simulator/worker.py", "_close"),
 }

@@ -19,7 +19,7 @@ from spindown.contract.decision import Outcome
 from spindown.contract.settings import Outpost, WorkloadSettings
 from spindown.control.market import current_sale
 from spindown.domain.policy import Policy
-from spindown.port.control import Cache
+from spindown.port import Cache
 from tests.bench.market import a_market, the_types
 from tests.bench.record import record
 from tests.control import TEMPLATE, ControlWorld

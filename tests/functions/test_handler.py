@@ -12,7 +12,7 @@ from functions import interruption, offers, scaler
 from spindown.contract.row import spend_sort
 from spindown.control.market import load_catalogue
 from spindown.error import ContractError, NotFound, Unreachable
-from spindown.port.control import SETTINGS_FOR
+from spindown.port import SETTINGS_FOR
 from tests.builders import minutes
 from tests.control import DEPLOYMENT, ControlWorld
 from tests.failure import failing

@@ -12,7 +12,7 @@ from spindown.control.reap import UNKNOWN
 from spindown.domain.fleet import WorkerState
 from spindown.ec2sim import EndReason
 from spindown.memory import PortCall
-from spindown.port.control import DEPLOYMENT
+from spindown.port import DEPLOYMENT
 from tests.proof.recovery import DEAD_MAN
 from tests.proof.world import MINUTE, ProofWorld, a_world
 

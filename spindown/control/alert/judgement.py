@@ -20,8 +20,7 @@ from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError
 from spindown.ledger import Ledger, LedgerView
-from spindown.port import Datum
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, Datum
 from spindown.wording import say, say_remedy
 
 #: What the name of each alert of ours begins with.

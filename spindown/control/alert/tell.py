@@ -12,8 +12,7 @@ from spindown.contract.metric import ALERT, DEPLOYMENT, WORKLOAD
 from spindown.domain.alert import Alert, Review
 from spindown.error import SpindownError
 from spindown.ledger import Ledger
-from spindown.port import Datum, Write
-from spindown.port.control import ControlPorts
+from spindown.port import ControlPorts, Datum, Write
 
 #: Amazon SNS API, "Publish".
 _SUBJECT_AT_MOST = 100

@@ -15,8 +15,7 @@ from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings
 from spindown.domain.offer import Catalogue, InstanceType
 from spindown.error import ContractError, NotFound, SpindownError
-from spindown.port import Datum, ObjectStore
-from spindown.port.control import CATALOGUE_FOR, AnswerKind, ControlPorts
+from spindown.port import CATALOGUE_FOR, AnswerKind, ControlPorts, Datum, ObjectStore
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError, Unreachable
-from spindown.port.control import SPOT_PRICES_FOR, AnswerKind, ControlPorts
+from spindown.port import SPOT_PRICES_FOR, AnswerKind, ControlPorts
 
 #: Spot prices that could not be read again are used this long; EC2 moves them a few times a day.
 SPOT_PRICES_TRUSTED_FOR = timedelta(minutes=30)

@@ -29,7 +29,7 @@ from spindown.domain.schedule import unanswered_dollars
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall
-from spindown.port.control import DEPLOYMENT
+from spindown.port import DEPLOYMENT
 from tests.builders import minutes
 from tests.control import (
     AWAY,

@@ -11,7 +11,7 @@ from spindown.control.market import CATALOGUE_KEY, current_catalogue, load_catal
 from spindown.domain.offer import CapacityType
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.memory import MemoryAdvisor, PortCall, intercept
-from spindown.port.control import DEPLOYMENT
+from spindown.port import DEPLOYMENT
 from tests.builders import a_type, minutes
 from tests.control import AWAY, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
 from tests.failure import failing

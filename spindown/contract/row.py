@@ -1,0 +1,333 @@
+"""The ledger's rows: where each lies in the table, and how a row becomes a domain value.
+
+Partition of a workload ``w#{workload}``; its finished rows ``h#{workload}``; what belongs to
+the account ``d#``. Values are the dataclasses of ``spindown.domain.fleet`` through
+``contract.codec``; rows that have no dataclass there are defined here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from spindown.contract.decision import DecisionSummary, Outcome
+from spindown.domain.offer import Pool
+from spindown.domain.reason import NO_REASON, Reason
+
+# Where each row of the ledger lies: partitions and sort keys.
+
+
+#: The partition of what the whole deployment shares.
+DEPLOYMENT_PARTITION = "d#"
+
+
+def workload_partition(workload: str) -> str:
+    """Return the partition of a workload's live rows."""
+    return f"w#{workload}"
+
+
+def history_partition(workload: str) -> str:
+    """Return the partition of a workload's finished rows."""
+    return f"h#{workload}"
+
+
+WORKER = "worker#"
+LEASE = "lease#"
+LAUNCH = "launch#"
+UNAVAILABLE = "unavailable#"
+RATE = "rate#"
+SPEND = "spend#"
+BACKLOG = "backlog"
+LOCK = "lock"
+POLICY = "policy"
+QUOTA = "quota#"
+BREAKER = "breaker"
+DECISION = "decision"
+BUDGET = "budget#"
+CALLS = "calls#"
+ALERT = "alert#"
+REQUEUED = "requeued#"
+
+
+def worker_sort(instance_id: str) -> str:
+    """Return the sort key of a worker row."""
+    return f"{WORKER}{instance_id}"
+
+
+def lease_sort(instance_id: str, slot: int) -> str:
+    """Return the sort key of a lease row."""
+    return f"{LEASE}{instance_id}#{slot}"
+
+
+def launch_sort(launch_id: str) -> str:
+    """Return the sort key of a launch row."""
+    return f"{LAUNCH}{launch_id}"
+
+
+def unavailable_sort(pool: Pool) -> str:
+    """Return the sort key of a pool's unavailable row."""
+    return f"{UNAVAILABLE}{pool}"
+
+
+def throughput_sort(gpu_name: str, gpu_count: float) -> str:
+    """Return the sort key of the learned throughput of a GPU and count."""
+    return f"{RATE}throughput#{gpu_name}#{gpu_count:g}"
+
+
+def alert_sort(name: str) -> str:
+    """Return the sort key of what is remembered of an alert (``domain.alert.AlertState``)."""
+    return f"{ALERT}{name}"
+
+
+def requeued_sort(job_id: str) -> str:
+    """Return the sort key of what is a job that was requeued."""
+    return f"{REQUEUED}{job_id}"
+
+
+def pool_sort(pool: Pool) -> str:
+    """Return the sort key of a pool's learned interruption rate."""
+    return f"{RATE}pool#{pool}"
+
+
+#: Learned boot times, idle gaps, items a job, checkpoint cost.
+BOOT_RATE = f"{RATE}boot"
+GAP_RATE = f"{RATE}gap"
+JOB_RATE = f"{RATE}job"
+CHECKPOINT_RATE = f"{RATE}checkpoint"
+
+
+@lru_cache(maxsize=64)
+def spend_sort(at: datetime) -> str:
+    """Return the sort key of the spend of the UTC day that ``at`` lies in."""
+    return f"{SPEND}{at.year:04d}-{at.month:02d}-{at.day:02d}"
+
+
+@lru_cache(maxsize=64)
+def budget_sort(at: datetime) -> str:
+    """Return the sort key of the budget of the UTC month that ``at`` lies in."""
+    return f"{BUDGET}{at.year:04d}-{at.month:02d}"
+
+
+def breaker_sort(region: str = "") -> str:
+    """Return the sort key of the breaker of a region; the home region is not named."""
+    return f"{BREAKER}#{region}" if region else BREAKER
+
+
+def calls_sort(region: str) -> str:
+    """Return the sort key of the launch requests of a region in the last minute of any."""
+    return f"{CALLS}{region}"
+
+
+def minute_of(at: datetime) -> str:
+    """Return the UTC minute that ``at`` lies in, for a CallsRow."""
+    return f"{at:%Y-%m-%dT%H:%M}"
+
+
+def quota_sort(quota_class: str) -> str:
+    """Return the sort key of a full quota class (``domain.offer.quota_class``)."""
+    return f"{QUOTA}{quota_class}"
+
+
+# Rows that say how things stand: the lock, the backlog, a quota, a breaker, the policy.
+
+
+#: The lock frees itself after this; longer than the scaler may run (``SCALER_TIMEOUT``).
+LOCK_LEASE = timedelta(seconds=180)
+
+#: Timeout of the scaler function; longer than a tick's own bound on its calls.
+SCALER_TIMEOUT = timedelta(seconds=150)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRow:
+    """Who may reconcile: a fence that only grows, and until when."""
+
+    fence: int
+    holder: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """EC2's calls are counted by region: no launch there before this, and how often in a row."""
+
+    until: datetime
+    throttles: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacklogRow:
+    """What the ticks have seen of the queue."""
+
+    #: First tick that saw visible work and no claim since; None while there is none.
+    backlog_since: datetime | None = None
+    #: First tick that saw the queue empty without a break.
+    empty_since: datetime | None = None
+    #: First tick that saw it filled after it had been empty for long: no message is older.
+    filled_since: datetime | None = None
+    #: When to look again for messages that must be sent anew (``app.batch.renew``).
+    renew_at: datetime | None = None
+    visible: int = 0
+    in_flight: int = 0
+    seen_at: datetime | None = None
+    #: Since when ticks have reached the ledger without a break (``domain.reaping.watch_from``).
+    watched_since: datetime | None = None
+    #: Raised by every claim; a change between two ticks is progress.
+    claims: int = 0
+    #: Claims of jobs that had waited for longer than ``start_within``.
+    late: int = 0
+    #: ``claims`` and ``late`` as the last tick saw them.
+    claims_seen: int = 0
+    late_seen: int = 0
+    #: Visible messages by the tick that saw them first, oldest first: when, and how many.
+    waiting_since: tuple[datetime, ...] = ()
+    waiting_jobs: tuple[int, ...] = ()
+    #: Seconds by which launches are planned to be earlier than the promise asks for; None: not
+    #: learned yet.
+    margin: float | None = None
+    #: When EC2 was last asked for our instances, and for spot requests that end.
+    described_at: datetime | None = None
+    reclaims_seen_at: datetime | None = None
+    #: When every region was last asked for instances that no row knows.
+    swept_at: datetime | None = None
+    #: Region -> since EC2 asked there to slow down.
+    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRow:
+    """A quota class that EC2 said is full."""
+
+    quota_class: str
+    code: str
+    until: datetime
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRow:
+    """Useless launches in a row of one launch version, or an account error."""
+
+    #: Instances that never checked in.
+    strikes: int = 0
+    #: Instances that checked in and ended without a job, though work waited.
+    unclaimed: int = 0
+    #: Instances that ended since all their last jobs had failed, while no item was done.
+    failed: int = 0
+    #: Items of the days at hand that were done when the last of those was counted.
+    items_done: int = 0
+    open_until: datetime | None = None
+    reason: Reason = NO_REASON
+    #: Template versions, subnets and code digest that the strikes belong to.
+    launch_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRow:
+    """The last policy that was valid, so that an invalid edit changes nothing."""
+
+    #: JSON of the edit; empty: the policy as deployed.
+    text: str = ""
+    #: JSON of the codec's row of the whole ``domain.policy.Policy`` in force: what workers read.
+    effective: str = ""
+    #: What ``idle_timeout = "auto"`` has come to; None: not learned yet.
+    idle_timeout: timedelta | None = None
+    #: Digest of the code as deployed; "": not known. Workers of other code take no new job.
+    code_digest: str = ""
+    version: int = 0
+    refused_version: int = 0
+    refusal: str = ""
+    #: Raised by every edit, so that a tick knows that what it remembers is out of date.
+    edits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """The last decision, small; the whole of it lies in S3 under ``key``."""
+
+    at: datetime
+    digest: str
+    key: str
+    outcome: Outcome
+    summary: DecisionSummary = field(default_factory=DecisionSummary)
+    notes: tuple[Reason, ...] = ()
+    held_until: datetime | None = None
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+#: Finished rows are swept by TTL this long after their end.
+HISTORY_FOR = timedelta(days=90)
+
+
+# Rows that add up: what was learned, what was spent, how often EC2 was asked.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateRow:
+    """A learned quantity as sums, so that every report is one atomic addition.
+
+    Throughput: ``count`` items, ``hours`` of busy slot time, ``reports``, ``lives`` of workers that
+    they are from; ``moved`` of the items had their bytes counted, ``gib_in`` taken and ``gib_out``
+    given. Pool: ``count`` interruptions, ``hours`` lived. Boot, gap, job, checkpoint: the last
+    ``samples``.
+    """
+
+    count: float = 0.0
+    hours: float = 0.0
+    reports: int = 0
+    lives: int = 0
+    moved: float = 0.0
+    gib_in: float = 0.0
+    gib_out: float = 0.0
+    #: The newest last; at most 50. Seconds, or items for JOB_RATE.
+    samples: tuple[float, ...] = ()
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpendRow:
+    """What a workload has spent and done in a day; dollars at the prices stamped at launches."""
+
+    dollars: float = 0.0
+    on_demand_dollars: float = 0.0
+    boot_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    items: int = 0
+    items_failed: int = 0
+    items_redone: int = 0
+    jobs: int = 0
+    launches: int = 0
+    instances: int = 0
+    refusals: int = 0
+    interruptions: int = 0
+    #: Busy seconds of which heartbeats told how the GPU was used, and percent times seconds: of
+    #: its time, and of its memory at the most within each heartbeat.
+    gpu_seconds: float = 0.0
+    gpu_percent_seconds: float = 0.0
+    vram_percent_seconds: float = 0.0
+    #: Most memory of one worker's GPUs that any heartbeat told; 0: none told.
+    vram_gib_max: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """A month of the whole deployment, in USD: what is spent and what launches have set aside."""
+
+    dollars: float = 0.0
+    #: Spent and set aside together: what a launch's reservation is checked against.
+    committed: float = 0.0
+
+
+#: Launch requests that all workloads together make in a region and minute. EC2 fills a bucket
+#: for each API, account and region: of RunInstances it takes 5 at once and 2 a second (EC2
+#: developer guide, "Request throttling"). A quarter of that leaves others in the account theirs.
+CALLS_PER_MINUTE = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsRow:
+    """The launch requests of all workloads in one region, in the minute that it names."""
+
+    minute: str = ""
+    count: int = 0

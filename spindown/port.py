@@ -1,0 +1,854 @@
+"""What the use cases need from the world, named for the role it plays.
+
+``spindown.memory`` keeps every one of them in memory, ``spindown.aws`` on AWS; one contract
+suite a port (tests/ports) runs over both. Errors are those of ``spindown.error``; every port
+may raise Throttled, AccessDenied and Unreachable besides those it names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import reduce
+from pathlib import Path
+from random import Random
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from spindown.contract.codec import Row
+from spindown.contract.job.event import JobEvent
+from spindown.contract.settings import DeploymentSettings, TemplateRef, WorkloadSettings
+from spindown.domain.fleet import Backlog
+from spindown.domain.offer import CapacityType, InstanceType, Quota, SpotPrice
+
+# The queue that carries jobs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One receipt of one message."""
+
+    message_id: str
+    body: str
+    receipt_handle: str
+    receive_count: int
+    #: When it was first sent; a re-sent copy starts anew.
+    sent_at: datetime
+    received_at: datetime
+    tenant: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One message to send."""
+
+    body: str
+    #: Fair-queue group (SQS MessageGroupId on a standard queue).
+    tenant: str | None = None
+    #: At most 15 minutes.
+    delay: timedelta = timedelta(0)
+    #: At most 10, sent as message attributes of type String.
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Return its size as SQS counts it: body, and each attribute's name, type and value."""
+        texts = [self.body]
+        for name, value in self.attributes.items():
+            texts += [name, "String", value]
+        return sum(len(text.encode()) for text in texts)
+
+
+class JobQueue(Protocol):
+    """A standard SQS queue: at least once, in no order."""
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        """Send any number of messages; raise if one was not accepted."""
+        ...
+
+    def receive(self, *, wait: timedelta, visibility: timedelta) -> Message | None:
+        """Take one message, waiting at most 20 s; None when there is none."""
+        ...
+
+    def extend(self, receipt_handle: str, visibility: timedelta) -> None:
+        """Hide the message for ``visibility`` from now; zero requeues it.
+
+        Raises:
+            StaleHandle: it was received again since, deleted, or its timeout has passed.
+        """
+        ...
+
+    def delete(self, receipt_handle: str) -> None:
+        """Delete the message for good.
+
+        Raises:
+            StaleHandle: as for ``extend`` (AWS itself may report success instead).
+        """
+        ...
+
+    def backlog(self) -> Backlog:
+        """Return the approximate numbers of messages."""
+        ...
+
+
+# The bucket, and the inputs that a workload may read.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """Write only if the key has no current object (``If-None-Match: *``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """Write only over the object with this ETag (``If-Match``)."""
+
+    etag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """An object's bytes and identity."""
+
+    data: bytes
+    etag: str
+    version: str
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSummary:
+    """One row of a listing."""
+
+    key: str
+    bytes: int
+    modified_at: datetime
+
+
+class ObjectStore(Protocol):
+    """The deployment's own versioned bucket, or one workload's part of it.
+
+    Every key is relative to what the store stands for.
+    """
+
+    def get(self, key: str, *, version: str | None = None) -> StoredObject:
+        """Read an object.
+
+        Raises:
+            NotFound: there is none.
+        """
+        ...
+
+    def put(self, key: str, data: bytes, *, condition: Absent | Matches | None = None) -> str:
+        """Write an object, return its ETag.
+
+        Raises:
+            PreconditionFailed: the condition does not hold (412, or 404 for ``Matches``).
+            WriteConflict: another write was under way (409); repeat with the same condition.
+        """
+        ...
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Upload a file unconditionally, in parts if it is large."""
+        ...
+
+    def get_file(self, key: str, path: Path) -> None:
+        """Download an object into ``path`` (raises NotFound)."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[ObjectSummary]:
+        """List objects under a prefix in key order."""
+        ...
+
+    def versions(self, key: str) -> Sequence[str]:
+        """Return the version ids of a key, newest first, without delete markers."""
+        ...
+
+
+class InputSource(Protocol):
+    """What a workload was declared to be allowed to read, by ``s3://bucket/key``."""
+
+    def read(self, uri: str, *, at_most_bytes: int) -> bytes:
+        """Read an object.
+
+        Raises:
+            NotFound: it does not exist.
+            AccessDenied: it lies outside the declared inputs.
+            ContractError: it is larger than ``at_most_bytes``.
+        """
+        ...
+
+    def list(self, uri_prefix: str) -> Iterator[str]:
+        """Yield the URIs of the objects under a prefix, in key order."""
+        ...
+
+    def fetch(self, uri: str, path: Path) -> None:
+        """Download an object to a local file."""
+        ...
+
+
+# The table under the ledger: rows, conditions, writes.
+
+
+class Key(NamedTuple):
+    """Where a row lies: partition and sort key."""
+
+    partition: str
+    sort: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """A condition on the row as it is; all parts must hold. An empty one always holds.
+
+    Everywhere a missing attribute is the same as a null one, so that a row written before a
+    field was known meets the same conditions as one written after.
+    """
+
+    #: True: the row must exist. False: it must not. None: either.
+    exists: bool | None = None
+    equals: Mapping[str, Any] = field(default_factory=dict)
+    differs: Mapping[str, Any] = field(default_factory=dict)
+    #: Attribute missing or null, or less than or equal to the value.
+    at_most: Mapping[str, Any] = field(default_factory=dict)
+    #: Attribute missing or null.
+    absent: frozenset[str] = frozenset()
+
+
+ALWAYS = When()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One conditional change of one row. ``delete`` excludes ``set`` and ``add``.
+
+    A change creates the row if there is none. Without any change it only checks the condition.
+    """
+
+    key: Key
+    when: When = ALWAYS
+    set: Mapping[str, Any] = field(default_factory=dict)
+    #: Numbers added atomically; a missing attribute counts as 0.
+    add: Mapping[str, float] = field(default_factory=dict)
+    delete: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no table can carry out: a change beside a delete, one attribute twice."""
+        if self.delete:
+            if self.set or self.add:
+                raise ValueError(f"{self.key}: a write deletes the row or changes it, not both")
+        elif self.set and self.add and not self.set.keys().isdisjoint(self.add):
+            raise ValueError(f"{self.key}: a write changes each attribute once")
+
+    @property
+    def is_check(self) -> bool:
+        """Tell whether it only checks the condition."""
+        return not (self.delete or self.set or self.add)
+
+    @property
+    def is_sum(self) -> bool:
+        """Tell whether it adds to numbers, whatever the row is, and does nothing else."""
+        return not (self.delete or self.set) and self.when is ALWAYS
+
+
+class Table(Protocol):
+    """The DynamoDB table. Rows are JSON-like dicts without their keys; reads are consistent.
+
+    A null value in ``set`` is stored as null. ``instance_id`` is indexed on its own.
+    """
+
+    def get(self, key: Key) -> Row | None:
+        """Read one row."""
+        ...
+
+    def query(self, partition: str, prefix: str = "") -> Mapping[str, Row]:
+        """Read all rows of a partition whose sort key begins with ``prefix``, by sort key."""
+        ...
+
+    def write(self, write: Write) -> Row | None:
+        """Change one row; return it as it is now (None once deleted).
+
+        Raises:
+            PreconditionFailed: the condition does not hold.
+        """
+        ...
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """Change up to 100 rows, all or none.
+
+        Raises:
+            PreconditionFailed: one of the conditions does not hold.
+        """
+        ...
+
+    def find_instance(self, instance_id: str) -> Key | None:
+        """Return the key of the worker row of an instance, eventually consistent."""
+        ...
+
+
+def merge(writes: Iterable[Write]) -> list[Write]:
+    """Return writes as one transaction takes them, with each row once."""
+    by_row: dict[Key, list[Write]] = {}
+    for write in writes:
+        by_row.setdefault(write.key, []).append(write)
+    return [_join_all(of_row) for of_row in by_row.values()]
+
+
+def _join_all(writes: Sequence[Write]) -> Write:
+    first = writes[0]
+    if len(writes) == 1:
+        return first
+    if not all(write.is_sum for write in writes):
+        return reduce(_join, writes)
+    # The many additions to one account or pool.
+    sums: dict[str, float] = {}
+    for write in writes:
+        for name, number in write.add.items():
+            sums[name] = sums.get(name, 0) + number
+    return Write(key=first.key, add=sums)
+
+
+def _join(first: Write, second: Write) -> Write:
+    """Return one write with the effect of both, the second after the first.
+
+    A row that is deleted and then put keeps the fields that the put does not name: no write both
+    deletes and puts.
+    """
+    when = _join_conditions(first.when, second.when)
+    if first.when.exists is False and not (first.is_check or first.delete):
+        # That it is there is what the first sees to.
+        when = replace(when, exists=False)
+    if first.delete or second.delete:
+        return replace(second, when=when)
+    changed = {**first.set, **second.set}
+    sums = {name: number for name, number in first.add.items() if name not in second.set}
+    for name, number in second.add.items():
+        if name in first.set:
+            changed[name] = first.set[name] + number
+        else:
+            sums[name] = sums.get(name, 0) + number
+    return Write(
+        key=first.key,
+        when=when,
+        set=changed,
+        add=sums,
+    )
+
+
+def _join_conditions(first: When, second: When) -> When:
+    if second is ALWAYS or second == ALWAYS:
+        return first
+    return When(
+        exists=first.exists if second.exists is None else second.exists,
+        equals={**second.equals, **first.equals},
+        differs={**second.differs, **first.differs},
+        at_most={**second.at_most, **first.at_most},
+        absent=first.absent | second.absent,
+    )
+
+
+# EC2: launching, describing and terminating, and what its market offers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOverride:
+    """One pool of a launch request, in order of preference."""
+
+    instance_type: str
+    zone: str
+    subnet_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """One CreateFleet(Type=instant), self-contained so that it can be replayed verbatim."""
+
+    client_token: str
+    region: str
+    template: TemplateRef
+    capacity_type: CapacityType
+    overrides: tuple[LaunchOverride, ...]
+    count: int
+    #: Tags of instance and fleet, besides those of the template.
+    tags: Mapping[str, str]
+
+
+class RefusalKind(StrEnum):
+    """What a refusal means for what to try next; the table is in ``spindown.aws.error``."""
+
+    #: This pool is dry: remember it, take the next offer.
+    CAPACITY = "capacity"
+    #: This quota class is full.
+    QUOTA = "quota"
+    #: Account or configuration: nothing will launch until a person acts.
+    ACCOUNT = "account"
+    #: Too many calls: end the tick.
+    THROTTLE = "throttle"
+    #: A code that the table does not know: as capacity, counted and alarmed.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why one override, or the whole request, was not served."""
+
+    kind: RefusalKind
+    code: str
+    message: str
+    #: None: every type of the zone, whose subnet is at its end; without a zone the whole request.
+    instance_type: str | None = None
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchedInstance:
+    """One instance that a request gave."""
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+    #: When EC2 started it; None: it was not described.
+    launched_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchAnswer:
+    """What EC2 said: instances and refusals, either of which may be empty."""
+
+    instances: tuple[LaunchedInstance, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceView:
+    """An instance as EC2 describes it."""
+
+    instance_id: str
+    instance_type: str
+    region: str
+    zone: str
+    capacity_type: CapacityType
+    #: pending, running, shutting-down, terminated, stopping, stopped.
+    state: str
+    launched_at: datetime
+    tags: Mapping[str, str] = field(default_factory=dict)
+    #: EC2's StateReason.Code, for example "Server.SpotInstanceTermination".
+    state_reason: str = ""
+    #: "": it is gone, or nobody has looked.
+    subnet_id: str = ""
+
+
+class Compute(Protocol):
+    """EC2, in every region of the deployment."""
+
+    def launch(self, request: LaunchRequest) -> LaunchAnswer:
+        """Ask once; a refusal of any kind is an answer, not an error.
+
+        Raises:
+            Unreachable: no answer; the request may have been carried out.
+        """
+        ...
+
+    def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
+        """Return the instances that carry all these tags, terminated ones as long as EC2 has."""
+        ...
+
+    def instance(self, *, region: str, instance_id: str) -> InstanceView:
+        """Return one instance (raises NotFound, which right after a launch proves nothing)."""
+        ...
+
+    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
+        """Terminate instances; those that are gone already are no error."""
+        ...
+
+    def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
+        """Return those whose spot request says that EC2 is taking them away."""
+        ...
+
+
+class Market(Protocol):
+    """What EC2 offers and at what price."""
+
+    def instance_types(self, *, region: str) -> Sequence[InstanceType]:
+        """Return every type with a GPU."""
+        ...
+
+    def offerings(self, *, region: str) -> Mapping[str, frozenset[str]]:
+        """Return zone -> names of types offered there."""
+        ...
+
+    def on_demand_prices(self, *, region: str) -> Mapping[str, float]:
+        """Return type -> USD per hour, Linux, shared tenancy."""
+        ...
+
+    def spot_prices(self, *, region: str, instance_types: Sequence[str]) -> Sequence[SpotPrice]:
+        """Return the present price of each type in each zone that has one."""
+        ...
+
+    def volume_price(self, *, region: str) -> float:
+        """Return USD per GiB-month of gp3 (raises NotFound)."""
+        ...
+
+    def transfer_prices(self, *, region: str) -> Mapping[str, float]:
+        """Return other region -> USD per GiB that leaves this region for it."""
+        ...
+
+    def quotas(self, *, region: str) -> Mapping[str, Quota]:
+        """Return class -> quota, such as "G/Spot", for those that count the vCPUs of instances.
+
+        The class is what Service Quotas itself says, so that a new family needs no new code.
+        """
+        ...
+
+
+class Advisor(Protocol):
+    """What AWS publishes about how often spot instances are reclaimed."""
+
+    def reclaim_shares(self, *, region: str) -> Mapping[str, float]:
+        """Return type -> share of its spot instances that EC2 reclaims in a month, 0 to 1.
+
+        Raises:
+            Unreachable: no answer in time.
+            ContractError: an answer that says nothing of the region, or makes no sense.
+        """
+        ...
+
+
+# The AWS account, as far as a launch depends on it: what doctor asks before a launch has to.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks."""
+
+    account: str
+    arn: str
+
+
+class AccountPlan(StrEnum):
+    """How AWS lets an account use what costs money."""
+
+    #: Limited to what is eligible for it, which no GPU type is.
+    FREE = "free"
+    PAID = "paid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageView:
+    """A machine image as EC2 describes it."""
+
+    image_id: str
+    #: "x86_64" or "arm64".
+    architecture: str
+    #: "available" once instances can be launched from it.
+    state: str
+    #: Size of the snapshot that its root volume is made from; no root volume can be smaller.
+    root_gib: int
+    #: What its root volume is called, such as "/dev/sda1".
+    root_device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubnetView:
+    """A subnet as EC2 describes it."""
+
+    subnet_id: str
+    zone: str
+    free_addresses: int
+
+
+class Account(Protocol):
+    """What the account is, has and allows. Nothing here changes anything."""
+
+    def caller(self) -> Caller:
+        """Return whose credentials these are (raises AccessDenied: nobody's that are valid)."""
+        ...
+
+    def plan(self) -> AccountPlan | None:
+        """Return the account's plan; None: it has none, as accounts from before there were any."""
+        ...
+
+    def has_spot_role(self) -> bool:
+        """Tell whether EC2's service-linked role for spot requests is there."""
+        ...
+
+    def concurrency(self, *, region: str) -> int:
+        """Return how many executions Lambda runs at once for the whole account."""
+        ...
+
+    def parameter(self, name: str, *, region: str) -> str:
+        """Return the value of an SSM parameter (raises NotFound)."""
+        ...
+
+    def image(self, image_id: str, *, region: str) -> ImageView:
+        """Return an image (raises NotFound: it is gone, or not ours to use)."""
+        ...
+
+    def subnets(self, subnet_ids: Sequence[str], *, region: str) -> Sequence[SubnetView]:
+        """Return those of the subnets that exist."""
+        ...
+
+    def try_input(self, uri_prefix: str) -> None:
+        """List a prefix and look at its first object (raises NotFound, AccessDenied)."""
+        ...
+
+    def try_secret(self, name: str, *, region: str) -> None:
+        """See that a secret is there, unread (raises NotFound, AccessDenied)."""
+        ...
+
+    def try_key(self, arn: str) -> None:
+        """See that a KMS key is there and enabled (raises NotFound, AccessDenied)."""
+        ...
+
+    def dry_run(self, request: LaunchRequest) -> Refusal | None:
+        """Have EC2 check a launch without making it; None: it would have been tried."""
+        ...
+
+
+# What has been: messages that were sent to a queue, and spot prices that were in force.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Messages that reached a queue within one period."""
+
+    #: Begin of the period.
+    at: datetime
+    #: Length of the period, seconds: the older, the coarser.
+    period: float
+    messages: int
+
+
+class TrafficHistory(Protocol):
+    """How many messages came to a queue, and when."""
+
+    def sent(self, queue: str, *, since: datetime, until: datetime) -> Sequence[Sent]:
+        """Return the periods in which messages came, oldest first; quiet ones are left out.
+
+        Args:
+            queue: name of the queue.
+            since: begin; what is older than the history reaches is not in it.
+            until: end, not included.
+        """
+        ...
+
+
+class PriceHistory(Protocol):
+    """What spot capacity cost."""
+
+    def spot_history(
+        self, *, region: str, instance_types: Sequence[str], since: datetime
+    ) -> Sequence[SpotPrice]:
+        """Return the price of each pool at ``since`` and every change up to now, oldest first.
+
+        A pool that had no price at ``since`` begins with its first one.
+
+        Raises:
+            BadInput: more changes than anybody can use; names what to leave out.
+        """
+        ...
+
+
+# What surrounds a use case: the clock, settings, metrics, and the instance that we run on.
+
+
+class Clock(Protocol):
+    """The time now."""
+
+    def now(self) -> datetime:
+        """Return the present instant, aware, in UTC."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveEdit:
+    """A live policy edit as stored: JSON text and where it came from."""
+
+    text: str
+    version: int
+    edited_at: datetime
+    edited_by: str = ""
+
+
+class SettingsStore(Protocol):
+    """Where the deployment is described and its policies are edited."""
+
+    def deployment(self) -> DeploymentSettings:
+        """Return the deployment (raises NotFound, ContractError)."""
+        ...
+
+    def workload(self, name: str) -> tuple[WorkloadSettings, LiveEdit | None]:
+        """Return a workload as deployed with all its outposts, and its live edit.
+
+        An outpost that cannot be read is left out and named in ``unread``.
+        """
+        ...
+
+    def put_live(self, name: str, text: str) -> None:
+        """Store a live edit."""
+        ...
+
+    def delete_live(self, name: str) -> None:
+        """Go back to the policy as deployed."""
+        ...
+
+    def history(self, name: str) -> Sequence[LiveEdit]:
+        """Return past live edits, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Datum:
+    """One metric value; name, unit and dimensions are those of ``spindown.contract.metric``."""
+
+    name: str
+    value: float
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+    #: What is behind it, for whoever reads the log: no dimension.
+    reason: str = ""
+
+
+class MetricSink(Protocol):
+    """Where metrics go."""
+
+    def emit(self, data: Iterable[Datum]) -> None:
+        """Hand over metrics, read once or not at all; never raises: no work may fail for one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this instance is, from its metadata."""
+
+    instance_id: str
+    instance_type: str
+    region: str
+    zone: str
+    capacity_type: CapacityType
+    tags: Mapping[str, str]
+
+
+class Metadata(Protocol):
+    """The instance metadata of the instance that we run on."""
+
+    def identity(self) -> Identity:
+        """Return who we are."""
+        ...
+
+    def interruption(self) -> datetime | None:
+        """Return when EC2 takes the instance away, once announced."""
+        ...
+
+    def rebalance(self) -> datetime | None:
+        """Return when a rebalance recommendation was given, if one was."""
+        ...
+
+
+class JobEvents(Protocol):
+    """Where other systems hear that jobs are over."""
+
+    def send(self, events: Sequence[JobEvent]) -> None:
+        """Send events; after an error some may have gone, and go again the next time."""
+        ...
+
+
+# Where people are told of what they should fix.
+
+
+class Topic(Protocol):
+    """What carries a text to whoever has subscribed."""
+
+    def publish(self, subject: str, text: str) -> None:
+        """Tell everybody; a subject has at most 100 printable ASCII characters.
+
+        Raises:
+            NotFound: there is no such topic.
+        """
+        ...
+
+
+class Nobody:
+    """A topic without a reader, for a deployment that has none."""
+
+    def publish(self, subject: str, text: str) -> None:
+        """Do nothing."""
+
+
+# What the control plane's use cases are given: their ports, and what they may remember. An entry
+# point passes it in (``spindown.aws.wiring``, a test); a function's container keeps one
+# ``ControlPorts`` from one event to the next.
+
+
+T = TypeVar("T")
+
+#: How long an answer is used again. Settings: an edit by ``spindown policy`` is seen at once
+#: all the same, through the ledger. Prices: what the offers are ranked by may be this old.
+SETTINGS_FOR = timedelta(minutes=5)
+CATALOGUE_FOR = timedelta(minutes=10)
+SPOT_PRICES_FOR = timedelta(minutes=5)
+
+
+@dataclass(slots=True)
+class Cache:
+    """Answers kept between events, each with the time at which it was read. Not thread-safe."""
+
+    _kept: dict[tuple[str, ...], tuple[datetime, object]] = field(default_factory=dict)
+
+    def recall(self, kind: "AnswerKind[T]", key: str, now: datetime, read: Callable[[], T]) -> T:
+        """Return what was read no longer ago than its kind allows, else read it now."""
+        kept = self._kept.get((kind.name, key))
+        if kept is None or now - kept[0] >= kind.keep_for or now < kept[0]:
+            kept = (now, read())
+            self._kept[kind.name, key] = kept
+        return kept[1]  # type: ignore[return-value]  # written under the same kind
+
+    def last(self, kind: "AnswerKind[T]", key: str) -> tuple[datetime, T] | None:
+        """Return what was read last and when, however long ago; None: nothing yet."""
+        kept = self._kept.get((kind.name, key))
+        return None if kept is None else (kept[0], kept[1])  # type: ignore[return-value]  # as above
+
+    def keep(self, kind: "AnswerKind[T]", key: str, now: datetime, value: T) -> T:
+        """Remember what was read for another reason; return it."""
+        self._kept[kind.name, key] = (now, value)
+        return value
+
+    def forget(self, kind: "AnswerKind[T]", key: str) -> None:
+        """Read it anew the next time."""
+        self._kept.pop((kind.name, key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKind(Generic[T]):
+    """A kind of answer, and how long it may be used again."""
+
+    name: str
+    keep_for: timedelta
+
+
+DEPLOYMENT: AnswerKind[DeploymentSettings] = AnswerKind("deployment", SETTINGS_FOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPorts:
+    """The ports of reconcile, interrupt and offers."""
+
+    clock: Clock
+    random: Random
+    table: Table
+    objects: ObjectStore
+    settings: SettingsStore
+    compute: Compute
+    market: Market
+    metrics: MetricSink
+    #: Queue URL -> queue.
+    queue: Callable[[str], JobQueue]
+    #: Whom to tell of what only a person can fix.
+    topic: Topic = field(default_factory=Nobody)
+    cache: Cache = field(default_factory=Cache)
+    #: None: nothing published is read, and the prior of every pool stands.
+    advisor: Advisor | None = None
+
+    def deployment(self) -> DeploymentSettings:
+        """Return the deployment's settings, remembered for a while."""
+        return self.cache.recall(DEPLOYMENT, "", self.clock.now(), self.settings.deployment)
