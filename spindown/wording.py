@@ -71,7 +71,7 @@ def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
         case Outcome.LOCKED:
             return "another reconcile is at work"
         case Outcome.IDLE:
-            return "nothing waits and nothing runs"
+            return "nothing waits and no worker takes jobs"
         case Outcome.ENOUGH:
             return sizing
         case Outcome.HELD if summary.retry_at is None or not why:
@@ -464,6 +464,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "{row} cannot be read, so no launch can reserve money in it: `spindown doctor` prints the "
         "command that repairs it"
     ),
+    ReasonCode.LOCK_DAMAGED: "the row of the tick's lock is damaged and taken as free",
     ReasonCode.LEDGER_BUSY: "the ledger was busy, the next tick continues",
     ReasonCode.CALLS_USED_UP: (
         "EC2 has been asked {calls} times this minute; the next tick continues"

@@ -38,6 +38,21 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
 
 
+class RequestOutcome(StrEnum):
+    """What came of a launch request: instances, or the gravest of its refusals."""
+
+    LAUNCHED = "launched"
+    #: Its answer was lost, and its instances have been found.
+    ADOPTED = "adopted"
+
+    # As ``port.RefusalKind``.
+    ACCOUNT = "account"
+    THROTTLE = "throttle"
+    QUOTA = "quota"
+    CAPACITY = "capacity"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRecord:
     """One offer of the candidate list, in its order. USD and hours."""
@@ -83,8 +98,7 @@ class LaunchRequestRecord:
     #: Pools in order of preference.
     pools: tuple[str, ...]
     count: int
-    #: "launched", "adopted", or the class of the refusal.
-    outcome: str
+    outcome: RequestOutcome
     #: Instance id -> the pool that it came from.
     instances: Mapping[str, str] = field(default_factory=dict)
     refusals: tuple[RefusalRecord, ...] = ()

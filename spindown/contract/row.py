@@ -137,6 +137,9 @@ LOCK_LEASE = timedelta(seconds=180)
 #: Timeout of the scaler function; longer than a tick's own bound on its calls.
 SCALER_TIMEOUT = timedelta(seconds=150)
 
+#: Nobody takes the lock for longer: a teardown keeps it for 16 minutes, and clocks differ a little.
+LOCK_HELD_AT_MOST = timedelta(minutes=20)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRow:

@@ -8,9 +8,9 @@ from spindown.contract.row import SpendRow
 from spindown.control.backlog import learn
 from spindown.control.breaker import forget_silence
 from spindown.control.budget import add_to_budget
-from spindown.control.market import PriceList, price_of
+from spindown.control.market import CATALOGUE_KEY, PriceList, price_of
 from spindown.control.outcome import ADOPTED, UNANSWERED
-from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft
+from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
 from spindown.control.reap import change_worker
 from spindown.control.spend import charge, mark_charged
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
@@ -118,6 +118,16 @@ def record_end_prices(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
             )
             draft = draft.with_workers([replace_fields(worker, changes)], [action])
     return draft
+
+
+def store_catalogue(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
+    """Store the first catalogue of a deployment, for others and for the next tick."""
+    if prices is None or prices.unstored is None:
+        return draft
+    action = StoreCatalogue(
+        kind=ActionKind.STORE_CATALOGUE, subject=CATALOGUE_KEY, refreshed=prices.unstored
+    )
+    return draft.act([action])
 
 
 def collect_garbage(draft: PlanDraft) -> PlanDraft:

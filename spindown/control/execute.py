@@ -11,6 +11,7 @@ from spindown.control.ending import bound_leases, free_leases
 from spindown.control.execution import Execution, RequestRecords
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.launch import replay, try_offers
+from spindown.control.market import store
 from spindown.control.observation import Observation, failure_of
 from spindown.control.plan import (
     Action,
@@ -21,6 +22,7 @@ from spindown.control.plan import (
     MarkInterrupted,
     Plan,
     Replay,
+    StoreCatalogue,
     Terminate,
 )
 from spindown.domain.fleet import Unavailable, Worker
@@ -116,6 +118,8 @@ def _carry_out(run: Execution, action: Action) -> None:
             return
         case Replay():
             replay(run, action)
+        case StoreCatalogue():
+            store(action.refreshed, run.ports)
         case _ if action.kind in _COMMITTED:
             if not run.journal.commit(action.writes):
                 run.lose(action.subject)

@@ -45,6 +45,11 @@ class Journal:
         """Return the fence's number."""
         return self._fence.fence
 
+    @property
+    def is_lock_repaired(self) -> bool:
+        """Tell whether the lock's row was damaged and has been replaced."""
+        return self._fence.is_repaired
+
     def note(self, unit: Unit) -> None:
         """Let a unit wait for the next transaction."""
         if unit:

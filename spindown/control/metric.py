@@ -88,7 +88,7 @@ def _data(tick: TickResult) -> list[Datum]:
     data += _split(workload, "LiveWorkers", names.CAPACITY_TYPE, _capacity_types(tick))
     types = Counter(w.instance_type for w in tick.workers if w.is_live)
     data += _split(workload, "WorkersOfType", names.INSTANCE_TYPE, types)
-    outcomes = Counter(request.outcome for request in tick.record.requests)
+    outcomes = Counter(request.outcome.value for request in tick.record.requests)
     data += _split(workload, "LaunchRequests", names.OUTCOME, outcomes)
     pools = Counter(r.pool for request in tick.record.requests for r in request.refusals if r.pool)
     data += _split(workload, "Refusals", names.POOL, pools)

@@ -151,9 +151,12 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
         knowledge=read_knowledge(
             view.rates, slots=settings.run.slots, workers=view.workers.values()
         ),
-        notes=tuple(
-            Reason(ReasonCode.REGION_UNREAD, {"region": region, "said": why})
-            for region, why in settings.unread.items()
+        notes=(
+            *((Reason(ReasonCode.LOCK_DAMAGED),) if view.is_lock_damaged(now) else ()),
+            *(
+                Reason(ReasonCode.REGION_UNREAD, {"region": region, "said": why})
+                for region, why in settings.unread.items()
+            ),
         ),
     )
 

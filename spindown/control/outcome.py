@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.contract import row as rows
-from spindown.contract.decision import LaunchRequestRecord, RefusalRecord
+from spindown.contract.decision import LaunchRequestRecord, RefusalRecord, RequestOutcome
 from spindown.control.budget import add_to_budget
 from spindown.control.observation import TickFacts
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
@@ -205,12 +205,12 @@ def _reason_of(refusals: Sequence[Refusal]) -> Reason:
 
 def _word(
     instances: Sequence[LaunchedInstance], refusals: Sequence[Refusal], *, is_adopted: bool
-) -> str:
+) -> RequestOutcome:
     if instances:
-        return "adopted" if is_adopted else "launched"
+        return RequestOutcome.ADOPTED if is_adopted else RequestOutcome.LAUNCHED
     kinds = {refusal.kind for refusal in refusals}
     gravest = (kind for kind in _GRAVEST_FIRST if kind in kinds)
-    return next(gravest, RefusalKind.UNKNOWN).value
+    return RequestOutcome(next(gravest, RefusalKind.UNKNOWN).value)
 
 
 def _record(request: LaunchRequest, refusal: Refusal) -> RefusalRecord:

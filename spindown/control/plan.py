@@ -13,6 +13,7 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.control.budget import LaunchAllowance, PlannedRequest
+from spindown.control.market import Refreshed
 from spindown.control.observation import TickFacts
 from spindown.control.spend import Charge
 from spindown.domain.fleet import (
@@ -64,6 +65,7 @@ class ActionKind(StrEnum):
     COUNT = "count"
     LEARN = "learn"
     CLEAN_UP = "clean-up"
+    STORE_CATALOGUE = "store-catalogue"
 
 
 #: Kinds that only keep the books.
@@ -75,6 +77,7 @@ BOOKKEEPING = frozenset(
         ActionKind.COUNT,
         ActionKind.LEARN,
         ActionKind.CLEAN_UP,
+        ActionKind.STORE_CATALOGUE,
     }
 )
 
@@ -147,6 +150,13 @@ class ChargeWorker(Action):
     """Charge a worker for what it has cost since it was last charged."""
 
     charge: Charge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCatalogue(Action):
+    """Store a catalogue that was read from the market, since there was none."""
+
+    refreshed: Refreshed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from spindown.contract.decision import (
     LaunchRequestRecord,
     Outcome,
     RejectionRecord,
+    RequestOutcome,
     SizingRecord,
     summary_counts,
 )
@@ -176,14 +177,14 @@ def _summary(choice: LaunchChoice, record: TickRecord, outcome: Outcome) -> Deci
         sizing=choice.sizing.reason,
         why=why,
         ended_early=record.ended_early if record.ended_early != why else NO_REASON,
-        launched=_given(record.requests, "launched"),
-        adopted=_given(record.requests, "adopted"),
+        launched=_given(record.requests, RequestOutcome.LAUNCHED),
+        adopted=_given(record.requests, RequestOutcome.ADOPTED),
         requests=len(record.requests),
         retry_at=choice.retry_at,
     )
 
 
-def _given(requests: Sequence[LaunchRequestRecord], outcome: str) -> Mapping[str, int]:
+def _given(requests: Sequence[LaunchRequestRecord], outcome: RequestOutcome) -> Mapping[str, int]:
     found = (request for request in requests if request.outcome == outcome)
     return dict(sorted(Counter(p for each in found for p in each.instances.values()).items()))
 
@@ -202,6 +203,8 @@ def record_action(action: Action) -> Iterator[ActionRecord]:
 def _notes(
     plan: Plan, record: TickRecord, candidates: CandidateList | None, journal: Journal
 ) -> Iterator[Reason]:
+    if journal.is_lock_repaired:
+        yield Reason(ReasonCode.LOCK_DAMAGED)
     yield from plan.notes
     yield from record.notes
     nearest = candidates.nearest if candidates is not None and candidates.best is None else None

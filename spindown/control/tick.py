@@ -32,6 +32,7 @@ from spindown.control.books import (
     learn_boots,
     record_end_prices,
     record_vram,
+    store_catalogue,
 )
 from spindown.control.breaker import close_mended_breakers, count_useless_instances
 from spindown.control.execute import execute
@@ -175,7 +176,8 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
         draft = plan_without_prices(follow_queue(begin(seen.facts)))
         settled = add_need(draft, size_fleet(draft))
     need, moves = settled.need, settled.moves
-    draft = collect_garbage(record_end_prices(settled.draft, seen.prices))
+    draft = store_catalogue(record_end_prices(settled.draft, seen.prices), seen.prices)
+    draft = collect_garbage(draft)
     allowance = allowance_of(draft, need, seen.account)
     choices, notes = choose_all(draft, (need, *moves.takeovers), seen, allowance)
     launches = foresee(draft, choices, allowance)

@@ -238,6 +238,7 @@ class ReasonCode(StrEnum):
     #: The month's ``row`` cannot be read, so that nothing can be set aside in it.
     MONTH_UNREADABLE = "month-unreadable"
     LEDGER_BUSY = "ledger-busy"
+    LOCK_DAMAGED = "lock-damaged"
     #: EC2 was asked ``calls`` times this minute in ``region``.
     CALLS_USED_UP = "calls-used-up"
     #: ``requests`` were made in this tick.

@@ -1,6 +1,13 @@
 """The ledger of one workload: read whole in one query, written row by row under conditions."""
 
-from spindown.ledger.ledger import FencingToken, Ledger, RowWrites, account_key, read_worker
+from spindown.ledger.ledger import (
+    FencingToken,
+    Ledger,
+    RowWrites,
+    account_key,
+    is_lock_damaged,
+    read_worker,
+)
 from spindown.ledger.view import AccountView, LedgerView
 
 __all__ = [
@@ -10,5 +17,6 @@ __all__ = [
     "LedgerView",
     "RowWrites",
     "account_key",
+    "is_lock_damaged",
     "read_worker",
 ]

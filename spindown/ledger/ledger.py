@@ -29,6 +29,8 @@ class FencingToken:
 
     fence: int
     holder: str
+    #: Whether the lock's row was damaged and has been replaced.
+    is_repaired: bool = False
 
     @property
     def condition(self) -> When:
@@ -110,19 +112,43 @@ class Ledger(RowWrites):
 
         A write whose answer was lost is known again by its holder and the microsecond of its lease:
         two calls of one holder may run at once, since Lambda delivers an event at least once.
+
+        A damaged row is taken as free, or the workload would stay locked for ever: one that cannot
+        be read, or whose lease ends later than any lease can.
         """
         free = When(at_most={"until": encode_instant(now)})
         taken = {"holder": holder, "until": encode_instant(now + lease)}
         write = Write(key=self.key(rows.LOCK), when=free, set=taken, add={"fence": 1})
         try:
             row = self._table.write(write) or {}
-        except (PreconditionFailed, Unreachable) as exc:
+        except (PreconditionFailed, ContractError, Unreachable) as exc:
             row = self._read_back(write.key, taken)
             if any(row.get(name) != value for name, value in taken.items()):
                 if isinstance(exc, Unreachable):
                     raise
-                return None
+                return self._replace_lock(row, taken, now) if is_lock_damaged(row, now) else None
+        if is_lock_damaged(row, now):
+            return self._replace_lock(row, taken, now)
         return FencingToken(fence=decode(LockRow, row).fence, holder=holder)
+
+    def _replace_lock(
+        self, row: Row, taken: Mapping[str, str], now: datetime
+    ) -> FencingToken | None:
+        """Take the lock whose row is damaged; None if somebody else was quicker."""
+        known = {name: row.get(name) for name in ("fence", "holder", "until")}
+        when = When(
+            equals={name: value for name, value in known.items() if value is not None},
+            absent=frozenset(name for name, value in known.items() if value is None),
+        )
+        last = known["fence"]
+        # A fence must be higher than all before it. Fewer ticks than seconds have passed.
+        fence = last + 1 if type(last) is int and last >= 0 else int(now.timestamp())
+        changes = {**taken, "fence": fence}
+        try:
+            self._table.write(Write(key=self.key(rows.LOCK), when=when, set=changes))
+        except PreconditionFailed:
+            return None
+        return FencingToken(fence=fence, holder=taken["holder"], is_repaired=True)
 
     def _read_back(self, key: Key, taken: Mapping[str, Any]) -> Row:
         """Return the lock's row; if it has no answer either, let nobody wait for a lost lock."""
@@ -186,3 +212,11 @@ def read_worker(table: Table, key: Key) -> Worker | None:
 
 #: Long past: the lock's lease once it is given back.
 _FREE = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_lock_damaged(row: Row, now: datetime) -> bool:
+    """Tell whether a lock's row cannot be read, or says that it is held for longer than can be."""
+    try:
+        return decode(LockRow, row).until > now + rows.LOCK_HELD_AT_MOST
+    except ContractError:
+        return True

@@ -6,11 +6,13 @@ from datetime import datetime
 
 from spindown.contract import row as rows
 from spindown.contract.row import (
+    LOCK_HELD_AT_MOST,
     BacklogRow,
     BreakerRow,
     BudgetRow,
     CallsRow,
     DecisionRow,
+    LockRow,
     PolicyRow,
     QuotaRow,
     RateRow,
@@ -43,6 +45,7 @@ class LedgerView:
     alerts: Mapping[str, AlertState] = field(default_factory=dict)
     policy: PolicyRow = field(default_factory=PolicyRow)
     decision: DecisionRow | None = None
+    lock: LockRow | None = None
     #: Sort keys of rows that could not be read.
     bad_rows: tuple[str, ...] = ()
 
@@ -56,6 +59,12 @@ class LedgerView:
         """Return the instances whose rows could not be read: ours, and nothing more is known."""
         return frozenset(
             sort.removeprefix(rows.WORKER) for sort in self.bad_rows if sort.startswith(rows.WORKER)
+        )
+
+    def is_lock_damaged(self, now: datetime) -> bool:
+        """Tell whether the next tick takes the lock as free, since its row is damaged."""
+        return rows.LOCK in self.bad_rows or (
+            self.lock is not None and self.lock.until > now + LOCK_HELD_AT_MOST
         )
 
     def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
@@ -103,6 +112,7 @@ def view_of(live: Partition) -> LedgerView:
         alerts=live.named(AlertState, rows.ALERT),
         policy=live.one(PolicyRow, rows.POLICY) or PolicyRow(),
         decision=decision,
+        lock=live.one(LockRow, rows.LOCK),
         bad_rows=tuple(live.bad),
     )
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.decision import ActionRecord
-from spindown.control.market import current_catalogue
 from spindown.control.observation import TickFacts
 from spindown.control.offers import rank_offers
 from spindown.control.plan import LaunchWorkers, Plan, PlanDraft
@@ -68,7 +67,6 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
         SpindownError: the ledger, the settings, the queue or the prices cannot be read.
     """
     now = ports.clock.now()
-    current_catalogue(ports, now, is_kept=False)
     settled, seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
     plan = make_plan(seen, settled)
     choice, demand = plan.choice, plan.choice.demand

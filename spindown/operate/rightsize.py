@@ -51,7 +51,7 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     now = ports.clock.now()
     records = read_usage(workload, ports.objects, since=now - timedelta(days=days), until=now)
     settings, _ = ports.settings.workload(workload)
-    types = current_catalogue(ports, now, is_kept=False).instance_types
+    types = current_catalogue(ports, now).instance_types
     uses = [_use(record, types) for record in records]
     found = Rightsizing(
         workload=workload,

@@ -132,6 +132,8 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     if silence > _SILENT_AFTER:
         whole = format_duration(timedelta(seconds=round(silence.total_seconds())))
         yield f"no tick for {whole}: nothing is launched meanwhile; the scaler's log says why"
+    if view.is_lock_damaged(now):
+        yield "the row of the tick's lock is damaged: the next tick takes it as free"
     for region, breaker in sorted(view.breakers.items()):
         if breaker.open_until is not None and breaker.open_until > now:
             where = f" in {region}" if region else ""

@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.contract.decision import Decision, LaunchRequestRecord, Outcome, RefusalRecord
+from spindown.contract.decision import (
+    Decision,
+    LaunchRequestRecord,
+    Outcome,
+    RefusalRecord,
+    RequestOutcome,
+)
 from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.control.alert.deadline import find_deadlines
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
@@ -33,7 +39,7 @@ _SEEN_BY_EACH = frozenset(
 _ENDED_BY_LAUNCH = frozenset({"no-offer", "capacity", "account", "unknown-refusal", "quota"})
 _ENDED_BY_ENOUGH = frozenset({"no-offer", "capacity"})
 
-_CAPACITY, _ACCOUNT, _UNKNOWN = "capacity", "account", "unknown"
+_ACCOUNT, _UNKNOWN = "account", "unknown"
 _A_WHILE = timedelta(minutes=15)
 #: A claim is seen a tick later, and a launch is asked for within ``start_within``.
 _TICKS_OF_GRACE = 3
@@ -141,7 +147,7 @@ def _refusals(given: AlertInput) -> Iterator[Alert]:
     if (
         requests
         and not given.may_wait
-        and all(request.outcome == _CAPACITY for request in requests)
+        and all(request.outcome is RequestOutcome.CAPACITY for request in requests)
     ):
         pools = sorted({pool for request in requests for pool in request.pools})
         yield Alert(

@@ -6,7 +6,9 @@ from spindown.control.market.catalogue import (
     current_catalogue,
     load_catalogue,
     refresh,
+    store,
     survey,
+    unstored_catalogue,
 )
 from spindown.control.market.sale import (
     PriceList,
@@ -29,5 +31,7 @@ __all__ = [
     "read_prices",
     "refresh",
     "sale_of",
+    "store",
     "survey",
+    "unstored_catalogue",
 ]

@@ -25,8 +25,6 @@ _NEEDED = ("instance_types", "offerings", "on_demand")
 CATALOGUE_KEY = "offers/catalogue.json"
 SCHEMA = 1
 
-_CATALOGUE: AnswerKind[Catalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
-
 #: Add no further region after this time: one takes half a minute, and a tick two at most.
 _ADD_WITHIN = timedelta(seconds=30)
 
@@ -40,6 +38,17 @@ class Refreshed:
     failures: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownCatalogue:
+    """What is remembered: a catalogue, and the refresh that nobody has stored yet."""
+
+    catalogue: Catalogue
+    unstored: Refreshed | None = None
+
+
+_CATALOGUE: AnswerKind[_KnownCatalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
+
+
 def refresh(ports: ControlPorts) -> Refreshed:
     """Read the market in every region where workers may run; write the catalogue.
 
@@ -47,13 +56,20 @@ def refresh(ports: ControlPorts) -> Refreshed:
         SpindownError: nothing could be read, and there is no older catalogue.
     """
     refreshed = survey(ports)
+    store(refreshed, ports)
+    ports.cache.forget(_CATALOGUE, "")
+    return refreshed
+
+
+def store(refreshed: Refreshed, ports: ControlPorts) -> None:
+    """Write the catalogue of a refresh."""
     deployment = ports.deployment()
     regions = sorted(refreshed.catalogue.offerings)
     body = {**encode(refreshed.catalogue), "schema": SCHEMA}
     ports.objects.put(CATALOGUE_KEY, to_json(body).encode())
-    ports.cache.forget(_CATALOGUE, "")
+    if (last := ports.cache.last(_CATALOGUE, "")) is not None:
+        ports.cache.keep(_CATALOGUE, "", last[0], replace(last[1], unstored=None))
     ports.metrics.emit(_data(deployment.name, refreshed, regions))
-    return refreshed
 
 
 def survey(ports: ControlPorts) -> Refreshed:
@@ -79,27 +95,30 @@ def load_catalogue(objects: ObjectStore) -> Catalogue | None:
         return None
 
 
+def unstored_catalogue(ports: ControlPorts) -> Refreshed | None:
+    """Return the refresh by which ``current_catalogue`` goes, if it is to be stored yet."""
+    last = ports.cache.last(_CATALOGUE, "")
+    return None if last is None else last[1].unstored
+
+
 def current_catalogue(
-    ports: ControlPorts,
-    now: datetime,
-    *,
-    is_kept: bool = True,
-    regions: Collection[str] = (),
+    ports: ControlPorts, now: datetime, *, regions: Collection[str] = ()
 ) -> Catalogue:
     """Return the catalogue, cached for a while; read the market if there is none yet.
 
-    With ``is_kept`` false a catalogue that was read from the market is not stored. ``regions``
-    that it lacks, because their outposts are newer, are read but not stored, while there is time:
-    reading all of them may take longer than a function may run.
+    It stores nothing. ``regions`` that it lacks, because their outposts are newer, are read while
+    there is time: reading all of them may take longer than a function may run.
     """
 
-    def read() -> Catalogue:
+    def read() -> _KnownCatalogue:
         known = load_catalogue(ports.objects)
         if known is not None and _is_whole(known):
-            return known
-        return (refresh(ports) if is_kept else survey(ports)).catalogue
+            return _KnownCatalogue(catalogue=known)
+        refreshed = survey(ports)
+        return _KnownCatalogue(catalogue=refreshed.catalogue, unstored=refreshed)
 
-    found = ports.cache.recall(_CATALOGUE, "", now, read)
+    known = ports.cache.recall(_CATALOGUE, "", now, read)
+    found = known.catalogue
     missing = sorted(region for region in regions if region not in found.offerings)
     if not missing:
         return found
@@ -107,7 +126,8 @@ def current_catalogue(
     for region in missing:
         if ports.clock.now() < give_up_at:
             found = _add(region, found, ports)
-    return ports.cache.keep(_CATALOGUE, "", now, found)
+    ports.cache.keep(_CATALOGUE, "", now, replace(known, catalogue=found))
+    return found
 
 
 def _add(region: str, known: Catalogue, ports: ControlPorts) -> Catalogue:

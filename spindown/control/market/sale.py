@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from spindown.contract.settings import WorkloadSettings
-from spindown.control.market.catalogue import current_catalogue
+from spindown.control.market.catalogue import Refreshed, current_catalogue, unstored_catalogue
 from spindown.domain.offer import (
     GP3_PRICE_PER_GIB_MONTH,
     CapacityType,
@@ -37,6 +37,8 @@ class PriceList:
     catalogue: Catalogue
     #: When the oldest part of the catalogue was read.
     oldest: datetime
+    #: The refresh that it was made from, if that is to be stored yet.
+    unstored: Refreshed | None = None
     spot: tuple[SpotPrice, ...] = ()
     #: Region -> why its spot prices are not known, and were not a while ago.
     unknown: Mapping[str, Reason] = field(default_factory=dict)
@@ -101,6 +103,7 @@ def read_prices(
         ages += [] if age is None else [age]
     return PriceList(
         catalogue=catalogue,
+        unstored=unstored_catalogue(ports),
         oldest=min([known.taken_at, *known.stale_since.values()]),
         spot=tuple(spot),
         unknown=unknown,

@@ -114,8 +114,8 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         wanted = wanted_warm - capacity.workers
         reason = Reason(ReasonCode.KEPT_WARM, {"workers": wanted_warm})
     allowed, bound = _bounded(wanted, capacity, best, policy, bounds)
-    # Without an offer, the ranking says why; that is no reason for the number.
-    if bound and bound != "offers":
+    # Without an offer the number stands for "some", and something else says why none is launched.
+    if bound and best is not None:
         reason = reason.within(ReasonCode.CUT_BY_BOUND, bound=bound, allowed=allowed, wanted=wanted)
     return Sizing(
         need_items_per_hour=demand.need_items_per_hour,

@@ -469,6 +469,14 @@ def check_obstacles(
         yield _open(subject, workload, region, breaker, facts.at)
     if not facts.obstacles.breakers:
         yield Finding(what="breakers", found="closed")
+    for workload in sorted(facts.obstacles.locks):
+        yield Finding(
+            what=f"lock of {workload}",
+            found="its row is damaged",
+            needed="a row that can be read, and a lease that ends soon",
+            remedy="nothing: the next tick takes the lock as free",
+            severity=Severity.WARNING,
+        )
     committed = facts.obstacles.committed
     if committed is None:
         yield _damaged(subject, facts.obstacles.month, facts.at)

@@ -16,7 +16,7 @@ from spindown.contract.row import BreakerRow, BudgetRow
 from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
 from spindown.error import ContractError, NotFound, SpindownError
-from spindown.ledger import Ledger, account_key
+from spindown.ledger import Ledger, account_key, is_lock_damaged
 from spindown.ledger.partition import Partition
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject
 from spindown.port import (
@@ -64,6 +64,8 @@ class Obstacles:
 
     #: (workload, region) -> its open breaker; home is "".
     breakers: Mapping[tuple[str, str], BreakerRow]
+    #: Workloads whose lock row is damaged.
+    locks: frozenset[str]
     #: USD spent and reserved this month; None: the row cannot be read.
     committed: float | None
     #: Then the row as it should be, by the rows of the workloads.
@@ -143,12 +145,19 @@ def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obsta
         for name, row in Partition(found).named(BreakerRow, rows.BREAKER).items():
             if row.open_until is not None and row.open_until > at:
                 breakers[case.name, name.removeprefix("#")] = row
+    locks = frozenset(
+        case.name
+        for case in subject.cases
+        if (lock := table.get(Ledger(table, case.name).key(rows.LOCK))) is not None
+        and is_lock_damaged(lock, at)
+    )
     month = table.get(account_key(rows.budget_sort(at)))
     try:
         committed = decode(BudgetRow, month or {}).committed
     except ContractError:
-        return Obstacles(breakers=breakers, committed=None, month=_add_up(subject, table, at))
-    return Obstacles(breakers=breakers, committed=committed)
+        sums = _add_up(subject, table, at)
+        return Obstacles(breakers=breakers, locks=locks, committed=None, month=sums)
+    return Obstacles(breakers=breakers, locks=locks, committed=committed)
 
 
 def _add_up(subject: DoctorSubject, table: Table, at: datetime) -> BudgetRow:

@@ -12,6 +12,7 @@ from spindown.contract.decision import (
     Decision,
     LaunchRequestRecord,
     Outcome,
+    RequestOutcome,
     SizingRecord,
 )
 from spindown.domain.reason import Reason, ReasonCode
@@ -57,7 +58,13 @@ def test_what_every_tick_changes_is_not_another_decision(changes: dict[str, obje
     [
         {"outcome": Outcome.LAUNCHED},
         {"held_until": NOW},
-        {"requests": (LaunchRequestRecord(launch_id="a", pools=(), count=1, outcome="capacity"),)},
+        {
+            "requests": (
+                LaunchRequestRecord(
+                    launch_id="a", pools=(), count=1, outcome=RequestOutcome.CAPACITY
+                ),
+            )
+        },
         {"actions": (ActionRecord(kind="condemn", subject="i-1"),)},
         {"candidates": ()},
         {"notes": (Reason(ReasonCode.CATALOGUE_OLD),)},

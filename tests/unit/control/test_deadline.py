@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.codec import encode
-from spindown.contract.decision import Decision, Outcome
+from spindown.contract.decision import Decision, Outcome, RequestOutcome
 from spindown.contract.row import lease_sort, requeued_sort, throughput_sort, worker_sort
 from spindown.domain.fleet import RequeuedJob, Worker, WorkerState
 from spindown.domain.reason import ReasonCode
@@ -361,5 +361,5 @@ def test_an_adopted_launch_takes_no_place_of_a_takeover() -> None:
     decision = world.tick()
 
     given = {a.outcome: list(a.instances.values()) for a in decision.requests}
-    assert len(given["adopted"]) == 1
-    assert [pool.rpartition("/")[2] for pool in given["launched"]] == ["on-demand"]
+    assert len(given[RequestOutcome.ADOPTED]) == 1
+    assert [pool.rpartition("/")[2] for pool in given[RequestOutcome.LAUNCHED]] == ["on-demand"]

@@ -10,12 +10,14 @@ import pytest
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import LOCK, LOCK_LEASE
 from spindown.control import reconcile
+from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound, Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall, intercept
 from spindown.memory.interception import Interceptor
+from spindown.operate.preview import preview
 from spindown.port import Datum
-from tests.control import WORKLOAD, ControlWorld
+from tests.control import WORKLOAD, ControlWorld, codes
 from tests.failure import failing
 
 
@@ -54,6 +56,63 @@ def test_a_reconcile_that_outlived_its_lock_launches_no_more() -> None:
     assert taken[0].outcome is Outcome.LAUNCHED
     assert late.outcome is Outcome.LOCKED
     assert len(world.compute.bills()) == len(world.workers()) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"until": "zzzz"},
+        {"until": "2030-01-01T00:00:00.000000Z"},
+        {"until": 7},
+        {"fence": "bad"},
+        {"fence": []},
+        {"fence": None, "until": "zzzz"},
+        {"holder": {}},
+    ],
+    ids=repr,
+)
+def test_a_damaged_lock_is_taken_as_free_and_told(damage: dict[str, Any]) -> None:
+    world = ControlWorld()
+    world.tick()
+    held = {"until": world.now + timedelta(minutes=2), "holder": "x", "fence": 5}
+    world.put(LOCK, **{**held, **damage})
+    world.send()
+
+    foreseen = preview(WORKLOAD, world.ports).notes
+    repaired, following = world.tick(), world.tick(timedelta(seconds=1))
+
+    assert ReasonCode.LOCK_DAMAGED in [note.code for note in foreseen]
+    assert repaired.outcome is Outcome.LAUNCHED
+    assert ReasonCode.LOCK_DAMAGED in codes(repaired)
+    assert following.fence == repaired.fence + 1 > 6
+    assert ReasonCode.LOCK_DAMAGED not in codes(following)
+
+
+def test_the_lock_of_a_teardown_is_not_damaged() -> None:
+    world = ControlWorld()
+    held = Ledger(world.table, WORKLOAD).take_lock(
+        holder="teardown", now=world.now + timedelta(minutes=1), lease=timedelta(minutes=16)
+    )
+
+    assert held is not None
+    assert world.tick().outcome is Outcome.LOCKED
+
+
+def test_only_one_of_two_takes_a_damaged_lock() -> None:
+    world = ControlWorld()
+    world.put(LOCK, until="zzzz", holder="x", fence=5)
+    ledger = Ledger(world.table, WORKLOAD)
+    others: list[object] = []
+
+    def be_quicker(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "write" and call.args[0].when.equals and not others:
+            others.append(ledger.take_lock(holder="other", now=world.now))
+        return proceed()
+
+    slow = Ledger(intercept(world.table, "table", be_quicker), WORKLOAD)
+
+    assert slow.take_lock(holder="slow", now=world.now) is None
+    assert others != [None]
 
 
 def test_the_lock_is_free_after_a_tick() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from spindown.control.market import CATALOGUE_KEY, current_catalogue, load_catalogue, refresh
+from spindown.contract.decision import Outcome
+from spindown.control.market import CATALOGUE_KEY, load_catalogue, refresh
+from spindown.control.tick import observe
 from spindown.domain.offer import CapacityType
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.memory import MemoryAdvisor, PortCall, intercept
@@ -15,6 +17,7 @@ from spindown.port import DEPLOYMENT
 from tests.builders import a_type, minutes
 from tests.control import AWAY, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
 from tests.failure import failing
+from tests.reading import only_reading
 
 NO_ANSWER = Unreachable("no answer")
 
@@ -125,11 +128,37 @@ def test_a_first_refresh_without_data_is_an_error() -> None:
 def test_a_catalogue_of_another_version_or_none_is_read_anew(data: bytes) -> None:
     world = ControlWorld()
     world.objects.put(CATALOGUE_KEY, data)
+    world.send()
 
-    catalogue = current_catalogue(world.ports, world.now)
+    world.tick()
 
-    assert len(catalogue.instance_types) == 3
-    assert load_catalogue(world.objects) == catalogue
+    stored = load_catalogue(world.objects)
+    assert stored is not None
+    assert len(stored.instance_types) == 3
+
+
+def test_only_the_executor_stores_the_first_catalogue() -> None:
+    world = ControlWorld()
+    world.send()
+
+    _, seen = observe(WORKLOAD, only_reading(world.ports), now=world.now, source="test")
+    assert load_catalogue(world.objects) is None
+
+    decisions = [world.tick(), world.tick()]
+
+    assert seen.prices is not None
+    assert load_catalogue(world.objects) == seen.prices.catalogue
+    assert [each.outcome for each in decisions] == [Outcome.LAUNCHED, Outcome.ENOUGH]
+    assert len(world.metrics.values("CatalogueTypes")) == 1
+
+
+def test_a_launch_needs_no_stored_catalogue() -> None:
+    world = ControlWorld()
+    world.send()
+    world.interfere = failing(Unreachable("no answer"), "put", times=1)
+
+    assert world.tick().outcome is Outcome.LAUNCHED
+    assert load_catalogue(world.objects) is None
 
 
 def test_catalogue_and_spot_prices_are_cached_for_minutes() -> None:

@@ -31,7 +31,7 @@ from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.error import SpindownError
+from spindown.error import SpindownError, StaleHandle
 from spindown.memory import PortCall
 from spindown.operate.preview import Preview, preview
 from spindown.port import Key, LaunchRequest, Write
@@ -75,6 +75,21 @@ def _work(world: ControlWorld, number: int) -> None:
         sent_at = world.now - (0, 0.5, 3, 9, 9, 20)[number] * _HOUR
         items = {"sent_at": sent_at, "items": 1000, "items_done": (0, 100, 900)[number % 3]}
         world.put(lease_sort(instance_id, 0), **encode(items))
+
+
+def _run_a_job(world: ControlWorld, number: int) -> None:
+    """Let a job arrive, a worker come up for it if none is there, and take it."""
+    world.send()
+    if _nth(world, number, WorkerState.IDLE) is None:
+        world.tick()
+        world.clock.advance(2 * _MINUTE)
+        _boot(world, number)
+    _work(world, number)
+
+
+def _beat(world: ControlWorld, _: int) -> None:
+    with suppress(StaleHandle):
+        world.beat()
 
 
 def _finish(world: ControlWorld, number: int) -> None:
@@ -129,7 +144,7 @@ def _requeue(world: ControlWorld, number: int) -> None:
 def _spend(world: ControlWorld, number: int) -> None:
     """Let other workloads reserve some of the month."""
     key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
-    world.table.write(Write(key=key, add={"committed": (0.1, 0.2, 0.5, 1.0, 3.0, 99.0)[number]}))
+    world.table.write(Write(key=key, add={"committed": (0.1, 0.2, 0.5, 1.0, 3.0, 90.0)[number]}))
 
 
 def _call(world: ControlWorld, number: int) -> None:
@@ -161,7 +176,8 @@ ACTS: dict[str, Callable[[ControlWorld, int], object]] = {
     "drain": _drain,
     "die": _die,
     "reclaim": _reclaim,
-    "beat": lambda world, _: world.beat(),
+    "job": _run_a_job,
+    "beat": _beat,
     "wait": lambda world, number: world.clock.advance((1, 3, 7, 20, 45, 90)[number] * _MINUTE),
     "dry": lambda world, number: world.dry(*every_spot_pool()[: number + 1]),
     "lost": lambda world, n: world.compute.lose_next_answer(is_carried_out=n % 2 == 0),
@@ -174,7 +190,7 @@ ACTS: dict[str, Callable[[ControlWorld, int], object]] = {
     "tick": lambda world, _: world.tick(_MINUTE),
 }
 #: A story is mostly of a queue, its workers and ticks.
-_OFTEN = ("send", "boot", "work", "tick", "tick", "tick")
+_OFTEN = ("send", "send", "boot", "work", *4 * ("job",), *3 * ("beat",), *4 * ("tick",))
 
 _STORIES = st.lists(
     st.tuples(st.sampled_from([*sorted(ACTS), *_OFTEN]), st.integers(0, 5)), max_size=20
@@ -187,12 +203,13 @@ _WORLDS = st.builds(
         **({} if hours is None else {"finish_within": hours * _HOUR}),
         **world,
     ),
-    most=st.integers(1, 6),
+    most=st.integers(1, 10),
     warm=st.integers(0, 1),
-    hours=st.sampled_from([None, None, 1, 3, 10, 20]),
-    budget=st.sampled_from([None, 100.0, 8.0, 3.0, 0.5]),
+    hours=st.sampled_from([None, None, 3, 10, 10, 20]),
+    budget=st.sampled_from([None, None, 100.0, 8.0, 3.0, 1.0]),
     away=st.sampled_from([(), (), (("g4dn.xlarge", 0.10),), (("g5.xlarge", 0.2),)]),
-    max_dollars_per_hour=st.sampled_from([None, None, 0.3, 0.5, 0.88, 1.5]),
+    max_dollars_per_hour=st.sampled_from([None, None, None, 0.5, 0.88, 1.5, 2.5]),
+    start_within=st.sampled_from([_MINUTE, 6 * _MINUTE, 30 * _MINUTE]),
     band=st.sampled_from([0.0, 0.05, 0.05, 0.5, 3.0]),
     scale_up_threshold=st.sampled_from([1, 1, 5]),
     max_requests_per_tick=st.sampled_from([1, 10, 10]),

@@ -201,7 +201,18 @@ def test_the_ledger_is_read_once_per_workload_and_per_month() -> None:
 
     world.report()
 
-    assert sorted(asked) == ["get", "query"]
+    # The breakers; the lock and the month.
+    assert sorted(asked) == ["get", "get", "query"]
+
+
+def test_a_damaged_lock_is_told() -> None:
+    world = Examined()
+    key = Ledger(world.table, "classify").key(rows.LOCK)
+    world.table.write(Write(key=key, set={"until": "never", "holder": "x", "fence": 3}))
+
+    (finding,) = [each for each in world.report().findings if each.what.startswith("lock of")]
+
+    assert finding.severity is Severity.WARNING
 
 
 def _refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
