@@ -73,6 +73,7 @@ class LaunchProgress:
         if not self.requests and allowance.workers <= 0:
             about: About = {"max_workers": self.policy.max_workers}
             self.ended = self.ended or Reason(ReasonCode.MAX_WORKERS, about)
+        too_dear = False
         for band in self._bands:
             if self._is_over(allowance):
                 return None
@@ -85,6 +86,10 @@ class LaunchProgress:
                     return request
             elif usable and _is_beyond(usable, allowance.budget):
                 self.ended = self.ended or Reason(ReasonCode.BUDGET_TOO_LOW)
+            elif usable and not self.requests and not self.ended:
+                too_dear = True
+        if too_dear and not self.requests:
+            self.ended = self.ended or self._at_ceiling(allowance)
         return None
 
     def answered(self, request: PlannedRequest, given: int) -> None:
@@ -112,6 +117,14 @@ class LaunchProgress:
         if self.requests >= self.policy.max_requests_per_tick:
             self.ended = Reason(ReasonCode.TRIES_USED_UP, {"requests": self.requests})
         return bool(self.ended)
+
+    def _at_ceiling(self, allowance: LaunchAllowance) -> Reason:
+        """Return that no offer fits below ``max_dollars_per_hour`` any more."""
+        most, left = self.policy.max_dollars_per_hour, allowance.per_hour
+        if most is None or left is None:
+            return NO_REASON
+        about: About = {"dollars_per_hour": most - left, "max_dollars_per_hour": most}
+        return Reason(ReasonCode.FLEET_AT_CEILING, about)
 
     def _left(self, allowance: LaunchAllowance) -> int:
         """Return how many workers all bounds but the price allow.

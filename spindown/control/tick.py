@@ -12,9 +12,9 @@ queue, EC2) and two for the lock; a launch that succeeds at once adds three (int
 decision). Now and then it reads settings, prices, the catalogue or shared rows again, or stores a
 decision that differs from the last one.
 
-Where to look further: ``observation`` and ``ec2`` read, ``backlog``, ``adopt``, ``reap``,
-``breaker``, ``books``, ``size``, ``offers`` and ``migrate`` plan, ``execute`` and ``launch`` act,
-``record`` writes down.
+Where to look further: ``observation`` and ``observe_ec2`` read, ``backlog``, ``adopt``, ``reap``,
+``breaker``, ``books``, ``size``, ``migrate``, ``offers`` and ``request`` plan, ``execute`` and
+``launch`` act, ``record`` writes down.
 """
 
 from contextlib import suppress

@@ -339,10 +339,10 @@ def test_the_charges_of_the_same_tick_leave_the_budget_first() -> None:
     assert not decision.requests
 
 
-def an_urgent_job_and_others(most: int) -> ControlWorld:
+def an_urgent_job_and_others(**policy: Any) -> ControlWorld:
     """Return a world in which a job must leave spot, and other jobs wait."""
     world = a_world(
-        is_measured=True, finish_within=10.1 * _HOUR, start_within=6 * _MINUTE, max_workers=most
+        is_measured=True, finish_within=10.1 * _HOUR, start_within=6 * _MINUTE, **policy
     )
     world.send()
     world.tick()
@@ -358,7 +358,7 @@ def an_urgent_job_and_others(most: int) -> ControlWorld:
 
 
 def test_a_takeover_has_what_the_other_launch_leaves() -> None:
-    world = an_urgent_job_and_others(most=2)
+    world = an_urgent_job_and_others(max_workers=2)
 
     made, _ = check(world)
 
@@ -366,8 +366,18 @@ def test_a_takeover_has_what_the_other_launch_leaves() -> None:
     assert made.launches[1].ends_early.code is ReasonCode.MAX_WORKERS
 
 
+def test_a_takeover_has_the_dollars_that_others_leave() -> None:
+    world = an_urgent_job_and_others(max_workers=6, max_dollars_per_hour=0.9)
+
+    made, _ = check(world)
+
+    # A worker on spot at 0.22 USD/h, and one on demand at 0.54: no further one fits below 0.9.
+    assert counts(made) == [1, 0]
+    assert made.launches[1].ends_early.code is ReasonCode.FLEET_AT_CEILING
+
+
 def test_a_refused_launch_starves_no_takeover() -> None:
-    world = an_urgent_job_and_others(most=2)
+    world = an_urgent_job_and_others(max_workers=2)
     world.dry(*every_spot_pool())
 
     made, decision = check(world)
