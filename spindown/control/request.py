@@ -88,7 +88,7 @@ class LaunchProgress:
                 self.ended = self.ended or Reason(ReasonCode.BUDGET_TOO_LOW)
             elif usable and not self.requests and not self.ended:
                 too_dear = True
-        if too_dear and not self.requests:
+        if too_dear:
             self.ended = self.ended or self._at_ceiling(allowance)
         return None
 

@@ -287,6 +287,7 @@ def check(world: ControlWorld) -> tuple[Preview, Decision]:
     calls = watch(world)
     decision = world.tick()
 
+    assert [note for note in made.plan.notes if note not in decision.notes] == []
     refused = next((number for number, call in enumerate(calls) if not call.is_given), None)
     if refused is None:
         assert list(made.actions) == list(decision.actions)
