@@ -1,12 +1,14 @@
 """The words of reason codes.
 
 Code that decides must not import this; alerts (``spindown.control.alert``) may, and add sentences
-of their own.
+of their own. What is stored may come from another version or from anybody else's hand: whatever it
+is, it gives a line, and a line has only printable characters.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 
 from spindown.contract.decision import (
     ActionRecord,
@@ -19,17 +21,63 @@ from spindown.domain.reason import About, Reason, ReasonCode
 
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
-#: Characters of a fault that are told.
+#: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
 _FAULT_AT_MOST = 300
+_LINE_AT_MOST = 4000
+_VALUE_AT_MOST = 100
+_VALUES_AT_MOST = 10
+#: What making words of parameters raises that are not those of the code.
+_MISFITS = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Return text that no terminal obeys: one line, of printable characters only.
+
+    A control character, a mark that turns the direction of writing and a lone surrogate are
+    escaped (``\x1b``), and every blank becomes a space, but for the characters in ``keep``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return " " if character.isspace() else character.encode("unicode_escape").decode()
 
 
 def say(reason: Reason) -> str:
     """Return a reason in words; "" if there is none.
 
-    A clause without a full stop, but for COST_... and CASE_...: these are whole sentences.
+    A clause without a full stop, but for COST_... and CASE_...: these are whole sentences. A
+    reason that its words do not fit is told as ``code (parameter=value, ...)``.
     """
-    words = _WORDS[reason.code]
-    return words.format_map(reason.about) if isinstance(words, str) else words(reason.about)
+    return _line(_say_code(reason.code, reason.about))
+
+
+def say_mode(deadline: DeadlineRecord) -> str:
+    """Return what a deadline lets a waiting job be bought; "" if it does not say."""
+    return _line(_say_code(deadline.mode, {}))
+
+
+def _line(text: str) -> str:
+    return printable(text[:_LINE_AT_MOST])
+
+
+def _say_code(code: str, about: About) -> str:
+    """Return the words of a code, which another version may have written."""
+    try:
+        words = _WORDS[ReasonCode(code)]
+        return words.format_map(about) if isinstance(words, str) else words(about)
+    except _MISFITS:
+        told = (f"{name}={_spell(value)}" for name, value in islice(about.items(), _VALUES_AT_MOST))
+        return f"{code} ({', '.join(told)})" if about else code
+
+
+def _spell(value: object) -> str:
+    try:
+        return str(value)[:_VALUE_AT_MOST]
+    except _MISFITS:
+        return "?"
 
 
 def say_remedy(reason: Reason) -> str:
@@ -59,13 +107,21 @@ def _were(number: str | float) -> str:
     return "was" if number == 1 else "were"
 
 
-def _inner(about: About) -> str:
-    """Return the words of the reason that another reason holds, its code as ``why``."""
-    return say(Reason(ReasonCode(str(about["why"])), about))
+def _inner(about: About, name: str = "why") -> str:
+    """Return the words of the reason that another reason holds, its code as ``name``.
+
+    It is told without that parameter: a reason that holds itself would have no end.
+    """
+    rest = {key: value for key, value in about.items() if key != name}
+    return _say_code(str(about[name]), rest)
 
 
 def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
     """Return a decision as one sentence for a person, without a full stop."""
+    return _line(_say_outcome(outcome, summary))
+
+
+def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
     sizing, why, early = say(summary.sizing), say(summary.why), say(summary.ended_early)
     match outcome:
         case Outcome.LOCKED:
@@ -111,7 +167,10 @@ _ACTIONS = {
 
 def say_action(action: ActionRecord) -> str:
     """Return what an action does, as an imperative clause."""
-    return _ACTIONS[action.kind].format(subject=action.subject)
+    words = _ACTIONS.get(action.kind)
+    if words is None:
+        return _line(f"{action.kind} {action.subject}")
+    return _line(words.format(subject=action.subject))
 
 
 def say_notes(decision: Decision) -> Iterator[str]:
@@ -138,13 +197,13 @@ def say_deadlines(decision: Decision) -> Iterator[str]:
             until = f"{each.waits_until:%H:%M} UTC"
             yield f"{name} {waits} for spot until {until}, to be done by {due}"
         elif each.mode:
-            yield f"{name} {is_} due {due}: {say(Reason(ReasonCode(each.mode)))}"
+            yield f"{name} {is_} due {due}: {say_mode(each)}"
 
 
 def name_of(deadline: DeadlineRecord) -> str:
     """Return what a person knows a job by."""
     if deadline.job_id:
-        return deadline.job_id
+        return _line(deadline.job_id)
     return (
         "a job that nobody has begun" if deadline.jobs == 1 else f"{deadline.jobs} jobs not begun"
     )
@@ -155,7 +214,7 @@ def _never_checked_in(about: About) -> str:
 
 
 def _pool_never_checked_in(about: About) -> str:
-    ended = say(Reason(ReasonCode(str(about["ended"])), about))
+    ended = _inner(about, "ended")
     return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
 
 
@@ -189,15 +248,12 @@ _ASKED = {
 
 
 def _nearest(about: About) -> str:
-    why = say(Reason(ReasonCode(str(about["ruled_out_by"])), about))
-    return f"nearest is {about['offer']}: {why}"
+    return f"nearest is {about['offer']}: {_inner(about, 'ruled_out_by')}"
 
 
 def _strikes(happened: str, remedy: str) -> Callable[[About], str]:
     def words(about: About) -> str:
-        fault = say(Reason(ReasonCode(str(about["fault_code"])), about))[:_FAULT_AT_MOST].rstrip(
-            ". "
-        )
+        fault = _inner(about, "fault_code")[:_FAULT_AT_MOST].rstrip(". ")
         told = f"{fault}; {_REMEDY}" if fault else remedy
         last = f"the last one {about['instance_id']}"
         return f"{about['count']} instances in a row {happened}, {last}: {told}"

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.screen import print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.job.cancel import Cancelled, CancelOutcome
@@ -28,7 +29,7 @@ def cancel(
     for owner, jobs in [_find(session, name, workload) for name in names]:
         for one in cancel_jobs(owner, jobs, session.work_ports(owner)):
             is_all = is_all and one.outcome is not CancelOutcome.NEWER_SCHEMA
-            print(json.dumps(encode(one)) if as_json else describe(one))
+            print_line(json.dumps(encode(one)) if as_json else describe(one))
     if not is_all:
         raise typer.Exit(1)
 

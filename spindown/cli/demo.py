@@ -316,7 +316,7 @@ def _instance_lines(bill: CostReport) -> Iterator[Text]:
 def _refusal_table(bill: CostReport) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for refusal in bill.refusals:
-        table.add_row(f"{refusal.times} x", refusal.code, refusal.pool)
+        table.add_row(f"{refusal.times} x", Text(refusal.code), Text(refusal.pool))
     return table
 
 

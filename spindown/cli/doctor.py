@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from spindown import config as configuration
 from spindown.cli import option
+from spindown.cli.render.screen import open_console
 from spindown.cli.session import point_at_local_system, reach
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound
@@ -43,7 +43,7 @@ def doctor(
     if as_json:
         print(json.dumps({"can_launch": report.can_launch, **encode(report)}))
     else:
-        console = Console()
+        console = open_console()
         for finding in report.findings:
             for line in render_finding(finding):
                 console.print(line, soft_wrap=True)

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.screen import follow, open_console
+from spindown.cli.render.screen import follow, open_console, print_line
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
 from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all
@@ -62,9 +62,9 @@ def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
     for name in names:
         way_back = begin_drain(name, ports)
         session.nudge(name)
-        print(f"{name}: launches nothing more, and workers take no new job. To go on:")
+        print_line(f"{name}: launches nothing more, and workers take no new job. To go on:")
         for command in way_back:
-            print(f"  {command}{session.options}")
+            print_line(f"  {command}{session.options}")
     sys.stdout.flush()
 
 

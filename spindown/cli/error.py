@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from spindown.config.complaint import word_remedy
 from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable
+from spindown.wording import printable
 
 #: Errors of botocore that mean that nobody is logged in; no request was made.
 _NOBODY = (
@@ -49,7 +50,7 @@ def describe(error: Exception) -> str:
         said = "" if error.errno == errno.EPIPE else _tell_of_file(error)
     else:
         said = f"{error or type(error).__doc__}{_remedy(error)}"
-    line = " ".join(said.split())
+    line = printable(" ".join(said.split()))
     return f"spindown: {line}\n" if line else ""
 
 

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.screen import open_console
+from spindown.cli.render.screen import open_console, print_line
 from spindown.error import NotFound
 from spindown.local import TICK, daemon
 from spindown.local.status import InstanceStatus, SystemStatus
@@ -90,11 +90,11 @@ def status(*, state: State = STATE, as_json: option.Json = False) -> None:
 
 
 def _print(status: SystemStatus) -> None:
-    print(f"{status.deployment} at {status.endpoint}, process {status.pid}")
+    print_line(f"{status.deployment} at {status.endpoint}, process {status.pid}")
     for queue in status.queues:
-        print(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
+        print_line(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
     for part in render_instances(status.instances):
-        open_console().print(part, soft_wrap=isinstance(part, str), markup=False)
+        open_console().print(part, soft_wrap=isinstance(part, str))
 
 
 def render_instances(instances: Sequence[InstanceStatus]) -> Iterator[RenderableType]:

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.screen import open_console
+from spindown.cli.render.screen import open_console, print_line
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
 from spindown.contract.codec import encode
@@ -134,7 +134,7 @@ def history(
         if as_json:
             print(json.dumps(encode(edit)))
         else:
-            print(f"{edit.edited_at:%Y-%m-%d %H:%M:%S}  {edit.version}  {edit.text}")
+            print_line(f"{edit.edited_at:%Y-%m-%d %H:%M:%S}  {edit.version}  {edit.text}")
 
 
 def _effective(session: Session, workload: str) -> EffectivePolicy:
@@ -150,7 +150,7 @@ def _print_keys(session: Session, workload: str, keys: Sequence[str], *, as_json
         print(json.dumps({key: row[key] for key in keys}))
         return
     for key in keys:
-        print(f"{key} = {_spell(getattr(policy, key))}")
+        print_line(f"{key} = {_spell(getattr(policy, key))}")
 
 
 def _warn_of_refusal(effective: EffectivePolicy) -> None:

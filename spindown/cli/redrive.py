@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.screen import print_line
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.error import BadInput
@@ -31,7 +32,7 @@ def redrive(
     try:
         for one in send_back(workload, session.work_ports(workload), jobs=named):
             found.add(one.job_id)
-            print(json.dumps(encode(one)) if as_json else describe(one))
+            print_line(json.dumps(encode(one)) if as_json else describe(one))
     finally:
         if found:
             session.nudge(workload)

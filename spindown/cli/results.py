@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.screen import print_line
 from spindown.cli.session import find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
@@ -15,6 +16,7 @@ from spindown.error import BadInput, NotFound
 from spindown.job.attachment.log import read_logs
 from spindown.job.result import read_progress, read_records
 from spindown.port import ObjectStore
+from spindown.wording import printable
 
 
 def results(
@@ -53,8 +55,10 @@ def _print_logs(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
         if as_json:
             print(json.dumps({"job_id": job_id, "attempt": epoch, "output": text}))
         else:
-            print(f"== {job_id}, attempt {epoch} ==")
-            print(text, end="" if text.endswith("\n") else "\n")
+            print_line(f"== {job_id}, attempt {epoch} ==")
+            # A file gets what the code has printed; a terminal must not obey it.
+            shown = printable(text, keep="\n\t") if sys.stdout.isatty() else text
+            print(shown, end="" if text.endswith("\n") else "\n")
 
 
 def _print_records(store: ObjectStore, job_id: str) -> None:
@@ -66,7 +70,8 @@ def _print_records(store: ObjectStore, job_id: str) -> None:
         return
     progress = read_progress(job_id, store)
     if progress.state is JobState.FAILED:
-        sys.stderr.write(f"spindown: {job_id} was given up: {progress.reason}\n")
+        said = printable(f"spindown: {job_id} was given up: {progress.reason}")
+        sys.stderr.write(f"{said}\n")
 
 
 def to_json(record: Mapping[str, Any]) -> str:
@@ -87,7 +92,7 @@ def _print_progress(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
     state = progress.state or "waiting"
     total = "?" if progress.items is None else f"{progress.items:,}"
     failed = f", {progress.items_failed:,} failed" if progress.items_failed else ""
-    print(
+    print_line(
         f"{job_id}  {state}  {progress.items_done:,}/{total} items{failed}  "
         f"${progress.cost_usd:.6f}  {progress.reason}".rstrip()
     )

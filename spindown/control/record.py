@@ -1,6 +1,7 @@
 """Write down what a tick saw, planned and did; tell people; give the lock back."""
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -23,7 +24,7 @@ from spindown.contract.decision import (
 )
 from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
 from spindown.control.alert.operation import AlertInput, find, over
-from spindown.control.alert.tell import remember, tell
+from spindown.control.alert.tell import Untold, remember, tell
 from spindown.control.backlog import tick_fields
 from spindown.control.breaker import open_breakers
 from spindown.control.execute import TickRecord
@@ -60,33 +61,58 @@ from spindown.port import ControlPorts
 _CANDIDATES = 50
 _DEADLINES = 20
 
+_log = logging.getLogger(__name__)
+
 
 def write_down(
     seen: Observation, plan: Plan, record: TickRecord, ports: ControlPorts, journal: Journal
 ) -> Decision:
     """Keep the decision, tell people, emit metrics, and give the lock back.
 
-    All that this tick has learned is written in one transaction with the lock's end.
+    All that this tick has learned is written in one transaction with the lock's end, whatever
+    fails of what people are told: that is logged, and told as a text that did not reach them.
     """
     decision = decide(seen, plan, record, journal)
     _keep(decision, seen, plan, record, ports, journal)
-    alerts = _review_alerts(decision, seen, plan, record)
+    alerts, unfound = _find_alerts(decision, seen, plan, record)
     journal.note(tuple(remember(alerts, journal.ledger)))
     journal.flush(release=True)
-    untold = tell(alerts, seen.facts.workload, ports, journal.ledger)
-    result = TickResult(
-        seen=seen,
-        plan=plan,
-        record=record,
-        decision=decision,
-        charges=_charges(record, journal),
-        refused=journal.refused,
-        alerts=alerts,
-        untold=untold,
-        seconds=(ports.clock.now() - seen.facts.now).total_seconds(),
-    )
-    ports.metrics.emit(measure(result))
+    untold = _tell(alerts, seen.facts.workload, ports, journal) or unfound
+    try:
+        result = TickResult(
+            seen=seen,
+            plan=plan,
+            record=record,
+            decision=decision,
+            charges=_charges(record, journal),
+            refused=journal.refused,
+            alerts=alerts,
+            untold=untold,
+            seconds=(ports.clock.now() - seen.facts.now).total_seconds(),
+        )
+        ports.metrics.emit(measure(result))
+    except Exception:  # noqa: BLE001 - the edge of the tick; an alarm tells of uncounted ticks
+        _log.exception("the metrics of the tick could not be emitted")
     return decision
+
+
+def _find_alerts(
+    decision: Decision, seen: Observation, plan: Plan, record: TickRecord
+) -> tuple[Review, Untold | None]:
+    """Return the alerts, and what could not be told since they could not be found."""
+    try:
+        return _review_alerts(decision, seen, plan, record), None
+    except Exception as exc:  # noqa: BLE001 - the edge of the tick: what it has done must be kept
+        _log.exception("alerts could not be found")
+        return Review(), Untold(number=1, reason=repr(exc))
+
+
+def _tell(alerts: Review, workload: str, ports: ControlPorts, journal: Journal) -> Untold | None:
+    try:
+        return tell(alerts, workload, ports, journal.ledger)
+    except Exception as exc:  # noqa: BLE001 - the edge of the tick: what it has done must be kept
+        _log.exception("alerts could not be told")
+        return Untold(number=len(alerts.due), reason=repr(exc))
 
 
 def _charges(record: TickRecord, journal: Journal) -> list[Charge]:

@@ -4,12 +4,10 @@ Read from what the system has written down anyway: decisions in S3, finished and
 in the ledger, the spend of each day. Writes nothing. Money is USD, at prices stamped at launch.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.contract.codec import decode
 from spindown.contract.decision import (
     CandidateRecord,
     Decision,
@@ -22,6 +20,7 @@ from spindown.domain.fleet import Worker
 from spindown.domain.past_cost import CostPerItem, cost_per_item, kept_warm_dollars
 from spindown.domain.reason import Reason
 from spindown.ledger import Ledger
+from spindown.operate.why import read_decision
 from spindown.port import ObjectStore
 
 
@@ -138,8 +137,8 @@ def _decisions(
     day = start.date()
     while day <= end.date():
         for summary in store.list(f"{decision_prefix(workload)}{day:%Y-%m-%d}/"):
-            decision = decode(Decision, json.loads(store.get(summary.key).data))
-            if start <= decision.at <= end:
+            decision = read_decision(summary.key, store)
+            if decision is not None and start <= decision.at <= end:
                 yield decision
         day += timedelta(days=1)
 

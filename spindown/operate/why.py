@@ -94,11 +94,20 @@ def read_decisions(
     found: list[Decision] = []
     unreadable: list[str] = []
     for key in _newest_keys(workload, objects, last=last, today=today):
-        try:
-            found.append(decode(Decision, json.loads(objects.get(key).data)))
-        except (ContractError, NotFound, ValueError, AttributeError):
+        decision = read_decision(key, objects)
+        if decision is None:
             unreadable.append(key)
+        else:
+            found.append(decision)
     return tuple(found), tuple(unreadable)
+
+
+def read_decision(key: str, objects: ObjectStore) -> Decision | None:
+    """Return a stored decision; None: this version cannot read it, or it is gone."""
+    try:
+        return decode(Decision, json.loads(objects.get(key).data))
+    except (ContractError, NotFound, ValueError, AttributeError, RecursionError):
+        return None
 
 
 def _newest_keys(workload: str, objects: ObjectStore, *, last: int, today: datetime) -> list[str]:

@@ -1,12 +1,23 @@
 """Every reason has words."""
 
 import math
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from spindown.contract.decision import (
+    ActionRecord,
+    DeadlineRecord,
+    Decision,
+    DecisionSummary,
+    Outcome,
+)
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.wording import say
+from spindown.wording import printable, say, say_action, say_notes, say_outcome
+from tests.builders import NOW
 
 AT = "2026-11-20T12:15:00+00:00"
 
@@ -114,3 +125,111 @@ def case_no_interruption(each: float) -> Reason:
 )
 def test_words_follow_the_numbers(reason: Reason, part: str) -> None:
     assert part in say(reason)
+
+
+CODES = st.sampled_from(ReasonCode)
+#: The parameters of all reasons, as another version or another hand may have stored them.
+NAMES = [
+    "why",
+    "ended",
+    "fault_code",
+    "ruled_out_by",
+    "until",
+    "at",
+    "since",
+    "read_at",
+    "asked",
+    "said",
+    "price",
+    "left",
+    "wanted",
+    "found",
+    "jobs",
+    "messages",
+    "slots",
+    "offer",
+    "count",
+    "instance_id",
+    "refusal",
+    "message",
+    "quota_class",
+    "within_seconds",
+    "wait",
+    "boot",
+    "month",
+    "more",
+    "each",
+    "tips",
+    "machines",
+    "share",
+    "saving",
+    "cost",
+    "usual",
+    "now",
+    "before",
+    "gpu",
+    "vram",
+    "capacity_type",
+]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | CODES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+ABOUT = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), VALUES, max_size=12)
+
+
+@given(code=CODES, about=ABOUT)
+def test_whatever_is_stored_gives_a_line(code: ReasonCode, about: dict[str, Any]) -> None:
+    reason = Reason(code, about)
+    summary = DecisionSummary(sizing=reason, why=reason, ended_early=reason, launched={"\x1b": 1})
+
+    said = say(reason)
+
+    assert said.isprintable()
+    assert said or not code or not all(about.values())
+    assert all(say_outcome(outcome, summary).isprintable() for outcome in Outcome)
+
+
+@pytest.mark.parametrize("code", [code for code in ReasonCode if code])
+@pytest.mark.parametrize("about", [{}, {"x": "\x1b"}, {"why": "of-another-version"}])
+def test_a_reason_of_another_version_says_its_code(code: ReasonCode, about: dict[str, Any]) -> None:
+    said = say(Reason(code, about))
+
+    assert said.isprintable()
+    assert said
+
+
+@pytest.mark.parametrize("code", ReasonCode)
+def test_a_reason_that_holds_itself_has_an_end(code: ReasonCode) -> None:
+    about = dict.fromkeys(("why", "ended", "fault_code", "ruled_out_by"), code.value)
+
+    assert say(Reason(code, about)).count(f"{code.value} (") <= 1
+
+
+def test_words_that_do_not_fit_name_code_and_parameters() -> None:
+    said = say(Reason(ReasonCode.QUOTA_SHORT, {"quota": "G/Spot", "left": "none"}))
+
+    assert said == "quota-short (quota=G/Spot, left=none)"
+
+
+def test_a_number_too_long_to_spell_gives_a_line() -> None:
+    assert say(Reason(ReasonCode.NO_QUOTA_LEFT, {"left": 10**5000})) == "no-quota-left (left=?)"
+
+
+@given(kind=st.text(), subject=st.text(), mode=st.text())
+def test_actions_and_modes_of_another_version(kind: str, subject: str, mode: str) -> None:
+    due = DeadlineRecord(job_id=subject, due_at=NOW, work_seconds=1, slack_seconds=1, mode=mode)
+    decision = Decision(workload="w", at=NOW, outcome=Outcome.HELD, deadlines=(due,))
+
+    assert say_action(ActionRecord(kind=kind, subject=subject)).isprintable()
+    assert all(line.isprintable() for line in say_notes(decision))
+
+
+@given(st.text())
+def test_no_terminal_obeys_what_is_printable(text: str) -> None:
+    said = printable(text, keep="\n")
+
+    assert said.replace("\n", "").isprintable()
+    assert said.count("\n") == text.count("\n")
+    assert said.encode().decode() == said

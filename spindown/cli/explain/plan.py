@@ -10,6 +10,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.count import say_count, say_waiting
@@ -65,7 +66,7 @@ def plan(
         return
     console = open_console()
     for part in render_plan(made, candidates, show_all=show_all):
-        console.print(part, markup=False)
+        console.print(part)
 
 
 def render_plan(
@@ -115,7 +116,8 @@ class _Table:
             table.add_column(name, justify="right", overflow="fold")
         for candidate in self.candidates:
             told = dict(zip(_COLUMNS + _PARTS + _PRICES, _words(candidate), strict=True))
-            table.add_row(str(candidate.offer), *(told[name] for name in names))
+            cells = (str(candidate.offer), *(told[name] for name in names))
+            table.add_row(*map(Text, cells))
         return table
 
 

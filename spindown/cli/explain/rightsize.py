@@ -38,7 +38,7 @@ def rightsize(
         return
     console = open_console()
     for part in render_rightsizing(found):
-        console.print(part, markup=False, soft_wrap=isinstance(part, str))
+        console.print(part, soft_wrap=isinstance(part, str))
 
 
 def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:

@@ -2,18 +2,22 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
+from rich.segment import Segments
+from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
 from spindown.cli.render.count import say_count
 from spindown.cli.render.decision import render_decision, say_now
-from spindown.cli.render.screen import open_console
+from spindown.cli.render.screen import TextConsole, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
+from spindown.contract.decision import Decision
 from spindown.operate.why import Why, explain
 
 
@@ -40,21 +44,31 @@ def why(
     show(open_console(), found, top)
 
 
-def show(console: Console, found: Sequence[Why], top: int) -> None:
+def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
     """Print the decisions of each workload, with the first ``top`` candidates of each."""
     for entry in found:
         console.rule(entry.workload, align="left")
         now = f"{say_count(entry.running, 'worker')} running or booting."
-        # EC2's words are in it, whose brackets are no markup.
-        console.print(now if entry.running else say_now(entry), markup=False)
+        console.print(Text(now if entry.running else say_now(entry)))
         if not entry.decisions:
             console.print("There is no decision yet: the scaler has not ticked.")
         for number, decision in enumerate(entry.decisions):
             confirmed_at = None if number else entry.confirmed_at
             console.print()
-            console.print(render_decision(decision, confirmed_at=confirmed_at, top=top))
+            console.print(_render(console, decision, confirmed_at, top))
         for key in entry.unreadable:
-            console.print(f"{key} cannot be read by this version.", markup=False)
+            console.print(Text(f"{key} cannot be read by this version."))
+
+
+def _render(
+    console: TextConsole, decision: Decision, confirmed_at: datetime | None, top: int
+) -> RenderableType:
+    """Return a decision, or that it cannot be shown: the others are shown all the same."""
+    try:
+        shown = render_decision(decision, confirmed_at=confirmed_at, top=top)
+        return Segments(console.render(shown))
+    except Exception as exc:  # noqa: BLE001 - whatever it is, the line says it
+        return Text(f"{decision.key} cannot be shown: {exc!r}")
 
 
 def _to_json(found: Why) -> dict[str, Any]:

@@ -12,10 +12,9 @@ from rich.text import Text
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
-from spindown.domain.reason import Reason, ReasonCode
 from spindown.operate.preview import Preview
 from spindown.operate.why import Why, fates
-from spindown.wording import name_of, say, say_action, say_notes, say_outcome
+from spindown.wording import name_of, say, say_action, say_mode, say_notes, say_outcome
 
 _COLOURS = {
     Outcome.LAUNCHED: "green",
@@ -77,15 +76,21 @@ def _lines(decision: Decision) -> Iterator[str]:
 
 def _deadline(each: DeadlineRecord) -> str:
     """Return one deadline as a line: when, how much work, how much slack, what that asks for."""
-    work, slack = timedelta(seconds=each.work_seconds), abs(timedelta(seconds=each.slack_seconds))
-    told = f"{name_of(each)}: due {each.due_at:%Y-%m-%d %H:%M:%S}, {format_seconds(work)} of work, "
-    told += format_seconds(slack) + (" too little" if each.slack_seconds < 0 else " of slack")
+    work, slack = _length(each.work_seconds), _length(abs(each.slack_seconds))
+    told = f"{name_of(each)}: due {each.due_at:%Y-%m-%d %H:%M:%S}, {work} of work, "
+    told += slack + (" too little" if each.slack_seconds < 0 else " of slack")
     if each.on:
         moves = f", may move to {each.moves_to}" if each.moves_to else ""
         return f"{told}; runs on {each.on}{moves}"
     until = f" until {each.waits_until:%H:%M:%S}" if each.waits_until else ""
-    mode = say(Reason(ReasonCode(each.mode)))
-    return f"{told}; {mode}{until}"
+    return f"{told}; {say_mode(each)}{until}"
+
+
+def _length(seconds: float) -> str:
+    try:
+        return format_seconds(timedelta(seconds=seconds))
+    except (ValueError, OverflowError):
+        return f"{seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ class _Candidates:
         for number, candidate in enumerate(self.decision.candidates):
             if number < self.top or candidate.offer in told:
                 fate = told.get(candidate.offer, "not reached")
-                table.add_row(*_row(candidate, parts), fate)
+                table.add_row(*map(Text, (*_row(candidate, parts), fate)))
         return table
 
 

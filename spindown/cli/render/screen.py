@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.text import Text
 
 from spindown.cli.render.count import say_count
 from spindown.config import format_duration
 from spindown.operate.status import Status, WorkerStatus
+from spindown.wording import printable
 
 _COLOURS = {
     "booting": "yellow",
@@ -28,10 +31,34 @@ _LEAST_ALONE = 0.001
 _FILE_COLUMNS = 120
 
 
-def open_console() -> Console:
+class TextConsole(Console):
+    """Prints text as it is: nothing in it is markup, and no terminal obeys it."""
+
+    def __init__(self, *, file: TextIO | None = None, width: int | None = None) -> None:
+        """Print to a file, or to stdout if there is none."""
+        super().__init__(file=file, width=width, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Yield what is printed; whatever was stored may be among it."""
+        for segment in super().render(renderable, options):
+            yield (
+                segment
+                if segment.control
+                else segment._replace(text=printable(segment.text, keep="\n"))
+            )
+
+
+def open_console() -> TextConsole:
     """Return stdout for tables: as wide as the terminal, or 120 columns in a file."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_FILE_COLUMNS)
+    console = TextConsole()
+    return console if console.is_terminal else TextConsole(width=_FILE_COLUMNS)
+
+
+def print_line(text: str) -> None:
+    """Print a line to stdout, whatever was stored in it."""
+    print(printable(text))
 
 
 def follow(console: Console, looks: Iterable[RenderableType]) -> None:

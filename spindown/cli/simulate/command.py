@@ -60,7 +60,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     if html is not None:
         html.write_text(write_page(comparison), encoding="utf-8")
         if not as_json:
-            open_console().print(f"The page is {html}.", soft_wrap=True, markup=False)
+            open_console().print(f"The page is {html}.", soft_wrap=True)
 
 
 def _run(asked: Asked, against: str, *, with_frontier: bool, processes: int | None) -> Comparison:

@@ -194,7 +194,8 @@ def _said_of_quota(quota: QuotaRow, decision: Decision) -> str:
     short = (
         say(note)
         for note in decision.notes
-        if note.code is ReasonCode.NO_QUOTA_LEFT and note.about["quota_class"] == quota.quota_class
+        if note.code is ReasonCode.NO_QUOTA_LEFT
+        and note.about.get("quota_class") == quota.quota_class
     )
     return quota.message or next(short, quota.code)
 

@@ -1,6 +1,7 @@
 """What a person reads of decisions: outcome, sizing, candidates with their fate, the way out."""
 
 import io
+import math
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,18 @@ from rich.console import Console
 
 from spindown.cli.explain.why import show
 from spindown.cli.render.decision import render_decision, say_now
-from spindown.contract.decision import DeadlineRecord, Decision, Outcome
+from spindown.cli.render.screen import TextConsole
+from spindown.contract.decision import (
+    ActionRecord,
+    CandidateRecord,
+    DeadlineRecord,
+    Decision,
+    DecisionSummary,
+    LaunchRequestRecord,
+    Outcome,
+    RefusalRecord,
+    RequestOutcome,
+)
 from spindown.domain.reason import ReasonCode
 from spindown.operate.why import explain
 from spindown.wording import say_outcome
@@ -53,11 +65,80 @@ def test_what_ec2_says_in_brackets_is_told_as_it_is() -> None:
     found = replace(
         explain(WORKLOAD, ControlWorld().ports, last=1), now=None, unknown="no [/x] for [bold]"
     )
-    console = Console(file=io.StringIO(), width=200)
+    console = TextConsole(file=io.StringIO(), width=200)
 
     show(console, [found], 10)
 
     assert "cannot be said: no [/x] for [bold]." in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+#: What a row or a decision may hold: marks for a terminal, markup, a lone surrogate.
+HOSTILE = "\x1b]0;owned\x07\x1b[2J[/red]\u202e\ud800\r\n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="texts"),
+        pytest.param({"work_seconds": math.nan, "slack_seconds": math.inf}, id="no length"),
+        pytest.param({"work_seconds": 1e18, "slack_seconds": -1e18}, id="too long a length"),
+        pytest.param({"mode": "of-another-version"}, id="unknown mode"),
+    ],
+)
+def test_whatever_is_stored_is_shown(changes: dict[str, Any]) -> None:
+    refusal = RefusalRecord(kind=HOSTILE, code=HOSTILE, message=HOSTILE, pool=HOSTILE)
+    plain: dict[str, Any] = {
+        "job_id": HOSTILE,
+        "due_at": NOW,
+        "work_seconds": 1.0,
+        "slack_seconds": 1.0,
+    }
+    stored = Decision(
+        workload=WORKLOAD,
+        at=NOW,
+        outcome=Outcome.REFUSED,
+        summary=DecisionSummary(launched={HOSTILE: 1}),
+        policy_refusal=HOSTILE,
+        candidates=(CandidateRecord(offer=HOSTILE, region="", price_per_hour=1, cost_per_item=1),),
+        requests=(
+            LaunchRequestRecord(
+                launch_id=HOSTILE,
+                pools=(HOSTILE,),
+                count=1,
+                outcome=RequestOutcome.CAPACITY,
+                refusals=(refusal,),
+            ),
+        ),
+        actions=(ActionRecord(kind=HOSTILE, subject=HOSTILE),),
+        deadlines=(DeadlineRecord(**{**plain, **changes}),),
+        bad_rows=(HOSTILE,),
+    )
+    found = replace(
+        explain(WORKLOAD, ControlWorld().ports, last=1),
+        decisions=(stored,),
+        unreadable=(HOSTILE,),
+    )
+    console = TextConsole(file=io.StringIO(), width=1000)
+
+    show(console, [found], 10)
+
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.replace("\n", "").isprintable()
+    assert "due 2026-11-20" in shown
+    assert r"[2J[/red]\u202e\ud800" in shown
+
+
+def test_a_decision_that_cannot_be_shown_hides_no_other() -> None:
+    good = Decision(workload=WORKLOAD, at=NOW, outcome=Outcome.IDLE, visible=17)
+    bad = replace(good, deadlines=(None,))  # type: ignore[arg-type]
+    found = replace(explain(WORKLOAD, ControlWorld().ports, last=1), decisions=(bad, good))
+    console = TextConsole(file=io.StringIO(), width=1000)
+
+    show(console, [found], 10)
+
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "cannot be shown" in shown
+    assert "17 waiting" in shown
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])

@@ -81,7 +81,8 @@ def test_recovers_from_a_crash_at_this_call(number: int, after: bool) -> None:
 def test_a_fault_of_ours_at_this_call_spares_the_next_tick(number: int, after: bool) -> None:
     world = a_world_with_all_to_do()
     world.interfere = crash_at(number, after=after, error=Fault)
-    with pytest.raises(Fault):
+    # What is told after the rows are written may fail without ending the tick.
+    with suppress(Fault):
         world.tick()
     world.interfere = None
 

@@ -244,8 +244,7 @@ def test_a_fault_after_the_lock_is_back_takes_it_from_nobody() -> None:
     def take() -> None:
         held.append(ledger.take_lock(holder="other", now=world.now))
 
-    with pytest.raises(ZeroDivisionError):
-        reconcile(WORKLOAD, replace(world.ports, metrics=BrokenMetrics(take)), holder="first")
+    reconcile(WORKLOAD, replace(world.ports, metrics=BrokenMetrics(take)), holder="first")
 
     assert held != [None]
     assert ledger.take_lock(holder="third", now=world.now + timedelta(seconds=1)) is None
