@@ -16,7 +16,7 @@ from botocore.validate import ParamValidator
 
 from spindown.local.market.market import LocalMarket
 from spindown.local.market.operation import EC2, PRICING, QUOTA
-from spindown.local.market.operation.call import Answer, ApiCall, NotOwnedError, Operation
+from spindown.local.market.operation.call import Answer, ApiCall, Operation
 from spindown.local.market.operation.offer import ADVISOR_PATH, spot_advisor_data
 from spindown.local.market.operation.pricing import REGIONS as PRICING_REGIONS
 from spindown.local.market.wire.asgi import (
@@ -45,6 +45,8 @@ from spindown.local.market.wire.upstream import DeployedNetwork, UpstreamNetwork
 _LOGGER = logging.getLogger(__name__)
 #: Signing name to botocore's service name and the operations owned.
 _JSON_SERVICES = {"pricing": ("pricing", PRICING), "servicequotas": ("service-quotas", QUOTA)}
+#: Spindown asks for none of these. The emulator would answer about instances that do not exist.
+_NOT_MODELLED = frozenset({"RunInstances", "StartInstances", "StopInstances", "RebootInstances"})
 _JSON_TYPE = "application/x-amz-json-1.1"
 
 
@@ -83,11 +85,8 @@ class MarketApp:
             return
         fields = fields_of(body, scope.get("query_string", b""))
         action = fields.get("Action", "")
-        if action in EC2:
-            try:
-                await respond(send, await self._query(action, fields, region=region))
-            except NotOwnedError:
-                await self._upstream(scope, replayed(body, receive), send)
+        if action in EC2 or action in _NOT_MODELLED:
+            await respond(send, await self._query(action, fields, region=region))
             return
         await self._upstream(scope, replayed(body, receive), send)
 
@@ -96,7 +95,8 @@ class MarketApp:
         operation = operation_model("ec2", action)
         try:
             self._admit(action)
-            answer = await self._answer(EC2[action], parse(operation, fields), region=region)
+            found = _ec2_operation(action)
+            answer = await self._answer(found, parse(operation, fields), region=region)
         except ApiError as error:
             _LOGGER.debug("ec2_refused", extra={"action": action, "code": error.code})
             xml = render_error(error, request_id=request_id)
@@ -146,6 +146,13 @@ class MarketApp:
         if self._tokens < 1:
             raise ApiError("RequestLimitExceeded", "Request limit exceeded.", status=503)
         self._tokens -= 1
+
+
+def _ec2_operation(action: str) -> Operation:
+    if action in _NOT_MODELLED:
+        message = f"The local market does not model {action}."
+        raise ApiError("UnsupportedOperation", message)
+    return EC2[action]
 
 
 def _json_operation(service: str, action: str, region: str) -> Operation:

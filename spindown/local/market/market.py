@@ -188,11 +188,6 @@ class LocalMarket:
         with self._lock:
             return self._ec2.instances.get(instance_id)
 
-    def fleet(self, fleet_id: str) -> Ec2Fleet | None:
-        """Return a fleet that was made."""
-        with self._lock:
-            return self._ec2.fleet(fleet_id)
-
     def capacity_left(self, pool: Pool) -> float:
         """Return how many more instances the pool holds now."""
         with self.held():
@@ -234,14 +229,6 @@ class LocalMarket:
                 self._begin(instance)
             return fleet
 
-    def launch(self, order: LaunchOrder) -> Ec2Instance | Refusal:
-        """Launch one instance, or say why EC2 would not."""
-        with self.held():
-            outcome = self._ec2.launch(self._with_max_price(order))
-            if isinstance(outcome, Ec2Instance):
-                self._begin(outcome)
-            return outcome
-
     def _with_max_price(self, order: LaunchOrder) -> LaunchOrder:
         """Return the order with the maximum price that EC2 assumes: the on-demand price."""
         if order.max_price is not None or order.pool.capacity_type is not CapacityType.SPOT:
@@ -272,16 +259,6 @@ class LocalMarket:
         rule = ReclaimRule(after=_ZERO, notice=notice, dry_for=dry_for)
         with self.held():
             self._strike(self._ec2.instances[instance_id], rule)
-
-    def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
-        """Replace an instance's tags."""
-        with self.held():
-            self._ec2.instances[instance_id].tags = dict(tags)
-
-    def set_shutdown_behaviour(self, instance_id: str, behaviour: str) -> None:
-        """Change what the guest's own shutdown does: "stop" or "terminate"."""
-        with self.held():
-            self._ec2.instances[instance_id].shutdown_behaviour = behaviour
 
     # What happens by itself.
 

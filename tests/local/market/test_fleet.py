@@ -155,7 +155,6 @@ def test_tags_come_from_template_and_call_and_ec2_adds_its_own() -> None:
     answer = world.fleet(
         TagSpecifications=[
             {"ResourceType": "instance", "Tags": tags},
-            {"ResourceType": "fleet", "Tags": tags[:1]},
         ]
     )
     instance = world.market.find(answer["Instances"][0]["InstanceIds"][0])
@@ -168,9 +167,6 @@ def test_tags_come_from_template_and_call_and_ec2_adds_its_own() -> None:
         "aws:ec2launchtemplate:id": TEMPLATE_ID,
         "aws:ec2launchtemplate:version": "3",
     }
-    fleet = world.ec2.describe_fleets(FleetIds=[answer["FleetId"]])["Fleets"][0]
-    assert fleet["Tags"] == [{"Key": "tier", "Value": "call"}]
-    assert fleet["Instances"][0]["InstanceIds"] == [instance.instance_id]
 
 
 def test_tags_for_a_spot_request_stop_an_on_demand_launch() -> None:
@@ -274,21 +270,3 @@ def test_a_launch_template_needs_its_version_and_must_exist() -> None:
                     {"LaunchTemplateSpecification": specification, "Overrides": [an_override()]}
                 ]
             )
-
-
-def test_run_instances_raises_what_a_fleet_would_only_report() -> None:
-    world = a_world(DRY_G6)
-    asked = {
-        "MinCount": 1,
-        "MaxCount": 1,
-        "InstanceType": "g6.xlarge",
-        "SubnetId": "subnet-a",
-        "LaunchTemplate": {"LaunchTemplateId": TEMPLATE_ID, "Version": "3"},
-    }
-    with refused("InsufficientInstanceCapacity"):
-        world.ec2.run_instances(**asked, InstanceMarketOptions={"MarketType": "spot"})
-    with refused("Unsupported"):
-        world.ec2.run_instances(**{**asked, "InstanceType": "g7e.2xlarge", "SubnetId": "subnet-b"})
-    launched = world.ec2.run_instances(**asked)["Instances"][0]
-    assert "InstanceLifecycle" not in launched
-    assert {"Key": "project", "Value": "spindown"} in launched["Tags"]

@@ -47,17 +47,14 @@ def test_a_guest_may_power_off_from_within_its_start() -> None:
     market = LocalMarket(load_scenario("demo"), clock=lambda: now[0], driver=driver)
     driver.market = market
     zone = "us-east-1a"
-    market.launch(
-        LaunchOrder(
-            pool=Pool(instance_type="g6.xlarge", zone=zone, capacity_type=CapacityType.ON_DEMAND),
-            region="us-east-1",
-            subnet=Subnet(subnet_id="subnet-1", vpc_id="vpc-1", zone=zone),
-            template=LaunchTemplate(
-                template_id="lt-1", version="1", shutdown_behaviour="terminate"
-            ),
-            image_id="ami-1",
-        )
+    order = LaunchOrder(
+        pool=Pool(instance_type="g6.xlarge", zone=zone, capacity_type=CapacityType.ON_DEMAND),
+        region="us-east-1",
+        subnet=Subnet(subnet_id="subnet-1", vpc_id="vpc-1", zone=zone),
+        template=LaunchTemplate(template_id="lt-1", version="1", shutdown_behaviour="terminate"),
+        image_id="ami-1",
     )
+    market.create_fleet([order], count=1, region=order.region, request=None, token="", tags={})
     now[0] += timedelta(seconds=30)
     market.run_due()
     (instance,) = market.instances()

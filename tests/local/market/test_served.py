@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import Request, urlopen
 
 import boto3
 import pytest
@@ -125,21 +126,28 @@ def test_a_deployed_launch_template_arrives_whole(endpoint: str, instance_id: st
     ec2 = _client("ec2", endpoint)
     found = ec2.describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
     tags = {one["Key"]: one["Value"] for one in found["Tags"]}
-    behaviour = ec2.describe_instance_attribute(
-        InstanceId=instance_id, Attribute="instanceInitiatedShutdownBehavior"
-    )
-    user_data = ec2.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
     request = ec2.describe_spot_instance_requests()["SpotInstanceRequests"][0]
 
+    metadata = f"{endpoint}/{instance_id}/latest"
+    asking = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+    token = _answer(f"{metadata}/api/token", asking, "PUT")
+    presenting = {"X-aws-ec2-metadata-token": token.decode()}
+
+    assert _answer(f"{metadata}/user-data", presenting) == b"hello guest"
     assert found["Placement"]["AvailabilityZone"] == "us-east-1b"
     assert found["ImageId"] == "ami-0abc"
     assert found["IamInstanceProfile"]["Arn"].endswith("instance-profile/worker")
     assert found["SecurityGroups"][0]["GroupId"] == "sg-7"
     assert found["MetadataOptions"]["InstanceMetadataTags"] == "enabled"
     assert tags["project"] == "spindown"
-    assert base64.b64decode(user_data["UserData"]["Value"]) == b"hello guest"
-    assert behaviour["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
     assert request["Tags"] == [{"Key": "asked", "Value": "yes"}]
+
+
+def _answer(url: str, headers: dict[str, str], method: str = "GET") -> bytes:
+    request = Request(url, headers=headers, method=method)  # noqa: S310 - our own address
+    with urlopen(request, timeout=5) as answer:  # noqa: S310 - our own address
+        data: bytes = answer.read()
+    return data
 
 
 def test_a_missing_template_or_subnet_has_ec2s_code(endpoint: str, stack: dict[str, str]) -> None:

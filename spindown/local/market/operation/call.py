@@ -50,10 +50,6 @@ class ApiCall:
         return [visible[one] for one in instance_ids]
 
 
-class NotOwnedError(Exception):
-    """The request speaks of things that live in the emulator behind the market."""
-
-
 Operation = Callable[[ApiCall], Answer | Awaitable[Answer]]
 
 

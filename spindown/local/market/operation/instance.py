@@ -6,17 +6,14 @@ from spindown.ec2sim import Ec2Instance, InstanceState
 from spindown.local.market.operation.call import (
     Answer,
     ApiCall,
-    NotOwnedError,
     Operation,
     Readers,
     page,
     passes,
-    refuse_reserved,
     tag_list,
 )
 from spindown.local.market.wire.protocol import ApiError, timestamp
 
-_MOST_TAGS = 50
 _LARGEST_PAGE = 1000
 
 READERS: Readers[Ec2Instance] = {
@@ -104,36 +101,11 @@ def describe_instances(call: ApiCall) -> Answer:
     return {"Reservations": list(reservations.values()), "NextToken": token}
 
 
-def describe_instance_status(call: ApiCall) -> Answer:
-    """Describe the status of running instances, or of all with IncludeAllInstances."""
-    asked = call.parameters
-    call.refuse_dry_run()
-    chosen = [
-        one
-        for one in _named(call)
-        if (asked.get("IncludeAllInstances") or one.state is InstanceState.RUNNING)
-        and passes(one, asked.get("Filters", []), READERS)
-    ]
-    rows, token = page(chosen, asked, largest=_LARGEST_PAGE)
-    return {"InstanceStatuses": [_status(one) for one in rows], "NextToken": token}
-
-
 def _named(call: ApiCall) -> list[Ec2Instance]:
     """Return the instances that a call names, or all if it names none."""
     if names := call.parameters.get("InstanceIds"):
         return call.existing(names)
     return list(call.market.visible(call.region).values())
-
-
-def _status(instance: Ec2Instance) -> Answer:
-    health = "ok" if instance.state is InstanceState.RUNNING else "not-applicable"
-    return {
-        "InstanceId": instance.instance_id,
-        "AvailabilityZone": instance.zone,
-        "InstanceState": _state(instance.state),
-        "InstanceStatus": {"Status": health},
-        "SystemStatus": {"Status": health},
-    }
 
 
 def terminate_instances(call: ApiCall) -> Answer:
@@ -151,50 +123,6 @@ def terminate_instances(call: ApiCall) -> Answer:
                 for one in before
             ]
         }
-
-
-def stop_instances(call: ApiCall) -> Answer:
-    """Refuse: what Spindown launches ends, it never stops by an API call."""
-    for one in call.existing(call.parameters["InstanceIds"]):
-        if one.is_spot:
-            message = (
-                f"You can't stop the Spot Instance '{one.instance_id}' because it is associated "
-                "with a one-time Spot Instance request."
-            )
-            raise ApiError("UnsupportedOperation", message)
-    message = "The local market does not model StopInstances."
-    raise ApiError("UnsupportedOperation", message)
-
-
-def modify_instance_attribute(call: ApiCall) -> Answer:
-    """Change what the guest's shutdown does; other attributes are not modelled."""
-    asked = call.parameters
-    instance = call.instance(asked["InstanceId"])
-    behaviour = asked.get("InstanceInitiatedShutdownBehavior", {}).get("Value")
-    if asked.get("Attribute") == "instanceInitiatedShutdownBehavior":
-        behaviour = asked.get("Value")
-    if behaviour not in {"stop", "terminate"}:
-        message = "The local market changes InstanceInitiatedShutdownBehavior only."
-        raise ApiError("InvalidParameterValue", message)
-    call.refuse_dry_run()
-    call.market.set_shutdown_behaviour(instance.instance_id, behaviour)
-    return {}
-
-
-def describe_instance_attribute(call: ApiCall) -> Answer:
-    """Describe what the guest's shutdown does, or the user data."""
-    instance = call.instance(call.parameters["InstanceId"])
-    call.refuse_dry_run()
-    answer: Answer = {"InstanceId": instance.instance_id}
-    match call.parameters["Attribute"]:
-        case "instanceInitiatedShutdownBehavior":
-            answer["InstanceInitiatedShutdownBehavior"] = {"Value": instance.shutdown_behaviour}
-        case "userData":
-            answer["UserData"] = {"Value": instance.order.user_data}
-        case attribute:
-            message = f"The local market does not model the attribute {attribute}."
-            raise ApiError("InvalidParameterValue", message)
-    return answer
 
 
 def get_console_output(call: ApiCall) -> Answer:
@@ -288,90 +216,9 @@ def _request(instance: Ec2Instance) -> dict[str, Any]:
     }
 
 
-def _tagged(call: ApiCall) -> list[str]:
-    resources: list[str] = call.parameters["Resources"]
-    ours = [one for one in resources if one.startswith("i-")]
-    if not ours:
-        raise NotOwnedError
-    if len(ours) < len(resources):
-        message = "The local market tags instances and other resources in separate calls only."
-        raise ApiError("UnsupportedOperation", message)
-    return ours
-
-
-def create_tags(call: ApiCall) -> Answer:
-    """Add tags to instances, or replace their values."""
-    added = {tag["Key"]: tag.get("Value", "") for tag in call.parameters["Tags"]}
-    with call.market.held():
-        instances = call.existing(_tagged(call))
-        refuse_reserved(added)
-        call.refuse_dry_run()
-        tagged = {one.instance_id: {**one.tags, **added} for one in instances}
-        for tags in tagged.values():
-            if sum(not key.startswith("aws:") for key in tags) > _MOST_TAGS:
-                raise ApiError("TagLimitExceeded", "Number of tags exceeds the limit.")
-        for instance_id, tags in tagged.items():
-            call.market.tag(instance_id, tags)
-    return {}
-
-
-def delete_tags(call: ApiCall) -> Answer:
-    """Remove tags from instances: the named ones, or all when none is named."""
-    with call.market.held():
-        instances = call.existing(_tagged(call))
-        call.refuse_dry_run()
-        named = {tag["Key"]: tag.get("Value") for tag in call.parameters.get("Tags", [])}
-        refuse_reserved(dict.fromkeys(named, ""))
-        for one in instances:
-            kept = {
-                key: value
-                for key, value in one.tags.items()
-                if key.startswith("aws:")
-                or (named and not (key in named and named[key] in {None, value}))
-            }
-            call.market.tag(one.instance_id, kept)
-    return {}
-
-
-TAG_READERS: Readers[dict[str, str]] = {
-    "resource-id": lambda row: [row["ResourceId"]],
-    "resource-type": lambda row: [row["ResourceType"]],
-    "key": lambda row: [row["Key"]],
-    "value": lambda row: [row["Value"]],
-}
-
-
-def describe_tags(call: ApiCall) -> Answer:
-    """List tags, when the filters speak of instances."""
-    filters: list[dict[str, Any]] = call.parameters.get("Filters", [])
-    is_ours = any(
-        (one["Name"] == "resource-type" and one["Values"] == ["instance"])
-        or (one["Name"] == "resource-id" and all(id_.startswith("i-") for id_ in one["Values"]))
-        for one in filters
-    )
-    if not is_ours:
-        raise NotOwnedError
-    call.refuse_dry_run()
-    listed = [
-        {"Key": key, "ResourceId": one.instance_id, "ResourceType": "instance", "Value": value}
-        for one in call.market.visible(call.region).values()
-        for key, value in sorted(one.tags.items())
-    ]
-    chosen = [row for row in listed if passes(row, filters, TAG_READERS)]
-    rows, token = page(chosen, call.parameters, largest=1000)
-    return {"Tags": list(rows), "NextToken": token}
-
-
 OPERATIONS: dict[str, Operation] = {
-    "CreateTags": create_tags,
-    "DeleteTags": delete_tags,
-    "DescribeTags": describe_tags,
     "DescribeInstances": describe_instances,
-    "DescribeInstanceStatus": describe_instance_status,
-    "DescribeInstanceAttribute": describe_instance_attribute,
     "DescribeSpotInstanceRequests": describe_spot_instance_requests,
     "GetConsoleOutput": get_console_output,
-    "ModifyInstanceAttribute": modify_instance_attribute,
-    "StopInstances": stop_instances,
     "TerminateInstances": terminate_instances,
 }

@@ -1,9 +1,8 @@
-"""CreateFleet (instant), DescribeFleets and RunInstances.
+"""CreateFleet, of type instant.
 
 An instant fleet is one synchronous attempt over overrides, which the allocation strategy orders.
 A dry pool shows in `Errors` beside the instances of a later one, and a fleet without any instance
-is still an answer with HTTP 200. RunInstances tries one pool and raises what stands in the way;
-it is for people who try the market by hand, so client tokens are not honoured there.
+is still an answer with HTTP 200.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,17 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spindown.domain.offer import CapacityType, Pool
-from spindown.ec2sim import Ec2Fleet, Ec2Instance, FleetPart, LaunchOrder, LaunchTemplate, Subnet
+from spindown.ec2sim import Ec2Fleet, FleetPart, LaunchOrder, LaunchTemplate, Subnet
 from spindown.local.market.catalogue import instance_types
 from spindown.local.market.operation.call import (
     Answer,
     ApiCall,
     Operation,
     require_modelled,
-    tag_list,
     tags_of,
 )
-from spindown.local.market.operation.instance import described
 from spindown.local.market.wire.protocol import ApiError, decoded
 from spindown.port import Refusal
 
@@ -45,22 +42,6 @@ _SPECIFICATION = {
 }
 _OVERRIDE = {"InstanceType", "MaxPrice", "SubnetId", "AvailabilityZone", "Priority", "ImageId"}
 _TAGGED = {"fleet", "instance", "volume", "network-interface"}
-_RUN = {
-    "MinCount",
-    "MaxCount",
-    "DryRun",
-    "ClientToken",
-    "LaunchTemplate",
-    "InstanceType",
-    "SubnetId",
-    "ImageId",
-    "UserData",
-    "TagSpecifications",
-    "InstanceMarketOptions",
-    "InstanceInitiatedShutdownBehavior",
-}
-#: What RunInstances calls an error of a fleet.
-_RUN_CODES = {"InvalidFleetConfiguration": "Unsupported"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,98 +242,6 @@ def _refuse_overlap(overrides: Sequence[OverrideOrder]) -> None:
         pools.add(order.pool)
 
 
-def describe_fleets(call: ApiCall) -> Answer:
-    """Describe instant fleets, which EC2 shows only by their ids."""
-    fleets = [_fleet(call, fleet_id) for fleet_id in call.parameters.get("FleetIds", [])]
-    call.refuse_dry_run()
-    return {"Fleets": [_described_fleet(fleet) for fleet in fleets]}
-
-
-def _fleet(call: ApiCall, fleet_id: str) -> Ec2Fleet:
-    fleet = call.market.fleet(fleet_id)
-    if fleet is None or fleet.region != call.region:
-        message = f"The fleet ID '{fleet_id}' does not exist"
-        raise ApiError("InvalidFleetId.NotFound", message)
-    return fleet
-
-
-def _described_fleet(fleet: Ec2Fleet) -> Answer:
-    request, outcome = _sent(fleet).parameters, _outcome(fleet)
-    members = {"LaunchTemplateAndOverrides", "Lifecycle", "InstanceIds", "InstanceType"}
-    return {
-        "FleetId": fleet.fleet_id,
-        "FleetState": "active",
-        "Type": "instant",
-        "CreateTime": fleet.created_at,
-        "ClientToken": request.get("ClientToken"),
-        "TargetCapacitySpecification": request["TargetCapacitySpecification"],
-        "Tags": tag_list(fleet.tags),
-        "Errors": outcome["Errors"],
-        "Instances": [
-            {name: value for name, value in one.items() if name in members}
-            for one in outcome["Instances"]
-        ],
-    }
-
-
-async def run_instances(call: ApiCall) -> Answer:
-    """Launch from one pool; unlike a fleet it raises what stands in the way."""
-    request = call.parameters
-    require_modelled(request, _RUN, where="RunInstances")
-    specification = request.get("LaunchTemplate", {})
-    template = LaunchTemplate(template_id="", version="")
-    if specification:
-        template = await launch_template(call, {"Version": "$Default", **specification})
-    market_options = request.get("InstanceMarketOptions", {})
-    is_spot = market_options.get("MarketType") == "spot"
-    asked = [request["SubnetId"]] if "SubnetId" in request else []
-    subnets = await call.network.subnets(region=call.region, subnet_ids=asked)
-    if not subnets:
-        message = "No subnets found for the default VPC. Please specify a subnet."
-        raise ApiError("MissingInput", message)
-    subnet = next(iter(subnets.values()))
-    tags = tags_of(request.get("TagSpecifications", []), "instance")
-    order = LaunchOrder(
-        pool=Pool(
-            instance_type=known_type(request.get("InstanceType")),
-            zone=subnet.zone,
-            capacity_type=CapacityType.SPOT if is_spot else CapacityType.ON_DEMAND,
-        ),
-        region=call.region,
-        subnet=subnet,
-        template=template,
-        image_id=image(request.get("ImageId") or template.image_id),
-        user_data=decoded(request.get("UserData")) or template.user_data,
-        tags={**template.instance_tags, **tags},
-        max_price=max_price(market_options.get("SpotOptions", {}).get("MaxPrice")),
-    )
-    call.refuse_dry_run()
-    return _run(call, order)
-
-
-def _run(call: ApiCall, order: LaunchOrder) -> Answer:
-    launched: list[Ec2Instance] = []
-    with call.market.held():
-        while len(launched) < call.parameters["MaxCount"]:
-            outcome = call.market.launch(order)
-            if isinstance(outcome, Refusal):
-                if len(launched) >= call.parameters["MinCount"]:
-                    break
-                for instance in launched:
-                    call.market.terminate(instance.instance_id)
-                raise ApiError(_RUN_CODES.get(outcome.code, outcome.code), outcome.message)
-            launched.append(outcome)
-    behaviour = call.parameters.get("InstanceInitiatedShutdownBehavior")
-    for instance in launched:
-        if behaviour:
-            call.market.set_shutdown_behaviour(instance.instance_id, behaviour)
-    return {
-        "ReservationId": launched[0].reservation_id,
-        "OwnerId": call.market.account,
-        "Instances": [described(instance) for instance in launched],
-    }
-
-
 async def launch_template(call: ApiCall, specification: Mapping[str, Any]) -> LaunchTemplate:
     """Return the template version that a specification names."""
     template_id = specification.get("LaunchTemplateId")
@@ -411,6 +300,4 @@ def max_price(text: str | None) -> float | None:
 
 OPERATIONS: dict[str, Operation] = {
     "CreateFleet": create_fleet,
-    "DescribeFleets": describe_fleets,
-    "RunInstances": run_instances,
 }

@@ -175,30 +175,14 @@ def _term(sku: str, name: str, price: float, *, unit: str = "Hrs") -> dict[str, 
     }
 
 
-def _no_resource(message: str) -> ApiError:
-    return ApiError("NoSuchResourceException", message)
-
-
-def _require_ec2(call: ApiCall) -> None:
-    if call.parameters["ServiceCode"] != "ec2":
-        raise _no_resource("The request failed because the specified service does not exist.")
-
-
 def list_service_quotas(call: ApiCall) -> Answer:
     """List the vCPU quotas of EC2."""
-    _require_ec2(call)
+    if call.parameters["ServiceCode"] != "ec2":
+        message = "The request failed because the specified service does not exist."
+        raise ApiError("NoSuchResourceException", message)
     rows, token = page(QUOTAS, call.parameters, largest=100)
     answer: Answer = {"Quotas": [_described(call, one) for one in rows]}
     return {**answer, "NextToken": token} if token else answer
-
-
-def get_service_quota(call: ApiCall) -> Answer:
-    """Return one quota by its code."""
-    _require_ec2(call)
-    for quota in QUOTAS:
-        if quota.code == call.parameters["QuotaCode"]:
-            return {"Quota": _described(call, quota)}
-    raise _no_resource("The request failed because the specified quota does not exist.")
 
 
 def _described(call: ApiCall, quota: VcpuQuota) -> Answer:
@@ -230,6 +214,5 @@ def _described(call: ApiCall, quota: VcpuQuota) -> Answer:
 PRICING: dict[str, Operation] = {"GetProducts": get_products}
 
 QUOTA: dict[str, Operation] = {
-    "GetServiceQuota": get_service_quota,
     "ListServiceQuotas": list_service_quotas,
 }
