@@ -52,7 +52,7 @@ _PACKAGES = (
     "spindown/job",
     "spindown/ledger",
     "spindown/operate",
-    "spindown/port",
+    "spindown/port.py",
     "spindown/wording.py",
 )
 
