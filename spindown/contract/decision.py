@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 
     #: Another reconcile is at work.
     LOCKED = "locked"
-    #: Nothing waits and nothing runs.
+    #: Nothing waits and no worker takes jobs; one that has drained may still power off.
     IDLE = "idle"
     #: What runs or boots is enough.
     ENOUGH = "enough"
