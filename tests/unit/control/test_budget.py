@@ -1,0 +1,54 @@
+"""What launches may take: each request counts at the dearest offer of its band."""
+
+from dataclasses import replace
+
+import pytest
+
+from spindown.control.budget import LaunchAllowance, PlannedRequest, affordable
+from spindown.domain.learning import Knowledge
+from spindown.domain.offer import Requirements
+from spindown.domain.ranking import rank
+from tests.builders import NOW, a_demand, a_policy, an_offer, minutes
+
+WHOLE = LaunchAllowance(workers=5, per_hour=1.0, budget=2.0, calls={"us-west-2": 3})
+
+
+def a_request(count: int) -> PlannedRequest:
+    """Return a request for spot at 0.22 and at 0.23 USD/h."""
+    cheap = an_offer()
+    offers = (cheap, replace(cheap, zone="us-west-2b", instance_price=0.21))
+    found = rank(
+        offers,
+        demand=a_demand(),
+        knowledge=Knowledge(),
+        unavailable=[],
+        policy=a_policy(),
+        requirements=Requirements(),
+        waited=minutes(0),
+        now=NOW,
+    )
+    return PlannedRequest(band=tuple(found.top(2)), count=count)
+
+
+def test_a_request_takes_what_its_dearest_offer_costs() -> None:
+    request = a_request(3)
+
+    left = WHOLE.after(request, 3)
+
+    assert left.workers == 2
+    assert left.per_hour == pytest.approx(1.0 - 3 * 0.23)
+    assert left.budget == pytest.approx(2.0 - request.reserved_usd)
+    assert left.calls == {"us-west-2": 4}
+
+
+def test_a_refused_request_takes_only_a_call() -> None:
+    assert WHOLE.after(a_request(3), 0) == replace(WHOLE, calls={"us-west-2": 4})
+
+
+def test_so_many_are_affordable_as_the_dearest_offer_allows() -> None:
+    band = a_request(1).band
+    tight = replace(WHOLE, per_hour=4 * 0.22, budget=None)
+
+    assert affordable(band, tight) == (list(band), 3)
+    assert affordable(band, replace(tight, per_hour=0.225)) == ([band[0]], 1)
+    assert affordable(band, replace(tight, per_hour=0.1))[0] == []
