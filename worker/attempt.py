@@ -17,6 +17,7 @@ from spindown.job.item import settle_items
 from spindown.job.progress import Progress
 from spindown.job.release import settle_failure, settle_rejection, settle_release
 from spindown.job.split import is_too_large
+from spindown.wording import printable
 from worker.child.ending import Broken, FailureCause
 from worker.child.runner import BatchDone, ItemDone
 from worker.handover import AttemptEnd, Handover, SlotContext
@@ -267,7 +268,7 @@ class Attempt:
                 ports=context.ports,
             )
         else:
-            reason = end.broken.reason
+            reason = printable(end.broken.reason)
             self._log.warning("attempt_failed", cause=end.broken.cause, reason=reason)
             self._place.output_log.add(f"[spindown] the attempt failed: {reason}")
             context.reporter.emit({"JobsFailed": 1})

@@ -215,7 +215,7 @@ def _alarmed_workload(body: Mapping[str, Any], deployment: str) -> str:
     prefix = queue_name(deployment, "")
     if name is None or not name.startswith(prefix) or name == prefix or name.endswith("-dlq"):
         raise ContractError("event.alarmData", name, f"alarm on a queue named {prefix}WORKLOAD")
-    return name.removeprefix(prefix)
+    return _text("alarmData", name.removeprefix(prefix))
 
 
 def _dimension(body: Mapping[str, Any], wanted: str) -> str | None:
@@ -239,8 +239,8 @@ def _mapping(field: str, value: object) -> Mapping[str, Any]:
 
 
 def _text(field: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ContractError(f"event.{field}", value, "send a non-empty text")
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ContractError(f"event.{field}", value, "send a text of printable characters")
     return value
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.contract.job.message import parse_job, with_id
+from spindown.contract.job.message import own_children, parse_job, with_id
 from spindown.contract.row import requeued_sort, workload_partition
 from spindown.error import (
     ContractError,
@@ -76,7 +76,7 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
                 yield Cancelled(job_id=job_id, outcome=CancelOutcome.NEWER_SCHEMA, state=None)
                 continue
             if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
-                left += manifest.children
+                left += own_children(job_id, manifest.children)
             if manifest.state is JobState.CANCELLED:
                 gone.add(job_id)
                 _end_lease(manifest, workload, ports)

@@ -10,6 +10,7 @@ from typing import Any
 from spindown.contract.codec import decode
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
+from spindown.contract.job.message import own_children
 from spindown.error import ContractError, NotFound
 from spindown.job.fence import read_fence
 from spindown.port import ObjectStore
@@ -91,7 +92,7 @@ def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
     for part in manifest.parts:
         for line in _read_committed(part, store).splitlines():
             yield json.loads(line)
-    for child in manifest.children:
+    for child in own_children(job_id, manifest.children):
         try:
             yield from read_records(child, store)
         except NotFound:
@@ -141,7 +142,8 @@ def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
     is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
     if manifest.state is not JobState.SPLIT and not is_cancelled_split:
         return own
-    children = [read_progress(child, store) for child in manifest.children]
+    named = own_children(job_id, manifest.children)
+    children = [read_progress(child, store) for child in named]
     return _sum_children(own, children)
 
 

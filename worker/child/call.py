@@ -14,17 +14,16 @@ SPINDOWN_INPUT       likewise the path of its input, or ""
 SPINDOWN_ITEM_OUTPUT likewise its directory
 """
 
-import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.contract.run import Results
 from spindown.user import Item
+from worker.child.frame import load_json
 from worker.child.runner import ItemDone, Task
 from worker.transfer.gather import list_files
 
@@ -175,22 +174,12 @@ class ResultReader:
 
 def _load(data: bytes) -> Any:
     try:
-        value = json.loads(data, parse_constant=_refuse, parse_float=_finite)
+        value = load_json(data)
     except (ValueError, RecursionError) as exc:
         raise BadResult(f"what it wrote as a result is not JSON: {_shown(data)}") from exc
     if is_too_deep(value):
         raise BadResult(f"a result nests deeper than {DEPTH_MAX} levels")
     return value
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    # Beyond the largest there is only infinity, which is not JSON either.
-    return value if math.isfinite(value) else _refuse(text)
 
 
 def _shown(data: bytes) -> str:

@@ -1,14 +1,16 @@
 """Messages between worker and child: JSON behind its length, on pipes of their own.
 
-The user's prints go elsewhere, so nothing that the user's code does can break a frame.
+The user's prints go elsewhere. But the user's code runs in the child and may write to its pipe:
+what the worker reads may be anything.
 """
 
 import json
+import math
 import os
 import select
 import struct
 import time
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from spindown.contract.codec import to_json
 
@@ -61,9 +63,24 @@ def write_within(fd: int, data: bytes, seconds: float) -> bool:
     return True
 
 
+def load_json(data: bytes | bytearray) -> Any:
+    """Return a JSON value whose numbers are finite (ValueError, RecursionError: it is none)."""
+    return json.loads(data, parse_constant=_refuse, parse_float=_finite)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    # Beyond the largest there is only infinity, which is not JSON either.
+    return value if math.isfinite(value) else _refuse(text)
+
+
 def _load(data: bytearray) -> Frame:
     try:
-        frame = json.loads(data)
+        frame = load_json(data)
     except (ValueError, RecursionError) as exc:
         raise EOFError from exc
     if not isinstance(frame, dict) or "type" not in frame:

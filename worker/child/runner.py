@@ -2,17 +2,20 @@
 
 Whatever happens to the child, a crash, a hang, a kill by the kernel, becomes one ``Broken``
 event with its cause and a reason that a person understands; the next batch starts a new child.
+So does a frame that is none of ours: the user's code may write to the line.
 """
 
+import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 import worker
+from spindown.contract.codec import DEPTH_MAX, is_too_deep
 from spindown.user import Item
 from worker.child.code import Code
 from worker.child.ending import Broken, FailureCause, MemoryKills
@@ -129,6 +132,8 @@ class ChildRunner:
         self._batch: tuple[Task, Sequence[Item]] | None = None
         self._give_up_at = 0.0
         self._kills = MemoryKills()
+        #: Items of the batch without an answer.
+        self._left: set[int] = set()
         #: What the child has sent and nobody has polled for yet.
         self._answers: deque[Event] = deque()
 
@@ -150,6 +155,7 @@ class ChildRunner:
         self._look_after_child()
         self.warm()
         self._batch = (task, batch)
+        self._left = {item.index for item in batch}
         if self._child is not None:
             self._child.output.job_id, self._child.output.output_log = task.job_id, task.output_log
             if self._child.is_ready:
@@ -166,7 +172,11 @@ class ChildRunner:
         if left <= 0:
             return self._break(Broken(FailureCause.TIMEOUT, self._overdue(child)))
         frame = child.next_frame(min(timeout.total_seconds(), left))
-        return None if frame is None else self._take(child, frame)
+        try:
+            return None if frame is None else self._take(child, frame)
+        except BadFrame as exc:
+            reason = f"the code has written to the worker's own line: {exc}"
+            return self._break(Broken(FailureCause.BAD_RESULT, reason))
 
     def _look_after_child(self) -> None:
         """Learn what became of a child that had nothing to do; let one that has ended go."""
@@ -181,28 +191,31 @@ class ChildRunner:
 
     def _take(self, child: Child, frame: Frame) -> Event | None:
         match frame["type"]:
-            case "results":
+            case "results" if child.is_ready:
                 return self._take_results(frame, child.frame_bytes)
-            case "ready":
+            case "ready" if not child.is_ready:
                 child.is_ready = True
                 self._hand_over()
                 return None
             case "broken":
-                reason = f"the code cannot be loaded: {frame['reason']}"
+                reason = f"the code cannot be loaded: {_read_text(frame, 'reason')}"
                 return self._break(Broken(FailureCause.NOT_LOADED, reason))
             case "memory":
-                reason = f"memory ran out: {frame['reason']}"
+                reason = f"memory ran out: {_read_text(frame, 'reason')}"
                 return self._break(Broken(FailureCause.OUT_OF_MEMORY, reason))
-            case _:
+            case "end":
                 return self._break(child.describe_end(out_of_memory=self._kills.has_killed))
+            case _:
+                raise BadFrame("a frame that nobody waits for")
 
-    def _take_results(self, frame: Frame, size: int) -> Event:
-        share = size // max(len(frame["results"]), 1)
-        self._answers.extend(_item_done(one, share) for one in frame["results"])
+    def _take_results(self, frame: Frame, size: int) -> Event | None:
+        found = read_results(frame, self._left, size)
+        self._left -= {done.index for done in found}
+        self._answers.extend(found)
         if frame["done"]:
             self._batch = None
             self._answers.append(BatchDone())
-        return self._answers.popleft()
+        return self._answers.popleft() if self._answers else None
 
     def stop(self, grace: timedelta) -> Sequence[ItemDone]:  # noqa: ARG002 - a call of a function has no end in order
         """End the child, since a function that runs cannot be asked to stop; return what came."""
@@ -262,12 +275,66 @@ class ChildRunner:
         return broken
 
 
-def _item_done(frame: Frame, size: int) -> ItemDone:
+class BadFrame(Exception):
+    """A frame that the worker's part of the child does not write."""
+
+
+def read_results(frame: Frame, left: Collection[int], size: int) -> Sequence[ItemDone]:
+    """Return the answers of a ``results`` frame.
+
+    Args:
+        frame: as it came.
+        left: items without an answer.
+        size: bytes of the frame.
+
+    Raises:
+        BadFrame: it is not what ``worker.child.user_code`` sends.
+    """
+    rows = frame.get("results")
+    if not isinstance(rows, list) or not isinstance(frame.get("done"), bool):
+        raise BadFrame("results that are no list")
+    share = size // max(len(rows), 1)
+    found = [_read_result(row, share) for row in rows]
+    indexes = {done.index for done in found}
+    if len(indexes) < len(found) or not indexes <= set(left):
+        raise BadFrame("an answer for no open item")
+    return found
+
+
+def _read_result(row: object, size: int) -> ItemDone:
+    if not isinstance(row, dict):
+        raise BadFrame("a result that is no object")
+    index, seconds, files = row.get("index"), row.get("seconds"), row.get("files", [])
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise BadFrame("a result without an index")
+    if not isinstance(seconds, int | float) or not _is_span(seconds):
+        raise BadFrame(f"item {index}: no time that it took")
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise BadFrame(f"item {index}: files that are no list of names")
+    if is_too_deep(row.get("value")):
+        raise BadFrame(f"item {index}: a value that nests deeper than {DEPTH_MAX} levels")
+    error = None if row.get("error") is None else _read_text(row, "error")
     return ItemDone(
-        index=frame["index"],
-        value=frame.get("value"),
-        error=frame.get("error"),
-        seconds=frame["seconds"],
-        files=tuple(frame.get("files", ())),
+        index=index,
+        value=row.get("value"),
+        error=error,
+        seconds=float(seconds),
+        files=tuple(files),
         size=size,
     )
+
+
+def _is_span(seconds: float) -> bool:
+    return not isinstance(seconds, bool) and 0 <= seconds <= _LONGEST and math.isfinite(seconds)
+
+
+def _read_text(row: Frame, name: str) -> str:
+    text = row.get(name)
+    if not isinstance(text, str):
+        raise BadFrame(f"a frame without {name}")
+    return text[:_TEXT_CHARACTERS]
+
+
+#: Of an error, as the child cuts it; and the longest time that an item can have taken.
+_TEXT_CHARACTERS = 4000
+_LONGEST = timedelta(days=365).total_seconds()

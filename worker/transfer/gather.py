@@ -45,6 +45,8 @@ def find_fault(name: str) -> str | None:
     except UnicodeEncodeError:
         shown = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
         return f"the name of its file {shown} is not UTF-8"
+    if b"\0" in data:
+        return f"the name of its file {name[:60]!r} has a null character"
     if len(data) > NAME_BYTES_MAX:
         return f"the name of its file {name[:60]}... is longer than {NAME_BYTES_MAX} bytes"
     return None

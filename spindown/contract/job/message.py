@@ -70,6 +70,15 @@ def child_id(job_id: str, number: int) -> str:
     return f"{job_id}.{number:05d}"
 
 
+def own_children(job_id: str, named: Sequence[str]) -> tuple[str, ...]:
+    """Return those of a manifest's children that a split of the job makes.
+
+    Whoever follows only these never comes back to a job: each has a longer id than its parent, or
+    one with a digest of it.
+    """
+    return tuple(child for number, child in enumerate(named) if child == child_id(job_id, number))
+
+
 def derived_id(message_id: str) -> str:
     """Return the id of a job whose message names none: the same at every receive of it."""
     return f"job-{hashlib.sha256(message_id.encode()).hexdigest()[:24]}"

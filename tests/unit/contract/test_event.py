@@ -223,3 +223,17 @@ def test_any_json_is_an_event_or_a_reason(value: Any, source: str) -> None:
             assert parse(value) is not None
         except ContractError as reason:
             assert str(reason)  # noqa: PT017 - either way is right, and both are checked
+
+
+@pytest.mark.parametrize("name", ["\ud800", "classify\n", "\x1b[2J", "\u202eclassify"])
+def test_a_workload_that_no_log_line_takes_is_refused(name: str) -> None:
+    alarm = load("queue_alarm")
+    (metric,) = (
+        one["metricStat"]["metric"] for one in alarm["alarmData"]["configuration"]["metrics"]
+    )
+    metric["dimensions"]["QueueName"] = queue_name("demo", name)
+
+    for event in ({"source": "spindown.tick", "workload": name}, alarm):
+        with pytest.raises(ContractError) as caught:
+            parse_wake_up(event, deployment="demo")
+        assert str(caught.value).isprintable()

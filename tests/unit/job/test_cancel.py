@@ -1,5 +1,6 @@
 """A cancelled job is nobody's any more, whatever its owner and its messages do."""
 
+import itertools
 import json
 from collections import Counter
 
@@ -7,7 +8,7 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch, batch_key
-from spindown.contract.job.manifest import JobState, manifest_key
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.job.message import derived_id
 from spindown.error import LeaseLost, NotFound, Unreachable
 from spindown.job import claim as claiming
@@ -241,3 +242,14 @@ def test_what_is_no_job_is_left_where_it_is() -> None:
     cancelled(world, "j")
 
     assert world.queue.backlog().visible == 1
+
+
+@pytest.mark.parametrize("children", [("j",), ("other",), ("j.00000", "j.00000")])
+def test_children_that_no_split_makes_are_left_alone(children: tuple[str, ...]) -> None:
+    world = WorkWorld()
+    split_up = Manifest(job_id="j", epoch=1, owner="", state=JobState.SPLIT, children=children)
+    world.objects.put(manifest_key("j"), encode_manifest(split_up))
+
+    done = list(itertools.islice(cancel(WORKLOAD, ["j"], world.ports), 9))
+
+    assert [one.job_id for one in done] == ["j", *sorted({"j.00000"} & set(children))]

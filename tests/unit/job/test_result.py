@@ -98,25 +98,46 @@ def test_a_job_that_nobody_claimed_has_no_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("children", "state", "done"),
+    ("states", "state", "done"),
     [
-        pytest.param(
-            {"c0": JobState.COMPLETED, "c1": JobState.COMPLETED}, "completed", 4, id="all"
-        ),
-        pytest.param({"c0": JobState.COMPLETED, "c1": JobState.RUNNING}, "split", 4, id="some"),
-        pytest.param({"c0": JobState.COMPLETED, "c1": JobState.FAILED}, "failed", 4, id="failed"),
-        pytest.param({"c0": JobState.COMPLETED}, "split", 2, id="one not claimed"),
+        pytest.param((JobState.COMPLETED, JobState.COMPLETED), "completed", 4, id="all"),
+        pytest.param((JobState.COMPLETED, JobState.RUNNING), "split", 4, id="some"),
+        pytest.param((JobState.COMPLETED, JobState.FAILED), "failed", 4, id="failed"),
+        pytest.param((JobState.COMPLETED,), "split", 2, id="one not claimed"),
     ],
 )
 def test_a_split_job_is_over_when_its_children_are(
-    children: dict[str, JobState], state: str, done: int
+    states: tuple[JobState, ...], state: str, done: int
 ) -> None:
     store = a_store()
-    for child, child_state in children.items():
+    for child, child_state in zip(("j.00000", "j.00001"), states, strict=False):
         part = put_part(store, child, 0, 1)
         put_manifest(store, a_manifest(child, parent="j", state=child_state, parts=(part,)))
-    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("c0", "c1")))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000", "j.00001")))
 
     progress = read_progress("j", store)
 
     assert (progress.state, progress.items_done) == (JobState(state), done)
+
+
+@pytest.mark.parametrize(
+    "children", [("j",), ("j", "j.00000"), ("j.00000", "j.00000"), ("k",), ("j.00001",)]
+)
+def test_only_children_that_a_split_makes_are_read(children: tuple[str, ...]) -> None:
+    store = a_store()
+    for name in ("j.00000", "j.00001", "k"):
+        put_manifest(store, a_manifest(name, parts=(put_part(store, name, 0, 1),)))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=children))
+    of_splits = [child for number, child in enumerate(children) if child == f"j.{number:05d}"]
+
+    assert len(list(read_records("j", store))) == 2 * len(of_splits)
+    assert read_progress("j", store).items_done == 2 * len(of_splits)
+
+
+def test_jobs_that_name_each_other_as_children_have_an_end() -> None:
+    store = a_store()
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000",)))
+    put_manifest(store, a_manifest("j.00000", state=JobState.SPLIT, children=("j",), parent="j"))
+
+    assert list(read_records("j", store)) == []
+    assert read_progress("j", store).items_done == 0
