@@ -111,8 +111,12 @@ def is_quarantined(outcomes: Sequence[tuple[str, bool]], policy: Policy) -> bool
         outcomes: (job id, failed) of each job it has ended, oldest first.
         policy: gives k.
     """
-    newest: dict[str, bool] = {}
+    failed_jobs: set[str] = set()
     for job, failed in reversed(outcomes):
-        newest.setdefault(job, failed)
-    last = list(newest.values())[: policy.failures_to_quarantine]
-    return len(last) >= policy.failures_to_quarantine and all(last)
+        if len(failed_jobs) >= policy.failures_to_quarantine:
+            break
+        if job not in failed_jobs:
+            if not failed:
+                return False
+            failed_jobs.add(job)
+    return len(failed_jobs) >= policy.failures_to_quarantine
