@@ -16,15 +16,16 @@ class MemoryClock:
     """Tells the instant that it was last moved to; never goes back."""
 
     def __init__(self, at: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
-        self._now = at
+        #: The present instant.
+        self.at = at
 
     def now(self) -> datetime:
         """Return the present instant."""
-        return self._now
+        return self.at
 
     def advance(self, by: timedelta) -> datetime:
         """Move on by a stretch of time and return the new instant."""
-        return self.advance_to(self._now + by)
+        return self.advance_to(self.at + by)
 
     def advance_to(self, at: datetime) -> datetime:
         """Move on to an instant and return it.
@@ -32,9 +33,9 @@ class MemoryClock:
         Raises:
             ValueError: it lies in the past.
         """
-        if at < self._now:
-            raise ValueError(f"a clock does not go back from {self._now} to {at}")
-        self._now = at
+        if at < self.at:
+            raise ValueError(f"a clock does not go back from {self.at} to {at}")
+        self.at = at
         return at
 
 
@@ -81,7 +82,7 @@ class Agenda:
     @property
     def now(self) -> datetime:
         """Return the present instant."""
-        return self.clock.now()
+        return self.clock.at
 
     @property
     def seconds(self) -> float:
@@ -90,9 +91,10 @@ class Agenda:
 
     def plan(self, at: datetime, turn: Turn, action: Action) -> Planned:
         """Let something happen at an instant; what is past happens now."""
-        planned, now = Planned(action), self.clock.now()
+        planned, now = Planned(action), self.clock.at
         self._planned += 1
-        heapq.heappush(self._heap, (max(at, now), turn, self._planned, planned))
+        due = max(now, at)
+        heapq.heappush(self._heap, (due, turn, self._planned, planned))
         return planned
 
     def plan_at(self, seconds: float, turn: Turn, action: Action) -> Planned:

@@ -404,23 +404,27 @@ class Ec2:
 
     def described(self, region: str) -> list[Ec2Instance]:
         """Return the instances of a region that EC2 describes now, oldest first."""
-        return [one for one in self.instances.values() if self._is_described(one, region)]
+        now = self.now()
+        return [one for one in self.instances.values() if self._is_described(one, region, now)]
 
     def find_described(self, instance_id: str, region: str) -> Ec2Instance | None:
         """Return an instance that EC2 describes in a region now."""
         found = self.instances.get(instance_id)
-        return found if found is not None and self._is_described(found, region) else None
+        if found is None or not self._is_described(found, region, self.now()):
+            return None
+        return found
 
-    def _is_described(self, one: Ec2Instance, region: str) -> bool:
+    def _is_described(self, one: Ec2Instance, region: str, now: datetime) -> bool:
         return (
-            one.region == region
-            and self.now() >= one.launched_at + self.lag
-            and not one.is_gone(for_=self.described_for)
+            one.order.region == region
+            and now >= one.launched_at + self.lag
+            and (one.ends_at is None or not one.is_gone(for_=self.described_for))
         )
 
     def forget_past(self) -> None:
         """Keep of instances that EC2 describes no more only their bills."""
-        past = [one for one in self.instances.values() if one.is_gone(for_=self.described_for)]
+        ending = [one for one in self.instances.values() if one.ends_at is not None]
+        past = [one for one in ending if one.is_gone(for_=self.described_for)]
         for instance in past:
             self._past_bills.append(self.bill(instance))
             del self.instances[instance.instance_id]

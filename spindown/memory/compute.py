@@ -239,7 +239,7 @@ def _answer(fleet: Ec2Fleet) -> LaunchAnswer:
 
 
 def _view(instance: Ec2Instance) -> InstanceView:
-    state = instance.state
+    state, reason = instance.state, instance.reason
     return InstanceView(
         instance_id=instance.instance_id,
         instance_type=instance.instance_type,
@@ -249,7 +249,7 @@ def _view(instance: Ec2Instance) -> InstanceView:
         state=state.value,
         launched_at=instance.launched_at,
         tags=dict(instance.tags),
-        state_reason=instance.reason.value if instance.reason else "",
+        state_reason=reason.value if reason else "",
         subnet_id="" if state is InstanceState.TERMINATED else instance.order.subnet.subnet_id,
     )
 
