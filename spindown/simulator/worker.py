@@ -219,7 +219,7 @@ class SimWorker:
             return
         for slot in self.slots:
             if slot.attempt is not None:
-                slot.attempt.beat()
+                slot.attempt.extend()
         now = self.site.agenda.now
         try:
             row = self.presence.beat()
@@ -469,7 +469,7 @@ class SimAttempt:
         kept = (self.held.manifest.next_item - self._first) * self._per_item
         return max(run.total_seconds() - kept, 0.0)
 
-    def beat(self) -> None:
+    def extend(self) -> None:
         """Extend the lease."""
         try:
             lease = extend_lease(

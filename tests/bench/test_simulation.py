@@ -9,6 +9,7 @@ docs/bench; nothing here is tuned to pass. Times are of the processor, since a s
 nothing; on a machine that others use they are still up to twice what they are on a quiet one.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from cProfile import Profile
 from datetime import timedelta
@@ -94,7 +95,7 @@ def a_stream(days: float) -> SimScenario:
     )
 
 
-#: Parts of a run: the function that does all of each.
+#: Parts of a run: the one function of that name in its module, which does all of each.
 PARTS = {
     "reconcile": ("control/tick.py", "reconcile"),
     "heartbeats": ("simulator/worker.py", "beat"),
@@ -116,6 +117,7 @@ def profile_of(call: Callable[[], SimResult]) -> dict[str, float]:
     result = profile.runcall(call)
     stats = Stats(profile)
     whole = stats.total_tt  # type: ignore[attr-defined]
+    parts = Counter[str]()
     found = dict.fromkeys((*(f"part_{part}" for part in PARTS), "layer_library"), 0.0)
     for (path, _, name), (_, _, own, cumulative, _) in stats.stats.items():  # type: ignore[attr-defined]
         layer = next((x for x in LAYERS if f"spindown/{x}/" in path), "library")
@@ -123,6 +125,8 @@ def profile_of(call: Callable[[], SimResult]) -> dict[str, float]:
         for part, (file, function) in PARTS.items():
             if path.endswith(file) and name == function:
                 found[f"part_{part}"] += cumulative
+                parts[part] += 1
+    assert parts == dict.fromkeys(PARTS, 1)
     shares = {f"profile_{key}": round(seconds / whole, 3) for key, seconds in found.items()}
     calls = stats.total_calls  # type: ignore[attr-defined]
     return {**shares, "python_calls_an_event": round(calls / result.events)}
