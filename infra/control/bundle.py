@@ -102,10 +102,13 @@ def digest(target: Target) -> str:
 
 
 def sources() -> Iterator[Path]:
-    """Yield our own files that go into the package, in a fixed order."""
+    """Yield our own files that go into the package, in a fixed order; each must exist."""
     for name in _PACKAGES:
         path = ROOT / name
-        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        if not path.is_dir():
+            yield path
+            continue
+        found = sorted(path.rglob("*"))
         yield from (one for one in found if one.is_file() and "__pycache__" not in one.parts)
 
 
