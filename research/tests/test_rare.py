@@ -7,8 +7,13 @@ import pytest
 from research.baseline import ALL, RARE, simulate_any
 from research.bound import bound
 from spindown.domain.offer import extra_price_per_hour
+from spindown.simulator import SimResult, SimScenario
 from spindown.simulator.baseline import PoolChoice
-from spindown.simulator.sample import office_batches, sample_market
+from tests.simulator.every_baseline import (
+    does_all_work_and_replays,
+    has_slots_as_ours,
+    taken_often,
+)
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone, an_arrival
 
 EXTRA = extra_price_per_hour(100)
@@ -69,43 +74,16 @@ def test_a_refusal_sends_luna_on_and_the_informed_waits() -> None:
 
 
 @pytest.mark.parametrize("name", RARE)
-def test_every_baseline_does_all_work_despite_reclaims(name: str) -> None:
-    scenario = a_scenario(
-        *office_batches(seed=3, days=1, work_hours=4),
-        listings=sample_market(seed=3, days=1, reclaims=20.0),
-        notice_missing=0.3,
-    )
-    result = simulate_any(scenario, RARE[name], 3)
+def test_a_baseline_does_all_work_and_costs_more_than_the_bound(name: str) -> None:
+    result = does_all_work_and_replays(lambda scenario: simulate_any(scenario, RARE[name], 3))
 
-    assert (result.jobs_done, result.items_done) == (result.jobs, result.items)
-    assert result.dollars > bound(scenario, start_within=result.wait.most).bounded_wait
-    assert sum(result.bill.values()) == pytest.approx(result.dollars)
-    assert result.samples[-1].dollars == pytest.approx(result.dollars, rel=0.02)
-
-
-@pytest.mark.parametrize("name", RARE)
-def test_a_seed_replays_a_baseline_byte_for_byte(name: str) -> None:
-    scenario = a_scenario(
-        *office_batches(seed=3, days=1, work_hours=2),
-        listings=sample_market(seed=3, days=1, reclaims=20.0),
-        notice_missing=0.3,
-    )
-    first, again = (simulate_any(scenario, RARE[name], 3) for _ in range(2))
-
-    assert first.to_json() == again.to_json()
+    least = bound(taken_often(), start_within=result.wait.most).bounded_wait
+    assert result.dollars > least
 
 
 @pytest.mark.parametrize("name", RARE)
 def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
-    # Eight jobs of ten minutes on a slot are two machines of four slots; one for one job, which
-    # gives it all four, is done with it in a quarter of the time.
-    jobs = [an_arrival(at=30.0) for _ in range(8)]
-    scenario = a_scenario(*jobs, slots="4")
-    result = simulate_any(scenario, RARE[name], 1, max_workers=2)
+    def run(scenario: SimScenario) -> SimResult:
+        return simulate_any(scenario, RARE[name], 1, max_workers=2)
 
-    assert result.jobs_done == 8
-    is_apart = RARE[name].one_slot
-    assert result.busy_seconds == pytest.approx(8 * 150 if is_apart else 8 * 600 / 4)
-    assert sum(result.bill.values()) == pytest.approx(result.dollars)
-    if not RARE[name].least and not is_apart:
-        assert result.launches == 2
+    has_slots_as_ours(run, RARE[name])

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.offer import extra_price_per_hour
-from spindown.simulator import BASELINES, simulate, simulate_baseline
+from spindown.simulator import BASELINES, SimResult, SimScenario, simulate, simulate_baseline
 from spindown.simulator.baseline.fleet import fixed_listing
 from spindown.simulator.sample import office_batches, sample_market
+from tests.simulator.every_baseline import does_all_work_and_replays, has_slots_as_ours
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
 
 EXTRA = extra_price_per_hour(100)
@@ -62,45 +63,16 @@ def test_office_hours_cost_a_fraction_of_the_usual_price(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_every_baseline_does_all_work_despite_reclaims(name: str) -> None:
-    scenario = a_scenario(
-        *office_batches(seed=3, days=1, work_hours=4),
-        listings=sample_market(seed=3, days=1, reclaims=20.0),
-        notice_missing=0.3,
-    )
-    result = simulate_baseline(scenario, BASELINES[name], 3)
-
-    assert (result.jobs_done, result.items_done) == (result.jobs, result.items)
-    assert sum(result.bill.values()) == pytest.approx(result.dollars)
-    assert result.samples[-1].dollars == pytest.approx(result.dollars, rel=0.02)
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_a_seed_replays_a_baseline_byte_for_byte(name: str) -> None:
-    scenario = a_scenario(
-        *office_batches(seed=3, days=1, work_hours=2),
-        listings=sample_market(seed=3, days=1, reclaims=20.0),
-        notice_missing=0.3,
-    )
-    first, again = (simulate_baseline(scenario, BASELINES[name], 3) for _ in range(2))
-
-    assert first.to_json() == again.to_json()
+def test_a_baseline_does_all_work_despite_reclaims_and_replays(name: str) -> None:
+    does_all_work_and_replays(lambda scenario: simulate_baseline(scenario, BASELINES[name], 3))
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
-    # Eight jobs of ten minutes on a slot are two machines of four slots; one for one job, which
-    # gives it all four, is done with it in a quarter of the time.
-    jobs = [an_arrival(at=30.0) for _ in range(8)]
-    scenario = a_scenario(*jobs, slots="4")
-    result = simulate_baseline(scenario, BASELINES[name], 1, max_workers=2)
+    def run(scenario: SimScenario) -> SimResult:
+        return simulate_baseline(scenario, BASELINES[name], 1, max_workers=2)
 
-    assert result.jobs_done == 8
-    is_apart = BASELINES[name].one_slot
-    assert result.busy_seconds == pytest.approx(8 * 150 if is_apart else 8 * 600 / 4)
-    assert sum(result.bill.values()) == pytest.approx(result.dollars)
-    if not BASELINES[name].least and not is_apart:
-        assert result.launches == 2
+    has_slots_as_ours(run, BASELINES[name])
 
 
 def test_work_of_several_slots_resumes_from_its_last_marks() -> None:
