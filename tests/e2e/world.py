@@ -116,18 +116,21 @@ class World:
         return str(sqs.send_message(QueueUrl=url, MessageBody=text)["MessageId"])
 
     def spindown(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command in this process, which is pointed at the local system.
+        """Run a command that reads the deployment's file, in this process."""
+        return self.run(*arguments, "--config", str(self.directory / "spindown.toml"))
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command in this process, which is pointed at the local system.
 
         A process of its own would take a second of a core to import what is imported here.
         """
-        config = str(self.directory / "spindown.toml")
         out, err = io.StringIO(), io.StringIO()
         with (
             redirect_stdout(out),
             redirect_stderr(err),
             pytest.raises(SystemExit) as ended,
         ):
-            main([*arguments, "--config", config])
+            main([*arguments])
         return subprocess.CompletedProcess(
             arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue()
         )

@@ -46,16 +46,15 @@ def test_work_undone_by_a_reclaim_restarts_from_a_checkpoint() -> None:
     assert result.jobs_done == 1
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_office_hours_cost_a_fraction_of_the_usual_price(seed: int) -> None:
+def test_office_hours_cost_a_fraction_of_the_usual_price() -> None:
     scenario = a_scenario(
-        *office_batches(seed=seed, days=2, work_hours=14),
-        listings=sample_market(seed=seed, days=2),
+        *office_batches(seed=1, days=2, work_hours=14),
+        listings=sample_market(seed=1, days=2),
         length=2 * DAY,
     )
-    ours = simulate(scenario, a_policy(idle_timeout=None), seed)
-    warm = simulate_baseline(scenario, BASELINES["warm"], seed)
-    classic = simulate_baseline(scenario, BASELINES["classic-alarm"], seed)
+    ours = simulate(scenario, a_policy(idle_timeout=None), 1)
+    warm = simulate_baseline(scenario, BASELINES["warm"], 1)
+    classic = simulate_baseline(scenario, BASELINES["classic-alarm"], 1)
 
     assert ours.jobs_done == warm.jobs_done == classic.jobs_done == ours.jobs
     assert warm.dollars > 5 * ours.dollars

@@ -72,7 +72,7 @@ def test_an_advice_is_printed_and_told_as_json(
 
 
 LONG = "timestamp,items,item_seconds\n" + "".join(
-    f"2026-06-01T{hour:02}:00:00Z,{items},30\n" for hour, items in ((9, 900), (14, 1500), (20, 10))
+    f"2026-06-01T{hour:02}:00:00Z,{items},9\n" for hour, items in ((9, 900), (11, 1500), (13, 10))
 )
 
 
@@ -88,7 +88,7 @@ def test_a_possible_deadline_for_long_jobs_is_said_not_advised(
     text = " ".join(on_a_screen(advice, 200).split())
 
     # A job of 1,500 items is split into a child of 1,000 and one of 500.
-    assert told["longest_seconds"] <= 1000 * 30.0
+    assert told["longest_seconds"] <= 1000 * 9.0
     within = parse_duration(told["finish_within"])
     assert within >= 2 * timedelta(seconds=told["longest_seconds"])
     assert told["spared_a_month_at_most"] > told["spared_an_hour"] > 0.0
