@@ -130,11 +130,6 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
             id="an unknown batch",
         ),
         pytest.param(
-            ("submit", "count", "absent-file"),
-            "FILES is 'absent-file': name a file",
-            id="an absent file",
-        ),
-        pytest.param(
             ("policy", "reset", "count", "nothing"),
             "key is 'nothing': name a key",
             id="an unknown key",
@@ -143,11 +138,6 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
             ("submit", "count", "--items", "/absent.jsonl"),
             "--items is '/absent.jsonl': give a readable file",
             id="an absent list",
-        ),
-        pytest.param(
-            ("submit", "count", "--uri", "https://here/"),
-            "--uri is 'https://here/': write it as s3://",
-            id="an address that is not of S3",
         ),
     ],
 )

@@ -8,7 +8,6 @@ import pytest
 from spindown.aws.wiring import Aws
 from spindown.error import NotFound
 from spindown.memory import MemoryTopic
-from spindown.port import Nobody, Topic
 
 TEXT = "A quota is full: 8 of 8 vCPUs. To do: ask for more, or widen `gpu_names`."
 
@@ -57,8 +56,3 @@ def test_memory_keeps_what_was_said() -> None:
 def test_memory_takes_no_subject_that_sns_would_refuse(subject: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         MemoryTopic().publish(subject, TEXT)
-
-
-@pytest.mark.parametrize("topic", [MemoryTopic(), Nobody()], ids=lambda topic: type(topic).__name__)
-def test_publishing_is_silent(topic: Topic) -> None:
-    topic.publish("lab-ocr: quota", TEXT)
