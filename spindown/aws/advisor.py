@@ -5,7 +5,6 @@ instance-advisor), read by one plain GET without credentials. It may change or v
 value is checked, and nothing depends on it: without it a pool keeps its prior.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ from http.client import HTTPException
 from itertools import pairwise
 from typing import Any
 
+from spindown.contract.codec import from_json
 from spindown.error import ContractError, Unreachable
 from spindown.port import Clock
 
@@ -61,10 +61,7 @@ class SpotAdvisor:
     def _document(self) -> Any:
         now = self._clock.now()
         if self._kept is None or not timedelta(0) <= now - self._kept[0] < _KEPT_FOR:
-            try:
-                document = json.loads(self._download(now + _PATIENCE))
-            except ValueError as exc:
-                raise ContractError("spot advisor", self._url, _REMEDY) from exc
+            document = from_json("spot advisor", self._download(now + _PATIENCE), _REMEDY)
             self._kept = (now, document)
         return self._kept[1]
 

@@ -1,14 +1,14 @@
 """The instance metadata service, version 2 only: identity of the instance, and notices."""
 
-import json
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from http.client import HTTPException
 
+from spindown.contract.codec import from_json
 from spindown.domain.offer import CapacityType
-from spindown.error import NotFound, Unreachable
+from spindown.error import ContractError, NotFound, Unreachable
 from spindown.port import Clock, Identity
 
 #: The link-local address of the service on every instance.
@@ -113,7 +113,7 @@ class ImdsMetadata:
 def _instant(text: str, field: str) -> datetime | None:
     """Return the time in a notice; None if it cannot be read."""
     try:
-        at = datetime.fromisoformat(json.loads(text)[field])
-    except (ValueError, KeyError, TypeError):
+        at = datetime.fromisoformat(from_json("notice", text)[field])
+    except (ContractError, ValueError, KeyError, TypeError):
         return None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -4,13 +4,12 @@ To return to the deployed policy, an empty edit is stored. Deleting the paramete
 history and restart its versions.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from spindown.aws.error import translated
-from spindown.contract.codec import decode
+from spindown.contract.codec import decode, from_json
 from spindown.contract.settings import (
     DeploymentSettings,
     Outpost,
@@ -122,10 +121,7 @@ class SsmSettingsStore:
 
 
 def _parse(cls: type[T], parameter: "ParameterTypeDef") -> T:
-    try:
-        row = json.loads(parameter["Value"])
-    except json.JSONDecodeError as error:
-        raise ContractError(parameter["Name"], parameter["Value"], "write JSON") from error
+    row = from_json(parameter["Name"], parameter["Value"])
     if not isinstance(row, dict):
         raise ContractError(parameter["Name"], row, "write a JSON object")
     return decode(cls, row)

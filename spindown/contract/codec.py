@@ -6,6 +6,8 @@ reading: a row is changed field by field, so what a later version wrote stays in
 """
 
 import json
+import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +18,7 @@ from functools import cache, lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin
 
+from spindown.domain.bound import Bounded
 from spindown.error import ContractError
 
 T = TypeVar("T")
@@ -24,9 +27,9 @@ Row = dict[str, Any]
 
 #: Turns a JSON value into one of a type.
 _Reader = Callable[[Any], Any]
-#: A field's name, the types of values that are good as they are, what reads others, and whether
-#: it must be there.
-_Step = tuple[str, frozenset[Any], _Reader, bool]
+#: A field's name, the types of values that are good as they are if they lie between two bounds
+#: (None: whatever they are), what reads others, and whether it must be there.
+_Step = tuple[str, frozenset[Any], float | None, float, _Reader, bool]
 
 #: What a reader raises of a value that is not of its type.
 _MISFITS = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
@@ -60,6 +63,26 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
+def from_json(what: str, data: str | bytes, remedy: str = "write JSON") -> Any:
+    """Return the JSON value of a text from outside.
+
+    Args:
+        what: what the text is, for whoever reads the error.
+        data: the text.
+        remedy: what to do about one that is no JSON.
+
+    Raises:
+        ContractError: it is no JSON, or nests deeper than ``DEPTH_MAX``.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise ContractError(what, data[:100], remedy) from exc
+    if is_too_deep(value):
+        raise ContractError(what, data[:100], f"nest no deeper than {DEPTH_MAX} levels")
+    return value
+
+
 @lru_cache(maxsize=1024)
 def encode_instant(at: datetime) -> str:
     """Return an aware datetime as fixed-width UTC text."""
@@ -70,8 +93,25 @@ def encode_instant(at: datetime) -> str:
 
 @lru_cache(maxsize=1024)
 def decode_instant(text: str) -> datetime:
-    """Return the aware datetime that ``encode_instant`` wrote."""
-    return datetime.fromisoformat(text)
+    """Return the datetime that ``encode_instant`` wrote, in UTC.
+
+    Raises:
+        ValueError: it has no time zone, or lies so far away that no sum with it can be trusted.
+    """
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    if not _YEAR_LEAST <= at.year <= _YEAR_MOST:
+        raise ValueError
+    return at
+
+
+#: Years between which all that happens lies.
+_YEAR_LEAST, _YEAR_MOST = 1970, 2200
+#: No span is longer; an instant of those years plus or minus it is one still.
+_SPAN_MOST = timedelta(days=100 * 365)
 
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
@@ -222,10 +262,10 @@ def _read(cls: type[T], row: Mapping[str, Any]) -> T:
 
 def _read_fields(cls: type[Any], row: Mapping[str, Any], steps: Iterable[_Step]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, kept, read, required in steps:
+    for name, kept, least, most, read, required in steps:
         if name in row:
             value = row[name]
-            if type(value) in kept:
+            if type(value) in kept and (least is None or value is None or least <= value <= most):
                 values[name] = value
                 continue
             try:
@@ -242,19 +282,24 @@ _OBJECTS = (dict, Mapping)
 
 
 def _misfit(cls: type[Any], name: str, value: Any) -> ContractError:
-    hint = typing.get_type_hints(cls)[name]
+    kind: Any = cls
+    hint = typing.get_type_hints(kind)[name]
     wanted = getattr(hint, "__name__", str(hint))
-    return ContractError(f"{cls.__name__}.{name}", value, f"write a {wanted}")
+    least, most = _bounds(typing.get_type_hints(kind, include_extras=True)[name])
+    told = least is not None and most not in {sys.float_info.max, _INT_MOST}
+    bounds = f" from {least:g} to {most:g}" if told else ""
+    return ContractError(f"{cls.__name__}.{name}", value, f"write a {wanted}{bounds}")
 
 
 @cache
 def _plan(cls: Any) -> dict[str, _Step]:
     """Return by name how each field is read."""
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     return {
         f.name: (
             f.name,
             _kept(hints[f.name]),
+            *_bounds(hints[f.name]),
             _reader(hints[f.name]),
             f.default is MISSING and f.default_factory is MISSING,
         )
@@ -264,17 +309,38 @@ def _plan(cls: Any) -> dict[str, _Step]:
 
 def _kept(hint: Any) -> frozenset[Any]:
     """Return the types of the JSON values that a type takes as they are."""
-    if get_origin(hint) not in {Union, types.UnionType}:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is typing.Annotated:
+        return _kept(args[0])
+    if origin not in {Union, types.UnionType}:
         return frozenset({hint} & _SCALARS)
-    args = get_args(hint)
     if _PLAIN.issuperset(args):
-        return frozenset(args)
+        return frozenset()
     return _kept(_of_union(args)) | frozenset({_NONE} & set(args))
 
 
 def _of_union(args: tuple[Any, ...]) -> Any:
     """Return the type that a union with None has besides."""
     return next(a for a in args if a is not _NONE)
+
+
+def _bounds(hint: Any) -> tuple[float | None, float]:
+    """Return the least and the greatest value of a number; None: it is no number."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is typing.Annotated:
+        return next((x.least, x.most) for x in args if isinstance(x, Bounded))
+    if origin in {Union, types.UnionType} and not _PLAIN.issuperset(args):
+        return _bounds(_of_union(args))
+    return _UNBOUNDED.get(hint, (None, 0.0))
+
+
+#: What a number is between of which nothing else is said: DynamoDB knows no other integers, and
+#: no sum has infinity or NaN in it.
+_INT_MOST = 2**63 - 1
+_UNBOUNDED: Mapping[Any, tuple[float, float]] = {
+    float: (-sys.float_info.max, sys.float_info.max),
+    int: (-_INT_MOST, _INT_MOST),
+}
 
 
 @cache
@@ -284,20 +350,22 @@ def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - one return per kind of typ
     if origin in {Union, types.UnionType}:
         return _union_reader(args)
     if origin in {tuple, frozenset, list}:
-        return _items_reader(origin, _reader(args[0]))
+        return _items_reader(origin, args[0])
     if origin is not None and issubclass(origin, Mapping):
         return _mapping_reader(_reader(args[1]))
     if hint is datetime:
         return decode_instant
     if hint is timedelta:
-        return lambda value: timedelta(seconds=float(value))
+        return _read_span
     if isinstance(hint, type) and issubclass(hint, Enum):
         # What looking up a member by its value comes to, without the calls.
         return {member.value: member for member in hint}.__getitem__
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(_read, hint)
     if hint in _SCALARS:
-        return _read_float if hint is float else _scalar_reader(hint)
+        return _scalar_reader(hint, *_bounds(hint))
+    if origin is typing.Annotated:
+        return _scalar_reader(args[0], *_bounds(hint))
     return lambda value: value
 
 
@@ -325,20 +393,33 @@ def _plain_reader(kinds: tuple[type, ...]) -> _Reader:
     def read(value: Any) -> Any:
         if type(value) not in kinds:
             raise TypeError
+        if type(value) is float and not math.isfinite(value):
+            raise ValueError
         return value
 
     return read
 
 
-def _items_reader(kind: Any, read: _Reader) -> _Reader:
+def _read_span(value: Any) -> timedelta:
+    span = timedelta(seconds=float(value))
+    if abs(span) > _SPAN_MOST:
+        raise ValueError
+    return span
+
+
+def _items_reader(kind: Any, hint: Any) -> _Reader:
+    read, (least, most) = _reader(hint), _bounds(hint)
     # The many samples of what is learned.
-    is_plain = read is _read_float
+    is_plain = _kept(hint) == _FLOATS
 
     def read_items(value: Any) -> Any:
         if type(value) is str or type(value) is dict:
             raise TypeError
-        if is_plain and _FLOATS.issuperset(map(type, value)):
-            return kind(value)
+        if is_plain and value and _FLOATS.issuperset(map(type, value)):
+            # A NaN makes the sum one, wherever it stands.
+            if least <= min(value) and max(value) <= most and sum(value) < math.inf:
+                return kind(value)
+            raise ValueError
         return kind(map(read, value))
 
     return read_items
@@ -351,18 +432,17 @@ def _mapping_reader(read: _Reader) -> _Reader:
     return lambda value: {k: read(v) for k, v in value.items()}
 
 
-def _scalar_reader(hint: Any) -> _Reader:
+def _scalar_reader(hint: Any, least: float | None, most: float) -> _Reader:
     def read(value: Any) -> Any:
-        if type(value) is hint:
+        if least is None and type(value) is hint:
             return value
         if isinstance(value, bool) != (hint is bool) or isinstance(value, str) != (hint is str):
             raise TypeError
         found = hint(value)
         if hint is int and found != value:
             raise ValueError
+        if least is not None and not least <= found <= most:
+            raise ValueError
         return found
 
     return read
-
-
-_read_float = _scalar_reader(float)

@@ -7,10 +7,11 @@ Only what a use case needs is read; the rest of an envelope may change without n
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from spindown.contract.codec import decode_instant
 from spindown.domain.interruption import deadline_after
 from spindown.error import ContractError
 
@@ -256,7 +257,9 @@ def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 def _instant(field: str, value: object) -> datetime:
     try:
-        at = datetime.fromisoformat(_text(field, value))
-    except ValueError:
+        text = _text(field, value)
+        # EventBridge's are in UTC; some services leave the zone out.
+        has_zone = datetime.fromisoformat(text).tzinfo is not None
+        return decode_instant(text if has_zone else f"{text}+00:00")
+    except (ValueError, OverflowError):
         raise ContractError(f"event.{field}", value, "send an ISO 8601 instant") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from spindown.contract.decision import DecisionSummary, Outcome
+from spindown.domain.bound import Amount, Dollars, Margin, Sample, Tally
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
 
@@ -145,7 +146,7 @@ LOCK_HELD_AT_MOST = timedelta(minutes=20)
 class LockRow:
     """Who may reconcile: a fence that only grows, and until when."""
 
-    fence: int
+    fence: Tally
     holder: str
     until: datetime
 
@@ -155,7 +156,7 @@ class Backoff:
     """EC2's calls are counted by region: no launch there before this, and how often in a row."""
 
     until: datetime
-    throttles: int = 1
+    throttles: Tally = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,24 +171,24 @@ class BacklogRow:
     filled_since: datetime | None = None
     #: When to look again for messages that must be sent anew (``app.batch.renew``).
     renew_at: datetime | None = None
-    visible: int = 0
-    in_flight: int = 0
+    visible: Tally = 0
+    in_flight: Tally = 0
     seen_at: datetime | None = None
     #: Since when ticks have reached the ledger without a break (``domain.reaping.watch_from``).
     watched_since: datetime | None = None
     #: Raised by every claim; a change between two ticks is progress.
-    claims: int = 0
+    claims: Tally = 0
     #: Claims of jobs that had waited for longer than ``start_within``.
-    late: int = 0
+    late: Tally = 0
     #: ``claims`` and ``late`` as the last tick saw them.
-    claims_seen: int = 0
-    late_seen: int = 0
+    claims_seen: Tally = 0
+    late_seen: Tally = 0
     #: Visible messages by the tick that saw them first, oldest first: when, and how many.
     waiting_since: tuple[datetime, ...] = ()
-    waiting_jobs: tuple[int, ...] = ()
+    waiting_jobs: tuple[Tally, ...] = ()
     #: Seconds by which launches are planned to be earlier than the promise asks for; None: not
     #: learned yet.
-    margin: float | None = None
+    margin: Margin | None = None
     #: When EC2 was last asked for our instances, and for spot requests that end.
     described_at: datetime | None = None
     reclaims_seen_at: datetime | None = None
@@ -212,13 +213,13 @@ class BreakerRow:
     """Useless launches in a row of one launch version, or an account error."""
 
     #: Instances that never checked in.
-    strikes: int = 0
+    strikes: Tally = 0
     #: Instances that checked in and ended without a job, though work waited.
-    unclaimed: int = 0
+    unclaimed: Tally = 0
     #: Instances that ended since all their last jobs had failed, while no item was done.
-    failed: int = 0
+    failed: Tally = 0
     #: Items of the days at hand that were done when the last of those was counted.
-    items_done: int = 0
+    items_done: Tally = 0
     open_until: datetime | None = None
     reason: Reason = NO_REASON
     #: Template versions, subnets and code digest that the strikes belong to.
@@ -237,11 +238,11 @@ class PolicyRow:
     idle_timeout: timedelta | None = None
     #: Digest of the code as deployed; "": not known. Workers of other code take no new job.
     code_digest: str = ""
-    version: int = 0
-    refused_version: int = 0
+    version: Tally = 0
+    refused_version: Tally = 0
     refusal: str = ""
     #: Raised by every edit, so that a tick knows that what it remembers is out of date.
-    edits: int = 0
+    edits: Tally = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,15 +276,15 @@ class RateRow:
     ``samples``.
     """
 
-    count: float = 0.0
-    hours: float = 0.0
-    reports: int = 0
-    lives: int = 0
-    moved: float = 0.0
-    gib_in: float = 0.0
-    gib_out: float = 0.0
+    count: Amount = 0.0
+    hours: Amount = 0.0
+    reports: Tally = 0
+    lives: Tally = 0
+    moved: Amount = 0.0
+    gib_in: Amount = 0.0
+    gib_out: Amount = 0.0
     #: The newest last; at most 50. Seconds, or items for JOB_RATE.
-    samples: tuple[float, ...] = ()
+    samples: tuple[Sample, ...] = ()
     updated_at: datetime | None = None
 
 
@@ -291,35 +292,35 @@ class RateRow:
 class SpendRow:
     """What a workload has spent and done in a day; dollars at the prices stamped at launches."""
 
-    dollars: float = 0.0
-    on_demand_dollars: float = 0.0
-    boot_seconds: float = 0.0
-    busy_seconds: float = 0.0
-    idle_seconds: float = 0.0
-    items: int = 0
-    items_failed: int = 0
-    items_redone: int = 0
-    jobs: int = 0
-    launches: int = 0
-    instances: int = 0
-    refusals: int = 0
-    interruptions: int = 0
+    dollars: Dollars = 0.0
+    on_demand_dollars: Dollars = 0.0
+    boot_seconds: Amount = 0.0
+    busy_seconds: Amount = 0.0
+    idle_seconds: Amount = 0.0
+    items: Tally = 0
+    items_failed: Tally = 0
+    items_redone: Tally = 0
+    jobs: Tally = 0
+    launches: Tally = 0
+    instances: Tally = 0
+    refusals: Tally = 0
+    interruptions: Tally = 0
     #: Busy seconds of which heartbeats told how the GPU was used, and percent times seconds: of
     #: its time, and of its memory at the most within each heartbeat.
-    gpu_seconds: float = 0.0
-    gpu_percent_seconds: float = 0.0
-    vram_percent_seconds: float = 0.0
+    gpu_seconds: Amount = 0.0
+    gpu_percent_seconds: Amount = 0.0
+    vram_percent_seconds: Amount = 0.0
     #: Most memory of one worker's GPUs that any heartbeat told; 0: none told.
-    vram_gib_max: float = 0.0
+    vram_gib_max: Amount = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRow:
     """A month of the whole deployment, in USD: what is spent and what launches have set aside."""
 
-    dollars: float = 0.0
+    dollars: Dollars = 0.0
     #: Spent and set aside together: what a launch's reservation is checked against.
-    committed: float = 0.0
+    committed: Dollars = 0.0
 
 
 #: Launch requests that all workloads together make in a region and minute. EC2 fills a bucket
@@ -333,4 +334,4 @@ class CallsRow:
     """The launch requests of all workloads in one region, in the minute that it names."""
 
     minute: str = ""
-    count: int = 0
+    count: Tally = 0

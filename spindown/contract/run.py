@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from spindown.contract.codec import decode, encode
+from spindown.contract.codec import decode, encode, from_json
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -105,10 +105,7 @@ def encode_run_spec(spec: RunSpec) -> bytes:
 
 def decode_run_spec(data: bytes) -> RunSpec:
     """Read the file (raises ContractError, NewerSchema)."""
-    try:
-        row = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        raise ContractError(RUN_SPEC_NAME, data[:100], "deploy again: it is not JSON") from exc
+    row = from_json(RUN_SPEC_NAME, data, "deploy again: it is not JSON")
     if not isinstance(row, dict):
         raise ContractError(RUN_SPEC_NAME, row, "deploy again: it is not an object")
     spec = decode(RunSpec, row)

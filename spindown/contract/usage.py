@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from spindown.contract.codec import decode, encode
+from spindown.contract.codec import decode, encode, from_json
 from spindown.error import ContractError
 
 PREFIX = "usage/"
@@ -112,10 +112,11 @@ def _line(row: dict[str, object]) -> str:
 
 def decode_usage(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
     """Return the records of an object of a workload (raises ContractError)."""
-    try:
-        rows = [json.loads(line) for line in data.splitlines() if line.strip()]
-    except (ValueError, RecursionError) as exc:
-        raise ContractError("usage", data[:100], "it is not JSON lines") from exc
+    rows = [
+        from_json("usage", line, "it is not JSON lines")
+        for line in data.splitlines()
+        if line.strip()
+    ]
     if not all(isinstance(row, dict) for row in rows):
         raise ContractError("usage", data[:100], "write one object a line")
     return tuple(decode(UsageRecord, {**row, WORKLOAD: workload}) for row in rows)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from spindown.contract import row as rows
-from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
 from spindown.contract.event import (
     InstanceEvent,
@@ -37,7 +36,7 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
-from spindown.ledger import Ledger, read_worker
+from spindown.ledger import Ledger, decode_at, read_worker
 from spindown.port import ControlPorts, Datum, InstanceView, Key, When
 
 T = TypeVar("T")
@@ -103,9 +102,9 @@ class OurInstance:
             self.key.partition, f"{rows.LEASE}{self.worker.instance_id}#"
         )
         leases = []
-        for row in found.values():
+        for sort, row in found.items():
             try:
-                leases.append(decode(Lease, row))
+                leases.append(decode_at(Lease, sort, row))
             except ContractError:
                 continue
         return tuple(leases)
@@ -127,7 +126,7 @@ class OurInstance:
     def _read(self, cls: type[T], sort: str) -> T | None:
         row = self.ports.table.get(Key(partition=self.key.partition, sort=sort))
         try:
-            return None if row is None else decode(cls, row)
+            return None if row is None else decode_at(cls, sort, row)
         except ContractError:
             return None
 
@@ -203,7 +202,8 @@ def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> React
         ending = ending_of(worker, view)
         end = end_worker(
             worker,
-            at=max(event.at, worker.launched_at),
+            # No clock of another may have it booked for years.
+            at=max(min(event.at, ours.ports.clock.now()), worker.launched_at),
             reason=ending.reason,
             reclaimed=ending.reclaimed,
             launch=ours.launch(),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from spindown.contract.codec import decode, encode, replace_fields
+from spindown.contract.codec import decode, encode, from_json, replace_fields
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
@@ -201,8 +201,8 @@ def failure_of(error: SpindownError, asked: str, **about: str) -> Reason:
 def decode_request(launch: Launch) -> LaunchRequest | None:
     """Return the request of a launch; None if it cannot be read."""
     try:
-        return decode(LaunchRequest, json.loads(launch.request))
-    except (ContractError, ValueError, TypeError):
+        return decode(LaunchRequest, from_json("launch request", launch.request))
+    except ContractError:
         return None
 
 

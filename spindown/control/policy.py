@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from spindown.contract import row as rows
+from spindown.contract.codec import from_json
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.policy import Policy
-from spindown.error import BadInput, ConfigError
+from spindown.error import BadInput, ConfigError, ContractError
 from spindown.ledger import Ledger
 from spindown.port import LiveEdit, SettingsStore, Table
 
@@ -170,8 +171,8 @@ def _merge(base: Policy, text: str) -> Policy:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        edit = json.loads(text)
-    except ValueError as exc:
+        edit = from_json("live policy", text)
+    except ContractError as exc:
         raise ConfigError("live policy", text, "write a JSON object") from exc
     if not isinstance(edit, dict):
         raise ConfigError("live policy", text, "write a JSON object")

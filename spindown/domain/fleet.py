@@ -5,6 +5,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from spindown.domain.bound import (
+    Amount,
+    GpuCount,
+    LaunchCount,
+    Percent,
+    Price,
+    Reserved,
+    SlotCount,
+    SlotIndex,
+    Tally,
+)
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason
@@ -41,14 +52,14 @@ class Worker:
     zone: str
     capacity_type: CapacityType
     gpu_name: str
-    gpu_count: float
+    gpu_count: GpuCount
     #: Jobs that it can hold at once.
-    slots: int
-    price_per_hour: float
+    slots: SlotCount
+    price_per_hour: Price
     #: Whole price of its pool when it ended, USD per hour; None: it has not ended, or not known.
-    end_price_per_hour: float | None = None
+    end_price_per_hour: Price | None = None
     #: Whole price of the same type on demand at the launch, USD per hour; None when unknown.
-    on_demand_price: float | None = None
+    on_demand_price: Price | None = None
     state: WorkerState
     launched_at: datetime
     checked_in_at: datetime | None = None
@@ -56,15 +67,15 @@ class Worker:
     #: Since when every slot has been without a job; None while one is busy.
     idle_since: datetime | None = None
     #: Slots that hold a job now.
-    busy_slots: int = 0
+    busy_slots: Tally = 0
     #: When it last took a job, or ended one of several; None: it never had any.
     claimed_at: datetime | None = None
     #: Percent of the time in which its GPUs computed, over the last heartbeat's interval, and
     #: percent of their memory that was used at the most; None: none were seen at work.
-    gpu_percent: float | None = None
-    vram_percent: float | None = None
+    gpu_percent: Percent | None = None
+    vram_percent: Percent | None = None
     #: That memory, of one GPU.
-    vram_gib: float | None = None
+    vram_gib: Amount | None = None
     #: When EC2 takes it away: set by an interruption notice.
     interrupted_at: datetime | None = None
     rebalance_at: datetime | None = None
@@ -87,7 +98,7 @@ class Worker:
     reason: Reason = NO_REASON
     ended_at: datetime | None = None
     #: Every conditional change of ``state`` raises it.
-    version: int = 0
+    version: Tally = 0
 
     @property
     def pool(self) -> Pool:
@@ -145,9 +156,9 @@ class Lease:
     """What one slot holds: a job, under an epoch, until a deadline."""
 
     instance_id: str
-    slot: int
+    slot: SlotIndex
     job_id: str
-    epoch: int
+    epoch: Tally
     receipt_handle: str
     #: Until when nobody else may claim the job.
     deadline: datetime
@@ -156,10 +167,10 @@ class Lease:
     claimed_at: datetime
     #: When the job was sent.
     sent_at: datetime
-    items: int = 0
-    items_done: int = 0
+    items: Tally = 0
+    items_done: Tally = 0
     #: Items that were done when it was claimed.
-    first_item: int = 0
+    first_item: Tally = 0
 
     def pace(self, items_done: int, at: datetime) -> float | None:
         """Return items an hour since the claim, the present one counted as done; None: unknown."""
@@ -189,10 +200,10 @@ class RequeuedJob:
     job_id: str
     sent_at: datetime
     #: 0: not known.
-    items: int
-    items_done: int
+    items: Tally
+    items_done: Tally
     #: Of its last holder; None: it held the job too briefly to tell.
-    items_per_hour: float | None = None
+    items_per_hour: Amount | None = None
     #: When its last holder gave it up or was lost.
     at: datetime
 
@@ -210,11 +221,11 @@ class LaunchState(StrEnum):
 class Offered:
     """What a pool of a launch request offered then; its workers keep these values."""
 
-    price_per_hour: float
-    on_demand_price: float | None = None
+    price_per_hour: Price
+    on_demand_price: Price | None = None
     gpu_name: str = ""
-    gpu_count: float = 0.0
-    slots: int = 1
+    gpu_count: GpuCount = 0.0
+    slots: SlotCount = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,15 +240,15 @@ class Launch:
     #: The exact request in JSON, as the compute port takes it; a retry sends it unchanged.
     request: str
     #: USD set aside from the budget until the workers are charged themselves.
-    reserved_usd: float = 0.0
+    reserved_usd: Reserved = 0.0
     instance_ids: tuple[str, ...] = ()
     reason: Reason = NO_REASON
     #: Instances asked for.
-    count: int = 1
+    count: LaunchCount = 1
     #: Expected throughput of one of them, so that an open intent counts as capacity.
-    items_per_hour: float = 0.0
+    items_per_hour: Amount = 0.0
     #: Jobs that each of them can hold at once.
-    slots: int = 1
+    slots: SlotCount = 1
     #: Whether it takes over from a running worker, and so stays until that has given its jobs back.
     is_takeover: bool = False
     #: Pool as text -> what it was at the launch.
@@ -251,7 +262,7 @@ class Unavailable:
     pool: Pool
     until: datetime
     #: Times in a row; the memory doubles with each.
-    strikes: int
+    strikes: Tally
     reason: Reason
 
 

@@ -1,9 +1,8 @@
 """The policy in force, as reconcile has written it down for workers, who cannot read settings."""
 
-import json
 from datetime import timedelta
 
-from spindown.contract.codec import decode
+from spindown.contract.codec import decode, from_json
 from spindown.contract.row import POLICY, PolicyRow, workload_partition
 from spindown.domain.idle import idle_timeout
 from spindown.domain.learning import Knowledge
@@ -22,8 +21,8 @@ def read_standing(table: Table, workload: str, known: Standing | None = None) ->
     row = table.get(Key(partition=workload_partition(workload), sort=POLICY)) or {}
     try:
         stored = decode(PolicyRow, row)
-        policy = decode(Policy, json.loads(stored.effective))
-    except (ContractError, ValueError):
+        policy = decode(Policy, from_json("policy", stored.effective))
+    except ContractError:
         return known or Standing(policy=Policy(), idle_timeout=_idle(Policy(), None))
     return Standing(
         policy=policy,

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, parse_job, with_id
 from spindown.contract.row import BACKLOG, BacklogRow, workload_partition
-from spindown.error import ContractError, NewerSchema, SpindownError
+from spindown.error import ContractError, NewerSchema
 from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
 from spindown.port import ControlPorts, JobQueue, Key, Message, ObjectStore, Outgoing, Write
 
@@ -65,8 +65,8 @@ def renew_all(
     for workload in ports.deployment().workloads:
         try:
             scan = renew(workload, ports, store=store_of(workload), until=until)
-        except SpindownError as exc:
-            scan = Renewed(workload=workload, is_whole=False, why=str(exc))
+        except Exception as exc:  # noqa: BLE001 - an edge: the others' messages must not be lost
+            scan = Renewed(workload=workload, is_whole=False, why=str(exc) or type(exc).__name__)
         if scan is not None:
             scans.append(scan)
     return scans

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from spindown.contract.codec import decode
+from spindown.contract.codec import decode, from_json
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import own_children
@@ -62,11 +62,8 @@ def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
 
 def _read_batch(batch_id: str, store: ObjectStore) -> tuple[str, ...]:
     index = store.get(batch_key(batch_id)).data
-    try:
-        return decode(Batch, json.loads(index)).jobs
-    except ValueError as exc:
-        remedy = f"restore {batch_key(batch_id)}, or ask for its jobs one by one"
-        raise ContractError("index of the batch", batch_id, remedy) from exc
+    remedy = f"restore {batch_key(batch_id)}, or ask for its jobs one by one"
+    return decode(Batch, from_json("index of the batch", index, remedy)).jobs
 
 
 def read_manifest(job_id: str, store: ObjectStore) -> Manifest:

@@ -8,6 +8,7 @@ from spindown.ledger.ledger import (
     is_lock_damaged,
     read_worker,
 )
+from spindown.ledger.partition import decode_at
 from spindown.ledger.view import AccountView, LedgerView
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LedgerView",
     "RowWrites",
     "account_key",
+    "decode_at",
     "is_lock_damaged",
     "read_worker",
 ]

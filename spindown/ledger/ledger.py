@@ -15,7 +15,7 @@ from spindown.contract.codec import Row, decode, encode, encode_instant
 from spindown.contract.row import LockRow, SpendRow
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
-from spindown.ledger.partition import Partition
+from spindown.ledger.partition import Partition, decode_at
 from spindown.ledger.view import AccountView, LedgerView, account_of, view_of
 from spindown.port import ALWAYS, Key, Table, When, Write, merge
 
@@ -205,7 +205,7 @@ def read_worker(table: Table, key: Key) -> Worker | None:
     """Read a worker row; None if it is gone or cannot be read."""
     row = table.get(key)
     try:
-        return None if row is None else decode(Worker, row)
+        return None if row is None else decode_at(Worker, key.sort, row)
     except ContractError:
         return None
 

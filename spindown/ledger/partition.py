@@ -1,13 +1,17 @@
 """The rows of one partition, decoded.
 
-One that cannot be read is skipped and named, never guessed: rolling deploys mix versions, and one
-bad row must not stop a fleet.
+One that cannot be read, or lies under a key that is not its own, is skipped and named, never
+guessed: rolling deploys mix versions, and one bad row must not stop a fleet.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import Any, TypeVar
 
+from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode
+from spindown.contract.row import QuotaRow, SpendRow
+from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.error import ContractError
 
 T = TypeVar("T")
@@ -49,7 +53,40 @@ class Partition:
 
     def _decode(self, cls: type[T], sort: str, row: Row) -> T | None:
         try:
-            return decode(cls, row)
+            return decode_at(cls, sort, row)
         except ContractError:
             self.bad.append(sort)
             return None
+
+
+def decode_at(cls: type[T], sort: str, row: Row) -> T:
+    """Decode a row that lies under a sort key; one that belongs under another cannot be read.
+
+    Two rows could name one instance otherwise, and what is done about one of them be undone for
+    the other.
+    """
+    value = decode(cls, row)
+    is_place = _PLACES.get(cls)
+    if is_place is not None and not is_place(sort, value):
+        raise ContractError(f"{cls.__name__} under {sort}", None, "keep a row under its own key")
+    return value
+
+
+def _is_day(sort: str, _: SpendRow) -> bool:
+    try:
+        day = date.fromisoformat(sort.removeprefix(rows.SPEND))
+    except ValueError:
+        return False
+    return f"{rows.SPEND}{day}" == sort
+
+
+#: Kind of row -> whether a sort key is that of a value.
+_PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
+    Worker: lambda sort, x: sort == rows.worker_sort(x.instance_id),
+    Lease: lambda sort, x: sort == rows.lease_sort(x.instance_id, x.slot),
+    RequeuedJob: lambda sort, x: sort == rows.requeued_sort(x.job_id),
+    Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
+    Unavailable: lambda sort, x: sort == rows.unavailable_sort(x.pool),
+    QuotaRow: lambda sort, x: sort == rows.quota_sort(x.quota_class),
+    SpendRow: _is_day,
+}

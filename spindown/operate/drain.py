@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spindown.contract import tag
+from spindown.contract.codec import from_json
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import LaunchState
+from spindown.error import ContractError
 from spindown.job.policy import read_standing
 from spindown.ledger import Ledger
 from spindown.operate.status import WorkerStatus
@@ -104,7 +106,7 @@ def _way_back(workload: str, edit: LiveEdit | None) -> tuple[str, ...]:
 
 def _read(edit: LiveEdit | None) -> Mapping[str, object]:
     try:
-        before = json.loads(edit.text) if edit is not None else {}
-    except ValueError:
+        before = from_json("live policy", edit.text) if edit is not None else {}
+    except ContractError:
         return {}
     return before if isinstance(before, dict) else {}

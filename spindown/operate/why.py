@@ -4,13 +4,12 @@ Decisions are read from the bucket, where one lies for each change of mind; the 
 when the newest of them still held.
 """
 
-import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.contract.codec import decode
+from spindown.contract.codec import decode, from_json
 from spindown.contract.decision import Decision, LaunchRequestRecord, decision_prefix
 from spindown.domain.fleet import LaunchState
 from spindown.domain.reason import NO_REASON, Reason
@@ -105,8 +104,8 @@ def read_decisions(
 def read_decision(key: str, objects: ObjectStore) -> Decision | None:
     """Return a stored decision; None: this version cannot read it, or it is gone."""
     try:
-        return decode(Decision, json.loads(objects.get(key).data))
-    except (ContractError, NotFound, ValueError, AttributeError, RecursionError):
+        return decode(Decision, from_json(key, objects.get(key).data))
+    except (ContractError, NotFound):
         return None
 
 

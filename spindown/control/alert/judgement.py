@@ -18,7 +18,6 @@ from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
 from spindown.domain.diagnosis import CostWindow, Diagnosis, Fit, compare, diagnose
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.requirement import misfit
-from spindown.error import SpindownError
 from spindown.ledger import Ledger, LedgerView
 from spindown.port import ControlPorts, Datum
 from spindown.wording import say, say_remedy
@@ -49,9 +48,8 @@ def judge(ports: ControlPorts) -> tuple[Judgement, ...]:
 def _try(workload: str, ports: ControlPorts) -> Judgement:
     try:
         return _judge(workload, ports)
-    except SpindownError as exc:
-        # One workload that cannot be judged must not keep the others from it.
-        return Judgement(workload=workload, failure=str(exc))
+    except Exception as exc:  # noqa: BLE001 - an edge: it must not keep the others from theirs
+        return Judgement(workload=workload, failure=str(exc) or type(exc).__name__)
 
 
 def _judge(workload: str, ports: ControlPorts) -> Judgement:

@@ -4,13 +4,12 @@ Each source is read separately. If one fails, its last good part stays, with the
 read. So a fault in one API never empties the catalogue.
 """
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from spindown.contract.codec import decode, encode, to_json
+from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings
 from spindown.domain.offer import Catalogue, InstanceType
@@ -87,11 +86,11 @@ def survey(ports: ControlPorts) -> Refreshed:
 def load_catalogue(objects: ObjectStore) -> Catalogue | None:
     """Return the stored catalogue; None if this version can read none."""
     try:
-        body = json.loads(objects.get(CATALOGUE_KEY).data)
+        body = from_json(CATALOGUE_KEY, objects.get(CATALOGUE_KEY).data)
         if body.get("schema") != SCHEMA:
             return None
         return decode(Catalogue, body)
-    except (NotFound, ContractError, ValueError, AttributeError):
+    except (NotFound, ContractError, AttributeError):
         return None
 
 

@@ -80,6 +80,18 @@ def test_fields_of_a_later_version_are_ignored() -> None:
         ("launched_at", 3),
         ("slots", 1.5),
         ("slots", float("inf")),
+        ("slots", 0),
+        ("slots", 10**6),
+        ("busy_slots", -5),
+        ("price_per_hour", float("nan")),
+        ("price_per_hour", -1e9),
+        ("price_per_hour", 1e9),
+        ("gpu_percent", float("inf")),
+        ("version", 10**30),
+        ("launched_at", "2026-11-20T12:00:00"),
+        ("launched_at", "0001-01-01T00:00:00.000000Z"),
+        ("launched_at", "9999-12-31T23:59:59.999999Z"),
+        ("heartbeat_at", "1969-12-31T23:59:59.000000Z"),
     ],
 )
 def test_names_the_field_that_does_not_fit(field: str, value: object) -> None:
@@ -102,6 +114,18 @@ def test_names_the_field_of_a_file_that_does_not_fit(field: str, value: object) 
         decode(RunSpec, {field: value})
 
     assert caught.value.field == f"RunSpec.{field}"
+
+
+@pytest.mark.parametrize("bad", [-1.0, 1e300, float("nan"), float("inf"), 10**30])
+def test_no_sample_is_out_of_bounds(bad: float) -> None:
+    with pytest.raises(ContractError):
+        decode(RateRow, {"samples": [1.0, bad, 2.0]})
+
+
+def test_an_instant_of_another_zone_is_read_in_utc() -> None:
+    row = {**encode(a_worker()), "launched_at": "2026-11-20T14:00:00+02:00"}
+
+    assert encode(decode(Worker, row)) == encode(replace(a_worker(), launched_at=NOON))
 
 
 def test_a_whole_number_may_be_written_as_a_fraction() -> None:

@@ -1,0 +1,41 @@
+"""Numbers that stored rows may hold: each kind with its least and its greatest value.
+
+Rows are written by workers too, so a number can be anything. The codec checks these bounds when it
+reads a row; what is decoded is never checked again.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """The least and the greatest value that a field may hold."""
+
+    least: float
+    most: float
+
+
+#: Jobs that one worker can hold at once; the index of one of them.
+SlotCount = Annotated[int, Bounded(1, 1024)]
+SlotIndex = Annotated[int, Bounded(0, 1023)]
+#: Instances of one launch request.
+LaunchCount = Annotated[int, Bounded(1, 1000)]
+#: Whatever is counted: jobs, items, claims, versions.
+Tally = Annotated[int, Bounded(0, 10**15)]
+#: The same as a sum of fractions: items, hours, seconds, bytes in GiB.
+Amount = Annotated[float, Bounded(0.0, 1e15)]
+#: GPUs of one instance; a fraction for partitioned types.
+GpuCount = Annotated[float, Bounded(0.0, 1024.0)]
+#: Whole price of an instance, USD per hour; the most expensive costs a few hundred.
+Price = Annotated[float, Bounded(0.0, 1000.0)]
+#: A sum of USD; below 0 where refunds outweigh.
+Dollars = Annotated[float, Bounded(-1e9, 1e9)]
+#: USD set aside; sums of fractions leave it a little below 0 at times.
+Reserved = Annotated[float, Bounded(-0.01, 1e9)]
+#: A slot may use more than its share.
+Percent = Annotated[float, Bounded(0.0, 1e4)]
+#: Seconds of a learned sample, a hundred years at most; items an hour, items of a job.
+Sample = Annotated[float, Bounded(0.0, 3.2e9)]
+#: Seconds, fourteen days at most in both directions: a message lives no longer.
+Margin = Annotated[float, Bounded(-1209600.0, 1209600.0)]
