@@ -327,7 +327,10 @@ def _keep(
     )
     journal.note((ledger.put(rows.DECISION, row),))
     backlog = replace_fields(plan.fleet.backlog, {"backoffs": record.backoffs})
-    journal.note((ledger.change(rows.BACKLOG, tick_fields(backlog)),))
+    # One that could not be read stays so until all of it is replaced, the workers' sums too.
+    is_bad = rows.BACKLOG in seen.facts.view.bad_rows
+    changes = encode(backlog) if is_bad else tick_fields(backlog)
+    journal.note((ledger.change(rows.BACKLOG, changes),))
     # The policy in force as workers read it, who cannot read settings.
     policy = replace_fields(
         facts.effective.row,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode
-from spindown.contract.row import QuotaRow, SpendRow
+from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.error import ContractError
 
@@ -87,6 +87,5 @@ _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
     RequeuedJob: lambda sort, x: sort == rows.requeued_sort(x.job_id),
     Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
     Unavailable: lambda sort, x: sort == rows.unavailable_sort(x.pool),
-    QuotaRow: lambda sort, x: sort == rows.quota_sort(x.quota_class),
     SpendRow: _is_day,
 }

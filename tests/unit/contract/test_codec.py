@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.codec import decode, encode, encode_instant, replace_fields
+from spindown.contract.codec import decode, encode, encode_instant, from_json, replace_fields
 from spindown.contract.row import RateRow
 from spindown.contract.run import RunSpec
 from spindown.contract.settings import Outpost, TemplateRef, WorkloadSettings
@@ -120,6 +120,16 @@ def test_names_the_field_of_a_file_that_does_not_fit(field: str, value: object) 
 def test_no_sample_is_out_of_bounds(bad: float) -> None:
     with pytest.raises(ContractError):
         decode(RateRow, {"samples": [1.0, bad, 2.0]})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "\ud800", "[" * 100_000, "[" * 65 + "]" * 65, b"\xff", "9" * 5000]
+)
+def test_text_that_is_no_json_or_too_deep_is_told(text: str | bytes) -> None:
+    with pytest.raises(ContractError) as caught:
+        from_json("live policy", text)
+
+    assert caught.value.field == "live policy"
 
 
 def test_an_instant_of_another_zone_is_read_in_utc() -> None:

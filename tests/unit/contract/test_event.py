@@ -45,6 +45,12 @@ def test_reads_what_wakes_the_scaler(name: str, wake_up: WakeUp) -> None:
     assert parse_wake_up(load(name), deployment="demo") == wake_up
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01"])
+def test_an_event_of_no_plausible_time_is_refused(time: str) -> None:
+    with pytest.raises(ContractError):
+        parse_instance_event({**load("instance_state_change"), "time": time})
+
+
 def test_reads_that_a_deployment_goes() -> None:
     event = parse_stack_event(load("stack_delete"))
 

@@ -1,15 +1,19 @@
 """Rows of the ledger: a bad one is skipped, a finished one leaves, none is lost."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from spindown.contract import row as rows
+from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
-from spindown.contract.row import budget_sort
+from spindown.contract.row import SpendRow, budget_sort
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
 from spindown.port import Key, Write
-from tests.builders import NOW, a_pool, minutes
+from tests.builders import NOW, a_launch, a_lease, a_pool, a_worker, an_unavailable, minutes
 from tests.control import WORKLOAD, ControlWorld
 
 
@@ -25,6 +29,44 @@ def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
     assert set(decision.bad_rows) == {"worker#i-bad", "lease#i-bad#0", "breaker"}
     assert world.metric("BadRows") == 3
     assert worker.instance_id in world.view().workers
+
+
+@pytest.mark.parametrize(
+    ("sort", "value"),
+    [
+        ("worker#i-2", a_worker("i-1")),
+        ("lease#i-gone#0", a_lease("i-1", deadline=NOW + timedelta(days=3))),
+        ("lease#i-1#1", a_lease("i-1", slot=0)),
+        ("launch#launch-2", a_launch("launch-1")),
+        ("requeued#job-2", a_lease(job_id="job-1").left_behind(NOW)),
+        ("unavailable#elsewhere", an_unavailable()),
+        ("spend#not-a-day", SpendRow(dollars=1.0)),
+    ],
+)
+def test_a_row_under_a_key_that_is_not_its_own_is_bad(sort: str, value: object) -> None:
+    world = ControlWorld(budget=100.0)
+    world.put(sort, **encode(value))
+
+    decisions = world.run(3)
+
+    assert {d.bad_rows for d in decisions} == {(sort,)}
+    assert decisions[-1].outcome is Outcome.IDLE
+    assert world.calls["compute.launch"] == world.calls["compute.terminate"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("claims", "many"), ("late", [1]), ("claims_seen", -1), ("seen_at", "soon")]
+)
+def test_a_backlog_row_that_cannot_be_read_is_replaced(name: str, value: object) -> None:
+    world = ControlWorld()
+    worker = world.launched(3)
+    world.put(rows.BACKLOG, **{name: value})
+
+    damaged, mended = world.run(2)
+    world.claim(worker.instance_id)
+
+    assert (damaged.bad_rows, mended.bad_rows) == ((rows.BACKLOG,), ())
+    assert world.view().backlog.claims == 1
 
 
 def test_an_unwritable_spend_day_stops_no_launch_or_charge() -> None:

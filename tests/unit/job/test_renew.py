@@ -174,7 +174,8 @@ def test_what_is_no_job_is_kept_for_whoever_can_tell(body: str, renewed: int) ->
     assert world.queue.bodies() == [body]
 
 
-def test_a_fault_of_one_workload_is_told_and_stops_no_other() -> None:
+@pytest.mark.parametrize("fault", [Unreachable("no answer"), ValueError("no answer")])
+def test_a_fault_of_one_workload_is_told_and_stops_no_other(fault: Exception) -> None:
     world = World()
     world.settings._deployment = replace(world.settings._deployment, workloads=("gone", WORKLOAD))
     world.send()
@@ -183,7 +184,7 @@ def test_a_fault_of_one_workload_is_told_and_stops_no_other() -> None:
 
     def interfere(call: PortCall, proceed: Any) -> Any:
         if call.port == "table" and call.method == "get" and "gone" in call.args[0].partition:
-            raise Unreachable("no answer")
+            raise fault
         return proceed()
 
     world.interfere = interfere

@@ -164,10 +164,11 @@ def test_tells_what_an_hour_of_one_warm_machine_would_cost() -> None:
     assert world.metric("WarmDollars") == pytest.approx(0.526, abs=0.03)
 
 
-def test_a_workload_that_cannot_be_judged_is_said() -> None:
+@pytest.mark.parametrize("fault", [Unreachable("no answer"), ValueError("no answer")])
+def test_a_workload_that_cannot_be_judged_is_said(fault: Exception) -> None:
     world = a_world(replace(USUAL, dollars=6.0))
 
-    world.interfere = failing(Unreachable("no answer"), "query")
+    world.interfere = failing(fault, "query")
     (judgement,) = judge(world.ports)
 
     assert (judgement.diagnosis, judgement.failure) == (None, "no answer")
