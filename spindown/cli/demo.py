@@ -34,6 +34,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError
 from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items, upload
+from spindown.local.deployment import check_checkout
 from spindown.operate.bill import CostReport, RankingChange, read_bill
 from spindown.operate.preview import preview
 from spindown.wording import say
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 
 WORKLOAD = "classify"
+#: What the code of the workload imports.
+_MODEL = ("magika", "onnxruntime")
 ITEMS_PER_JOB = 240
 _LONGEST_FILE_BYTES = 200_000
 _LOOK_SECONDS = 1.0
@@ -85,6 +88,7 @@ def demo(
     as_json: option.Json = False,
 ) -> None:
     """Run the whole system here: a queue, spot workers, interruptions, a bill per item."""
+    check_checkout(*_MODEL)
     from spindown.local.system import LocalSystem  # noqa: PLC0415 - heavy, and only for the demo
 
     console = Console(stderr=True) if as_json else open_console()

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from spindown.error import SpindownError
 from spindown.local import TICK, environment
+from spindown.local.deployment import check_checkout
 from spindown.local.state import StateDirectory
 from spindown.local.status import STATUS_PATH, SystemStatus
 
@@ -40,8 +41,10 @@ def start(
 ) -> SystemStatus:
     """Start the local system in the background and deploy into it; return when it is ready.
 
-    Raises `DaemonError` with one sentence when it cannot start; then nothing is left running.
+    Raises `DaemonError` or `DeployError` with one sentence when it cannot start; then nothing is
+    left running.
     """
+    check_checkout()
     directory = StateDirectory(state or Path(".spindown"))
     directory.make()
     command = [

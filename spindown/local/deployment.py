@@ -34,8 +34,38 @@ _OWN_SENTENCE = re.compile(r"^spindown: (.+)$", re.MULTILINE)
 _COMPLAINT = re.compile(r"error|fail|cannot|unable", re.IGNORECASE)
 
 
+#: What `make setup` installs for the local system, and a wheel without extras lacks.
+_LIBRARIES = ("aws_cdk", "boto3", "hatchling", "hypercorn", "ministack", "moto", "psutil")
+#: What a checkout has and a wheel lacks: the worker's kit is made of it.
+_SOURCES = ("pyproject.toml", "locks")
+
+
 class DeployError(SpindownError):
     """The deploy did not succeed; the text is one sentence."""
+
+
+def check_checkout(*libraries: str, root: Path | None = None) -> None:
+    """Refuse what the local system lacks before anything of it starts.
+
+    Args:
+        libraries: what else must be installed.
+        root: where the sources should be; None: beside the installed packages.
+
+    Raises:
+        DeployError: this is no checkout, or `make setup` has not set it up.
+    """
+    root = root or project_root()
+    if not all((root / name).exists() for name in _SOURCES):
+        message = (
+            f"The local system runs from a checkout of Spindown, and {root} is none: clone it, "
+            "run `make setup` in it, and use its .venv/bin/spindown."
+        )
+        raise DeployError(message)
+    if missing := [name for name in (*_LIBRARIES, *libraries) if find_spec(name) is None]:
+        message = f"{', '.join(missing)} must be installed: run `make setup` in {root}."
+        raise DeployError(message)
+    find_cdk(root)
+    find_node()
 
 
 def project_root() -> Path:

@@ -338,3 +338,10 @@ def test_a_command_that_needs_no_local_system_does_not_load_it() -> None:
     done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_a_wheel_without_its_extra_names_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert "typer: pip install 'spindown[cli]'" in told(capsys, "--help")
