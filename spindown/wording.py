@@ -8,6 +8,7 @@ is, it gives a line, and a line has only printable characters.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from itertools import islice
 
 from spindown.contract.decision import (
@@ -21,6 +22,8 @@ from spindown.domain.reason import About, Reason, ReasonCode
 
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
+#: Of a fleet that may have no worker.
+_DRAINED = ", as `spindown drain` leaves it: `spindown policy reset` undoes that"
 #: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
 _FAULT_AT_MOST = 300
 _LINE_AT_MOST = 4000
@@ -92,7 +95,12 @@ def say_span(seconds: float) -> str:
 
 
 def _clock(instant: str | float) -> str:
-    return f"{datetime.fromisoformat(str(instant)):%H:%M:%S}"
+    return f"{datetime.fromisoformat(str(instant)):%H:%M:%S} UTC"
+
+
+def say_number(number: float, digits: int = 3) -> str:
+    """Return a number with so many significant digits, never as a power of ten."""
+    return f"{Decimal(f'{number:.{digits}g}'):,f}"
 
 
 def _count(number: str | float, thing: str) -> str:
@@ -122,7 +130,7 @@ def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
 
 
 def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
-    sizing, why, early = say(summary.sizing), say(summary.why), say(summary.ended_early)
+    sizing, why, early = _say_sizing(summary), say(summary.why), say(summary.ended_early)
     match outcome:
         case Outcome.LOCKED:
             return "another reconcile is at work"
@@ -133,7 +141,7 @@ def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
         case Outcome.HELD if summary.retry_at is None or not why:
             return sizing
         case Outcome.HELD:
-            said = f"no offer may be taken before {summary.retry_at:%H:%M:%S}: {why}"
+            said = f"no offer may be taken before {summary.retry_at:%H:%M:%S} UTC: {why}"
         case Outcome.LAUNCHED:
             given = (("launched", summary.launched), ("adopted", summary.adopted))
             said = ", ".join(f"{verb} {_counts(pools)}" for verb, pools in given if pools)
@@ -146,13 +154,20 @@ def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
     return f"{said} ({sizing})" + (f"; {early}" if early else "")
 
 
+def _say_sizing(summary: DecisionSummary) -> str:
+    """Return the sizing, without a bound that is told already as what stops the launch."""
+    about = summary.sizing.about
+    stops = summary.why.code is ReasonCode.MAX_WORKERS and about.get("bound") == "max_workers"
+    return _line(_inner(about)) if stops and "why" in about else say(summary.sizing)
+
+
 def _counts(pools: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {pool}" for pool, count in pools.items())
 
 
 #: Kind of an action -> what it does to its subject.
 _ACTIONS = {
-    "end": "end the row of {subject}",
+    "end": "note that {subject} has ended",
     "free": "give the jobs of {subject} back",
     "condemn": "condemn {subject}",
     "terminate": "terminate {subject}",
@@ -219,7 +234,7 @@ def _pool_never_checked_in(about: About) -> str:
 
 
 def _moment(instant: str | float) -> str:
-    return f"{datetime.fromisoformat(str(instant)):%Y-%m-%d %H:%M}"
+    return f"{datetime.fromisoformat(str(instant)):%Y-%m-%d %H:%M} UTC"
 
 
 def _failed(words: str) -> Callable[[About], str]:
@@ -237,7 +252,7 @@ _ASKED = {
     "reclaims": "asking EC2 what it takes away",
     "launches": "asking EC2 for the instances of a launch",
     "account": "reading the month",
-    "end": "ending a row",
+    "end": "noting an end",
     "free": "giving jobs back",
     "condemn": "condemning a worker",
     "terminate": "terminating instances",
@@ -245,6 +260,11 @@ _ASKED = {
     "replay": "asking for a launch again",
     "launch": "launching workers that take over",
 }
+
+
+def _items_per_hour(about: About) -> str:
+    """Return a need, which is never told as 0."""
+    return f"{max(float(about['items_per_hour']), 1.0):,.0f} items/h"
 
 
 def _nearest(about: About) -> str:
@@ -261,8 +281,12 @@ def _strikes(happened: str, remedy: str) -> Callable[[About], str]:
     return words
 
 
-def _dear(cause: str) -> str:
-    return f"An item costs {{cost:.6g}} USD, usually {{usual:.6g}}. {cause}"
+def _dear(cause: str) -> Callable[[About], str]:
+    def told(about: About) -> str:
+        cost, usual = (say_number(float(about[name]), 6) for name in ("cost", "usual"))
+        return f"An item costs {cost} USD, usually {usual}. {cause.format_map(about)}"
+
+    return told
 
 
 def say_case(code: ReasonCode) -> str:
@@ -277,7 +301,7 @@ def _latency(about: About) -> str:
         f"A cold start takes {about['boot']:.0f} s. With start_within = 1m, drain_within = 2m, "
         f"scale_up_threshold = 1 and warm_workers = {about['warm_workers']} the month costs "
         f"${about['month']:,.2f}, ${about['more']:,.2f} more, and 95 % of jobs start within "
-        f"{wait}: worth it from ${about['each']:.3g} a job."
+        f"{wait}: worth it from ${say_number(float(about['each']))} a job."
     )
 
 
@@ -411,13 +435,14 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.QUOTA_SHORT: "it takes {vcpus} vCPUs, quota {quota} has {left:g} left",
     ReasonCode.IN_TIME: "the fleet finishes the backlog in time",
+    ReasonCode.NOTHING_WAITS: "nothing waits",
     ReasonCode.SLOTS_FREE: "every waiting job has a free slot",
     ReasonCode.ALL_IN_FLIGHT: lambda about: (
         f"{_count(about['messages'], 'message')} {_are(about['messages'])} in flight, hidden for "
         "a while or with a worker that ends"
     ),
     ReasonCode.THROUGHPUT_MISSING: lambda about: (
-        f"{about['items_per_hour']:.0f} items/h are missing for {_count(about['jobs'], 'job')}"
+        f"{_items_per_hour(about)} more are needed to finish {_count(about['jobs'], 'job')} in time"
     ),
     ReasonCode.NO_SLOT_IN_TIME: "no slot is free within start_within",
     ReasonCode.TOO_LATE_NEXT_TICK: lambda about: (
@@ -443,7 +468,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{_count(about['workers'], 'worker')} {_are(about['workers'])} kept warm"
     ),
     ReasonCode.CUT_BY_BOUND: lambda about: (
-        f"{_inner(about)}; {about['bound']} allows {about['allowed']} of {about['wanted']}"
+        f"{_inner(about)}; {about['bound']} leaves room for {about['allowed']} of {about['wanted']}"
     ),
     ReasonCode.WAIT_FOR_SPOT: "wait for spot",
     ReasonCode.TAKE_ANY: "take what there is",
@@ -483,7 +508,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{datetime.fromisoformat(str(about['since'])):%H:%M} UTC"
     ),
     ReasonCode.NOTHING_ON_SALE: "nothing is on sale in the zones where it may run",
-    ReasonCode.LAST_RULED_OUT: "{constraint} rules out the last {last} of {offers} offers",
+    ReasonCode.LAST_RULED_OUT: (
+        "of {offers} offers, {constraint} rules out the {last} that passed every earlier check"
+    ),
     ReasonCode.REGION_LEFT_OUT: "the setting `regions` does not contain {region}",
     ReasonCode.LAUNCHING_STOPPED: lambda about: f"launching is stopped: {_inner(about)}",
     ReasonCode.LAUNCH_VERSION_ON_TEST: lambda about: (
@@ -509,7 +536,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.GRANT_MISSING: _failed("a permission is missing"),
     ReasonCode.CALL_THROTTLED: _failed("too many calls"),
     ReasonCode.CALL_FAILED: _failed("it failed"),
-    ReasonCode.MAX_WORKERS: "max_workers is {max_workers}",
+    ReasonCode.MAX_WORKERS: lambda about: (
+        f"max_workers is {about['max_workers']}" + ("" if about["max_workers"] else _DRAINED)
+    ),
     ReasonCode.PRICES_UNREAD: "prices could not be read: {said}",
     ReasonCode.BUDGET_USED_UP: "the budget of {budget_per_month} USD a month is used up",
     ReasonCode.BUDGET_TOO_LOW: "the budget of the month has no room for another launch",

@@ -41,7 +41,7 @@ def describe(one: Cancelled) -> str:
             f"{one.job_id}: not cancelled: a later version wrote it, so that version must cancel it"
         )
     if one.outcome is CancelOutcome.OVER:
-        return f"{one.job_id}: {one.state} before"
+        return f"{one.job_id}: already {one.state}"
     done = f", {one.items_done:,} items done" if one.items_done else ""
     return f"{one.job_id}: cancelled{done}"
 

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from spindown.cli import option
+from spindown.cli.render.count import say_waiting
 from spindown.cli.render.screen import follow, open_console, print_line
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
@@ -86,7 +87,9 @@ def render_remainder(remainder: Remainder) -> Text:
     """Return what is left of a fleet in one line."""
     line = Text(f"{remainder.workload}: ", style="bold")
     if remainder.is_empty:
-        return line.append("nothing runs", style="green")
+        line.append("nothing runs", style="green")
+        left = f", and {say_waiting(remainder.waiting)}" if remainder.waiting else ""
+        return line.append(left, style="yellow")
     words = Counter(entry.word for entry in remainder.workers)
     known = {entry.worker.instance_id for entry in remainder.workers}
     ending = sum(instance.instance_id not in known for instance in remainder.instances)

@@ -27,7 +27,7 @@ DRAFT = """\
 [deployment]
 name = {quoted:<32} # part of every resource's name
 region = "{region}"
-# zones = []                            # where to look for capacity; more zones, cheaper items
+# zones = ["{region}a", "{region}b"]  # where to look for capacity; more zones, cheaper items
 budget_per_month = 50.0                 # stops launches, never work; leave out for none
 # alarm_email = "you@example.com"       # who gets the alarms
 

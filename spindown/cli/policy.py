@@ -134,7 +134,7 @@ def history(
         if as_json:
             print(json.dumps(encode(edit)))
         else:
-            print_line(f"{edit.edited_at:%Y-%m-%d %H:%M:%S}  {edit.version}  {edit.text}")
+            print_line(f"{edit.edited_at:%Y-%m-%d %H:%M:%S} UTC  {edit.version}  {edit.text}")
 
 
 def _effective(session: Session, workload: str) -> EffectivePolicy:

@@ -25,13 +25,14 @@ def redrive(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Send dead letters back to their queue; committed results stay."""
+    """Send dead letters back to their queue; committed results stay. Exit 1 if one is left."""
     session = open_session(config, deployment=deployment, local=local)
     named = set(jobs or ())
-    found = set()
+    found, is_all = set(), True
     try:
         for one in send_back(workload, session.work_ports(workload), jobs=named):
             found.add(one.job_id)
+            is_all = is_all and one.outcome is not RedriveOutcome.UNREADABLE
             print_line(json.dumps(encode(one)) if as_json else describe(one))
     finally:
         if found:
@@ -39,6 +40,8 @@ def redrive(
     if missing := sorted(named - found):
         remedy = f"name jobs in the dead-letter queue of {workload}"
         raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
+    if not is_all:
+        raise typer.Exit(1)
 
 
 def describe(one: Redriven) -> str:

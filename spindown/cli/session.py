@@ -184,7 +184,10 @@ def open_session(
         inputs = {name: workload.inputs for name, workload in loaded.workload.items()}
         options = f" --config {shlex.quote(str(config))}" if config != CONFIG_FILE else ""
     if local:
-        point_at_local_system()
+        here = point_at_local_system()
+        if here != deployment:
+            remedy = f"the local system here runs {here}: name that, or start one for this file"
+            raise BadInput("deployment", deployment, remedy)
         options += " --local"
     return replace(connect(deployment, region), options=options, inputs=inputs)
 
@@ -221,14 +224,18 @@ def reach(region: str | None) -> Aws:
     return Aws(session)
 
 
-def point_at_local_system() -> None:
-    """Point this process at the local system of its directory, and at nothing else of AWS."""
+def point_at_local_system() -> str:
+    """Point this process at the local system of its directory, and at nothing else of AWS.
+
+    Returns the name of the deployment that it runs.
+    """
     status = daemon.status()
     if status is None:
         raise BadInput("--local", str(Path.cwd()), "start it here with `spindown local up` first")
     for name in os.environ.keys() - environment.outer_environment().keys():
         del os.environ[name]
     os.environ.update(environment.aws_environment(status.endpoint, status.region))
+    return status.deployment
 
 
 def find_workload(

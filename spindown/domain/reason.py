@@ -130,6 +130,7 @@ class ReasonCode(StrEnum):
     # Why so many workers are launched now.
     #: The fleet works the backlog off in time.
     IN_TIME = "in-time"
+    NOTHING_WAITS = "nothing-waits"
     #: Every waiting job has a free slot.
     SLOTS_FREE = "slots-free"
     #: ``messages``: hidden for a while, or with a worker that ends.

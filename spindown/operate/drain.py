@@ -39,6 +39,8 @@ class Remainder:
     workers: tuple[WorkerStatus, ...]
     #: Instances that bill, as EC2 has them, with or without a row.
     instances: tuple[InstanceView, ...]
+    #: Jobs that stay in the queue; nobody takes them until there is room for a worker again.
+    waiting: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -63,6 +65,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     # In this order: what was launched before the edit was heard of is in what is read after.
     standing = read_standing(ports.table, workload)
     view = Ledger(ports.table, workload).read()
+    queue = ports.queue(settings.queue_url).backlog()
     ours = {tag.DEPLOYMENT: ports.deployment().name, tag.WORKLOAD: workload}
     return Remainder(
         workload=workload,
@@ -80,6 +83,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
             for instance in ports.compute.instances(region=region, tags=ours)
             if instance.state not in _ENDED
         ),
+        waiting=queue.visible + queue.delayed,
     )
 
 

@@ -163,4 +163,4 @@ def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:
 def _quota_words(quota: QuotaRow) -> str:
     code = QUOTA_CODES.get(quota.quota_class.partition("/")[2])
     name = f"{code} ({quota.quota_class})" if code else quota.quota_class
-    return f"quota {name} is full, tried again at {quota.until:%H:%M:%S}: {quota.message}"
+    return f"quota {name} is full, tried again at {quota.until:%H:%M:%S} UTC: {quota.message}"

@@ -36,7 +36,7 @@ from spindown.domain.advice import Answer, Verdict
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.simulator import SimResult
-from spindown.wording import say, say_case
+from spindown.wording import say, say_case, say_number
 
 #: Policy keys that may be advised; they can be changed live.
 _LIVE_KEYS = (
@@ -134,7 +134,7 @@ def _sum(name: str, trial: Trial, advice: Advice) -> Text:
     result = trial.result
     parts = [f"${advice.a_month(trial):,.2f} a month"]
     if result.items_done:
-        parts.append(f"${result.dollars_per_item * 1000:.4g} for 1,000 items")
+        parts.append(f"${say_number(result.dollars_per_item * 1000, 4)} for 1,000 items")
     if result.has_started:
         parts.append(f"95 % start within {format_wait(result.wait.p95)}")
     if left := undone(result):

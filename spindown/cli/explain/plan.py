@@ -19,8 +19,9 @@ from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.plan import ActionKind, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
+from spindown.domain.reason import ReasonCode
 from spindown.operate.preview import Preview, preview
-from spindown.wording import say, say_action
+from spindown.wording import say, say_action, say_number
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
@@ -29,6 +30,11 @@ _LEAST = ("$/h", "$/1000 items")
 #: What price and cost are made of; shown where there is room for it.
 _PRICES = ("alone", "volume", "IPv4")
 _PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
+#: Columns -> what they are parts of, below the table.
+_UNITS = {
+    _PARTS: f"{', '.join(_PARTS)}: parts of $/1000 items",
+    _PRICES: f"{', '.join(_PRICES)}: parts of $/h",
+}
 #: Columns of no screen.
 _UNLIMITED = 10_000
 
@@ -66,7 +72,7 @@ def plan(
         return
     console = open_console()
     for part in render_plan(made, candidates, show_all=show_all):
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, str))
 
 
 def render_plan(
@@ -100,17 +106,20 @@ class _Table:
     candidates: Sequence[Candidate]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table; no number in it is cut off."""
-        # Asked without a limit, since a table never needs more than it is given.
+        """Yield the table; no number in it is cut off, and no offer folded if that can be."""
+        # Asked without a limit, since a table never needs more than it is given; for its whole
+        # lines, since one that is narrowed folds what offers are called.
         unlimited = options.update(width=_UNLIMITED)
         for names in (_COLUMNS + _PARTS + _PRICES, _COLUMNS + _PARTS, _COLUMNS, _LEAST):
             table = self._table(names)
-            if Measurement.get(console, unlimited, table).minimum <= options.max_width:
+            if Measurement.get(console, unlimited, table).maximum <= options.max_width:
                 break
         yield table
 
     def _table(self, names: Sequence[str]) -> Table:
-        table = Table(box=None, pad_edge=False)
+        parts = [note for columns, note in _UNITS.items() if columns[0] in names]
+        caption = "; ".join(parts) if parts else None
+        table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
         table.add_column("offer", overflow="fold")
         for name in names:
             table.add_column(name, justify="right", overflow="fold")
@@ -126,7 +135,7 @@ def _words(candidate: Candidate) -> Iterator[str]:
     yield f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else "")
     yield f"{candidate.items_per_hour:,.0f}"
     yield "measured" if candidate.measured else "prior"
-    yield f"{candidate.cost_per_item * 1000:.4g}"
+    yield say_number(candidate.cost_per_item * 1000, 4)
     yield from _part_words(candidate)
     yield from _price_words(candidate)
 
@@ -141,7 +150,7 @@ def _part_words(candidate: Candidate) -> Iterator[str]:
     parts, least = candidate.parts, candidate.cost_per_item / 1000
     signed = (parts.work, parts.boot, parts.redo, parts.idle, -parts.refund, parts.transfer)
     for part in signed:
-        yield f"{part * 1000:.3g}" if abs(part) > least else "0"
+        yield say_number(part * 1000) if abs(part) > least else "0"
 
 
 def _say_rejections(made: Preview, *, show_all: bool) -> Iterator[str]:
@@ -178,7 +187,8 @@ def _say_warm(made: Preview) -> str:
 
 def _sentence(made: Preview) -> str:
     choice, candidates = made.plan.choice, made.candidates
-    waiting = f"{say_waiting(made.queue.visible)}; {say(choice.sizing.reason)}."
+    waiting, need = say_waiting(made.queue.visible), choice.sizing.reason
+    waiting += "." if need.code is ReasonCode.NOTHING_WAITS else f"; {say(need)}."
     if choice.stopped:
         return f"{waiting} Nothing is launched: {say(choice.stopped)}."
     best = candidates.best

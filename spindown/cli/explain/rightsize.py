@@ -14,10 +14,11 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.domain.footprint import Extent, Footprint
+from spindown.domain.footprint import Extent, Footprint, RequirementKey
 from spindown.domain.ranking import Candidate
 from spindown.operate import rightsize as sizing
 from spindown.operate.rightsize import Rightsizing
+from spindown.wording import say_number
 
 
 def rightsize(
@@ -58,7 +59,7 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
 
 
 def _headline(found: Rightsizing) -> str:
-    days = say_count(found.days, "day")
+    days = "the last day" if found.days == 1 else f"the last {found.days} days"
     if not found.jobs:
         return (
             f"{found.workload}: no job has left a record in {days}; workers write them at their end"
@@ -77,8 +78,11 @@ def _table(footprint: Footprint) -> Table:
     for name in ("asked", "used at most", "on average", "enough"):
         table.add_column(name, justify="right")
     for extent in footprint.extents:
-        numbers = (f"{value:,.4g}" for value in (extent.asked, extent.most, extent.mean))
-        table.add_row(extent.key, *numbers, f"{extent.enough:,}", _remark(extent))
+        unit = "" if extent.key is RequirementKey.VCPUS else " GiB"
+        numbers = (extent.asked, extent.most, extent.mean, extent.enough)
+        table.add_row(
+            extent.key, *(f"{say_number(number, 4)}{unit}" for number in numbers), _remark(extent)
+        )
     return table
 
 

@@ -82,7 +82,7 @@ class SimulatedWorkload:
 
 def default_subject() -> SimulatedWorkload:
     """Return a workload without a file: the defaults of every setting."""
-    return SimulatedWorkload(workload="work", source="the default policy")
+    return SimulatedWorkload(workload="WORKLOAD", source="the default policy")
 
 
 def read_subject(path: Path, workload: str | None) -> SimulatedWorkload:

@@ -12,9 +12,18 @@ from rich.text import Text
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
+from spindown.contract.event import ALARM, NUDGE, TICK
 from spindown.operate.preview import Preview
 from spindown.operate.why import Why, fates
-from spindown.wording import name_of, say, say_action, say_mode, say_notes, say_outcome
+from spindown.wording import (
+    name_of,
+    say,
+    say_action,
+    say_mode,
+    say_notes,
+    say_number,
+    say_outcome,
+)
 
 _COLOURS = {
     Outcome.LAUNCHED: "green",
@@ -22,6 +31,16 @@ _COLOURS = {
     Outcome.REFUSED: "magenta",
     Outcome.NOTHING_FITS: "bold red",
     Outcome.STOPPED: "bold red",
+}
+#: Outcomes that their own sentence does not name.
+_UNTOLD = frozenset({Outcome.ENOUGH, Outcome.HELD, Outcome.STOPPED})
+#: Who asks for a tick -> words.
+_WOKEN_BY = {
+    TICK: "the timer",
+    NUDGE: "a command",
+    ALARM: "the alarm of the queue",
+    "notice": "the notice of an interruption",
+    "state-change": "the end of an instance",
 }
 #: Deadlines that are spelled out, those with the least slack.
 _DEADLINES = 5
@@ -44,17 +63,22 @@ def render_decision(
 
 
 def _headline(decision: Decision) -> Text:
-    line = Text(f"{decision.at:%Y-%m-%d %H:%M:%S}  ", style="bold")
-    line.append(decision.outcome.value, style=_COLOURS.get(decision.outcome, ""))
-    line.append(f": {say_outcome(decision.outcome, decision.summary)}")
-    return line
+    line = Text(f"{decision.at:%Y-%m-%d %H:%M:%S} UTC  ", style="bold")
+    said, style = (
+        say_outcome(decision.outcome, decision.summary),
+        _COLOURS.get(decision.outcome, ""),
+    )
+    if decision.outcome in _UNTOLD:
+        return line.append(decision.outcome.value, style=style).append(f": {said}")
+    return line.append(said, style=style)
 
 
 def _lines(decision: Decision) -> Iterator[str]:
     workers = ", ".join(f"{count} {state}" for state, count in decision.workers.items())
+    source = _WOKEN_BY.get(decision.source, decision.source)
     yield (
         f"{decision.visible} waiting, {decision.in_flight} in flight;"
-        f" workers: {workers or 'none'}; woken by {decision.source or 'nothing known'}"
+        f" workers: {workers or 'none'}; woken by {source or 'nothing known'}"
     )
     sizing = decision.sizing
     if sizing is not None:
@@ -77,12 +101,12 @@ def _lines(decision: Decision) -> Iterator[str]:
 def _deadline(each: DeadlineRecord) -> str:
     """Return one deadline as a line: when, how much work, how much slack, what that asks for."""
     work, slack = _length(each.work_seconds), _length(abs(each.slack_seconds))
-    told = f"{name_of(each)}: due {each.due_at:%Y-%m-%d %H:%M:%S}, {work} of work, "
+    told = f"{name_of(each)}: due {each.due_at:%Y-%m-%d %H:%M:%S} UTC, {work} of work, "
     told += slack + (" too little" if each.slack_seconds < 0 else " of slack")
     if each.on:
         moves = f", may move to {each.moves_to}" if each.moves_to else ""
         return f"{told}; runs on {each.on}{moves}"
-    until = f" until {each.waits_until:%H:%M:%S}" if each.waits_until else ""
+    until = f" until {each.waits_until:%H:%M:%S} UTC" if each.waits_until else ""
     return f"{told}; {say_mode(each)}{until}"
 
 
@@ -127,10 +151,10 @@ def _row(candidate: CandidateRecord, parts: Sequence[str]) -> Iterator[str]:
     yield f"{candidate.price_per_hour:.3f}"
     yield f"{candidate.items_per_hour:,.0f}"
     yield "measured" if candidate.measured else "prior"
-    yield f"{candidate.cost_per_item * 1000:.4g}"
+    yield say_number(candidate.cost_per_item * 1000, 4)
     for part in parts:
         dollars, least = candidate.parts.get(part, 0.0), candidate.cost_per_item / 1000
-        yield f"{dollars * 1000:.3g}" if abs(dollars) > least else "0"
+        yield say_number(dollars * 1000) if abs(dollars) > least else "0"
 
 
 def _reasons(decision: Decision, top: int) -> Iterator[str]:
@@ -169,7 +193,7 @@ def _say_offer(made: Preview) -> str:
     best, nearest = candidates.best, candidates.nearest
     if best is not None:
         price = f"{best.offer.price:.3f} USD/h"
-        cost = f"{best.cost_per_item * 1000:.4g} USD for 1000 items"
+        cost = f"{say_number(best.cost_per_item * 1000, 4)} USD for 1000 items"
         return f"{best.offer} would fit, at {price} and {cost}."
     none = f"No offer may be taken: {say(candidates.why_none())}"
     if nearest is None:
@@ -186,4 +210,4 @@ def _say_try(found: Why) -> str:
         return f"The next message would launch nothing: {say(found.barred)}."
     if due is None:
         return "The next message is a reason to launch."
-    return f"The next try is at {due:%H:%M:%S}, in {format_seconds(due - found.at)}."
+    return f"The next try is at {due:%H:%M:%S} UTC, in {format_seconds(due - found.at)}."

@@ -1,5 +1,6 @@
 """A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
+import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TextIO
@@ -13,7 +14,7 @@ from rich.text import Text
 from spindown.cli.render.count import say_count
 from spindown.config import format_duration
 from spindown.operate.status import Status, WorkerStatus
-from spindown.wording import printable
+from spindown.wording import printable, say_number
 
 _COLOURS = {
     "booting": "yellow",
@@ -26,7 +27,7 @@ _COLOURS = {
 
 
 #: USD; a cheaper item's cost is given for 1,000 items.
-_LEAST_ALONE = 0.001
+_LEAST_ALONE = 0.1
 #: Width of the output where there is no terminal.
 _FILE_COLUMNS = 120
 
@@ -51,9 +52,10 @@ class TextConsole(Console):
 
 
 def open_console() -> TextConsole:
-    """Return stdout for tables: as wide as the terminal, or 120 columns in a file."""
+    """Return stdout for tables: as wide as the terminal or COLUMNS, else 120 columns in a file."""
     console = TextConsole()
-    return console if console.is_terminal else TextConsole(width=_FILE_COLUMNS)
+    has_width = console.is_terminal or "COLUMNS" in os.environ
+    return console if has_width else TextConsole(width=_FILE_COLUMNS)
 
 
 def print_line(text: str) -> None:
@@ -168,5 +170,5 @@ def format_seconds(length: timedelta) -> str:
 def format_item_cost(dollars: float) -> str:
     """Return the cost of an item, or of 1,000 cheap ones, with three significant digits."""
     if dollars >= _LEAST_ALONE:
-        return f"${dollars:.3g} an item"
-    return f"${dollars * 1000:.3g} for 1,000 items"
+        return f"${say_number(dollars)} an item"
+    return f"${say_number(dollars * 1000)} for 1,000 items"

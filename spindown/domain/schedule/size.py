@@ -132,8 +132,10 @@ def _why_none(backlog: Backlog, capacity: Capacity) -> Reason:
     """Return why no job asks for another worker."""
     if backlog.visible > capacity.free_slots:
         return _IN_TIME
-    if backlog.visible or capacity.workers or not backlog.in_flight:
+    if backlog.visible:
         return Reason(ReasonCode.SLOTS_FREE)
+    if capacity.workers or not backlog.in_flight:
+        return Reason(ReasonCode.NOTHING_WAITS)
     return Reason(ReasonCode.ALL_IN_FLIGHT, {"messages": backlog.in_flight})
 
 

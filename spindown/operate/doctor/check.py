@@ -170,7 +170,7 @@ def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:
     ask_for = max(_CONCURRENCY_ASKED, needed)
     return Finding(
         what=f"Lambda concurrency in {subject.region} ({CONCURRENCY_CODE})",
-        found=_reason(found) if isinstance(found, Unknown) else f"{found} executions",
+        found=_reason(found) if isinstance(found, Unknown) else f"{found} at once",
         needed=f"{needed}, besides everything else in the account",
         remedy=""
         if is_enough
@@ -328,7 +328,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
     case, fitting = choice.case, choice.fitting
     zones = [zone for place in case.places.values() for zone in place.subnets]
     counts = Counter(offer.zone for offer in fitting)
-    found = ", ".join(f"{zone} {counts[zone]}" for zone in sorted(zones))
+    found = ", ".join(f"{counts[zone]} in {zone}" for zone in sorted(zones))
     what = f"offers for {case.name}"
     needed = f"one in each zone at {case.policy.max_price_per_hour:g} USD/h or less"
     if fitting:

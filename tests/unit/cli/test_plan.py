@@ -26,7 +26,7 @@ def screen_of(made: Preview, *, width: int = 200, show_all: bool = False) -> str
     console = Console(width=width)
     with console.capture() as captured:
         for part in render_plan(made, made.candidates.candidates, show_all=show_all):
-            console.print(part, markup=False)
+            console.print(part, markup=False, soft_wrap=isinstance(part, str))
     return captured.get()
 
 
@@ -51,6 +51,13 @@ def test_no_number_is_cut_off_however_narrow_the_screen(width: int) -> None:
     assert "10,000,000" in said or width < 70
 
 
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_an_offer_is_one_line(width: int) -> None:
+    said = screen_of(plan_of(with_policy(throughput_estimate=1e7)), width=width)
+
+    assert "g4dn.xlarge/us-west-2a/spot " in said
+
+
 def test_a_narrow_screen_leaves_parts_out_and_keeps_the_cost() -> None:
     head, *_ = screen_of(plan_of(with_policy()), width=100).splitlines()
 
@@ -60,10 +67,18 @@ def test_a_narrow_screen_leaves_parts_out_and_keeps_the_cost() -> None:
 def test_says_what_it_would_launch_now_and_why_that_many() -> None:
     world = with_policy(drain_within=timedelta(minutes=10), max_workers=3)
 
-    said = screen_of(plan_of(world, jobs=40)).splitlines()[-1]
+    made = plan_of(world, jobs=40)
+    said = screen_of(made).splitlines()[-1]
 
     assert said.startswith("40 jobs wait;")
-    assert "40 jobs want 40 slots, more than the ceilings allow; max_workers allows 3 of 40" in said
+    assert made.plan.choice.sizing.reason.about == {
+        "why": "over-capacity",
+        "jobs": 40,
+        "slots": 40,
+        "bound": "max_workers",
+        "allowed": 3,
+        "wanted": 40,
+    }
     assert "Would launch 3, first g4dn.xlarge/us-west-2a/spot at " in said
 
 
@@ -80,9 +95,10 @@ def test_sorts_by_what_an_item_costs_or_by_what_an_hour_does() -> None:
 
 
 def test_says_that_nothing_is_launched_where_nothing_waits() -> None:
-    said = " ".join(screen_of(plan_of(with_policy(), jobs=0)).split())
+    made = plan_of(with_policy(), jobs=0)
 
-    assert said.endswith("0 jobs wait; every waiting job has a free slot. Nothing is launched now.")
+    assert made.plan.choice.sizing.reason.code is ReasonCode.NOTHING_WAITS
+    assert "0 jobs wait. " in " ".join(screen_of(made).split())
 
 
 def test_says_what_the_mark_of_an_estimated_price_means() -> None:
@@ -127,9 +143,14 @@ def test_one_offer_that_is_left_out_is_one() -> None:
 def test_says_which_constraint_removed_the_last_offers() -> None:
     world = with_policy(max_price_per_hour=0.1)
 
-    said = " ".join(screen_of(plan_of(world)).split())
+    made = plan_of(world)
+    said = " ".join(screen_of(made).split())
 
-    assert "No offer may be taken: max_price_per_hour rules out the last 12 of 12 offers." in said
+    assert made.candidates.why_none().about == {
+        "constraint": "max_price_per_hour",
+        "last": 12,
+        "offers": 12,
+    }
     assert "The nearest: g4dn.xlarge/us-west-2a/spot: 0.2160 USD/h is above 0.1." in said
 
 
@@ -144,7 +165,7 @@ def test_every_pool_dry_says_when_the_first_comes_back() -> None:
 
     assert made.candidates.best is None
     said = " ".join(screen_of(made).split())
-    assert "No offer may be taken: unavailable rules out the last 12 of 12 offers." in said
+    assert made.candidates.why_none().about["constraint"] == "unavailable"
     assert "The nearest: g4dn.xlarge/us-west-2a/" in said
     assert made.next_try_at == world.now + timedelta(minutes=3)
 

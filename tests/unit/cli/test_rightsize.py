@@ -28,7 +28,7 @@ def test_says_what_to_write_and_what_it_saves() -> None:
 
     said = told(world)
 
-    assert said[0] == "classify: 1 job in 14 days, 1m on g6.xlarge, $0.01"
+    assert said[0] == "classify: 1 job in the last 14 days, 1m on g6.xlarge, $0.01"
     assert said[1] == "GPUs computed 80 % of the time, with 20 % of their memory."
     assert said[2].startswith("What has enough is g4dn.xlarge/us-west-2a/spot at $")
     assert "(expected, not measured)" in said[2]
@@ -95,7 +95,9 @@ def test_says_that_nothing_is_to_be_changed() -> None:
 def test_says_that_nothing_was_seen() -> None:
     world = asking_for_much()
     (said,) = told(world)
-    assert said.startswith("classify: no job has left a record in 14 days; workers write them")
+    assert said.startswith(
+        "classify: no job has left a record in the last 14 days; workers write them"
+    )
 
     keep(world, memory_max=None)
     assert told(world)[-1].startswith("Nothing was seen of what they used")

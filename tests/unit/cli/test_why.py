@@ -175,11 +175,11 @@ def test_a_candidate_is_one_line_and_its_heads_are_whole(columns: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({}, "a job that nobody has begun: due 2026-11-20 18:00:00, 2h of work, 1h of slack"),
+        ({}, "a job that nobody has begun: due 2026-11-20 18:00:00 UTC, 2h of work, 1h of slack"),
         ({"jobs": 3}, "3 jobs not begun: due"),
         (
             {"job_id": "j-1", "mode": "wait-for-spot", "waits_until": NOW},
-            "j-1: due 2026-11-20 18:00:00, 2h of work, 1h of slack; wait for spot until 12:00:00",
+            "2h of work, 1h of slack; wait for spot until 12:00:00 UTC",
         ),
         ({"on": "on-demand", "moves_to": "spot"}, "runs on on-demand, may move to spot"),
         ({"on": "spot"}, "1h of slack; runs on spot"),
@@ -218,7 +218,7 @@ def test_says_how_to_get_a_worker_when_no_offer_may_be_taken() -> None:
 
     assert "3 jobs wait" in said
     assert "the nearest is g4dn.xlarge/us-west-2a/spot: 0.2160 USD/h is above 0.15" in said
-    assert "The next try is at 12:01:00, in 1m." in said
+    assert "The next try is at 12:01:00 UTC, in 1m." in said
 
 
 def test_says_what_stops_a_launch_and_what_would_fit() -> None:

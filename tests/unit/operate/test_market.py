@@ -121,7 +121,9 @@ def test_a_quota_that_is_not_listed_warns() -> None:
 def test_counts_the_offers_of_each_zone() -> None:
     finding = Examined(policy=SPOT_ONLY).finding("offers for classify")
 
-    assert finding.found.startswith("us-west-2a 2, us-west-2b 2; best g4dn.xlarge/us-west-2a/spot")
+    assert finding.found.startswith(
+        "2 in us-west-2a, 2 in us-west-2b; best g4dn.xlarge/us-west-2a/spot"
+    )
 
 
 def test_a_zone_without_a_fitting_offer_is_named() -> None:

@@ -310,7 +310,8 @@ def test_no_id_and_no_offer_is_cut_however_narrow_the_screen(width: int) -> None
     ("dollars", "text"),
     [
         (1.234, "$1.23 an item"),
-        (0.0123, "$0.0123 an item"),
+        (0.0123, "$12.3 for 1,000 items"),
+        (0.0000000406, "$0.0000406 for 1,000 items"),
         (0.0000123, "$0.0123 for 1,000 items"),
     ],
 )

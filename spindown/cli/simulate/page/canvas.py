@@ -66,7 +66,9 @@ def check_page(path: Path) -> None:
         BadInput: there is no such folder, it takes no file, or the library that plots is not
             installed.
     """
-    if not path.parent.is_dir() or path.is_dir():
+    if path.is_dir():
+        raise BadInput("--html", str(path), f"name a file in this folder, such as {path}/page.html")
+    if not path.parent.is_dir():
         raise BadInput("--html", str(path), "name a file in a folder that there is")
     try:
         _check_writable(path)

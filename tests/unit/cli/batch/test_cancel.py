@@ -40,7 +40,7 @@ def test_cancels_one_job_of_a_batch_and_then_the_rest(
 
     cancel(["b-1"], config=account.config)
     assert capsys.readouterr().out == (
-        "b-1-00000: cancelled\nb-1-00001: cancelled before\nb-1-00002: cancelled\n"
+        "b-1-00000: cancelled\nb-1-00001: already cancelled\nb-1-00002: cancelled\n"
     )
     assert account.waiting(account.queue) == 0
 

@@ -131,8 +131,8 @@ def test_what_waits_for_a_busy_slot_has_no_free_one() -> None:
 @pytest.mark.parametrize(
     ("in_flight", "fleet", "reason"),
     [
-        pytest.param(0, [], ReasonCode.SLOTS_FREE, id="nothing"),
-        pytest.param(1, [busy()[0]], ReasonCode.SLOTS_FREE, id="at work"),
+        pytest.param(0, [], ReasonCode.NOTHING_WAITS, id="nothing"),
+        pytest.param(1, [busy()[0]], ReasonCode.NOTHING_WAITS, id="at work"),
         pytest.param(
             1,
             [],
