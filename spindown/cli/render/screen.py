@@ -1,8 +1,8 @@
 """A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
-import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from shutil import get_terminal_size
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -54,8 +54,8 @@ class TextConsole(Console):
 def open_console() -> TextConsole:
     """Return stdout for tables: as wide as the terminal or COLUMNS, else 120 columns in a file."""
     console = TextConsole()
-    has_width = console.is_terminal or "COLUMNS" in os.environ
-    return console if has_width else TextConsole(width=_FILE_COLUMNS)
+    columns, _ = get_terminal_size((_FILE_COLUMNS, 0))
+    return console if console.is_terminal else TextConsole(width=columns)
 
 
 def print_line(text: str) -> None:

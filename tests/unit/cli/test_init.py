@@ -46,6 +46,9 @@ def test_the_draft_says_all_but_the_zones(tmp_path: Path, monkeypatch: pytest.Mo
     text = Path("spindown.toml").read_text(encoding="utf-8")
     filled = config.parse(tomllib.loads(fill_in(text, region=REGION, zones=["us-west-2a"])))
     assert filled.deployment.name == "my-gpu-work"
+    # The example needs no account: it works in the local system as it stands.
+    alone = config.parse(tomllib.loads(text.replace("# zones", "zones")))
+    assert alone.deployment.zones == ("us-east-1a", "us-east-1b")
     assert filled.workload["main"].to_policy().max_workers == 2
     assert Path("code/main.py").read_text(encoding="utf-8") == CODE
 

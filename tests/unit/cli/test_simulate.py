@@ -196,6 +196,7 @@ def test_figures_are_told_though_the_page_cannot_be_written(
             "--days is 0.1: take more of them: no job came",
             id="no job",
         ),
+        pytest.param(["--html", "."], "--html is '.': name a file in this folder", id="a folder"),
         pytest.param(["--html", "no/page.html"], "--html is 'no/page.html': name a", id="folder"),
         pytest.param(
             ["--html", "/proc/page.html"],

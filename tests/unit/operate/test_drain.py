@@ -11,6 +11,7 @@ from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.operate.drain import begin_drain, read_remainder, terminate_all
+from spindown.wording import say_outcome
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
 from tests.reading import only_reading
 
@@ -30,8 +31,13 @@ def test_nothing_is_launched_however_much_waits() -> None:
 
     decisions = world.run(30)
 
+    left = read_remainder(WORKLOAD, world.ports)
     assert {decision.outcome for decision in decisions} == {Outcome.STOPPED}
-    assert read_remainder(WORKLOAD, world.ports).is_empty
+    assert (left.is_empty, left.waiting) == (True, 50)
+    assert "50 jobs wait" in render_remainder(left).plain
+    # The ceiling that stops it is told once.
+    last = decisions[-1]
+    assert say_outcome(last.outcome, last.summary).count("max_workers") == 1
 
 
 def test_is_not_over_before_a_tick_has_heard_of_it() -> None:

@@ -75,6 +75,10 @@ class Account:
             QueueUrl=self.dead_letters, MessageBody=body, MessageAttributes={"reason": reason}
         )
 
+    def bury_text(self, text: str) -> None:
+        """Send what is no job to the dead-letter queue."""
+        self._sqs.send_message(QueueUrl=self.dead_letters, MessageBody=text)
+
     def take(self) -> dict[str, Any]:
         """Receive one message of the queue; return its body."""
         (message,) = self._sqs.receive_message(QueueUrl=self.queue)["Messages"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from moto import mock_aws
 
 from spindown.cli.redrive import redrive
@@ -45,3 +46,12 @@ def test_names_a_job_that_is_not_there(account: Account) -> None:
         redrive("ocr", ["b"], config=account.config)
 
     assert account.waiting(account.dead_letters) == 1
+
+
+def test_a_letter_that_is_left_where_it_is_fails_the_command(account: Account) -> None:
+    account.bury_text("no job")
+
+    with pytest.raises(typer.Exit) as ended:
+        redrive("ocr", config=account.config)
+
+    assert ended.value.exit_code == 1
