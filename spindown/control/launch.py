@@ -106,9 +106,8 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
         progress.ended = Reason(ReasonCode.LAUNCH_UNANSWERED, {"said": str(exc)})
         return
     except Throttled:
-        # Its intent stays, with its dollars, until a later tick has its answer.
-        left = run.allowance.after(planned, planned.count)
-        run.allowance = replace(left, workers=run.allowance.workers)
+        # Its intent stays, with its dollars and its places, until a later tick has its answer.
+        run.allowance = run.allowance.after(planned, planned.count)
         run.back_off(region)
         progress.close(region, Reason(ReasonCode.SLOW_DOWN))
         return

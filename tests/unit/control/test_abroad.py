@@ -23,7 +23,7 @@ from tests.control import (
     codes,
     pools,
 )
-from tests.failure import only_in, refuse
+from tests.failure import failing, only_in, refuse
 from tests.unit.control.abroad import CHEAP_AWAY, MINUTE, a_world
 
 
@@ -66,6 +66,18 @@ def test_a_throttle_abroad_during_a_search_leaves_home_open() -> None:
     assert world.view().backlog.backoffs.keys() == {AWAY}
     assert ReasonCode.CALL_THROTTLED in codes(decision)
     assert pools(decision) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
+
+
+def test_a_throttled_launch_keeps_the_places_it_may_yet_fill() -> None:
+    world = a_world(max_workers=2)
+    world.interfere = failing(Throttled("slow down"), "launch", times=1)
+    world.send(400)
+
+    world.tick()
+    world.run(4)
+
+    running = [w for w in world.workers() if w.state is not WorkerState.ENDED]
+    assert len(running) == 2
 
 
 def test_a_throttle_where_all_workers_are_counts_once_and_there() -> None:
