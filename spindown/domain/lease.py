@@ -159,6 +159,29 @@ def outage_wait(receive_count: int, jitter: float) -> timedelta:
 
 _DOUBLINGS = 10
 
+#: What a later version wrote, a worker of that version reads, which comes with the running deploy.
+UNREADABLE_WAIT = timedelta(minutes=5)
+#: So old and received so often, it is nobody's: no deploy takes so long.
+UNREADABLE_FOR = timedelta(days=2)
+UNREADABLE_RECEIVES = 8
+
+
+def unreadable_wait(sent_at: datetime, receive_count: int, now: datetime) -> timedelta | None:
+    """Return how long to hide a message that a later version wrote; None: give it up.
+
+    Each time it is back, it is taken for work and may buy a machine: so five minutes at first,
+    doubled by each further receive.
+
+    Args:
+        sent_at: when it was sent.
+        receive_count: how often it was received, this time included.
+        now: the present.
+    """
+    if now - sent_at >= UNREADABLE_FOR and receive_count >= UNREADABLE_RECEIVES:
+        return None
+    doublings = min(max(receive_count, 1) - 1, _DOUBLINGS)
+    return min(UNREADABLE_WAIT * 2.0**doublings, PUT_BACK_AT_MOST)
+
 
 def is_excused(sent_at: datetime, now: datetime) -> bool:
     """Tell whether an attempt that an outage ended does not count against its job."""

@@ -22,6 +22,7 @@ from spindown.domain.lease import (
     extended_until,
     is_claimable,
     put_back_for,
+    unreadable_wait,
     visibility_not_after,
 )
 from spindown.domain.policy import Policy
@@ -145,10 +146,6 @@ def _of_same_code(manifest: Manifest, digest: str) -> Manifest:
     return replace(manifest, next_item=0, parts=(), user_state=())
 
 
-#: A worker of the version that can read it comes with the running deploy.
-_NEWER_SCHEMA_WAIT = timedelta(minutes=5)
-
-
 class ClaimOutcome(StrEnum):
     """What became of a message that is not held."""
 
@@ -181,14 +178,25 @@ def claim(
     try:
         job = with_id(parse_job(message.body), message.message_id)
     except NewerSchema as exc:
-        put_back(message, _NEWER_SCHEMA_WAIT, ports.queue)
-        return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, reason=str(exc))
+        return _leave_to_newer(message, None, str(exc), ports)
     except ContractError as exc:
         dead_letter_malformed(message, str(exc), ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
     if near_expiry(message, ports.clock.now()) and resend(message, job, ports):
         return Declined(outcome=ClaimOutcome.SENT_ANEW, job_id=job.job_id)
     return _Claim(message, job, slot_id, presence, ports, policy).run()
+
+
+def _leave_to_newer(
+    message: Message, job_id: str | None, reason: str, ports: WorkPorts
+) -> Declined:
+    """Hide what only a later version can read, longer each time; at last it is a dead letter."""
+    wait = unreadable_wait(message.sent_at, message.receive_count, ports.clock.now())
+    if wait is None:
+        dead_letter_malformed(message, reason, ports)
+        return Declined(outcome=ClaimOutcome.MALFORMED, job_id=job_id, reason=reason)
+    put_back(message, wait, ports.queue)
+    return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, job_id=job_id, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +234,7 @@ class _Claim:
         try:
             fence = read_fence(self.job_id, self.ports.objects)
         except NewerSchema as exc:
-            put_back(self.message, _NEWER_SCHEMA_WAIT, self.ports.queue)
-            return self._decline(ClaimOutcome.NEWER_SCHEMA, str(exc))
+            return _leave_to_newer(self.message, self.job_id, str(exc), self.ports)
         try:
             if fence is None:
                 return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))

@@ -26,6 +26,26 @@ def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
     assert world.objects.get(manifest_key("j")).data == newer
 
 
+@pytest.mark.parametrize("body", [{"schema": 2, "tasks": []}, JOB], ids=["message", "manifest"])
+def test_what_no_code_reads_comes_seldom_and_ends(body: dict[str, object]) -> None:
+    world = WorkWorld()
+    newer = json.dumps({"schema": 2, "fence": "elsewhere"}).encode()
+    world.objects.put(manifest_key("j"), newer)
+    world.send(body)
+    began, received = world.clock.now(), 0
+    while not world.dead_letters.bodies() and received < 100:
+        if world.queue.backlog().visible:
+            received += 1
+            assert isinstance(world.claim(), Declined)
+        else:
+            world.clock.advance(timedelta(minutes=1))
+
+    assert received <= 12
+    assert timedelta(days=2) <= world.clock.now() - began < timedelta(days=3)
+    assert world.queue.bodies() == []
+    assert world.objects.get(manifest_key("j")).data == newer
+
+
 def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
     world = WorkWorld()
     manifest = world.put_manifest(epoch=1, released=True, extra={"colour": "blue"})
