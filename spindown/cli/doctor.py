@@ -13,7 +13,7 @@ from rich.text import Text
 from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.render.screen import open_console
-from spindown.cli.session import point_at_local_system, reach
+from spindown.cli.session import is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound
 from spindown.operate.doctor.examine import DoctorPorts, examine
@@ -37,7 +37,7 @@ def doctor(
     planned = _planned(config) if deployment is None else None
     if local:
         point_at_local_system()
-    report = _examine(planned, deployment, has_images=not local)
+    report = _examine(planned, deployment)
     if planned is not None:
         report = Report(findings=tuple(name_file(each, config) for each in report.findings))
     if as_json:
@@ -55,7 +55,7 @@ def _planned(config: Path) -> DoctorSubject:
     return from_config(configuration.load(config, named="--config"))
 
 
-def _examine(planned: DoctorSubject | None, deployment: str | None, *, has_images: bool) -> Report:
+def _examine(planned: DoctorSubject | None, deployment: str | None) -> Report:
     name = deployment or (planned.deployment if planned is not None else "")
     try:
         aws = reach(planned.region if planned is not None else None)
@@ -71,7 +71,7 @@ def _examine(planned: DoctorSubject | None, deployment: str | None, *, has_image
     table = aws.table(subject.table) if subject.table else None
     ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock, table=table)
     # An instance of the local system is a process: it has no image.
-    return examine(subject if has_images else without_images(subject), ports)
+    return examine(without_images(subject) if is_local() else subject, ports)
 
 
 def name_file(finding: Finding, config: Path) -> Finding:

@@ -114,5 +114,6 @@ def render_instances(instances: Sequence[InstanceStatus]) -> Iterator[Renderable
             instance.state,
         )
     yield table
+    yield "$/h: of the instance alone, without volume and address."
     yield "Consoles:"
     yield from (f"  {instance.console}" for instance in instances)

@@ -238,6 +238,12 @@ def point_at_local_system() -> str:
     return status.deployment
 
 
+def is_local() -> bool:
+    """Tell whether this process talks to a local system, of whatever directory."""
+    credentials = boto3.Session().get_credentials()
+    return credentials is not None and credentials.access_key == environment.ACCESS_KEY
+
+
 def find_workload(
     session: Session, name: str, *, workload: str | None, argument: str
 ) -> tuple[str, tuple[str, ...]]:

@@ -27,7 +27,11 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceStatus:
-    """One instance of the market, ended ones included; the price in USD per hour at launch."""
+    """One instance of the market, ended ones included.
+
+    The price is that of the instance alone at its launch, in USD per hour: a process has neither
+    volume nor address.
+    """
 
     instance_id: str
     instance_type: str

@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 from spindown.cli.app import app
 from spindown.cli.doctor import name_file, render_finding
+from spindown.cli.session import is_local
+from spindown.local import environment
 from spindown.operate.doctor.finding import Finding, Severity
 
 CONFIG = str(Path(__file__).parents[3] / "spindown.toml")
@@ -77,3 +79,22 @@ def test_programs_get_the_same_as_json() -> None:
     said = json.loads(done.stdout)
     assert (done.exit_code, said["can_launch"]) == (1, False)
     assert [finding["what"] for finding in said["findings"]] == ["credentials"]
+
+
+def test_a_local_system_of_any_directory_is_known_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in environment.aws_environment("http://127.0.0.1:1", "us-west-2"):
+        monkeypatch.delenv(name, raising=False)
+    profile = tmp_path / "aws-config"
+    environment.write_profile(profile, endpoint="http://127.0.0.1:1", region="us-west-2")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(profile))
+    monkeypatch.setenv("AWS_PROFILE", environment.PROFILE)
+
+    assert is_local()
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOFSOMEBODY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.delenv("AWS_PROFILE")
+
+    assert not is_local()
