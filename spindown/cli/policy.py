@@ -1,7 +1,6 @@
 """``spindown policy``: read and change the policy while the system runs."""
 
 import json
-import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,7 +11,7 @@ import typer
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.screen import open_console, print_line
+from spindown.cli.render.screen import open_console, print_aside, print_line
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
 from spindown.contract.codec import encode
@@ -51,7 +50,7 @@ def show(
         print(json.dumps(encode(effective.policy)))
         return
     for field in fields(Policy):
-        print(f"{field.name} = {_spell(getattr(effective.policy, field.name))}")
+        print_line(f"{field.name} = {_spell(getattr(effective.policy, field.name))}")
 
 
 @app.command("set")
@@ -155,10 +154,8 @@ def _print_keys(session: Session, workload: str, keys: Sequence[str], *, as_json
 
 def _warn_of_refusal(effective: EffectivePolicy) -> None:
     if effective.refusal:
-        said = (
-            f"the last valid edit is in force, because the live one is invalid: {effective.refusal}"
-        )
-        sys.stderr.write(f"spindown: {said}\n")
+        why = effective.refusal
+        print_aside(f"the last valid edit is in force, because the live one is invalid: {why}")
 
 
 def _read_setting(text: str) -> tuple[str, Any]:

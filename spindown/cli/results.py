@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.screen import print_line
+from spindown.cli.render.screen import print_aside, print_line
 from spindown.cli.session import find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
@@ -56,9 +56,13 @@ def _print_logs(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
             print(json.dumps({"job_id": job_id, "attempt": epoch, "output": text}))
         else:
             print_line(f"== {job_id}, attempt {epoch} ==")
-            # A file gets what the code has printed; a terminal must not obey it.
-            shown = printable(text, keep="\n\t") if sys.stdout.isatty() else text
-            print(shown, end="" if text.endswith("\n") else "\n")
+            print_output(text)
+
+
+def print_output(text: str) -> None:
+    """Print what code has printed: to a file as it is, to a terminal as text."""
+    shown = printable(text, keep="\n\t") if sys.stdout.isatty() else text
+    print(shown, end="" if text.endswith("\n") else "\n")
 
 
 def _print_records(store: ObjectStore, job_id: str) -> None:
@@ -66,17 +70,18 @@ def _print_records(store: ObjectStore, job_id: str) -> None:
         for record in read_records(job_id, store):
             print(to_json(record))
     except NotFound:
-        sys.stderr.write(f"spindown: {job_id} is waiting: no worker has claimed it yet\n")
+        print_aside(f"{job_id} is waiting: no worker has claimed it yet")
         return
     progress = read_progress(job_id, store)
     if progress.state is JobState.FAILED:
-        said = printable(f"spindown: {job_id} was given up: {progress.reason}")
-        sys.stderr.write(f"{said}\n")
+        print_aside(f"{job_id} was given up: {progress.reason}")
 
 
 def to_json(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON, escaped where stdout cannot print a character."""
+    """Return a record as JSON, escaped where stdout cannot print a character or would obey it."""
     text = json.dumps(record, ensure_ascii=False)
+    if sys.stdout.isatty() and not text.isprintable():
+        return json.dumps(record)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -1,5 +1,6 @@
 """A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from shutil import get_terminal_size
@@ -61,6 +62,11 @@ def open_console() -> TextConsole:
 def print_line(text: str) -> None:
     """Print a line to stdout, whatever was stored in it."""
     print(printable(text))
+
+
+def print_aside(text: str) -> None:
+    """Print a line of ours to stderr, whatever was stored in it."""
+    sys.stderr.write(printable(f"spindown: {text}") + "\n")
 
 
 def follow(console: Console, looks: Iterable[RenderableType]) -> None:

@@ -13,6 +13,7 @@ from spindown.domain.alert import Alert, Review
 from spindown.error import SpindownError
 from spindown.ledger import Ledger
 from spindown.port import ControlPorts, Datum, Write
+from spindown.wording import printable
 
 #: Amazon SNS API, "Publish".
 _SUBJECT_AT_MOST = 100
@@ -46,7 +47,8 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
     for number, alert in enumerate(review.due):
         subject = f"{deployment}-{workload}: {alert.name}"[:_SUBJECT_AT_MOST]
         try:
-            ports.topic.publish(subject, alert.text)
+            # What EC2 has said is part of it.
+            ports.topic.publish(subject, printable(alert.text))
             # Whole: what else is remembered may have lost a race.
             told = replace(review.present[alert.name], told_at=ports.clock.now())
             ledger.write(ledger.put(rows.alert_sort(alert.name), told))

@@ -68,6 +68,17 @@ def test_a_topic_that_fails_as_no_topic_may(error: Exception) -> None:
     assert world.metric("Untold") == 1
 
 
+def test_people_are_told_in_printable_text() -> None:
+    world = ControlWorld()
+    world.put("worker#\x1b[2J\u202e", state="of no version")
+
+    world.run(20)
+
+    ((_, told),) = world.topic.said
+    assert r"worker#\x1b[2J\u202e" in told
+    assert told.isprintable()
+
+
 class BrokenSink(MemoryMetricSink):
     """Takes nothing."""
 

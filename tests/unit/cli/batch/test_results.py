@@ -1,4 +1,4 @@
-"""What ``spindown results`` prints is JSON on every screen."""
+"""What ``spindown results`` prints is JSON on every screen, and no terminal obeys it."""
 
 import io
 import json
@@ -7,6 +7,19 @@ from contextlib import redirect_stdout
 import pytest
 
 from spindown.cli import results
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.ec2sim import MemoryClock
+from spindown.memory.store import MemoryObjectStore
+
+#: What a program may print before it dies.
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\ud800"
+
+
+class Terminal(io.StringIO):
+    """A screen that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
@@ -19,3 +32,34 @@ def test_a_record_reads_back_whatever_the_screen_can_spell(encoding: str, item: 
 
     screen.seek(0)
     assert json.loads(screen.read()) == {"item": item}
+
+
+def test_no_terminal_obeys_why_a_job_was_given_up() -> None:
+    store = MemoryObjectStore(MemoryClock())
+    lost = Manifest(job_id="j", epoch=1, owner="", state=JobState.FAILED, reason=HOSTILE)
+    store.put(manifest_key("j"), encode_manifest(lost))
+
+    with redirect_stdout(Terminal()) as screen:
+        results._print_progress(store, "j", as_json=False)
+
+    assert screen.getvalue().strip("\n").isprintable()
+    assert r"\x1b[2J" in screen.getvalue()
+
+
+def test_no_terminal_obeys_a_record() -> None:
+    with redirect_stdout(Terminal()):
+        said = results.to_json({"item": HOSTILE})
+
+    assert said.isprintable()
+    assert json.loads(said) == {"item": HOSTILE}
+
+
+@pytest.mark.parametrize("screen", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_only_a_file_gets_what_the_code_printed_as_it_is(screen: io.StringIO) -> None:
+    with redirect_stdout(screen):
+        results.print_output("\x1b[31mred\x1b[0m\ttab\nnext")
+
+    lines = screen.getvalue().split("\n")
+    assert lines[1:] == ["next", ""]
+    assert ("\x1b" in lines[0]) is not screen.isatty()
+    assert "\ttab" in lines[0]
