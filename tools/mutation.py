@@ -36,7 +36,8 @@ REASONS = ROOT / "docs" / "proof" / "survivors.toml"
 CORE = ("spindown/domain", "spindown/job")
 TESTS = (
     "tests/unit/domain",
-    "tests/unit/app",
+    "tests/unit/control",
+    "tests/unit/job",
     "tests/worker/slot",
     "tests/proof/test_worker_crash.py",
 )
