@@ -167,7 +167,12 @@ def _counts(pools: Mapping[str, int]) -> str:
 
 #: Kind of an action -> what it does to its subject.
 _ACTIONS = {
+<<<<<<< HEAD
     "end": "note that {subject} has ended",
+=======
+    "repair": "correct the row of {subject}",
+    "end": "end the row of {subject}",
+>>>>>>> 55bca75 (Make again only requests of our own, and correct rows of workers by what EC2 says)
     "free": "give the jobs of {subject} back",
     "condemn": "condemn {subject}",
     "terminate": "terminate {subject}",
@@ -252,6 +257,7 @@ _ASKED = {
     "reclaims": "asking EC2 what it takes away",
     "launches": "asking EC2 for the instances of a launch",
     "account": "reading the month",
+    "repair": "correcting a row",
     "end": "noting an end",
     "free": "giving jobs back",
     "condemn": "condemning a worker",
@@ -397,6 +403,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.REFUSED: "{said}",
     ReasonCode.REQUEST_UNREADABLE: "its request cannot be read",
+    ReasonCode.REQUEST_ALTERED: "its stored request is not one that Spindown would make now",
+    ReasonCode.ROW_FALSE: "its row said what cannot be",
+    ReasonCode.NOT_ENDED: "its row said that it had ended, but EC2 says that it runs",
     ReasonCode.REGION_REMOVED: "nothing is deployed in {region} any more",
     ReasonCode.INSTANCE_TYPES: "{found} is not listed",
     ReasonCode.FAMILIES_DENIED: "family {found} is left out",

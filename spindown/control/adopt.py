@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from spindown.contract import row as rows
-from spindown.control.observation import decode_request
+from spindown.control.observation import decode_request, is_own_request
 from spindown.control.observe_ec2 import backing_off_until, open_launches
 from spindown.control.outcome import close_launch, complete_launch
 from spindown.control.plan import Action, ActionKind, Adopt, PlanDraft, Replay
 from spindown.domain.fleet import Launch, LaunchState
 from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.port import InstanceView, LaunchedInstance, LaunchRequest
 
 #: Making a request again later could launch for a backlog that is long gone; EC2's tokens live
@@ -56,8 +56,14 @@ def _adopt(
         is_whole = is_told or len(found) >= launch.count
         code = ReasonCode.ADOPTED if is_whole else ReasonCode.ADOPTED_IN_PART
         return _complete(draft, launch, request, found, Reason(code))
+    if may_be_more and (refused := _why_not_again(draft, launch, request)):
+        if found:
+            return _complete(draft, launch, request, found, Reason(ReasonCode.ADOPTED))
+        return _give_up(draft, launch, refused)
     if may_be_more:
-        if backing_off_until(draft.fleet, request.region, draft.now) is not None:
+        is_read = request.region in draft.facts.settings.outposts
+        until = backing_off_until(draft.fleet, request.region, draft.now)
+        if until is not None or not is_read:
             about = {"launch_id": launch.launch_id, "region": request.region}
             return draft.act(notes=[Reason(ReasonCode.LAUNCH_WAITS, about)])
         replay = Replay(
@@ -72,6 +78,24 @@ def _adopt(
         code = ReasonCode.NEVER_REACHED_EC2 if is_told else ReasonCode.FATE_UNKNOWN
         return _give_up(draft, launch, Reason(code))
     return draft
+
+
+def _why_not_again(draft: PlanDraft, launch: Launch, request: LaunchRequest) -> Reason:
+    """Return why a stored request must not be made again; NO_REASON: it may be.
+
+    It must be one of the scaler's own, and the workers that live and those asked for again must
+    not be more than there may be. An outpost that cannot be read is waited for.
+    """
+    facts, most = draft.facts, draft.facts.policy.max_workers
+    if request.region not in facts.settings.outposts:
+        return NO_REASON
+    if not is_own_request(launch, request, facts):
+        return Reason(ReasonCode.REQUEST_ALTERED)
+    asked = [each.launch for each in draft.actions if isinstance(each, Replay)]
+    live = sum(w.is_live and not w.is_interrupting for w in draft.fleet.workers.values())
+    if live + sum(each.count for each in (*asked, launch)) > most:
+        return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most})
+    return NO_REASON
 
 
 def _launched(instance: InstanceView) -> LaunchedInstance:

@@ -15,6 +15,8 @@ from spindown.domain.schedule import Waiting, next_margin
 _SURELY_EMPTY = timedelta(minutes=10)
 #: Ticks whose messages are kept apart; older ones count as of the oldest.
 _GROUPS_AT_MOST = 60
+#: A longer gap teaches no more: no idle timeout is near it.
+_GAP_AT_MOST = timedelta(days=14)
 #: Samples that a learned quantity keeps.
 SAMPLES_AT_MOST = 50
 
@@ -37,7 +39,7 @@ def follow_queue(draft: PlanDraft) -> PlanDraft:
     )
     learned = []
     if before.empty_since is not None and after.empty_since is None:
-        gap = (draft.now - before.empty_since).total_seconds()
+        gap = min(draft.now - before.empty_since, _GAP_AT_MOST).total_seconds()
         learned.append(learn(draft, GAP_RATE, [gap]))
     return draft.act(learned, backlog=after)
 

@@ -55,8 +55,9 @@ def charge_workers(draft: PlanDraft) -> PlanDraft:
 def learn_boots(draft: PlanDraft) -> PlanDraft:
     """Learn from the workers that have checked in since the last tick."""
     booted = [worker for worker in draft.fleet.present if _has_just_booted(draft, worker)]
+    most = draft.facts.policy.max_lifetime
     seconds = [
-        (worker.checked_in_at - worker.launched_at).total_seconds()
+        min(worker.checked_in_at - worker.launched_at, most).total_seconds()
         for worker in booted
         # One that was adopted may have waited for its row, or was asked for more than once.
         if worker.checked_in_at is not None and not _was_adopted(draft, worker)
@@ -69,8 +70,11 @@ def learn_boots(draft: PlanDraft) -> PlanDraft:
 
 
 def _has_just_booted(draft: PlanDraft, worker: Worker) -> bool:
+    """Tell whether it has checked in since the last tick, by the clock of neither in future."""
+    row = draft.facts.view.workers.get(worker.instance_id, worker)
     last_tick = draft.facts.view.backlog.seen_at or worker.launched_at
-    return worker.checked_in_at is not None and worker.checked_in_at >= last_tick
+    at = row.checked_in_at
+    return at is not None and max(last_tick, worker.launched_at) <= at <= draft.now
 
 
 def _was_adopted(draft: PlanDraft, worker: Worker) -> bool:

@@ -166,7 +166,9 @@ def budget_left(
         return None
     key = _month(facts.now)
     coming = sum(write.add.get("committed", 0.0) for write in planned if write.key == key)
-    return max(0.0, budget - account.budget_at(facts.now).committed - coming)
+    month = account.budget_at(facts.now)
+    # Whatever launches gave back of what they had set aside, what is spent is spent.
+    return max(0.0, budget - max(month.committed, month.dollars) - coming)
 
 
 def calls_made(facts: TickFacts, account: AccountView | None) -> Mapping[str, int]:

@@ -33,7 +33,9 @@ from spindown.ledger import AccountView
 from spindown.port import ControlPorts
 
 #: Actions that must be durable before the next: each is committed at once.
-_COMMITTED = frozenset({ActionKind.END, ActionKind.CONDEMN, ActionKind.INTERRUPT})
+_COMMITTED = frozenset(
+    {ActionKind.REPAIR, ActionKind.END, ActionKind.CONDEMN, ActionKind.INTERRUPT}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

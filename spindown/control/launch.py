@@ -5,20 +5,22 @@ hears of it; its answer after it. A dry pool, a full quota, a zone without addre
 that asks to slow down are left alone from then on. Tries and time are bounded.
 """
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
 from spindown.contract import row as rows
-from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import BreakerRow, CallsRow, QuotaRow
 from spindown.control.breaker import breaker_name, open_for_account
 from spindown.control.budget import PlannedRequest, reserve, take_call
 from spindown.control.execution import Execution
-from spindown.control.observation import encode_request, forget_settings
+from spindown.control.observation import (
+    client_token,
+    encode_request,
+    forget_settings,
+    request_tags,
+)
 from spindown.control.outcome import complete_launch, pools_of
 from spindown.control.plan import LaunchWorkers, Replay
 from spindown.control.request import LaunchProgress, calls_used_up
@@ -151,7 +153,7 @@ def _intend(
     made = sum(each.fence == fence for each in run.launches.values())
     launch_id = f"{facts.workload}-{fence}-{made + 1}"
     request = LaunchRequest(
-        client_token=client_token(run, launch_id),
+        client_token=client_token(facts, launch_id, run.now),
         region=first.region,
         template=outpost.templates[first.instance_type.architecture],
         capacity_type=first.capacity_type,
@@ -164,7 +166,7 @@ def _intend(
             for c in planned.band
         ),
         count=planned.count,
-        tags=_tags(run, launch_id, first.region),
+        tags=request_tags(facts, launch_id, first.region),
     )
     offered = {str(c.offer.pool): _offered(run, c) for c in planned.band}
     intent = Launch(
@@ -182,35 +184,6 @@ def _intend(
         offered=offered,
     )
     return intent, request
-
-
-def _tags(run: Execution, launch_id: str, region: str) -> Mapping[str, str]:
-    """Return what the request itself says: whose it is, and what no template can know.
-
-    The template has the first two as well, but the permission for CreateFleet sees only the tags
-    of the request (``infra.iam.control``).
-    """
-    facts = run.facts
-    lives_for = facts.policy.max_lifetime + facts.policy.lifetime_grace
-    launched = {
-        tag.DEPLOYMENT: facts.deployment.name,
-        tag.WORKLOAD: facts.workload,
-        tag.LAUNCH: launch_id,
-        tag.LEASE_UNTIL: f"{run.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
-    }
-    if region == facts.deployment.region:
-        return launched
-    return {**tag.home_tags(facts.deployment, facts.settings), **launched}
-
-
-def client_token(run: Execution, launch_id: str) -> str:
-    """Return EC2's idempotency token, at most 64 characters: one launch, one token.
-
-    The launch id holds workload, fence and number. The time is in it too, since a table that
-    was made anew counts its fences from 1 while EC2 still remembers the tokens of the old one.
-    """
-    text = f"{run.facts.deployment.name}/{launch_id}/{run.now.isoformat()}"
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _offered(run: Execution, candidate: Candidate) -> Offered:

@@ -4,12 +4,14 @@ A call that fails is a reason among the others: what it would have told is missi
 goes by what the rows say.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from spindown.contract import tag
 from spindown.contract.codec import decode, encode, from_json, replace_fields
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
@@ -209,6 +211,65 @@ def decode_request(launch: Launch) -> LaunchRequest | None:
 def encode_request(request: LaunchRequest) -> str:
     """Return a request as text, to be made again word by word."""
     return json.dumps(encode(request), sort_keys=True)
+
+
+def request_tags(facts: TickFacts, launch_id: str, region: str) -> Mapping[str, str]:
+    """Return what the request itself says: whose it is, and what no template can know.
+
+    The template has the first two as well, but the permission for CreateFleet sees only the tags
+    of the request (``infra.iam.control``).
+    """
+    lives_for = facts.policy.max_lifetime + facts.policy.lifetime_grace
+    launched = {
+        tag.DEPLOYMENT: facts.deployment.name,
+        tag.WORKLOAD: facts.workload,
+        tag.LAUNCH: launch_id,
+        tag.LEASE_UNTIL: f"{facts.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    if region == facts.deployment.region:
+        return launched
+    return {**tag.home_tags(facts.deployment, facts.settings), **launched}
+
+
+def client_token(facts: TickFacts, launch_id: str, at: datetime) -> str:
+    """Return EC2's idempotency token, at most 64 characters: one launch, one token.
+
+    The launch id holds workload, fence and number. The time is in it too, since a table that
+    was made anew counts its fences from 1 while EC2 still remembers the tokens of the old one.
+    """
+    text = f"{facts.deployment.name}/{launch_id}/{at.isoformat()}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_own_request(launch: Launch, request: LaunchRequest, facts: TickFacts) -> bool:
+    """Tell whether a stored request is one that the scaler would make as things are deployed now.
+
+    Workers may write the ledger's rows of their workload. What is made again word by word must
+    not be what one of them has put there.
+    """
+    outpost = facts.settings.outposts.get(request.region)
+    if outpost is None or launch.intended_at > facts.now:
+        return False
+    tags, expected = dict(request.tags), dict(request_tags(facts, launch.launch_id, request.region))
+    # It follows the policy of then.
+    until = tags.pop(tag.LEASE_UNTIL, "")
+    del expected[tag.LEASE_UNTIL]
+    pools = {f"{o.instance_type}/{o.zone}/{request.capacity_type}" for o in request.overrides}
+    return (
+        launch.launch_id.startswith(f"{facts.workload}-")
+        and request.client_token == launch.client_token
+        and launch.client_token == client_token(facts, launch.launch_id, launch.intended_at)
+        and tags == expected
+        and until <= f"{launch.intended_at + _LEASE_AT_MOST:%Y-%m-%dT%H:%M:%SZ}"
+        and request.template in outpost.templates.values()
+        and all(outpost.subnets.get(o.zone) == o.subnet_id for o in request.overrides)
+        and pools <= launch.offered.keys()
+        and request.count == launch.count
+    )
+
+
+#: No policy lets an instance live longer.
+_LEASE_AT_MOST = timedelta(days=60)
 
 
 def assumed(worker: Worker) -> InstanceView:

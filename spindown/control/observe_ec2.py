@@ -50,7 +50,12 @@ def observe_launches(facts: TickFacts, ports: ControlPorts) -> TickFacts:
         request = decode_request(launch)
         if request is None or request.region not in facts.deployed_regions:
             continue
-        tags, region = {tag.LAUNCH: launch.launch_id}, request.region
+        region = request.region
+        tags = {
+            tag.DEPLOYMENT: facts.deployment.name,
+            tag.WORKLOAD: facts.workload,
+            tag.LAUNCH: launch.launch_id,
+        }
         try:
             found = tuple(ports.compute.instances(region=region, tags=tags))
         except SpindownError as exc:
@@ -97,6 +102,8 @@ def observe_ec2(draft: PlanDraft, ports: ControlPorts, *, is_launch_due: bool) -
 def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
     """Return the question that has not been asked for longest, or "" if none is due."""
     now, described = facts.now, fleet.backlog.described_at
+    if is_launch_due and _has_launched_enough(facts, fleet):
+        return INSTANCES
     if not fleet.present and not any(open_launches(fleet.launches.values())):
         return INSTANCES if _is_older(described, _ORPHANS_EVERY, now) else ""
     # What nobody has asked yet counts from the first launch that it could be about.
@@ -110,6 +117,20 @@ def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
         question, at = INSTANCES, asked[INSTANCES]
     least = _AT_LATEST if is_launch_due else facts.policy.tick - _EARLY
     return question if now - at >= least else ""
+
+
+def _has_launched_enough(facts: TickFacts, fleet: Fleet) -> bool:
+    """Tell whether as many workers as there may be were launched since EC2 was last asked.
+
+    Rows may say of all of them that they have ended; only EC2 knows.
+    """
+    since = fleet.backlog.described_at
+    given = sum(
+        len(x.instance_ids)
+        for x in fleet.launches.values()
+        if since is not None and x.intended_at > since
+    )
+    return given >= max(facts.policy.max_workers, 1)
 
 
 def remember_answers(draft: PlanDraft) -> PlanDraft:

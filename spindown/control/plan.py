@@ -6,7 +6,7 @@ lost a race is left out by the executor, and the next tick plans anew.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from spindown.contract.codec import replace_fields
@@ -39,6 +39,8 @@ class ActionKind(StrEnum):
     """What an action does."""
 
     # What a decision tells of.
+    #: Correct a row that says what cannot be.
+    REPAIR = "repair"
     #: End the row of an instance that is gone, and charge the rest.
     END = "end"
     #: Give jobs of an instance that is gone back to the queue.
@@ -242,6 +244,8 @@ class Fleet:
     queue: Backlog
     #: What the ticks remember of the queue and of EC2.
     backlog: BacklogRow
+    #: Instances that run, or may, and that no live row counts (``control.correct``).
+    strays: int = 0
 
     def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
         """Return what the slots of one instance hold."""
@@ -262,6 +266,7 @@ class Fleet:
             self.workers,
             self.requeued_jobs,
             self.breakers,
+            self.strays,
             [x for x in self.launches.values() if x.state is LaunchState.INTENDED],
             (row.backlog_since, row.margin, row.waiting_since, row.waiting_jobs, row.backoffs),
         )
@@ -325,9 +330,38 @@ def begin(facts: TickFacts) -> PlanDraft:
         unavailable=view.unavailable,
         breakers={region or home: row for region, row in view.breakers.items()},
         queue=facts.queue,
-        backlog=view.backlog,
+        backlog=_correct_backlog(view.backlog, facts.now),
     )
     return PlanDraft(facts=facts, fleet=fleet, notes=facts.notes)
+
+
+def _correct_backlog(row: BacklogRow, now: datetime) -> BacklogRow:
+    """Return what the ticks remember without what has not happened yet, as another clock said."""
+    latest = now + _SKEW
+    changes: dict[str, object] = {
+        name: None for name in _SEEN if (at := getattr(row, name)) is not None and at > latest
+    }
+    if any(since > latest for since in row.waiting_since):
+        changes["waiting_since"] = changes["waiting_jobs"] = ()
+    if any(each.until > now + _BACKOFF_AT_MOST for each in row.backoffs.values()):
+        changes["backoffs"] = {}
+    return replace_fields(row, changes) if changes else row
+
+
+#: Clocks of functions differ by so much.
+_SKEW = timedelta(minutes=1)
+#: No region is left alone for longer.
+_BACKOFF_AT_MOST = timedelta(hours=1)
+_SEEN = (
+    "backlog_since",
+    "empty_since",
+    "filled_since",
+    "seen_at",
+    "watched_since",
+    "described_at",
+    "reclaims_seen_at",
+    "swept_at",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,7 +207,7 @@ def requeue_jobs(draft: PlanDraft) -> PlanDraft:
     left = {lease.job_id: lease.left_behind(draft.now) for lease in freed}
     # The queue was read before: what has just become visible is work for this very tick. What has
     # lapsed was visible then.
-    hidden = sum(lease.deadline > draft.now for lease in freed)
+    hidden = min(sum(x.deadline > draft.now for x in freed), fleet.queue.in_flight)
     return draft.act(
         (
             FreeJobs(
@@ -224,7 +224,7 @@ def requeue_jobs(draft: PlanDraft) -> PlanDraft:
         queue=replace(
             fleet.queue,
             visible=fleet.queue.visible + hidden,
-            in_flight=max(0, fleet.queue.in_flight - hidden),
+            in_flight=fleet.queue.in_flight - hidden,
         ),
     )
 
@@ -271,6 +271,8 @@ def _may_be_at_work(draft: PlanDraft, instance: InstanceView) -> bool:
 
 def _condemn(draft: PlanDraft, condemnation: Condemnation) -> PlanDraft:
     worker = draft.fleet.workers[condemnation.instance_id]
+    # As it is stored, by whatever clock.
+    row = draft.facts.view.workers[condemnation.instance_id]
     changes = {
         "state": WorkerState.CONDEMNED,
         "condemned_at": draft.now,
@@ -278,7 +280,7 @@ def _condemn(draft: PlanDraft, condemnation: Condemnation) -> PlanDraft:
         "version": worker.version + 1,
     }
     # A heartbeat since the row was read shows that it lives, though it changes no version.
-    seen = {"version": worker.version, "state": worker.state, "heartbeat_at": worker.heartbeat_at}
+    seen = {"version": worker.version, "state": worker.state, "heartbeat_at": row.heartbeat_at}
     when = When(exists=True, equals=encode(seen))
     action = Action(
         kind=ActionKind.CONDEMN,

@@ -90,7 +90,7 @@ def size_for(
 
 
 def _present(draft: PlanDraft) -> Capacity:
-    return capacity(
+    found = capacity(
         workers=list(draft.fleet.workers.values()),
         leases=draft.fleet.leases,
         launches=list(draft.fleet.launches.values()),
@@ -98,6 +98,8 @@ def _present(draft: PlanDraft) -> Capacity:
         policy=draft.facts.policy,
         now=draft.now,
     )
+    strays = draft.fleet.strays
+    return replace(found, workers=found.workers + strays) if strays else found
 
 
 def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPlan:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from spindown.contract import row as rows
-from spindown.contract.codec import decode, encode, encode_instant
+from spindown.contract.codec import decode, encode, encode_instant, replace_fields
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
@@ -69,6 +69,9 @@ def charge(
         ledger: makes the writes.
         reclaimed: EC2 took it back; within the first hour that refunds all (``reclaim_refund``).
     """
+    price = _price(worker, launch)
+    if price != worker.price_per_hour:
+        worker = replace_fields(worker, {"price_per_hour": price})
     accrual = accrue(worker, until)
     start = worker.accrued_until or worker.launched_at
     hours = (accrual.until - start) / _HOUR
@@ -106,6 +109,12 @@ def charge(
         released_usd=released,
         sums=tuple(sums),
     )
+
+
+def _price(worker: Worker, launch: Launch | None) -> float:
+    """Return what its launch was offered; a worker may change its own row."""
+    offered = None if launch is None else launch.offered.get(str(worker.pool))
+    return worker.price_per_hour if offered is None else offered.price_per_hour
 
 
 def _charged_before(worker: Worker, at: datetime) -> float:

@@ -35,6 +35,7 @@ from spindown.control.books import (
     store_catalogue,
 )
 from spindown.control.breaker import close_mended_breakers, count_useless_instances
+from spindown.control.correct import correct_workers
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, plan_moves, tell_movers
@@ -125,7 +126,7 @@ def observe(
         facts = replace(facts, queue=replace(facts.queue, visible=jobs))
     facts = observe_launches(facts, ports)
     followed = follow_queue(begin(facts))
-    before = adopt_launches(remember_answers(followed))
+    before = adopt_launches(correct_workers(remember_answers(followed)))
     need = size_fleet(before)
     facts = observe_ec2(before, ports, is_launch_due=need.may_launch)
     draft = plan_without_prices(replace(followed, facts=facts))
@@ -147,7 +148,7 @@ def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = Fa
 
 def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     """Plan whatever ends, and what the fleet has cost, once the queue is followed."""
-    draft = remember_answers(draft)
+    draft = correct_workers(remember_answers(draft))
     draft = adopt_launches(draft)
     draft = mark_interrupted(draft)
     draft = close_mended_breakers(draft)

@@ -47,6 +47,10 @@ class ReasonCode(StrEnum):
     UNKNOWN_TO_EC2 = "unknown-to-ec2"
 
     # Why the scaler ended an instance.
+    #: A row said what cannot be, and was corrected.
+    ROW_FALSE = "row-false"
+    #: Its row says that it has ended, and EC2 that it runs.
+    NOT_ENDED = "not-ended"
     #: ``within_seconds``.
     NEVER_CHECKED_IN = "never-checked-in"
     NEVER_POWERED_OFF = "never-powered-off"
@@ -70,6 +74,8 @@ class ReasonCode(StrEnum):
     #: ``said``: EC2's codes and messages.
     REFUSED = "refused"
     REQUEST_UNREADABLE = "request-unreadable"
+    #: Its request is not one that the scaler would make as things are deployed now.
+    REQUEST_ALTERED = "request-altered"
     #: Nothing is deployed in ``region`` any more.
     REGION_REMOVED = "region-removed"
 

@@ -1,0 +1,159 @@
+"""Correct what rows of workers say and what cannot be.
+
+A worker writes its own row, by its own clock, and its role may write the rows of its whole
+workload. So what EC2 says goes before what a row says, nothing has happened later than now, and
+what runs counts, whatever its row says.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from spindown.contract import row as rows
+from spindown.contract.codec import replace_fields
+from spindown.control.plan import Action, ActionKind, PlanDraft
+from spindown.domain.fleet import Launch, Worker, WorkerState
+from spindown.domain.interruption import NOTICE, RECLAIM_GRACE
+from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.port import InstanceView, When
+
+#: Clocks differ by so much.
+_SKEW = timedelta(minutes=1)
+#: A tick that stood still for so long before it took the lock finds what another has charged.
+_CHARGED_AHEAD = timedelta(hours=1)
+#: EC2 may describe an instance as running for so long after its end was told.
+_DESCRIBED_LATE = timedelta(minutes=2)
+#: Nobody keeps a worker warm for longer ahead.
+_WARM_AT_MOST = timedelta(hours=1)
+_RUNNING = frozenset({"pending", "running"})
+#: Instants of a worker's row that are past, all but its launch.
+_PAST = (
+    "checked_in_at",
+    "heartbeat_at",
+    "idle_since",
+    "claimed_at",
+    "rebalance_at",
+    "draining_at",
+    "unfit_at",
+    "migrating_at",
+    "condemned_at",
+    "ended_at",
+)
+
+
+def correct_workers(draft: PlanDraft) -> PlanDraft:
+    """Correct the rows of workers, and count instances that no live row counts.
+
+    What a worker writes itself is corrected for this tick only. What the scaler must go by later,
+    the end of a row and up to where it was charged, is written.
+    """
+    described = _described(draft)
+    changed, actions, found_running = [], [], 0
+    for worker in draft.fleet.workers.values():
+        launch, instance = draft.fleet.launch_of(worker), described.get(worker.instance_id)
+        changes = _corrections(draft, worker, launch, instance)
+        written = _repairs(draft, worker, instance)
+        if written:
+            actions.append(_repair(draft, worker, written))
+            found_running += "state" in written
+        if changes or written:
+            changed.append(replace_fields(worker, {**changes, **written}))
+    if changed:
+        draft = draft.with_workers(changed, actions)
+    strays = _strays(draft, described, found_running)
+    return draft if strays == draft.fleet.strays else draft.act(strays=strays)
+
+
+def _described(draft: PlanDraft) -> Mapping[str, InstanceView]:
+    found = draft.facts.ec2.instances
+    return {} if found is None else {x.instance_id: x for here in found.values() for x in here}
+
+
+def _corrections(
+    draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
+) -> dict[str, object]:
+    now = draft.now
+    latest = now + _SKEW
+    changes: dict[str, object] = {
+        name: now for name in _PAST if (at := getattr(worker, name)) is not None and at > latest
+    }
+    launched_at = _launched_at(draft, worker, launch, instance)
+    if launched_at != worker.launched_at:
+        changes["launched_at"] = launched_at
+    taken_at = worker.interrupted_at
+    if taken_at is not None and worker.is_live:
+        # Of one that is gone it says when.
+        answers = draft.facts.ec2.instances
+        is_asked = answers is not None and worker.region in answers
+        is_there = not is_asked if instance is None else instance.state in _RUNNING
+        if taken_at > latest + NOTICE or (is_there and now > taken_at + RECLAIM_GRACE):
+            changes["interrupted_at"] = None
+    if worker.warm_until is not None and worker.warm_until > now + _WARM_AT_MOST:
+        changes["warm_until"] = None
+    if instance is not None and instance.region != worker.region:
+        changes["region"] = instance.region
+    if launch is None and worker.price_per_hour > draft.facts.policy.max_price_per_hour:
+        changes["price_per_hour"] = draft.facts.policy.max_price_per_hour
+    return changes
+
+
+def _launched_at(
+    draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
+) -> datetime:
+    """Return when it was launched: as EC2 says, else not before its intent, and not after now."""
+    if instance is not None:
+        said = instance.launched_at
+        return said if abs(said - worker.launched_at) > UNSEEN_FOR else worker.launched_at
+    policy = draft.facts.policy
+    oldest = draft.now - 2 * (policy.max_lifetime + policy.lifetime_grace)
+    least = oldest if launch is None else min(launch.intended_at, draft.now)
+    if worker.launched_at > draft.now + _SKEW:
+        return least if launch is not None else draft.now - ASKED_FOR
+    return max(worker.launched_at, least)
+
+
+def _repairs(draft: PlanDraft, worker: Worker, instance: InstanceView | None) -> dict[str, object]:
+    now, changes = draft.now, dict[str, object]()
+    if worker.accrued_until is not None and worker.accrued_until > now + _CHARGED_AHEAD:
+        last = draft.facts.view.backlog.seen_at
+        changes["accrued_until"] = last if last is not None and last <= now else now
+    if worker.state is WorkerState.ENDED and instance is not None and instance.state in _RUNNING:
+        ended_at = worker.ended_at
+        if ended_at is None or not timedelta(0) <= now - ended_at <= _DESCRIBED_LATE:
+            changes |= {
+                "state": WorkerState.CONDEMNED,
+                "condemned_at": now,
+                "ended_at": None,
+                "reason": Reason(ReasonCode.NOT_ENDED),
+                "version": worker.version + 1,
+            }
+    return changes
+
+
+def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> Action:
+    return Action(
+        kind=ActionKind.REPAIR,
+        subject=worker.instance_id,
+        reason=Reason(ReasonCode.NOT_ENDED) if "state" in changes else Reason(ReasonCode.ROW_FALSE),
+        writes=(
+            draft.rows.change(
+                rows.worker_sort(worker.instance_id), changes, when=When(exists=True)
+            ),
+        ),
+    )
+
+
+def _strays(draft: PlanDraft, described: Mapping[str, InstanceView], found_running: int) -> int:
+    """Return how many instances run, or may, and count in no other way.
+
+    Those whose rows cannot be read, unless EC2 knows nothing of them, and those whose rows were
+    false. Of others that do not count, since they end, there may be ``max_workers``; more are more
+    than can be.
+    """
+    unreadable = draft.facts.view.unreadable_workers
+    is_asked = draft.facts.ec2.instances is not None
+    running = {i for i, x in described.items() if x.state in _RUNNING}
+    unread = len(unreadable & running) if is_asked else len(unreadable)
+    counted = sum(w.is_live and not w.is_interrupting for w in draft.fleet.workers.values())
+    ending = len(running) - counted - unread - found_running
+    return unread + found_running + max(ending - draft.facts.policy.max_workers, 0)
