@@ -194,6 +194,8 @@ class BacklogRow:
     reclaims_seen_at: datetime | None = None
     #: When every region was last asked for instances that no row knows.
     swept_at: datetime | None = None
+    #: Instances that EC2 described when it was last asked, and that no row accounts for.
+    strays: Tally = 0
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
 

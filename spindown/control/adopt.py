@@ -56,28 +56,38 @@ def _adopt(
         is_whole = is_told or len(found) >= launch.count
         code = ReasonCode.ADOPTED if is_whole else ReasonCode.ADOPTED_IN_PART
         return _complete(draft, launch, request, found, Reason(code))
-    if may_be_more and (refused := _why_not_again(draft, launch, request)):
-        if found:
-            return _complete(draft, launch, request, found, Reason(ReasonCode.ADOPTED))
-        return _give_up(draft, launch, refused)
     if may_be_more:
-        is_read = request.region in draft.facts.settings.outposts
-        until = backing_off_until(draft.fleet, request.region, draft.now)
-        if until is not None or not is_read:
-            about = {"launch_id": launch.launch_id, "region": request.region}
-            return draft.act(notes=[Reason(ReasonCode.LAUNCH_WAITS, about)])
-        replay = Replay(
-            kind=ActionKind.REPLAY,
-            subject=launch.launch_id,
-            launch=launch,
-            request=request,
-            found=found,
-        )
-        return draft.act([replay])
+        return _ask_again(draft, launch, request, found)
     if age > ASKED_FOR:
         code = ReasonCode.NEVER_REACHED_EC2 if is_told else ReasonCode.FATE_UNKNOWN
         return _give_up(draft, launch, Reason(code))
     return draft
+
+
+def _ask_again(
+    draft: PlanDraft,
+    launch: Launch,
+    request: LaunchRequest,
+    found: tuple[LaunchedInstance, ...],
+) -> PlanDraft:
+    """Make the same request again, unless it must not be made; what was found is adopted."""
+    if refused := _why_not_again(draft, launch, request):
+        if found:
+            return _complete(draft, launch, request, found, Reason(ReasonCode.ADOPTED))
+        return _give_up(draft, launch, refused)
+    is_read = request.region in draft.facts.settings.outposts
+    until = backing_off_until(draft.fleet, request.region, draft.now)
+    if until is not None or not is_read:
+        about = {"launch_id": launch.launch_id, "region": request.region}
+        return draft.act(notes=[Reason(ReasonCode.LAUNCH_WAITS, about)])
+    replay = Replay(
+        kind=ActionKind.REPLAY,
+        subject=launch.launch_id,
+        launch=launch,
+        request=request,
+        found=found,
+    )
+    return draft.act([replay])
 
 
 def _why_not_again(draft: PlanDraft, launch: Launch, request: LaunchRequest) -> Reason:
@@ -92,7 +102,8 @@ def _why_not_again(draft: PlanDraft, launch: Launch, request: LaunchRequest) -> 
     if not is_own_request(launch, request, facts):
         return Reason(ReasonCode.REQUEST_ALTERED)
     asked = [each.launch for each in draft.actions if isinstance(each, Replay)]
-    live = sum(w.is_live and not w.is_interrupting for w in draft.fleet.workers.values())
+    others = (w for w in draft.fleet.workers.values() if w.launch_id != launch.launch_id)
+    live = sum(w.is_live and not w.is_interrupting for w in others)
     if live + sum(each.count for each in (*asked, launch)) > most:
         return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most})
     return NO_REASON

@@ -60,8 +60,7 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
             changed.append(replace_fields(worker, {**changes, **written}))
     if changed:
         draft = draft.with_workers(changed, actions)
-    strays = _strays(draft, described, found_running)
-    return draft if strays == draft.fleet.strays else draft.act(strays=strays)
+    return _count_strays(draft, described, found_running)
 
 
 def _described(draft: PlanDraft) -> Mapping[str, InstanceView]:
@@ -143,17 +142,23 @@ def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> 
     )
 
 
-def _strays(draft: PlanDraft, described: Mapping[str, InstanceView], found_running: int) -> int:
-    """Return how many instances run, or may, and count in no other way.
+def _count_strays(
+    draft: PlanDraft, described: Mapping[str, InstanceView], found_running: int
+) -> PlanDraft:
+    """Count the instances that run, or may, and that count in no other way.
 
     Those whose rows cannot be read, unless EC2 knows nothing of them, and those whose rows were
     false. Of others that do not count, since they end, there may be ``max_workers``; more are more
-    than can be.
+    than can be. Between two answers of EC2's the last one holds.
     """
-    unreadable = draft.facts.view.unreadable_workers
-    is_asked = draft.facts.ec2.instances is not None
-    running = {i for i, x in described.items() if x.state in _RUNNING}
-    unread = len(unreadable & running) if is_asked else len(unreadable)
-    counted = sum(w.is_live and not w.is_interrupting for w in draft.fleet.workers.values())
-    ending = len(running) - counted - unread - found_running
-    return unread + found_running + max(ending - draft.facts.policy.max_workers, 0)
+    unread, known = draft.facts.view.unreadable_workers, draft.fleet.backlog.strays
+    if draft.facts.ec2.instances is not None:
+        running = {i for i, x in described.items() if x.state in _RUNNING}
+        unread &= running
+        counted = sum(w.is_live and not w.is_interrupting for w in draft.fleet.workers.values())
+        ending = len(running) - counted - len(unread) - found_running
+        strays = found_running + max(ending - draft.facts.policy.max_workers, 0)
+        if strays != known:
+            draft, known = draft.remember(strays=strays), strays
+    strays = known + len(unread)
+    return draft if strays == draft.fleet.strays else draft.act(strays=strays)

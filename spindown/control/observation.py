@@ -268,8 +268,8 @@ def is_own_request(launch: Launch, request: LaunchRequest, facts: TickFacts) -> 
     )
 
 
-#: No policy lets an instance live longer.
-_LEASE_AT_MOST = timedelta(days=60)
+#: No policy lets an instance live longer, its grace included (``spindown.config``).
+_LEASE_AT_MOST = timedelta(days=2 * 3650)
 
 
 def assumed(worker: Worker) -> InstanceView:

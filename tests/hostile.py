@@ -1,0 +1,154 @@
+"""Rows that lie: each field of each stored row, and values that nobody honest would write."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.contract.row import (
+    BacklogRow,
+    BreakerRow,
+    DecisionRow,
+    PolicyRow,
+    RateRow,
+    SpendRow,
+)
+from spindown.domain.fleet import Launch, LaunchState, Lease, RequeuedJob, Unavailable, Worker
+from spindown.error import ContractError
+from spindown.ledger import Ledger
+from spindown.memory import MemoryJobQueue
+from spindown.operate.bill import read_bill
+from spindown.operate.preview import preview
+from spindown.operate.status import read_status
+from spindown.operate.why import explain
+from spindown.wording import say
+from tests.builders import NOW, a_pool, minutes
+from tests.control import LAUNCH_VERSION, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
+
+#: Values of every kind, and what each kind of field takes for itself in part.
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**30,
+    1e308,
+    "",
+    "{0}[/red]\x1b[31m\n\ud7ff" + "e" * 3000,
+    "2026-11-20T00:00:00",
+    "1970-01-01T00:00:00.000000Z",
+    "2099-01-01T00:00:00.000000Z",
+    "9999-12-31T23:59:59.999999Z",
+    [],
+    [None],
+    {"a": "b"},
+    {"code": "strikes-silent", "about": {}},
+    "[" * 5000,
+    "ended",
+    "drained",
+)
+
+_KINDS: dict[str, type[Any]] = {
+    "worker": Worker,
+    "lease": Lease,
+    "requeued": RequeuedJob,
+    "launch": Launch,
+    "unavailable": Unavailable,
+    "rate": RateRow,
+    "spend": SpendRow,
+    "backlog": BacklogRow,
+    "breaker": BreakerRow,
+    "policy": PolicyRow,
+    "decision": DecisionRow,
+}
+
+
+def a_full_world() -> ControlWorld:
+    """Return a world with a row of each kind: one worker at work, 60 jobs that wait."""
+    world = ControlWorld(budget=100.0)
+    worker = world.launched(3)
+    lease = world.claim(worker.instance_id)
+    world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
+    world.send(60)
+    world.tick(minutes(1))
+    world.beat()
+    world.put("lease#i-gone#0", **encode(replace(lease, instance_id="i-gone", job_id="job-9")))
+    left = replace(lease, job_id="job-7", items=10).requeued(3, world.now)
+    world.put(rows.requeued_sort("job-7"), **encode(left))
+    world.put(rows.BREAKER, strikes=1, launch_version=LAUNCH_VERSION)
+    world.put(rows.throughput_sort("T4", 1), count=10.0, hours=1.0, reports=3, lives=2)
+    world.put(rows.pool_sort(a_pool("g6.xlarge")), count=1.0, hours=10.0)
+    for sort in (rows.BOOT_RATE, rows.GAP_RATE, rows.JOB_RATE, rows.CHECKPOINT_RATE):
+        world.put(sort, samples=[100.0] * 5)
+    launch = next(iter(world.view().launches.values()))
+    intent = replace(
+        launch, launch_id=f"{WORKLOAD}-9-9", state=LaunchState.INTENDED, instance_ids=()
+    )
+    world.put(rows.launch_sort(intent.launch_id), **encode(replace(intent, intended_at=world.now)))
+    return world
+
+
+def all_fields() -> list[tuple[str, str]]:
+    """Return each field of each live row, as sort key and name."""
+    partition = a_full_world().partition()
+    return [
+        (sort, each.name)
+        for sort in sorted(partition)
+        if (kind := _KINDS.get(sort.partition("#")[0])) is not None
+        for each in fields(kind)
+    ]
+
+
+def views(world: ControlWorld) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield what reads the rows besides the tick."""
+    ledger, dead_letters = Ledger(world.table, WORKLOAD), MemoryJobQueue(world.clock, Random(2))
+    yield (
+        "status",
+        lambda: encode(
+            read_status(
+                WORKLOAD,
+                ledger=ledger,
+                queue=world.queue,
+                dead_letters=dead_letters,
+                budget_usd=100.0,
+                refusal="",
+                now=world.now,
+            )
+        ),
+    )
+    yield "why", lambda: explain(WORKLOAD, world.ports, last=3)
+    yield "plan", lambda: [say(x) for x in preview(WORKLOAD, world.ports).plan.notes]
+    yield (
+        "bill",
+        lambda: read_bill(
+            WORKLOAD,
+            ledger=ledger,
+            store=world.objects,
+            start=NOW - timedelta(days=1),
+            end=world.now,
+        ),
+    )
+
+
+def running(world: ControlWorld) -> int:
+    """Return how many instances run, whatever rows say."""
+    found = world.compute.instances(region=REGION, tags={})
+    return sum(instance.state in {"pending", "running"} for instance in found)
+
+
+def check(sort: str, name: str, value: object) -> None:
+    """Let a row lie, then tick three times and look: nothing raises, nothing runs that may not."""
+    world = a_full_world()
+    try:
+        world.put(sort, **{name: value})
+    except ContractError:
+        # Nor does DynamoDB take it: the index is by this field.
+        return
+    for _ in range(3):
+        world.tick(minutes(1))
+    for _, look in views(world):
+        look()
+    # A worker that says it ends is replaced, and that is all that one lie can do.
+    assert running(world) <= world.policy.max_workers + 1

@@ -1,0 +1,112 @@
+"""Rows that workers may write, and hostile ones do: no lie launches or spends what may not be."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spindown.contract import row as rows
+from spindown.contract.codec import decode, encode
+from spindown.contract.decision import Decision
+from spindown.contract.row import BOOT_RATE
+from spindown.domain.fleet import WorkerState
+from spindown.domain.offer import CapacityType
+from spindown.memory import PortCall
+from spindown.port import LaunchRequest
+from tests.builders import minutes
+from tests.control import AWAY_TEMPLATE, ControlWorld
+from tests.hostile import VALUES, all_fields, check, running
+
+FAR = "2099-01-01T00:00:00.000000Z"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(all_fields()), st.sampled_from(VALUES))
+def test_no_value_of_a_row_stops_a_tick(place: tuple[str, str], value: Any) -> None:
+    check(*place, value)
+
+
+@pytest.mark.parametrize(
+    ("launch", "request_"),
+    [
+        ({}, {"template": AWAY_TEMPLATE}),
+        ({}, {"tags": {"spindown:workload": "another"}}),
+        ({"client_token": "evil"}, {"client_token": "evil"}),
+        ({"count": 50}, {"count": 50}),
+        ({"launch_id": "another-1-1"}, {}),
+        ({"intended_at": FAR}, {}),
+        ({}, {"capacity_type": CapacityType.ON_DEMAND}),
+        ({"request": "[" * 5000}, {}),
+    ],
+)
+def test_only_a_request_of_our_own_is_made_again(
+    launch: dict[str, Any], request_: dict[str, Any]
+) -> None:
+    world = ControlWorld()
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=False)
+    world.tick()
+    world.empty_the_queue()
+    (intent,) = world.view().launches.values()
+    request = decode(LaunchRequest, json.loads(intent.request))
+    stored = encode(intent) | {"request": json.dumps(encode(replace(request, **request_)))}
+    world.remove(rows.launch_sort(intent.launch_id))
+    row = stored | encode(launch)
+    world.put(rows.launch_sort(row["launch_id"]), **row)
+    asked: list[PortCall] = []
+
+    def watch(call: PortCall, proceed: Any) -> Any:
+        asked.extend([call] if call.method == "launch" else [])
+        return proceed()
+
+    world.interfere = watch
+    world.run(3)
+
+    assert (asked, running(world)) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"interrupted_at": FAR},
+        {"state": "ended"},
+        {"state": "ended", "ended_at": "1970-01-02T00:00:00.000000Z"},
+        {"state": "drained"},
+        {"accrued_until": FAR},
+        {"slots": "many"},
+        {"region": "nowhere-1"},
+        {"price_per_hour": 0.0},
+        {"launched_at": FAR},
+    ],
+)
+def test_workers_that_lie_are_not_replaced_without_end(lie: dict[str, Any]) -> None:
+    world = ControlWorld(budget=20.0)
+    world.send(200)
+    lied: set[str] = set()
+    most = 0
+    for _ in range(60):
+        world.tick(minutes(1))
+        for sort in [x for x in world.partition() if x.startswith(rows.WORKER) and x not in lied]:
+            lied.add(sort)
+            world.put(sort, state=WorkerState.BUSY, checked_in_at=world.now, claimed_at=world.now)
+            world.put(sort, **({"heartbeat_at": FAR} | lie))
+        most = max(most, running(world))
+
+    assert most <= 4 * world.policy.max_workers
+
+
+@pytest.mark.parametrize("ahead", [0, 3 * 60, 10**6])
+def test_a_clock_ahead_teaches_no_longer_boot_than_there_was(ahead: int) -> None:
+    world = ControlWorld()
+    worker = world.launched(5)
+    world.put(rows.worker_sort(worker.instance_id), checked_in_at=world.now + minutes(ahead))
+    world.claim(worker.instance_id)
+
+    decisions: list[Decision] = world.run(10, beats=True)
+
+    samples = world.view().rates[BOOT_RATE].samples if BOOT_RATE in world.view().rates else ()
+    assert list(samples) == ([120.0] if ahead == 0 else [])
+    assert decisions[-1].bad_rows == ()
