@@ -167,12 +167,8 @@ def _counts(pools: Mapping[str, int]) -> str:
 
 #: Kind of an action -> what it does to its subject.
 _ACTIONS = {
-<<<<<<< HEAD
-    "end": "note that {subject} has ended",
-=======
     "repair": "correct the row of {subject}",
-    "end": "end the row of {subject}",
->>>>>>> 55bca75 (Make again only requests of our own, and correct rows of workers by what EC2 says)
+    "end": "note that {subject} has ended",
     "free": "give the jobs of {subject} back",
     "condemn": "condemn {subject}",
     "terminate": "terminate {subject}",

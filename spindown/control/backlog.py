@@ -160,7 +160,6 @@ def tick_fields(row: BacklogRow) -> dict[str, object]:
             "described_at",
             "reclaims_seen_at",
             "swept_at",
-            "strays",
             "backoffs",
         )
     }

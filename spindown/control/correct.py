@@ -159,6 +159,8 @@ def _count_strays(
         ending = len(running) - counted - len(unread) - found_running
         strays = found_running + max(ending - draft.facts.policy.max_workers, 0)
         if strays != known:
-            draft, known = draft.remember(strays=strays), strays
+            write = draft.rows.change(rows.BACKLOG, {"strays": strays})
+            action = Action(kind=ActionKind.COUNT, subject=rows.BACKLOG, writes=(write,))
+            draft, known = draft.act([action]).remember(strays=strays), strays
     strays = known + len(unread)
     return draft if strays == draft.fleet.strays else draft.act(strays=strays)

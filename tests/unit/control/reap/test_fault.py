@@ -37,6 +37,7 @@ def test_what_stops_launches_is_told_with_a_known_reason(
         for instance_id in [i for a in world.tick(minutes(1)).requests for i in a.instances]:
             at = {"unfit_at": world.now} if "unfit_at" in marks else {}
             end = {"state": WorkerState.ENDED, "ended_at": world.now, "end_price_per_hour": 0.2}
+            world.compute.power_off(instance_id)
             world.change(instance_id, **end, **{**marks, **at})
 
     breaker = world.view().breaker
