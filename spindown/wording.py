@@ -234,6 +234,15 @@ def _pool_never_checked_in(about: About) -> str:
     return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
 
 
+#: EC2's StateReason.Code -> words.
+_EC2_SAYS = {
+    "Server.SpotInstanceTermination": "reclaimed, without notice",
+    "Server.SpotInstanceShutdown": "reclaimed, without notice",
+    "Client.InstanceInitiatedShutdown": "ended itself",
+    "Client.UserInitiatedShutdown": "terminated from outside",
+}
+
+
 def _moment(instant: str | float) -> str:
     return f"{datetime.fromisoformat(str(instant)):%Y-%m-%d %H:%M} UTC"
 
@@ -374,7 +383,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.UNFIT: "{fault}",
     ReasonCode.FAULTY: "the machine or the worker failed again and again",
     ReasonCode.JOBS_FAILED: "its last jobs all failed",
-    ReasonCode.EC2_SAID: "{state_reason}",
+    ReasonCode.EC2_SAID: lambda about: _EC2_SAYS.get(
+        str(about["state_reason"]), str(about["state_reason"])
+    ),
     ReasonCode.EC2_STATE: "EC2 says that it is {state}",
     ReasonCode.EC2_RECLAIMED: "EC2 has reclaimed it",
     ReasonCode.UNKNOWN_TO_EC2: "EC2 does not know it any more",
@@ -444,7 +455,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.SLOTS_FREE: "every waiting job has a free slot",
     ReasonCode.ALL_IN_FLIGHT: lambda about: (
         f"{_count(about['messages'], 'message')} {_are(about['messages'])} in flight, hidden for "
-        "a while or with a worker that ends"
+        "a while after a failure, or with a worker that ends"
     ),
     ReasonCode.THROUGHPUT_MISSING: lambda about: (
         f"{_items_per_hour(about)} more are needed to finish {_count(about['jobs'], 'job')} in time"

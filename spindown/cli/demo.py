@@ -30,6 +30,7 @@ from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.control.record import record_candidate
+from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError
 from spindown.job.result import JobProgress, read_progress, read_records
@@ -269,13 +270,6 @@ def _judge(check: Check, bill: CostReport) -> None:
         raise DemoError("No instance was launched.")
 
 
-#: EC2's own words for how an instance ended, and ours.
-_ENDINGS = {
-    "Server.SpotInstanceTermination": "reclaimed, without notice",
-    "Server.SpotInstanceShutdown": "reclaimed, without notice",
-    "Client.InstanceInitiatedShutdown": "ended itself",
-    "Client.UserInitiatedShutdown": "terminated from outside",
-}
 _ENDED: Mapping[ReasonCode, str] = {
     ReasonCode.NONE: "running",
     ReasonCode.INTERRUPTED: "reclaimed, with notice",
@@ -309,8 +303,7 @@ def _instance_lines(bill: CostReport) -> Iterator[Text]:
     for entry in bill.instances:
         lived = format_seconds((entry.ended_at or bill.end) - entry.launched_at)
         why = entry.ended_because
-        said = _ENDINGS.get(str(why.about.get("state_reason", "")))
-        ended = said or _ENDED.get(why.code) or say(why)
+        ended = _ENDED.get(why.code) or say(why)
         price = f"{entry.price_per_hour:.3f}"
         name = entry.instance_id[:_ID]
         yield Text(f"{name:{_ID}}  {entry.offer:{width}}  {price:>5}  {lived:>5}  {ended}")
@@ -355,10 +348,14 @@ def _cost_table(bill: CostReport) -> Table:
     for name, seconds in (
         ("boot", spend.boot_seconds),
         ("busy", spend.busy_seconds),
-        ("idle", spend.idle_seconds),
+        ("idle", spend.idle_seconds - spend.minimum_seconds),
+        (f"EC2's minimum of {LEAST_BILLED.total_seconds():.0f} s", spend.minimum_seconds),
     ):
         share = seconds / paid if paid else 0.0
-        table.add_row(f"paid for {name}", f"{seconds:,.0f} s", f"{share:.0%}")
+        table.add_row(name, f"{seconds:,.0f} s", f"{share:.0%}")
+    if spend.refunded_seconds:
+        note = "of these, of instances that EC2 took back in their first hour"
+        table.add_row("not charged", f"{spend.refunded_seconds:,.0f} s", note)
     table.add_row("dollars", f"${spend.dollars:.5f}", f"over {format_seconds(_span(bill))}")
     if bill.cost is not None:
         table.add_row("cost per item, busy", format_item_cost(bill.cost.busy))

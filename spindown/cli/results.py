@@ -2,19 +2,23 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import print_aside, print_line
-from spindown.cli.session import find_workload, open_session
+from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
-from spindown.contract.job.manifest import JobState
-from spindown.error import BadInput, NotFound
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.attachment.log import read_logs
-from spindown.job.result import read_progress, read_records
+from spindown.job.held import is_at_work
+from spindown.job.result import JobProgress, read_manifest, read_progress, read_records
 from spindown.port import ObjectStore
 from spindown.wording import printable
 
@@ -40,22 +44,39 @@ def results(
     session = open_session(config, deployment=deployment, local=local)
     owner, jobs = find_workload(session, name, workload=workload, argument="results")
     store = session.work_store(owner)
+    is_held = partial(_is_held, session, owner)
     for job_id in jobs:
         if log:
-            _print_logs(store, job_id, as_json=as_json)
+            _print_logs(store, job_id, is_held, as_json=as_json)
         elif summary:
-            _print_progress(store, job_id, as_json=as_json)
+            _print_progress(read_progress(job_id, store, is_held), as_json=as_json)
         else:
             _print_records(store, job_id)
 
 
-def _print_logs(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
+def _is_held(session: Session, workload: str, manifest: Manifest) -> bool:
+    """Tell whether a worker holds a job; by its manifest alone if the ledger does not say."""
+    try:
+        return is_at_work(manifest, workload, session.table, session.aws.clock.now())
+    except SpindownError:
+        return not manifest.released
+
+
+def _print_logs(
+    store: ObjectStore, job_id: str, is_held: Callable[[Manifest], bool], *, as_json: bool
+) -> None:
     """Print the output of each attempt. Each epoch of a job is an attempt."""
-    for epoch, text in read_logs(job_id, store):
+    lost = frozenset(_lost_attempts(store, job_id, is_held))
+    found = dict(read_logs(job_id, store))
+    for epoch in sorted(found.keys() | lost):
+        text = found.get(epoch)
         if as_json:
             print(json.dumps({"job_id": job_id, "attempt": epoch, "output": text}))
+            continue
+        print_line(f"== {job_id}, attempt {epoch} ==")
+        if text is None:
+            print("(the worker was lost; its output was not saved)")
         else:
-            print_line(f"== {job_id}, attempt {epoch} ==")
             print_output(text)
 
 
@@ -63,6 +84,18 @@ def print_output(text: str) -> None:
     """Print what code has printed: to a file as it is, to a terminal as text."""
     shown = printable(text, keep="\n\t") if sys.stdout.isatty() else text
     print(shown, end="" if text.endswith("\n") else "\n")
+
+
+def _lost_attempts(
+    store: ObjectStore, job_id: str, is_held: Callable[[Manifest], bool]
+) -> Iterator[int]:
+    """Yield the attempts of which nobody came back: losses, and one that nobody holds any more."""
+    # The output that was saved is shown all the same.
+    with suppress(SpindownError):
+        manifest = read_manifest(job_id, store)
+        yield from manifest.lost_epochs
+        if manifest.state is JobState.RUNNING and not manifest.released and not is_held(manifest):
+            yield manifest.epoch
 
 
 def _print_records(store: ObjectStore, job_id: str) -> None:
@@ -89,15 +122,19 @@ def to_json(record: Mapping[str, Any]) -> str:
     return text
 
 
-def _print_progress(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
-    progress = read_progress(job_id, store)
+def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(encode(progress)))
         return
-    state = progress.state or "waiting"
-    total = "?" if progress.items is None else f"{progress.items:,}"
+    state = "waiting again" if progress.is_waiting else progress.state or "waiting"
+    total = "" if progress.items is None else f"/{progress.items:,}"
     failed = f", {progress.items_failed:,} failed" if progress.items_failed else ""
+    # A cancelled job's reason is its state.
+    why = "" if progress.reason == progress.state else progress.reason
+    if progress.failures and not progress.is_over:
+        why = f"{say_count(progress.failures, 'failure')}; last: "
+        why += progress.last_failure or "the worker was lost"
     print_line(
-        f"{job_id}  {state}  {progress.items_done:,}/{total} items{failed}  "
-        f"${progress.cost_usd:.6f}  {progress.reason}".rstrip()
+        f"{progress.job_id}  {state}  {progress.items_done:,}{total} items{failed}  "
+        f"${progress.cost_usd:.6f}  {why}".rstrip()
     )

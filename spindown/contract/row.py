@@ -299,6 +299,10 @@ class SpendRow:
     boot_seconds: Amount = 0.0
     busy_seconds: Amount = 0.0
     idle_seconds: Amount = 0.0
+    #: Of the idle seconds: past the end of instances, up to EC2's minimum.
+    minimum_seconds: Amount = 0.0
+    #: Of all seconds: of instances that EC2 reclaimed in their first hour and does not charge.
+    refunded_seconds: Amount = 0.0
     items: Tally = 0
     items_failed: Tally = 0
     items_redone: Tally = 0

@@ -86,6 +86,8 @@ def charge(
         "boot_seconds": accrual.boot_seconds,
         "busy_seconds": accrual.busy_seconds,
         "idle_seconds": accrual.idle_seconds,
+        "minimum_seconds": accrual.minimum_seconds,
+        "refunded_seconds": (accrual.until - worker.launched_at).total_seconds() if is_free else 0,
         **_gpu_use(worker, accrual.busy_seconds),
     }
     pool = _pool_sort(worker.instance_type, worker.zone, worker.capacity_type)

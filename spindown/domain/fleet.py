@@ -119,6 +119,11 @@ class Worker:
         return max(at for at in signs if at is not None)
 
     @property
+    def is_lost(self) -> bool:
+        """Tell whether it has ended and had not said that it would."""
+        return self.state is WorkerState.ENDED and self.draining_at is None
+
+    @property
     def is_interrupting(self) -> bool:
         """Tell whether EC2 has announced that it takes the instance away."""
         return self.interrupted_at is not None
@@ -206,6 +211,8 @@ class RequeuedJob:
     items_per_hour: Amount | None = None
     #: When its last holder gave it up or was lost.
     at: datetime
+    #: Failures and losses that count so far, if its last holder gave it up itself.
+    failures: int = 0
 
 
 class LaunchState(StrEnum):

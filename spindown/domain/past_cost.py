@@ -25,6 +25,8 @@ class Accrual:
     boot_seconds: float
     busy_seconds: float
     idle_seconds: float
+    #: Of the idle seconds: past the end, up to EC2's minimum.
+    minimum_seconds: float
     #: Up to where it is added up now; the row's ``accrued_until`` from here on.
     until: datetime
 
@@ -38,23 +40,24 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
     """Return what a worker has cost between ``accrued_until`` and ``until``.
 
     A worker that has ended costs nothing past its end, but at least a minute. Time before the
-    check-in is boot, time since ``idle_since`` is idle, the rest is busy.
+    check-in is boot, time since ``idle_since`` is idle, the rest is busy. What is charged past the
+    end is idle.
     """
     start = max(worker.accrued_until or worker.launched_at, worker.launched_at)
-    end = until
+    end = lived_until = max(start, until)
     if worker.ended_at is not None:
-        least = worker.launched_at + LEAST_BILLED
-        end = max(min(until, worker.ended_at), least)
-    end = max(start, end)
-    booted_at = end if worker.checked_in_at is None else worker.checked_in_at
-    booted_at = min(max(booted_at, start), end)
-    idle_from = end if worker.idle_since is None else worker.idle_since
-    idle_from = min(max(idle_from, booted_at), end)
+        lived_until = max(start, min(until, worker.ended_at))
+        end = max(lived_until, worker.launched_at + LEAST_BILLED)
+    booted_at = lived_until if worker.checked_in_at is None else worker.checked_in_at
+    booted_at = min(max(booted_at, start), lived_until)
+    idle_from = lived_until if worker.idle_since is None else worker.idle_since
+    idle_from = min(max(idle_from, booted_at), lived_until)
     return Accrual(
         dollars=worker.price_per_hour * ((end - start) / _HOUR),
         boot_seconds=(booted_at - start).total_seconds(),
         busy_seconds=(idle_from - booted_at).total_seconds(),
         idle_seconds=(end - idle_from).total_seconds(),
+        minimum_seconds=(end - lived_until).total_seconds(),
         until=end,
     )
 

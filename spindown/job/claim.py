@@ -103,6 +103,8 @@ class Epochs:
         if manifest.epoch == 0:
             return manifest
         is_taken = not manifest.released and self._was_interrupted(manifest)
+        if not manifest.released:
+            manifest = replace(manifest, lost_epochs=(*manifest.lost_epochs, manifest.epoch))
         match epoch_end(manifest, interrupted=is_taken):
             case EpochEnd.INTERRUPTED:
                 return replace(manifest, interruptions=manifest.interruptions + 1)

@@ -3,18 +3,19 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from spindown.contract.codec import decode
-from spindown.contract.job.manifest import Manifest
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.job.result import Record
 from spindown.contract.row import lease_sort, workload_partition
 from spindown.domain.fleet import Lease
+from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, SpindownError
 from spindown.port import (
     Clock,
@@ -137,6 +138,14 @@ def read_lease(table: Table, key: Key) -> Lease | None:
         return decode(Lease, row)
     except ContractError:
         return None
+
+
+def is_at_work(manifest: Manifest, workload: str, table: Table, now: datetime) -> bool:
+    """Tell whether a worker holds a job; a write of another would make its next commit fail."""
+    if manifest.state is not JobState.RUNNING or not manifest.owner:
+        return False
+    lease = read_lease(table, lease_key(workload, manifest.owner))
+    return not is_claimable(manifest, lease, now)
 
 
 def clear_lapsed(lease: Lease | None, before: Manifest, workload: str, ports: WorkPorts) -> None:

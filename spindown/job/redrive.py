@@ -19,10 +19,9 @@ from spindown.contract.job.message import (
     parse_job,
     with_id,
 )
-from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
 from spindown.job.fence import Fence, read_fence, write_fence
-from spindown.job.held import WorkPorts, lease_key, read_lease
+from spindown.job.held import WorkPorts, is_at_work
 from spindown.job.message import copy_message, delete, put_back
 from spindown.port import Message, Outgoing
 
@@ -129,7 +128,8 @@ def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
     job_id = job.job_id or ""
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
-        if fence is None or _is_at_work(fence.manifest, workload, ports):
+        now = ports.clock.now()
+        if fence is None or is_at_work(fence.manifest, workload, ports.table, now):
             return True
         if fence.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
             return False
@@ -142,14 +142,6 @@ def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
             continue
         return True
     raise Unreachable(f"{job_id}: other writers keep changing its manifest; redrive it again")
-
-
-def _is_at_work(manifest: Manifest, workload: str, ports: WorkPorts) -> bool:
-    """Tell whether a worker holds the job; our write would make its next commit fail."""
-    if manifest.state is not JobState.RUNNING or not manifest.owner:
-        return False
-    lease = read_lease(ports.table, lease_key(workload, manifest.owner))
-    return not is_claimable(manifest, lease, ports.clock.now())
 
 
 def _forgotten(fence: Fence) -> Manifest:

@@ -74,6 +74,7 @@ def release(
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
     handle = current_handle(held, slot_id, ports)
     requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
+    requeued = replace(requeued, failures=len(held.manifest.failures))
     presence.vacate(slot_id, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 

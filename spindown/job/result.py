@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +32,11 @@ class JobProgress:
     busy_seconds: float = 0.0
     cost_usd: float = 0.0
     reason: str = ""
+    #: Whether no worker holds it, although it has begun.
+    is_waiting: bool = False
+    #: Failures and losses that count, and what was said of the last.
+    failures: int = 0
+    last_failure: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -117,8 +122,18 @@ def _versions(key: str, store: ObjectStore) -> Iterator[str | None]:
     yield from store.versions(key)
 
 
-def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
-    """Return the progress of a job, its children summed up."""
+def _is_kept(manifest: Manifest) -> bool:
+    return not manifest.released
+
+
+def read_progress(
+    job_id: str, store: ObjectStore, is_held: Callable[[Manifest], bool] = _is_kept
+) -> JobProgress:
+    """Return the progress of a job, its children summed up.
+
+    ``is_held`` tells whether a worker holds a job that has begun. By its manifest alone, a job
+    whose worker was lost is still held.
+    """
     try:
         manifest = read_manifest(job_id, store)
     except NotFound:
@@ -135,12 +150,15 @@ def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
         busy_seconds=manifest.busy_seconds,
         cost_usd=manifest.cost_usd,
         reason=manifest.reason,
+        is_waiting=manifest.state is JobState.RUNNING and not is_held(manifest),
+        failures=len(manifest.failures),
+        last_failure=next((x.reason for x in reversed(manifest.failures) if x.reason), ""),
     )
     is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
     if manifest.state is not JobState.SPLIT and not is_cancelled_split:
         return own
     named = own_children(job_id, manifest.children)
-    children = [read_progress(child, store) for child in named]
+    children = [read_progress(child, store, is_held) for child in named]
     return _sum_children(own, children)
 
 
@@ -163,4 +181,6 @@ def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
         busy_seconds=sum(child.busy_seconds for child in children),
         cost_usd=sum(child.cost_usd for child in children),
         reason=next((child.reason for child in children if child.reason), own.reason),
+        failures=sum(child.failures for child in children),
+        last_failure=next((x.last_failure for x in children if x.last_failure), ""),
     )

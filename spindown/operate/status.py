@@ -1,7 +1,7 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.config import format_duration
@@ -10,6 +10,7 @@ from spindown.control.alert.judgement import COST
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
+from spindown.domain.past_cost import accrue
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.port import JobQueue
 from spindown.wording import say, say_outcome
@@ -69,8 +70,9 @@ class Status:
 
     @property
     def cost_per_item(self) -> float | None:
-        """Return today's dollars by today's items; None before the first item."""
-        return self.today.dollars / self.today.items if self.today.items else None
+        """Return today's dollars by today's items; None before the first item or dollar."""
+        is_told = self.today.items > 0 and self.today.dollars > 0.0
+        return self.today.dollars / self.today.items if is_told else None
 
 
 def read_status(
@@ -95,7 +97,9 @@ def read_status(
         now: the time.
     """
     view, account = ledger.read(), ledger.read_account()
-    decision = view.decision
+    decision, today = view.decision, view.spend.get(f"{now:%Y-%m-%d}", SpendRow())
+    # The next tick charges it.
+    accrued = sum(accrue(worker, now).dollars for worker in view.workers.values())
     return Status(
         workload=workload,
         at=now,
@@ -104,8 +108,8 @@ def read_status(
         waited=_waited(view.backlog.backlog_since, now),
         workers=_workers(view),
         launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
-        today=view.spend.get(f"{now:%Y-%m-%d}", SpendRow()),
-        month_usd=account.budget_at(now).dollars,
+        today=replace(today, dollars=today.dollars + accrued),
+        month_usd=account.budget_at(now).dollars + accrued,
         budget_usd=budget_usd,
         decision=(
             say_outcome(decision.outcome, decision.summary) if decision else "no decision yet"
@@ -139,6 +143,7 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
             where = f" in {region}" if region else ""
             yield f"launching{where} is stopped: {say(breaker.reason)}"
     yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
+    yield from say_failing(view)
     if refusal:
         yield f"the live policy is refused: {refusal}"
     for name, alert_state in sorted(view.alerts.items()):
@@ -150,6 +155,18 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
         if known is not None and now - known.seen_at <= FORGOTTEN_AFTER:
             yield words
     yield from _damages(view.bad_rows + account.bad_rows, now)
+
+
+def say_failing(view: LedgerView) -> Iterator[str]:
+    """Yield what waits to be tried again after a failure, the latest named."""
+    failing = sorted((x for x in view.requeued_jobs.values() if x.failures), key=lambda x: x.at)
+    if failing:
+        last = failing[-1]
+        number = "1 job waits" if len(failing) == 1 else f"{len(failing)} jobs wait"
+        yield (
+            f"{number} after a failure, the last {last.job_id} (failed {last.failures} times): "
+            f"`spindown results {last.job_id} --log` shows why"
+        )
 
 
 def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:

@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 
 from spindown.contract.codec import decode, from_json
 from spindown.contract.decision import Decision, LaunchRequestRecord, decision_prefix
-from spindown.domain.fleet import LaunchState
+from spindown.domain.fleet import LaunchState, Worker
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.ledger import Ledger
 from spindown.operate.preview import Preview, preview
+from spindown.operate.status import say_failing
 from spindown.port import ControlPorts, ObjectStore
 
 #: Days that are looked through one by one before all days are listed.
@@ -34,8 +35,14 @@ class Why:
     unreadable: tuple[str, ...]
     #: When a tick last came to the newest decision; None: it is not in the bucket.
     confirmed_at: datetime | None
+    #: What that tick counted (``DecisionRow.counts``).
+    counts: Mapping[str, float]
     #: Instances that run or boot, and launches that are under way.
     running: int
+    #: Instances that have ended lately although no worker of theirs had said so.
+    lost: tuple[Worker, ...]
+    #: What waits to be tried again after a failure, as ``status`` says it.
+    failing: tuple[str, ...]
     #: What a tick would decide now; None: something runs, or it cannot be said.
     now: Preview | None = None
     #: Why it cannot be said; "": it can.
@@ -67,7 +74,10 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
         decisions=decisions,
         unreadable=unreadable,
         confirmed_at=row.at if row is not None and is_newest else None,
+        counts=row.counts if row is not None else {},
         running=running,
+        lost=tuple(worker for worker in view.workers.values() if worker.is_lost),
+        failing=tuple(say_failing(view)),
         now=made,
         unknown=unknown,
         barred=barred,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -13,12 +12,14 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
 from spindown.cli.render.count import say_count
-from spindown.cli.render.decision import render_decision, say_now
+from spindown.cli.render.decision import render_decision, say_confirmed, say_now
 from spindown.cli.render.screen import TextConsole, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
+from spindown.domain.fleet import Worker
 from spindown.operate.why import Why, explain
+from spindown.wording import say
 
 
 def why(
@@ -52,23 +53,31 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         console.print(Text(now if entry.running else say_now(entry)))
         if not entry.decisions:
             console.print("There is no decision yet: the scaler has not ticked.")
+        for line in (*map(_say_lost, entry.lost), *entry.failing):
+            console.print(line)
         for number, decision in enumerate(entry.decisions):
-            confirmed_at = None if number else entry.confirmed_at
             console.print()
-            console.print(_render(console, decision, confirmed_at, top))
+            console.print(_render(console, decision, None if number else entry, top))
         for key in entry.unreadable:
             console.print(Text(f"{key} cannot be read by this version."))
 
 
-def _render(
-    console: TextConsole, decision: Decision, confirmed_at: datetime | None, top: int
-) -> RenderableType:
-    """Return a decision, or that it cannot be shown: the others are shown all the same."""
+def _render(console: TextConsole, decision: Decision, of: Why | None, top: int) -> RenderableType:
+    """Return a decision, or that it cannot be shown: the others are shown all the same.
+
+    ``of`` is given for the newest, which a later tick may have confirmed.
+    """
     try:
-        shown = render_decision(decision, confirmed_at=confirmed_at, top=top)
+        confirmed = say_confirmed(of, decision) if of else None
+        shown = render_decision(decision, confirmed=confirmed, top=top)
         return Segments(console.render(shown))
     except Exception as exc:  # noqa: BLE001 - whatever it is, the line says it
         return Text(f"{decision.key} cannot be shown: {exc!r}")
+
+
+def _say_lost(worker: Worker) -> str:
+    at = f"{worker.ended_at:%Y-%m-%d %H:%M:%S} UTC" if worker.ended_at else "an unknown time"
+    return f"{worker.instance_id} ({worker.pool}) was lost at {at}: {say(worker.reason)}"
 
 
 def _to_json(found: Why) -> dict[str, Any]:
@@ -78,7 +87,10 @@ def _to_json(found: Why) -> dict[str, Any]:
         "decisions": [encode(decision) for decision in found.decisions],
         "unreadable": list(found.unreadable),
         "confirmed_at": encode(found.confirmed_at),
+        "counts": dict(found.counts),
         "running": found.running,
+        "lost": [encode(worker) for worker in found.lost],
+        "failing": list(found.failing),
         "now": plan_to_json(found.now) if found.now else None,
         "unknown": found.unknown,
         "barred": encode(found.barred),

@@ -294,6 +294,10 @@ def gather(asked: Asked, connect: Connect = open_session) -> Gathered:
         reclaims_per_hour=asked.reclaims_per_hour,
     )
     prices = _find_prices(asked, subject, session, traffic, buyer)
+    if subject.zones and asked.prices != LIVE:
+        named = ", ".join(zone for zones in subject.zones.values() for zone in zones)
+        unused = f"the zones of the settings ({named}) are not used: the prices bring their own"
+        prices = replace(prices, notes=(*prices.notes, unused))
     return Gathered(subject=subject, traffic=traffic, prices=prices, seed=asked.seed)
 
 

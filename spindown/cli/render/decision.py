@@ -1,8 +1,8 @@
 """A decision on the screen: its outcome, the candidate list, and what came of each request."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -45,21 +45,43 @@ _WOKEN_BY = {
 #: Deadlines that are spelled out, those with the least slack.
 _DEADLINES = 5
 _UNLIMITED = 1000
+#: How the counts of workers begin (``contract.decision.summary_counts``).
+_WORKERS = "workers_"
 _PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
 
 
-def render_decision(
-    decision: Decision, *, confirmed_at: datetime | None, top: int
-) -> RenderableType:
-    """Return one decision, with the first ``top`` candidates of its list."""
+def render_decision(decision: Decision, *, confirmed: str | None, top: int) -> RenderableType:
+    """Return one decision, with the first ``top`` candidates of its list.
+
+    ``confirmed`` says that it still held later (``say_confirmed``).
+    """
     parts: list[RenderableType] = [_headline(decision)]
-    if confirmed_at is not None and confirmed_at > decision.at:
-        parts.append(Text(f"  still so at {confirmed_at:%Y-%m-%d %H:%M:%S}", style="dim"))
     parts += [Text(f"  {line}") for line in _lines(decision)]
+    if confirmed:
+        parts.append(Text(f"  {confirmed}", style="dim"))
     if decision.candidates:
         parts.append(_Candidates(decision, top))
     parts += [Text(f"  {line}") for line in _reasons(decision, top)]
     return Group(*parts)
+
+
+def say_confirmed(found: Why, decision: Decision) -> str | None:
+    """Return that a decision still held later, with what was counted then."""
+    at, counts = found.confirmed_at, found.counts
+    if at is None or at <= decision.at:
+        return None
+    workers = {
+        name.removeprefix(_WORKERS): round(number)
+        for name, number in counts.items()
+        if name.startswith(_WORKERS)
+    }
+    told = _say_counts(round(counts.get("visible", 0)), round(counts.get("in_flight", 0)), workers)
+    return f"decided the same at {at:%Y-%m-%d %H:%M:%S} UTC: {told}"
+
+
+def _say_counts(visible: int, in_flight: int, workers: Mapping[str, int]) -> str:
+    listed = ", ".join(f"{count} {state}" for state, count in workers.items())
+    return f"{visible} waiting, {in_flight} in flight; workers: {listed or 'none'}"
 
 
 def _headline(decision: Decision) -> Text:
@@ -74,12 +96,9 @@ def _headline(decision: Decision) -> Text:
 
 
 def _lines(decision: Decision) -> Iterator[str]:
-    workers = ", ".join(f"{count} {state}" for state, count in decision.workers.items())
+    counts = _say_counts(decision.visible, decision.in_flight, decision.workers)
     source = _WOKEN_BY.get(decision.source, decision.source)
-    yield (
-        f"{decision.visible} waiting, {decision.in_flight} in flight;"
-        f" workers: {workers or 'none'}; woken by {source or 'nothing known'}"
-    )
+    yield f"{counts}; woken by {source or 'nothing known'}"
     sizing = decision.sizing
     if sizing is not None:
         need = sizing.need_items_per_hour

@@ -15,7 +15,7 @@ from rich.text import Text
 from spindown.cli.render.count import say_count
 from spindown.config import format_duration
 from spindown.operate.status import Status, WorkerStatus
-from spindown.wording import printable, say_number
+from spindown.wording import printable, say, say_number
 
 _COLOURS = {
     "booting": "yellow",
@@ -141,7 +141,7 @@ def _worker_lines(status: Status) -> Iterator[Text]:
     pools = [str(entry.worker.pool) for entry in status.workers]
     width, state = max(map(len, pools)), max(5, *(len(entry.word) for entry in status.workers))
     yield Text(
-        f"{'instance':19}  {'offer':{width}}    $/h  {'state':{state}}     for  work", style="bold"
+        f"{'instance':19}  {'offer':{width}}    $/h  {'state':{state}}   lasts  work", style="bold"
     )
     for entry, pool in zip(status.workers, pools, strict=True):
         worker = entry.worker
@@ -161,6 +161,8 @@ def _since(entry: WorkerStatus) -> datetime:
 
 
 def _work(entry: WorkerStatus) -> str:
+    if not entry.is_present:
+        return say(entry.worker.reason)
     jobs = [f"{lease.job_id} {lease.items_done}/{lease.items or '?'}" for lease in entry.leases]
     worker = entry.worker
     if jobs and worker.gpu_percent is not None and worker.vram_percent is not None:

@@ -112,6 +112,8 @@ class Manifest:
     failures: tuple[Failure, ...] = ()
     interruptions: int = 0
     losses: int = 0
+    #: Epochs that ended without a release, whatever the reason: nobody saved their output.
+    lost_epochs: tuple[int, ...] = ()
     #: Whether the present epoch has ended in an orderly release.
     released: bool = False
     #: ``next_item`` when the present epoch began: no progress since then makes it a loss.

@@ -123,6 +123,8 @@ def test_a_file_gives_the_policy_and_the_deployment_the_history(tmp_path: Path) 
 
     assert gathered.subject.policy.max_workers == 9
     assert [arrival.items for arrival in gathered.traffic.arrivals] == [10]
+    # A made-up market has zones of its own, and says so.
+    assert any("us-west-2a" in note for note in gathered.notes)
 
 
 @pytest.mark.parametrize(

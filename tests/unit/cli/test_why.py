@@ -23,7 +23,7 @@ from spindown.contract.decision import (
     RefusalRecord,
     RequestOutcome,
 )
-from spindown.domain.reason import ReasonCode
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.operate.why import explain
 from spindown.wording import say_outcome
 from tests.builders import NOW
@@ -33,7 +33,7 @@ from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 def screen_of(decision: Decision, *, top: int = 10) -> str:
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(render_decision(decision, confirmed_at=None, top=top))
+        console.print(render_decision(decision, confirmed=None, top=top))
     return captured.get()
 
 
@@ -148,7 +148,7 @@ def test_an_offer_is_told_whole_however_narrow_the_screen(columns: int) -> None:
     decision = world.tick()
     console = Console(file=io.StringIO(), width=columns)
 
-    console.print(render_decision(decision, confirmed_at=None, top=10))
+    console.print(render_decision(decision, confirmed=None, top=10))
 
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "g4dn.xlarge/us-west-2a/spot" in shown
@@ -164,7 +164,7 @@ def test_a_candidate_is_one_line_and_its_heads_are_whole(columns: int) -> None:
     decision = world.tick()
     console = Console(file=io.StringIO(), width=columns)
 
-    console.print(render_decision(decision, confirmed_at=None, top=10))
+    console.print(render_decision(decision, confirmed=None, top=10))
 
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "…" not in shown
@@ -251,8 +251,8 @@ def test_says_where_hidden_messages_are_while_nothing_runs() -> None:
 
     said = now_of(world)
 
-    reason = "1 message is in flight, hidden for a while or with a worker that ends"
-    assert say_outcome(decision.outcome, decision.summary) == reason
+    assert decision.summary.sizing == Reason(ReasonCode.ALL_IN_FLIGHT, {"messages": 1})
+    reason = say_outcome(decision.outcome, decision.summary)
     assert said.startswith(f"Nothing runs: 0 jobs wait; {reason}.")
 
 

@@ -81,7 +81,10 @@ def test_the_first_hour_of_a_reclaimed_spot_instance_is_free() -> None:
 
     # Two minutes have passed since the last charge.
     assert charged == pytest.approx(PRICE * 20 / 60)
-    assert _day(world).dollars == pytest.approx(0.0, abs=1e-9)
+    day = _day(world)
+    assert day.dollars == pytest.approx(0.0, abs=1e-9)
+    lived = day.boot_seconds + day.busy_seconds + day.idle_seconds
+    assert day.refunded_seconds == pytest.approx(lived)
 
 
 def test_a_refund_goes_to_the_days_and_months_that_were_charged() -> None:

@@ -62,6 +62,10 @@ def test_an_instance_is_charged_for_a_minute_at_least() -> None:
     worker = a_booting_worker(age=minutes(5), ended_at=NOW - minutes(4.9))
 
     assert accrue(worker, NOW).paid_seconds == 60
+    # It lived 6 s; what is charged past that is idle, and told apart.
+    assert accrue(worker, NOW).boot_seconds == pytest.approx(6)
+    assert accrue(worker, NOW).minimum_seconds == pytest.approx(54)
+    assert accrue(worker, NOW).idle_seconds == pytest.approx(54)
     assert accrue(worker, NOW - minutes(4.9)).paid_seconds == 60
 
 

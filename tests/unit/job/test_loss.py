@@ -102,6 +102,7 @@ def test_counts_an_interruption_in_the_ledger_and_no_loss() -> None:
     world.clock.advance(timedelta(minutes=6))
     manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
     assert (manifest.interruptions, manifest.losses, manifest.failures) == (1, 0, ())
+    assert manifest.lost_epochs == (1,)
 
 
 def test_does_not_count_an_orderly_release() -> None:
@@ -110,6 +111,7 @@ def test_does_not_count_an_orderly_release() -> None:
     release(settle(world, held), slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
     assert (manifest.epoch, manifest.losses, manifest.interruptions) == (2, 0, 0)
+    assert manifest.lost_epochs == ()
 
 
 LOST = say(Reason(ReasonCode.FAILED_ON_SEVERAL, {"failures": 3, "instances": 2}))

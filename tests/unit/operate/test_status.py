@@ -130,6 +130,40 @@ def test_what_a_person_must_fix_is_said_once() -> None:
     assert screen_of(status).count(stopped) == 1
 
 
+def test_names_a_job_that_waits_after_a_failure() -> None:
+    world = World()
+    waiting = a_lease(job_id="j-7").requeued(0, NOW)
+    world.put(rows.requeued_sort("j-7"), replace(waiting, failures=2))
+    world.put(rows.requeued_sort("j-8"), replace(waiting, job_id="j-8"))
+
+    (trouble,) = world.status().troubles
+
+    assert "1 job waits" in trouble
+    assert "`spindown results j-7 --log`" in trouble
+
+
+def test_what_a_worker_has_cost_since_the_last_tick_counts() -> None:
+    world = World()
+    sort = rows.spend_sort(NOW)
+    world.put(sort, SpendRow(items=10))
+    free = world.status()
+    charged = a_worker(accrued_until=NOW - timedelta(minutes=1), price_per_hour=0.60)
+    world.put(rows.worker_sort(charged.instance_id), charged)
+
+    assert (free.cost_per_item, free.today.dollars) == (None, 0.0)
+    assert world.status().today.dollars == pytest.approx(0.01)
+    assert world.status().cost_per_item == pytest.approx(0.001)
+
+
+def test_a_worker_that_ended_is_told_with_the_reason() -> None:
+    world = World()
+    reason = Reason(ReasonCode.IDLE)
+    ended = a_worker("i-1", state=WorkerState.ENDED, ended_at=NOW, accrued_until=NOW, reason=reason)
+    world.put(rows.worker_sort("i-1"), ended)
+
+    assert say(reason) in screen_of(world.status())
+
+
 def test_shows_workers_with_their_jobs_and_price() -> None:
     world = World()
     world.put(

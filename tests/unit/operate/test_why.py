@@ -1,13 +1,16 @@
 """`why` tells the last decisions as carried out, and what stands in the way when nothing runs."""
 
+import io
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from spindown.cli.explain.why import show
+from spindown.cli.render.screen import TextConsole
 from spindown.contract.decision import Outcome, decision_prefix
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from spindown.operate.why import explain, fates
+from spindown.operate.why import Why, explain, fates
 from spindown.port import RefusalKind
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
@@ -34,6 +37,28 @@ def test_tells_decisions_newest_first_over_days_without_any() -> None:
 
     assert [d.outcome for d in found.decisions] == [Outcome.LAUNCHED, Outcome.IDLE]
     assert [d.at for d in found.decisions] == [launched.at, idle.at]
+
+
+def test_tells_of_a_worker_that_was_lost_and_counts_again() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.send(2)
+    before = explain(WORKLOAD, world.ports, last=1)
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.run(3)
+
+    found = explain(WORKLOAD, world.ports, last=1)
+
+    assert before.lost == ()
+    assert [lost.instance_id for lost in found.lost] == [worker.instance_id]
+    assert found.counts["visible"] == world.queue.backlog().visible == 3
+    assert worker.instance_id in _shown(found)
+
+
+def _shown(found: Why) -> str:
+    file = io.StringIO()
+    show(TextConsole(file=file, width=200), [found], 3)
+    return file.getvalue()
 
 
 def test_tells_no_more_decisions_than_asked_for() -> None:

@@ -9,6 +9,7 @@ import pytest
 from spindown.cli import results
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.ec2sim import MemoryClock
+from spindown.job.result import read_progress
 from spindown.memory.store import MemoryObjectStore
 
 #: What a program may print before it dies.
@@ -40,7 +41,7 @@ def test_no_terminal_obeys_why_a_job_was_given_up() -> None:
     store.put(manifest_key("j"), encode_manifest(lost))
 
     with redirect_stdout(Terminal()) as screen:
-        results._print_progress(store, "j", as_json=False)
+        results._print_progress(read_progress("j", store), as_json=False)
 
     assert screen.getvalue().strip("\n").isprintable()
     assert r"\x1b[2J" in screen.getvalue()

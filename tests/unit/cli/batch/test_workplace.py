@@ -1,7 +1,9 @@
 """A batch or a job is found in the workload that has it, and asked for where several have one."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from moto import mock_aws
@@ -9,9 +11,18 @@ from moto import mock_aws
 from spindown.cli.cancel import cancel
 from spindown.cli.results import results
 from spindown.cli.session import open_session
-from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.contract.job.manifest import (
+    Failure,
+    JobState,
+    Manifest,
+    encode_manifest,
+    manifest_key,
+)
 from spindown.error import BadInput
+from spindown.job.attachment.log import keep_log
 from spindown.job.submit import Draft, submit_items
+from spindown.port import ObjectStore
+from tests.builders import NOW
 from tests.unit.cli.batch.account import Account
 
 Command = Callable[..., None]
@@ -23,11 +34,15 @@ def account(tmp_path: Path) -> Iterator[Account]:
         yield Account(tmp_path, "render")
 
 
-def leave(account: Account, workload: str, job_id: str) -> None:
+def store_of(account: Account, workload: str) -> ObjectStore:
+    return open_session(account.config, deployment=None, local=False).work_store(workload)
+
+
+def leave(account: Account, workload: str, job_id: str, **changes: Any) -> None:
     """Leave a job that a worker has begun."""
-    store = open_session(account.config, deployment=None, local=False).work_store(workload)
-    begun = Manifest(job_id=job_id, epoch=1, owner="i-1/0", state=JobState.RUNNING)
-    store.put(manifest_key(job_id), encode_manifest(begun))
+    values: dict[str, Any] = {"epoch": 1, "owner": "i-1/0", "state": JobState.RUNNING, **changes}
+    begun = encode_manifest(Manifest(job_id=job_id, **values))
+    store_of(account, workload).put(manifest_key(job_id), begun)
 
 
 def submit(account: Account, workload: str) -> None:
@@ -39,8 +54,7 @@ def submit(account: Account, workload: str) -> None:
 
 
 def state_of(account: Account, workload: str, job_id: str) -> bytes:
-    store = open_session(account.config, deployment=None, local=False).work_store(workload)
-    return store.get(manifest_key(job_id)).data
+    return store_of(account, workload).get(manifest_key(job_id)).data
 
 
 def show(name: str, **options: object) -> None:
@@ -106,5 +120,32 @@ def test_a_job_that_nobody_has_claimed_counts_as_submitted(
     results("b-1-00001", config=account.config)
 
     told = capsys.readouterr()
-    assert told.out == "b-1-00001  waiting  0/? items  $0.000000\n"
+    assert told.out == "b-1-00001  waiting  0 items  $0.000000\n"
     assert told.err == "spindown: b-1-00001 is waiting: no worker has claimed it yet\n"
+
+
+def test_a_job_that_nobody_holds_waits_and_tells_its_failures(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = Failure(at=NOW, instance_id="i-1", epoch=1, kind="failure", reason="no such module")
+    leave(account, "ocr", "a", failures=(failure,), released=True)
+
+    show("a", config=account.config)
+    show("a", config=account.config, as_json=True)
+
+    line, as_json = capsys.readouterr().out.splitlines()
+    assert line.startswith("a  waiting again  ")
+    assert line.endswith("1 failure; last: no such module")
+    assert json.loads(as_json)["is_waiting"]
+
+
+def test_an_attempt_whose_worker_was_lost_has_no_output(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave(account, "ocr", "a", epoch=3, lost_epochs=(1,))
+    keep_log("a", 2, b"hello", store_of(account, "ocr"))
+
+    results("a", log=True, config=account.config, as_json=True)
+
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["attempt"], one["output"]) for one in told] == [(1, None), (2, "hello")]
