@@ -124,7 +124,14 @@ class Source:
     @property
     def is_test(self) -> bool:
         """Tell whether this is a module of the tests."""
-        return self.is_module and self.path.parts[0] == "tests"
+        return self.is_module and "tests" in self.path.parts[:2]
+
+    @property
+    def is_tested(self) -> bool:
+        """Tell whether this is a module of what tests are about: the product or the research."""
+        return self.is_product or (
+            self.is_module and self.path.parts[0] == "research" and not self.is_test
+        )
 
     @property
     def is_domain(self) -> bool:
@@ -260,14 +267,14 @@ def class_names_are_unique(sources: Sequence[Source]) -> Iterator[str]:
 
 
 def tests_pin_no_sentence(sources: Sequence[Source]) -> Iterator[str]:
-    """A test asserts codes and numbers, so that a text of the product can be reworded alone.
+    """A test asserts codes and numbers, so that a text of what it tests can be reworded alone.
 
     A breach is a text that a test compares with or looks for, and that repeats three words in a
-    row of a text of the product.
+    row of a text of the product or the research.
     """
     ours: set[str] = set()
     for source in sources:
-        if source.is_product:
+        if source.is_tested:
             documents = {id(node.value) for node in source.nodes if isinstance(node, ast.Expr)}
             for node in source.nodes:
                 if id(node) not in documents:
@@ -278,7 +285,7 @@ def tests_pin_no_sentence(sources: Sequence[Source]) -> Iterator[str]:
                 for inner in (each for part in _asserted(node) for each in ast.walk(part)):
                     for phrase in sorted(ours.intersection(_phrases(_text(inner))))[:1]:
                         where = f"{source.path}: line {getattr(inner, 'lineno', 0)}"
-                        yield f"{where}: pins a sentence of the product: {phrase}"
+                        yield f"{where}: pins a sentence of what it tests: {phrase}"
 
 
 def _asserted(node: ast.AST) -> Sequence[ast.expr]:

@@ -7,6 +7,7 @@ come, about as long. What they find is kept in benchmarks.json.
 
 import math
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from time import process_time
 
@@ -140,41 +141,73 @@ def wholes(results: Results, found: Wholes) -> str:
     return "\n".join([grid(head, [*rows, *means]), *told_plainly])
 
 
+class Verdict(Enum):
+    """What a bound and schedules show about a target."""
+
+    IMPOSSIBLE = auto()
+    OPEN = auto()
+    FORESEEN = auto()
+    TOLD_ON_ARRIVAL = auto()
+    NOT_TOLD_ON_ARRIVAL = auto()
+
+
+_WITH_FORESIGHT = (
+    "can be had by who knows every arrival beforehand, so no such bound shows that it cannot hold"
+)
+_WORDS: Mapping[Verdict, str] = {
+    Verdict.IMPOSSIBLE: "cannot be had by anybody",
+    Verdict.OPEN: ("lies between the two, so whether it can be had is open even for who knows all"),
+    Verdict.FORESEEN: (
+        f"{_WITH_FORESIGHT}; whether it can be had without knowing them is not shown"
+    ),
+    Verdict.TOLD_ON_ARRIVAL: (
+        f"{_WITH_FORESIGHT}, and by who knows of none that is to come, but how long each takes that"
+        " waits; whether it can be had without knowing that is not shown"
+    ),
+    Verdict.NOT_TOLD_ON_ARRIVAL: (
+        f"{_WITH_FORESIGHT}; but not by this search without knowing them, though it knows all else"
+        " that ours does not. That is no proof that nobody can"
+    ),
+}
+
+
+def judge(
+    target: float, *, least: float, found: float, online_pays: float | None = None
+) -> Verdict:
+    """Judge a target; all figures are dollars over the bound L2.
+
+    Args:
+        target: what is to be reached.
+        least: nobody pays less.
+        found: by a schedule that knows every arrival.
+        online_pays: by one that is told of each job when it comes; None: not looked at.
+    """
+    if target < least:
+        return Verdict.IMPOSSIBLE
+    if target < found:
+        return Verdict.OPEN
+    if online_pays is None:
+        return Verdict.FORESEEN
+    return Verdict.TOLD_ON_ARRIVAL if online_pays <= target else Verdict.NOT_TOLD_ON_ARRIVAL
+
+
 def _plainly(minutes: float, mean: Sequence[float | None]) -> str:
     """Return what the means show about the target, as a paragraph."""
     least, found, _, online_pays, over_best, *_ = mean
     if least is None or found is None or over_best is None:
         return ""
     target, ours = _TARGETS[minutes], least * over_best
+    verdict = judge(target, least=least, found=found, online_pays=online_pays)
     told_late = (
         ""
         if online_pays is None
         else f" Told of each job when it comes, and then all of it: {online_pays:.3f}."
     )
-    if target < least:
-        verdict = "cannot be had by anybody"
-    elif target < found:
-        verdict = "lies between the two, so whether it can be had is open even for who knows all"
-    else:
-        verdict = "can be had by who knows every arrival beforehand, so no such bound shows that it"
-        verdict += " cannot hold"
-        if online_pays is None:
-            verdict += "; whether it can be had without knowing them is not shown"
-        elif online_pays <= target:
-            verdict += (
-                ", and by who knows of none that is to come, but how long each takes that waits;"
-                " whether it can be had without knowing that is not shown"
-            )
-        else:
-            verdict += (
-                "; but not by this search without knowing them, though it knows all else that"
-                " ours does not. That is no proof that nobody can"
-            )
     return (
         f"**Shown for S1 to S5 at {minutes:.0f} minutes.** Proven: nobody who keeps the promise"
         f" pays less than {least:.3f} times L2 in the mean, whatever he knows of arrivals and"
         f" prices. Found, knowing every arrival: {found:.3f}.{told_late} Ours, not knowing even"
-        f" that: {ours:.3f}. The target of {target:.2f} {verdict}.\n"
+        f" that: {ours:.3f}. The target of {target:.2f} {_WORDS[verdict]}.\n"
     )
 
 

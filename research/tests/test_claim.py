@@ -97,7 +97,7 @@ def test_a_scenario_is_led_if_nobody_in_time_is_cheaper(
     dollars: float, wait: float, found: str
 ) -> None:
     results = of("S1", pool=(dollars, wait, 0.0), warm=(200.0, 5.0, 0.0))
-    (line,) = (x for x in claims(results, {}) if "a promise of 10 min" in x)
+    *_, line, _ = claims(results, {})
 
     assert line.endswith(f"| 1 of 1 or more | {found} |")
 

@@ -1,5 +1,6 @@
 """The bound with whole machines: by hand, and below everything that brute force finds."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 
@@ -11,7 +12,7 @@ from research.compare.integral import Integral, feasible, schedule
 from research.compare.integral.age import fair_surcharge, long_hour, short_hour
 from research.compare.integral.feasible import list_runs
 from research.compare.integral.program import Blocks
-from research.compare.whole import wholes
+from research.compare.whole import Verdict, judge, wholes
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Arrival, SimDelays, SimScenario
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone, an_arrival
@@ -166,47 +167,34 @@ def test_the_table_takes_the_best_bound_of_the_same_traffic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "found", "verdict"),
+    ("least", "found", "online", "verdict"),
     [
-        (11.1, 11.5, "target of 1.10 cannot be had by anybody"),
-        (10.9, 11.1, "target of 1.10 lies between the two"),
-        (10.5, 10.9, "target of 1.10 can be had by who knows every arrival beforehand"),
+        (1.11, 1.15, None, Verdict.IMPOSSIBLE),
+        (1.09, 1.11, None, Verdict.OPEN),
+        (1.05, 1.09, None, Verdict.FORESEEN),
+        (1.05, 1.08, 1.095, Verdict.TOLD_ON_ARRIVAL),
+        (1.05, 1.08, 1.105, Verdict.NOT_TOLD_ON_ARRIVAL),
     ],
 )
-def test_the_page_says_what_bound_and_schedule_show(
-    least: float, found: float, verdict: str
+def test_a_target_of_110_percent_is_judged(
+    least: float, found: float, online: float | None, verdict: Verdict
 ) -> None:
-    bounds = {"bounded_wait": 10.0, "sparse_wait": 10.0}
-    seed = {f"bound {p}": bounds for p in ("10 min", "60 min")}
-    seed |= {f"ours {p}": {"dollars": 12.0} for p in ("10 min", "60 min")}
-    told = {"dollars": least, "found": found, "parts": 1.0, "bounded_wait": 10.0}
-
-    page = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": told, "60 min": told}}})
-
-    assert verdict in page
-    assert f"less than {least / 10.0:.3f} times L2" in page
-    assert f"every arrival: {found / 10.0:.3f}. Ours, not knowing even that: 1.200." in page
+    assert judge(1.10, least=least, found=found, online_pays=online) is verdict
 
 
-@pytest.mark.parametrize(
-    ("online", "verdict"),
-    [
-        (10.95, "cannot hold, and by who knows of none that is to come, but how long each takes"),
-        (11.05, "; but not by this search without knowing them"),
-    ],
-)
-def test_the_page_says_what_hearing_of_jobs_on_arrival_costs(online: float, verdict: str) -> None:
+def test_the_page_tells_what_hearing_of_jobs_on_arrival_costs() -> None:
     bounds = {"bounded_wait": 10.0, "sparse_wait": 10.0}
     seed = {f"bound {p}": bounds for p in ("10 min", "60 min")}
     seed |= {f"ours {p}": {"dollars": 12.0} for p in ("10 min", "60 min")}
     told = {"dollars": 10.5, "found": 10.8, "parts": 1.0, "bounded_wait": 10.0}
-    told |= {"online": online, "foreseen": 10.9}
+    late = told | {"online": 10.95, "foreseen": 10.9}
 
-    page = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": told}}})
+    page = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": late, "60 min": told}}})
 
-    assert f"| 1.080 | 1.090 | {online / 10.0:.3f} | 1.143 | 1.111 | {12.0 / online:.3f} |" in page
-    assert f"Told of each job when it comes, and then all of it: {online / 10.0:.3f}." in page
-    assert verdict in page
+    assert "| 1.080 | 1.090 | 1.095 | 1.143 | 1.111 | 1.096 |" in page
+    ten, sixty = (re.findall(r"\d\.\d+", line) for line in page.splitlines() if "L2 in" in line)
+    assert ten == ["1.050", "1.080", "1.095", "1.200", "1.10"]
+    assert sixty == ["1.050", "1.080", "1.200", "1.05"]
 
 
 @given(

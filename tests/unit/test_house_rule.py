@@ -97,12 +97,16 @@ def test_a_class_of_the_product_has_a_name_of_its_own(names: str, count: int) ->
         pytest.param("tests/a.py", "assert said == 'disk is'", 0, id="two words"),
         pytest.param("tests/a.py", "assert said == 'list open files'", 0, id="no sentence"),
         pytest.param("tests/unit/cli/a/b.py", "assert 'disk is full' in said", 0, id="a command's"),
+        pytest.param("research/tests/a.py", "assert 'disk is full' in it", 1, id="of research"),
+        pytest.param("research/tests/a.py", "assert 'a page is made' in it", 1, id="of a page"),
+        pytest.param("research/a.py", "assert 'disk is full' in it", 0, id="no test"),
     ],
 )
-def test_no_test_pins_a_sentence_of_the_product(path: str, test: str, count: int) -> None:
+def test_no_test_pins_a_sentence_of_what_it_tests(path: str, test: str, count: int) -> None:
     product = '"""Free the disk."""\nE(f"{disk}: the disk is full", "list open files")\n'
     sources = [
         Source(PurePosixPath("spindown/a.py"), product),
+        Source(PurePosixPath("research/b.py"), "say('a page is made')\n"),
         Source(PurePosixPath(path), f"{test}\n"),
     ]
 
