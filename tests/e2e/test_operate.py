@@ -1,4 +1,4 @@
-"""The deployed system as its operator sees it: views, live policies, alerts, advice, mistakes."""
+"""The system in the background, as its operator sees it: views, policies, alerts, advice."""
 
 import json
 from collections.abc import Iterator
@@ -8,20 +8,51 @@ from typing import Any
 import pytest
 
 from spindown.contract.row import spend_sort
-from tests.e2e.world import SWIFT, World, deployed, found, parsed, write_deployment
+from spindown.local import daemon
+from spindown.local.status import SystemStatus
+from tests.e2e.world import SWIFT, Deployed, found, in_background, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def background(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Deployed, SystemStatus]]:
     directory = tmp_path_factory.mktemp("operate")
-    with deployed(write_deployment(directory, "count", "absent")) as world:
-        yield world
+    with in_background(write_deployment(directory, "count", "absent")) as background:
+        yield background
 
 
-def test_every_view_is_json_for_programs(world: World) -> None:
+@pytest.fixture
+def world(background: tuple[Deployed, SystemStatus]) -> Deployed:
+    return background[0]
+
+
+def test_up_tells_what_it_deployed_and_status_what_runs(
+    background: tuple[Deployed, SystemStatus],
+) -> None:
+    world, up = background
+    state = world.directory / ".spindown"
+    assert up.functions == ("e2e-interruption", "e2e-offers", "e2e-scaler", "e2e-teardown")
+    assert {"e2e-count", "e2e-count-dlq"} <= {queue.name for queue in up.queues}
+
+    def now() -> SystemStatus:
+        told = daemon.status(state)
+        assert told is not None
+        return told
+
+    earlier = {one.instance_id for one in now().instances}
+    found(lambda: is_quiet(world.session.status("count")))
+    world.send("count", {"items": ["a"], "job_id": "seen"})
+    found(lambda: {one.instance_id for one in now().instances} - earlier)
+    assert now().pid == up.pid
+    assert daemon.exports(state).startswith("export AWS_CONFIG_FILE=")
+    assert world.finished("seen").state == "completed"
+
+
+def test_every_view_is_json_for_programs(world: Deployed) -> None:
     workloads = [entry["workload"] for entry in world.spindown_json("status")]
 
     def plan_without_workers() -> Any:
@@ -41,7 +72,7 @@ def test_every_view_is_json_for_programs(world: World) -> None:
     assert decision["workload"] == "count"
 
 
-def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) -> None:
+def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: Deployed) -> None:
     assert world.spindown_json("policy", "set", "count", "max_workers=0") == {"max_workers": 0}
     found(lambda: is_quiet(world.session.status("count")))
     world.send("count", {"items": ["a"], "job_id": "held-back"})
@@ -62,7 +93,7 @@ def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) ->
     assert world.finished("held-back").state == "completed"
 
 
-def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
+def test_a_subscriber_hears_why_an_item_became_dear(world: Deployed) -> None:
     inbox = world.subscribe()
     ledger, today = world.session.ledger("absent"), datetime.now(UTC)
     day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
@@ -84,7 +115,7 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
     assert world.is_silent(inbox)
 
 
-def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> None:
+def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: Deployed) -> None:
     world.send("count", {"items": ["a", "bb"], "job_id": "remembered"})
     world.finished("remembered")
     # A tick of a second is for the tests beside this one: 60 times as many events to simulate.
@@ -141,7 +172,9 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
         ),
     ],
 )
-def test_a_mistake_is_one_sentence(world: World, arguments: tuple[str, ...], sentence: str) -> None:
+def test_a_mistake_is_one_sentence(
+    world: Deployed, arguments: tuple[str, ...], sentence: str
+) -> None:
     told = world.spindown(*arguments)
 
     assert (told.returncode, told.stdout) == (1, "")

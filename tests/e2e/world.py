@@ -13,7 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import boto3
+import psutil
 import pytest
+from botocore.config import Config
 
 from spindown.cli.main import main
 from spindown.cli.session import Session, connect
@@ -22,11 +25,14 @@ from spindown.contract.tag import WORKLOAD
 from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound
 from spindown.job.result import JobProgress, read_progress, read_records
+from spindown.local import daemon
+from spindown.local.environment import aws_environment, environment_of_process
 from spindown.local.market import Scenario
+from spindown.local.status import SystemStatus
 from spindown.local.system import LocalSystem
 from spindown.port import ObjectStore
 from tests.local.waiting import until
-from tests.local.world import at_once
+from tests.local.world import at_once, at_once_text
 
 ROOT = Path(__file__).parents[2]
 SPINDOWN = Path(sys.executable).parent / "spindown"
@@ -101,17 +107,24 @@ def write_deployment(directory: Path, *names: str) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class Deployed:
     """A deployed system, seen as a user sees it: SDK, command line, results."""
 
-    system: LocalSystem
     session: Session
     directory: Path
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of a service, by the environment that points at the system."""
+        # boto3's stubs have an overload for each service; here the name is the caller's.
+        create: Any = boto3.client
+        # A function that is called a second time has done what it does twice.
+        once = Config(read_timeout=HANGING, retries={"total_max_attempts": 1})
+        return create(service, config=once)
 
     def send(self, workload: str, body: object) -> str:
         """Drop a message on a queue as any SDK does; a text goes as it is. Return its id."""
         text = body if isinstance(body, str) else json.dumps(body)
-        sqs = self.system.client("sqs")
+        sqs = self.client("sqs")
         url = self.session.workload(workload).queue_url
         return str(sqs.send_message(QueueUrl=url, MessageBody=text)["MessageId"])
 
@@ -175,16 +188,15 @@ class World:
 
     def invoke(self, function: str) -> Any:
         """Run a function of the deployment now; return what it answers."""
-        answer = self.system.client("lambda").invoke(
-            FunctionName=f"{self.system.deployment}-{function}", Payload=b"{}"
-        )
+        name = f"{self.session.deployment.name}-{function}"
+        answer = self.client("lambda").invoke(FunctionName=name, Payload=b"{}")
         said = json.loads(answer["Payload"].read())
         assert "FunctionError" not in answer, said
         return said
 
     def subscribe(self) -> str:
         """Let a queue hear what people are told; return its URL."""
-        sqs, sns = self.system.client("sqs"), self.system.client("sns")
+        sqs, sns = self.client("sqs"), self.client("sns")
         url = sqs.create_queue(QueueName="inbox")["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
         sns.subscribe(
@@ -196,7 +208,7 @@ class World:
 
     def heard(self, inbox: str) -> tuple[str, str]:
         """Wait for the next text to people; return its subject and words."""
-        sqs = self.system.client("sqs")
+        sqs = self.client("sqs")
 
         def look() -> Mapping[str, Any] | None:
             return next(iter(sqs.receive_message(QueueUrl=inbox).get("Messages", [])), None)
@@ -208,7 +220,41 @@ class World:
 
     def is_silent(self, inbox: str) -> bool:
         """Tell whether nothing more was said."""
-        return not self.system.client("sqs").receive_message(QueueUrl=inbox).get("Messages")
+        return not self.client("sqs").receive_message(QueueUrl=inbox).get("Messages")
+
+    def dead_letter(self, workload: str, message_id: str) -> Mapping[str, str]:
+        """Wait for what became of a message in the dead-letter queue: its attributes and body."""
+        sqs = self.client("sqs")
+        url = self.session.workload(workload).dlq_url
+
+        def look() -> Mapping[str, str] | None:
+            answer = sqs.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=10,
+                MessageAttributeNames=["All"],
+                VisibilityTimeout=0,
+            )
+            for message in answer.get("Messages", []):
+                attributes = message.get("MessageAttributes", {})
+                told = {name: value["StringValue"] for name, value in attributes.items()}
+                if told.get("original_message_id") == message_id:
+                    return {**told, "body": message["Body"]}
+            return None
+
+        return found(look)
+
+    def put_live_policy(self, workload: str, text: str) -> None:
+        """Write a live policy past `spindown policy set`, as a person in the console does."""
+        self.client("ssm").put_parameter(
+            Name=live_parameter("e2e", workload), Value=text, Type="String", Overwrite=True
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class World(Deployed):
+    """A deployed system in this process, whose instances a test can also see and move."""
+
+    system: LocalSystem
 
     def instances(self, workload: str) -> Sequence[Ec2Instance]:
         """Return the instances that were launched for a workload, ended ones included."""
@@ -231,33 +277,6 @@ class World:
 
         return found(look)
 
-    def dead_letter(self, workload: str, message_id: str) -> Mapping[str, str]:
-        """Wait for what became of a message in the dead-letter queue: its attributes and body."""
-        sqs = self.system.client("sqs")
-        url = self.session.workload(workload).dlq_url
-
-        def look() -> Mapping[str, str] | None:
-            answer = sqs.receive_message(
-                QueueUrl=url,
-                MaxNumberOfMessages=10,
-                MessageAttributeNames=["All"],
-                VisibilityTimeout=0,
-            )
-            for message in answer.get("Messages", []):
-                attributes = message.get("MessageAttributes", {})
-                told = {name: value["StringValue"] for name, value in attributes.items()}
-                if told.get("original_message_id") == message_id:
-                    return {**told, "body": message["Body"]}
-            return None
-
-        return found(look)
-
-    def put_live_policy(self, workload: str, text: str) -> None:
-        """Write a live policy past `spindown policy set`, as a person in the console does."""
-        self.system.client("ssm").put_parameter(
-            Name=live_parameter("e2e", workload), Value=text, Type="String", Overwrite=True
-        )
-
 
 @contextmanager
 def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
@@ -273,6 +292,31 @@ def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
         system.deploy()
         session = connect(system.deployment, system.region)
         yield World(system=system, session=session, directory=directory)
+
+
+@contextmanager
+def in_background(config: Path) -> Iterator[tuple[Deployed, SystemStatus]]:
+    """Deploy a spindown.toml as `spindown local up` does, in a process of its own.
+
+    Returns what was deployed and what `up` answered. To leave it is `spindown local down`, after
+    which nothing may be left.
+    """
+    directory = config.parent
+    state, scenario = directory / ".spindown", directory / "at_once.toml"
+    scenario.write_text(at_once_text(), encoding="utf-8")
+    up = daemon.start(config, scenario=str(scenario), state=state, port=0, tick=TICK)
+    try:
+        with environment_of_process(aws_environment(up.endpoint, up.region)):
+            session = connect(up.deployment, up.region)
+            yield Deployed(session=session, directory=directory), up
+        below = psutil.Process(up.pid).children(recursive=True)
+        assert below
+        assert daemon.stop(state)
+        assert daemon.status(state) is None
+        until(lambda: not any(process.is_running() for process in below))
+    finally:
+        daemon.stop(state)
+    assert not daemon.stop(state)
 
 
 def parsed(done: "subprocess.CompletedProcess[str]") -> Any:

@@ -2,12 +2,14 @@
 
 import io
 import json
+import re
 import zipfile
-from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from spindown.local.market import Scenario, load_scenario
+from spindown.local.market import Scenario
+from spindown.local.market.scenario import parse_scenario
 from spindown.local.system import LocalSystem
 
 ROLE = "arn:aws:iam::000000000000:role/test"
@@ -55,11 +57,14 @@ def a_system(config: Path, **more: Any) -> LocalSystem:
 
 def at_once() -> Scenario:
     """Return the shipped default scenario with instances that boot and end in no time."""
-    moment = timedelta(seconds=0.1)
-    scenario = load_scenario("default")
-    types = {name: one.model_copy(update={"boot": moment}) for name, one in scenario.type.items()}
-    delays = scenario.delay.model_copy(update={"pending": moment, "ending": moment})
-    return scenario.model_copy(update={"delay": delays, "type": types})
+    return parse_scenario(at_once_text(), origin="at_once.toml")
+
+
+def at_once_text() -> str:
+    """Return the file of that scenario."""
+    shipped = files("spindown.local").joinpath("scenario", "default.toml")
+    text = shipped.read_text(encoding="utf-8")
+    return re.sub(r"^(pending|boot|ending) = .*$", r'\1 = "0.1s"', text, flags=re.MULTILINE)
 
 
 def launch(system: LocalSystem, instance_type: str = "g6.xlarge") -> str:
