@@ -31,8 +31,8 @@ GpuCount = Annotated[float, Bounded(0.0, 1024.0)]
 Price = Annotated[float, Bounded(0.0, 1000.0)]
 #: A sum of USD; below 0 where refunds outweigh.
 Dollars = Annotated[float, Bounded(-1e9, 1e9)]
-#: USD set aside; sums of fractions leave it a little below 0 at times.
-Reserved = Annotated[float, Bounded(-0.01, 1e9)]
+#: USD set aside; below 0 where a tick and an event that charge at once both give back.
+Reserved = Annotated[float, Bounded(-1e6, 1e6)]
 #: A slot may use more than its share.
 Percent = Annotated[float, Bounded(0.0, 1e4)]
 #: Seconds of a learned sample, a hundred years at most; items an hour, items of a job.
