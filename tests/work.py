@@ -41,6 +41,19 @@ BUCKET = "s3://inputs/"
 PRICE = 0.36
 
 
+#: A manifest as a later version may write it: it has the check that all versions keep.
+NEWER_MANIFEST = encode_manifest(
+    Manifest(
+        job_id="j",
+        epoch=9,
+        owner="i-9/0",
+        state=JobState.RUNNING,
+        schema=2,
+        extra={"fence": "elsewhere"},
+    )
+)
+
+
 @dataclass
 class WorkWorld:
     """The ports of a workload in memory, its clock moved by hand, every call counted."""

@@ -172,11 +172,12 @@ def decode_manifest(data: bytes) -> Manifest:
         raise ContractError("manifest", data[:100], "its previous version serves") from exc
     if not isinstance(row, dict):
         raise ContractError("manifest", row, "its previous version serves")
+    # First, since a damaged bit may look like a later schema.
+    _verify(row)
     schema = row.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
         remedy = f"this version reads schema {SCHEMA}"
         raise NewerSchema("manifest.schema", schema, remedy)
-    _verify(row)
     manifest = decode(Manifest, {name: row[name] for name in row if name in _DEFAULTS})
     return replace(manifest, extra={name: row[name] for name in row if name not in _DEFAULTS})
 

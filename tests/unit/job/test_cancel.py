@@ -21,10 +21,9 @@ from spindown.job.result import find_jobs, read_progress
 from spindown.job.split import split
 from spindown.memory import PortCall
 from spindown.port import Outgoing, Write
-from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+from tests.work import NEWER_MANIFEST, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
-NEWER = b'{"schema": 3, "fence": "elsewhere"}'
 
 
 def cancelled(world: WorkWorld, *jobs: str) -> list[Cancelled]:
@@ -194,7 +193,7 @@ def test_a_job_that_a_later_version_wrote_stays_alone() -> None:
     world = WorkWorld()
     for name in "abc":
         world.send({**JOB, "job_id": name})
-    world.objects.put(manifest_key("b"), NEWER)
+    world.objects.put(manifest_key("b"), NEWER_MANIFEST)
 
     found = [(one.job_id, one.outcome, one.state) for one in cancel(WORKLOAD, "abc", world.ports)]
 
@@ -203,7 +202,7 @@ def test_a_job_that_a_later_version_wrote_stays_alone() -> None:
         ("b", CancelOutcome.NEWER_SCHEMA, None),
         ("c", CancelOutcome.CANCELLED, JobState.CANCELLED),
     ]
-    assert world.objects.get(manifest_key("b")).data == NEWER
+    assert world.objects.get(manifest_key("b")).data == NEWER_MANIFEST
     assert len(world.queue.bodies()) == world.queue.backlog().visible == 1
 
 

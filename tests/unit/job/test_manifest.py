@@ -1,6 +1,5 @@
 """A claim goes on from the manifest it finds: of another version, of other code, damaged."""
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -9,28 +8,26 @@ from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
 from spindown.job.held import ClaimedJob
-from tests.work import BUCKET, WorkWorld, a_portion, a_slot_id, items
+from tests.work import BUCKET, NEWER_MANIFEST, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
 
 def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
     world = WorkWorld()
-    newer = json.dumps({"schema": 2, "fence": "elsewhere"}).encode()
-    world.objects.put(manifest_key("j"), newer)
+    world.objects.put(manifest_key("j"), NEWER_MANIFEST)
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.NEWER_SCHEMA
     assert declined.reason.startswith("manifest.schema is 2: ")
-    assert world.objects.get(manifest_key("j")).data == newer
+    assert world.objects.get(manifest_key("j")).data == NEWER_MANIFEST
 
 
 @pytest.mark.parametrize("body", [{"schema": 2, "tasks": []}, JOB], ids=["message", "manifest"])
 def test_what_no_code_reads_comes_seldom_and_ends(body: dict[str, object]) -> None:
     world = WorkWorld()
-    newer = json.dumps({"schema": 2, "fence": "elsewhere"}).encode()
-    world.objects.put(manifest_key("j"), newer)
+    world.objects.put(manifest_key("j"), NEWER_MANIFEST)
     world.send(body)
     began, received = world.clock.now(), 0
     while not world.dead_letters.bodies() and received < 100:
@@ -43,7 +40,7 @@ def test_what_no_code_reads_comes_seldom_and_ends(body: dict[str, object]) -> No
     assert received <= 12
     assert timedelta(days=2) <= world.clock.now() - began < timedelta(days=3)
     assert world.queue.bodies() == []
-    assert world.objects.get(manifest_key("j")).data == newer
+    assert world.objects.get(manifest_key("j")).data == NEWER_MANIFEST
 
 
 def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:

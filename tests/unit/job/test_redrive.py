@@ -19,7 +19,7 @@ from spindown.job.redrive import Redriven, RedriveOutcome, redrive
 from spindown.job.release import dead_letter_job, release, settle_failure, settle_rejection
 from spindown.memory import PortCall
 from spindown.port import Outgoing, Write
-from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+from tests.work import BUCKET, NEWER_MANIFEST, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -176,7 +176,7 @@ def test_a_job_of_a_later_version_stays_and_keeps_no_other_back() -> None:
     world = WorkWorld()
     for name in ("a", "b", "c"):
         give_up(world, {**JOB, "job_id": name})
-    world.objects.put(manifest_key("b"), json.dumps({"schema": 2}).encode())
+    world.objects.put(manifest_key("b"), NEWER_MANIFEST)
 
     found = redriven(world)
 
