@@ -280,6 +280,7 @@ def _describe_machine(workload: WorkloadConfig) -> Mapping[str, str]:
     memory_mib = workload.requirements.to_domain().gpu_memory_mib_min
     return {
         **({tag.METADATA_ACCESS: "allow"} if workload.run.metadata_access else {}),
+        **({tag.CONTAINERS: "allow"} if workload.run.image else {}),
         **({tag.GPU_MEMORY: str(memory_mib)} if memory_mib else {}),
     }
 

@@ -97,6 +97,7 @@ class SlotWorld:
     ) -> None:
         self.world = world or WorkWorld(policy=policy or Policy())
         self.runner = runner or ScriptedRunner()
+        scratch.mkdir(exist_ok=True)
         self.output = io.StringIO()
         ports, clock = self.world.ports, self.world.clock
         presence = self.world.presence(instance_id)

@@ -24,7 +24,6 @@ import os
 import pwd
 import random
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -59,7 +58,9 @@ from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings, find_home
 from worker.log import EventLog, open_log
 from worker.machine.fitness import Equipment, examine_gpus
+from worker.shared_folder import make_own, remove_tree
 from worker.usage.meter import slot_gpus
+from worker.workplace import SETUP, TEMPORARY
 
 _IDENTITY_TRIES = 30
 _IDENTITY_PAUSE = timedelta(seconds=2)
@@ -84,7 +85,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         log.exception("worker_crashed")
         return _give_up(settings, log)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_tree(scratch)
 
 
 def clear(instances: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -100,15 +101,12 @@ def clear(instances: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def make_scratch() -> Path:
-    """Make the directory that the worker shares with the user's code.
+    """Make the directory in which the worker works.
 
-    On an instance that is another user's; what lies in the directory belongs to their group.
+    The user's code, which has another user on an instance, may read it; see ``shared_folder``.
     """
-    # With the usual mode, not the private one of mkdtemp: the user's code may have another user.
     scratch = Path(tempfile.gettempdir()) / f"spindown-{os.getpid()}"
-    scratch.mkdir()
-    # Sticky: neither can put something else in the place of what belongs to the other.
-    scratch.chmod(0o3770)
+    make_own(scratch)
     return scratch
 
 
@@ -210,11 +208,13 @@ def make_runner(
 ) -> Runner:
     """Return what runs the user's code in one slot, with no other GPUs than its own."""
     spec, log = code.spec, log.bind(slot=slot)
-    env = {**settings.env, **spec.env, **visible_gpus(worker, slot)}
+    scratch = settings.scratch / f"slot-{slot}"
+    # The worker's own temporary directory is none that the code may write.
+    temporary = {"TMPDIR": str(scratch / TEMPORARY)}
+    env = {**settings.env, **temporary, **spec.env, **visible_gpus(worker, slot)}
     if spec.mode is RunMode.ENTRYPOINT:
-        scratch = settings.scratch / f"slot-{slot}" / "setup"
         return ChildRunner(
-            code, slot=slot, scratch=scratch, python=settings.python, env=env, log=log
+            code, slot=slot, scratch=scratch / SETUP, python=settings.python, env=env, log=log
         )
     if spec.mode is RunMode.IMAGE:
         container = make_container(worker, slot, code, settings)

@@ -1,5 +1,6 @@
 """One slot's work on one job: compute batch after batch, commit meanwhile, end in order."""
 
+import errno
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
@@ -21,8 +22,9 @@ from spindown.wording import printable
 from worker.child.ending import Broken, FailureCause
 from worker.child.runner import BatchDone, ItemDone
 from worker.handover import AttemptEnd, Handover, SlotContext
+from worker.shared_folder import DiskFull, TooMuch, check_room
 from worker.transfer.prefetch import Prefetch
-from worker.workplace import Workplace
+from worker.workplace import Workplace, clear_slot
 from worker.writer import ResultBuffer, Writer
 
 #: How often a slot looks up from a batch: what a lost lease or a notice waits for at most.
@@ -93,6 +95,8 @@ class Attempt:
         finally:
             self._place.keep_log(self._held.job_id, context.ports.objects, self._log)
             self._place.remove()
+            if context.runner.pid is None:
+                clear_slot(context.scratch)
 
     def _end_code(self, let_go: Callable[[], object]) -> None:
         """End the code, then let the job go, also if no signal ends the code."""
@@ -125,7 +129,7 @@ class Attempt:
             executor=context.transfers,
         )
         try:
-            end = self._compute(writer, prefetch)
+            end = self._compute_within_bounds(writer, prefetch)
             if end.is_stopped:
                 writer.overtake()
         finally:
@@ -135,6 +139,20 @@ class Attempt:
             finally:
                 self._held = writer.held
         return self._end(end, writer)
+
+    def _compute_within_bounds(self, writer: Writer, prefetch: Prefetch) -> "_End":
+        """Compute; what takes or leaves more than it may has failed, and the worker has not."""
+        try:
+            self._place.open()
+            return self._compute(writer, prefetch)
+        except (DiskFull, TooMuch) as exc:
+            end = _End(broken=_broken_by(exc))
+        except OSError as exc:
+            if exc.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            end = _End(broken=Broken(FailureCause.DISK_FULL, f"the disk is full: {exc}"))
+        self._context.runner.kill()
+        return end
 
     def _compute(self, writer: Writer, prefetch: Prefetch) -> "_End":
         """Go through the batches until all are done or something ends it."""
@@ -220,6 +238,7 @@ class Attempt:
                     seconds = context.job_timeout.total_seconds()
                     reason = f"the job took longer than {seconds:g} s (job_timeout)"
                     return _End(broken=Broken(FailureCause.TIMEOUT, reason))
+                check_room(context.scratch)
                 self._checkpoint(writer)
         raise AssertionError
 
@@ -246,7 +265,12 @@ class Attempt:
         context = self._context
         # Of an attempt that failed, only what an earlier commit took is to be trusted.
         is_rest = end.is_stopped and not self._buffer.is_whole
-        state = self._place.state.take(at_rest=True) if is_rest else None
+        state = None
+        if is_rest:
+            try:
+                state = self._place.state.take(at_rest=True)
+            except TooMuch as exc:
+                end = _End(broken=_broken_by(exc))
         portion = self._buffer.take(context.ports.clock.now(), state)
         if end.is_stopped and self._is_held_too_long() and not self._has_moved(portion):
             # The next to hold it would fare no better.
@@ -313,3 +337,8 @@ class _End:
 
 
 _STOPPED = _End(is_stopped=True)
+
+
+def _broken_by(exc: DiskFull | TooMuch) -> Broken:
+    cause = FailureCause.DISK_FULL if isinstance(exc, DiskFull) else FailureCause.TOO_MUCH
+    return Broken(cause, str(exc))

@@ -4,7 +4,6 @@ When it polls, what ends it and when it powers the instance off is decided in
 ``domain.worker_lifecycle``; the main thread carries out what is commanded of the worker as a whole.
 """
 
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -39,12 +38,14 @@ from worker.home import Home, WorkerSettings
 from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
+from worker.shared_folder import make_own, make_shared
 from worker.slot import Slot
 from worker.transfer.ahead import Ahead
 from worker.transfer.outbox import Outbox
 from worker.usage.journal import UsageJournal
 from worker.usage.sampler import Sampler
 from worker.watch import Watch
+from worker.workplace import SETUP, TEMPORARY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +189,9 @@ class Daemon:
         )
         spec = parts.code.spec
         scratch = parts.settings.scratch / f"slot-{slot}"
-        scratch.mkdir(parents=True)
-        # As the scratch directory itself; see ``make_scratch``.
-        scratch.chmod(scratch.stat().st_mode | stat.S_ISVTX)
+        make_own(scratch)
+        for name in (SETUP, TEMPORARY):
+            make_shared(scratch / name)
         batch_size = spec.batch_size if spec.results is Results.PER_ITEM else sys.maxsize
         transfers = ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}")
         context = SlotContext(

@@ -1,6 +1,5 @@
 """What one attempt at a job has on this machine: its directories, its state, its output."""
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,15 +8,23 @@ from spindown.error import SpindownError
 from spindown.job.attachment.log import keep_log
 from spindown.job.held import ClaimedJob, Finished
 from spindown.port import ObjectStore
+from worker.child.call import HOME
 from worker.child.output import OutputLog
 from worker.child.runner import Task
 from worker.log import EventLog
-from worker.transfer.gather import remove_folder
+from worker.shared_folder import make_own, make_shared, remove_folder, remove_tree
 from worker.transfer.state import UserState
+
+#: In the directory of a slot: the code's temporary directory, and what ``setup`` may write.
+TEMPORARY, SETUP = "tmp", "setup"
 
 
 class Workplace:
-    """The place of one attempt; nothing of it is left when it is removed."""
+    """The place of one attempt; nothing of it is left when it is removed.
+
+    The code may write ``outputs`` and the state. What is around them and beside them belongs to the
+    worker, also the directory of the slot, in which the places of later attempts will lie.
+    """
 
     def __init__(self, held: ClaimedJob, scratch: Path) -> None:
         # The epoch is in the name: a fetch of an attempt that was broken off may still come in.
@@ -32,6 +39,15 @@ class Workplace:
         self.output_log = OutputLog()
         #: What of it lies in S3.
         self._kept = b""
+
+    def open(self) -> None:
+        """Make the directories that are there before the code."""
+        # Nothing else has this name, unless an attempt that broke off could not be removed.
+        remove_tree(self._scratch)
+        make_own(self._scratch)
+        make_shared(self.outputs)
+        make_shared(self.state.root)
+        make_shared(self._scratch / HOME)
 
     def private(self) -> Path:
         """Return a directory that only the worker may enter; it is made when it is needed.
@@ -58,7 +74,7 @@ class Workplace:
         for one in finished:
             remove_folder(self.outputs / str(one.record.index), below=self._parent)
             if one.files:
-                shutil.rmtree(one.files[0].local.parent, ignore_errors=True)
+                remove_tree(one.files[0].local.parent)
 
     def keep_log(self, job_id: str, objects: ObjectStore, log: EventLog) -> None:
         """Keep what the code has printed so far; the work is safe even if this fails."""
@@ -74,5 +90,13 @@ class Workplace:
     def remove(self) -> None:
         """Remove all of it."""
         for path in (self._scratch, self._private):
-            if path is not None and path.exists():
-                shutil.rmtree(path, ignore_errors=True)
+            if path is not None:
+                remove_tree(path)
+
+
+def clear_slot(folder: Path) -> None:
+    """Remove what the code of a slot has left besides jobs' own files; nothing of it runs."""
+    for name in (SETUP, TEMPORARY):
+        if (folder / name).exists():
+            remove_tree(folder / name)
+            make_shared(folder / name)

@@ -25,11 +25,10 @@ from spindown.job.held import ClaimedJob, Finished, LocalFile
 from worker.child.runner import ItemDone
 from worker.handover import Handover, SlotContext
 from worker.log import EventLog
-from worker.transfer.gather import find_fault, take_file
+from worker.shared_folder import TooMuch, check_amount, find_fault, take_file
 from worker.workplace import Workplace
 
 _NO_REASON = "the code gave no reason"
-_FOREIGN = "its files lie outside its output directory"
 
 
 class ResultBuffer:
@@ -95,9 +94,12 @@ class ResultBuffer:
         error = next(filter(None, map(find_fault, done.files)), None)
         if done.error is not None:
             error = done.error or _NO_REASON
-        files = () if error is not None else self._take_files(done)
-        if files is None:
-            error, files = _FOREIGN, ()
+        files: tuple[LocalFile, ...] = ()
+        if error is None:
+            try:
+                files = self._take_files(done)
+            except (_Foreign, TooMuch) as exc:
+                error = str(exc)
         record = Record(
             job_id=self._job_id,
             index=done.index,
@@ -135,22 +137,29 @@ class ResultBuffer:
         can_follow = self.in_a_row > 0 and self.next == held.manifest.next_item
         return self.take(now) if can_follow else Portion()
 
-    def _take_files(self, done: ItemDone) -> tuple[LocalFile, ...] | None:
-        """Return the files of an answer; None if one of them is not its own."""
+    def _take_files(self, done: ItemDone) -> tuple[LocalFile, ...]:
+        """Return the files of an answer (raises _Foreign, TooMuch)."""
         if not done.files:
             return ()
+        check_amount(range(len(done.files)), self._below)
         root = self._outputs / str(done.index)
         into = self._private() / "files" / str(next(self._numbers))
         into.mkdir(parents=True)
-        files = []
+        files, sizes = [], []
         for number, path in enumerate(done.files):
             local = into / str(number)
             status = take_file(root, path, local, below=self._below)
             if status is None:
-                return None
-            self._given[done.index] = self._given.get(done.index, 0) + status.st_size
+                raise _Foreign("its files lie outside its output directory")
+            sizes.append(status.st_size)
             files.append(LocalFile(path=path, local=local))
+        check_amount(sizes, self._below)
+        self._given[done.index] = sum(sizes)
         return tuple(files)
+
+
+class _Foreign(Exception):
+    """A file of an answer is not its own."""
 
 
 #: Time that computing stands still for a commit, until one has been measured.

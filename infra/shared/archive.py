@@ -190,6 +190,7 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
         image=run.image or "",
         results=run.results,
         requirements=run.requirements,
+        allow_source_builds=run.allow_source_builds,
         batch_size=run.batch_size,
         item_timeout=run.item_timeout,
         setup_timeout=run.setup_timeout,

@@ -56,6 +56,8 @@ class RunConfig(TomlTable):
     code: Path | None = None
     #: requirements.txt below ``code``, installed on the instance.
     requirements: str | None = None
+    #: Whether a requirement without a wheel is built on the instance, which runs its code.
+    allow_source_builds: bool = False
     results: Results = Results.PER_ITEM
     batch_size: AtLeastOne = 16
     item_timeout: Duration = timedelta(minutes=10)
@@ -79,6 +81,8 @@ class RunConfig(TomlTable):
             raise remedy("code", "name the directory of the code")
         if self.requirements is not None and (self.code is None or self.image is not None):
             raise remedy("requirements", "leave it out: an image brings its own packages")
+        if self.allow_source_builds and self.requirements is None:
+            raise remedy("allow_source_builds", "leave it out: there are no requirements")
         if both := set(self.env) & set(self.secrets):
             raise remedy("secrets", f"take {min(both)} out of env or of secrets")
         if self.entrypoint is not None and self.results is not Results.PER_ITEM:

@@ -59,6 +59,8 @@ class RunSpec:
     results: Results = Results.PER_ITEM
     #: requirements.txt below the root, installed with the image; None: none.
     requirements: str | None = None
+    #: Whether what has no wheel is built on the instance, by code of its own.
+    allow_source_builds: bool = False
     #: Items a call, at most.
     batch_size: int = 16
     #: A call over n items may take n times as long.

@@ -31,6 +31,8 @@ CODE = "spindown:code"
 LOG_GROUP = "spindown:log-group"
 #: "allow" if the user's code may ask instance metadata; else the instance has no such tag.
 METADATA_ACCESS = "spindown:metadata-access"
+#: "allow" if the worker starts containers; else the instance has no such tag.
+CONTAINERS = "spindown:containers"
 #: MiB that one GPU must have, by which a worker tests its machine; absent: any will do.
 GPU_MEMORY = "spindown:gpu-memory-mib"
 

@@ -10,6 +10,7 @@ import sysconfig
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from spindown.contract.image import kit_files
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
@@ -66,9 +67,11 @@ def lend_packages(kit: Path) -> None:
     (kit / "locks" / "worker.txt").write_text(f"lent==1.0 --hash=sha256:{sha256}\n")
 
 
-def zip_code(path: Path, files: Mapping[str, str | bytes], *, requirements: str | None) -> Path:
-    """Write a workload's code archive."""
-    spec = RunSpec(entrypoint="code:run", requirements=requirements)
+def zip_code(
+    path: Path, files: Mapping[str, str | bytes], *, requirements: str | None, **values: Any
+) -> Path:
+    """Write a workload's code archive; ``values`` are of its RunSpec."""
+    spec = RunSpec(entrypoint="code:run", requirements=requirements, **values)
     with zipfile.ZipFile(path, "w") as made:
         made.writestr(RUN_SPEC_NAME, encode_run_spec(spec))
         for name, data in files.items():

@@ -14,6 +14,8 @@ CHAINS = {
     "output": [
         'meta skuid "spindown-run" ip daddr 169.254.169.254 reject',
         'meta skuid "spindown-run" ip6 daddr fd00:ec2::254 reject',
+        'meta skuid "spindown-build" ip daddr 169.254.169.254 reject',
+        'meta skuid "spindown-build" ip6 daddr fd00:ec2::254 reject',
     ],
     "forward": [
         "ip daddr 169.254.169.254 reject",
@@ -71,6 +73,39 @@ def test_the_rule_is_as_it_was_checked(tmp_path: Path) -> None:
     if nft is not None:
         # The user need not be here.
         rule = tmp_path / "rule.nft"
-        rule.write_text(text.replace('"spindown-run"', "0").replace("delete table", "# "))
+        rule.write_text(re.sub('"spindown-(run|build)"', "0", text).replace("delete table", "# "))
         checked = subprocess.run([nft, "--check", "--file", rule], check=False, capture_output=True)
         assert checked.returncode == 0 or b"not permitted" in checked.stderr, checked.stderr
+
+
+GROUP = 'test "$1" = group'
+
+
+@pytest.mark.parametrize(
+    ("curl", "groups", "calls"),
+    [
+        pytest.param("echo allow", "spindown", ["usermod -aG docker spindown"], id="containers"),
+        pytest.param("exit 22", "spindown", [], id="none"),
+        pytest.param("exit 22", "docker", ["gpasswd -d spindown docker"], id="none any more"),
+    ],
+)
+def test_only_a_worker_of_containers_may_ask_docker(
+    stubs: Stubs, curl: str, groups: str, calls: list[str]
+) -> None:
+    stubs.add("curl", curl)
+    stubs.add("getent", GROUP)
+    stubs.add("id", f"echo {groups}")
+    for name in ("usermod", "gpasswd"):
+        stubs.add(name)
+
+    done = stubs.run(SYSTEM / "grant-docker.sh")
+
+    assert done.returncode == 0, done.stderr
+    assert [call for call in stubs.calls if call.split()[0] in {"usermod", "gpasswd"}] == calls
+
+
+def test_a_machine_without_docker_grants_nothing(stubs: Stubs) -> None:
+    stubs.add("getent", "exit 2")
+
+    assert stubs.run(SYSTEM / "grant-docker.sh").returncode == 0
+    assert stubs.calls == ["getent group docker"]

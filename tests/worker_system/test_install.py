@@ -44,7 +44,9 @@ class Prefix:
 
     def install(self, *options: object) -> int:
         options = ("--root", self.root, "--uv", find_uv_bin(), "--offline", *options)
-        done = self.stubs.run(self.kit / "system" / "install.sh", *options)
+        done = self.stubs.run(
+            self.kit / "system" / "install.sh", *options, AWS_SESSION_TOKEN="the operator's"
+        )
         self.said = done.stdout + done.stderr
         return done.returncode
 
@@ -158,3 +160,51 @@ def test_an_unknown_option_is_refused(prefix: Prefix) -> None:
     assert status == 2
     assert "unknown option --prefix" in prefix.said
     assert not prefix.home.exists()
+
+
+#: Builds a package that tells who has built it.
+BACKEND = """
+import os, zipfile
+
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    name = "built-1.0-py3-none-any.whl"
+    info = "built-1.0.dist-info"
+    text = f"USER, SECRET = {os.getuid()}, {os.environ.get('AWS_SESSION_TOKEN')!r}\\n"
+    with zipfile.ZipFile(os.path.join(directory, name), "w") as wheel:
+        wheel.writestr("built.py", text)
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: built\\nVersion: 1.0\\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+SOURCES: dict[str, str | bytes] = {
+    "needs.txt": "./built\n",
+    "built/backend.py": BACKEND,
+    "built/pyproject.toml": (
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        "[project]\nname = 'built'\nversion = '1.0'\n"
+    ),
+}
+
+
+def test_what_has_no_wheel_is_built_only_if_allowed(prefix: Prefix, tmp_path: Path) -> None:
+    code = zip_code(tmp_path / "code.zip", SOURCES, requirements="needs.txt")
+    assert prefix.install("--code", code) != 0
+    assert not list(prefix.home.glob("run/lib/*/site-packages/built.py"))
+
+    allowed = zip_code(
+        tmp_path / "allowed.zip", SOURCES, requirements="needs.txt", allow_source_builds=True
+    )
+    status = prefix.install("--code", allowed)
+
+    assert status == 0, prefix.said
+    show = "import built; print(built.SECRET)"
+    assert prefix.run_user_code("-c", show) == "None"
+    [asked] = {call.split(" -- ")[0] for call in prefix.stubs.calls_of("setpriv")} - {
+        call.split(" -- ")[0]
+        for call in prefix.stubs.calls_of("setpriv")
+        if "spindown-run" in call
+    }
+    assert asked.startswith("--reuid=spindown-build --regid=spindown-build --clear-groups")

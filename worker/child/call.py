@@ -25,7 +25,7 @@ from spindown.contract.run import Results
 from spindown.user import Item
 from worker.child.frame import load_json
 from worker.child.runner import ItemDone, Task
-from worker.transfer.gather import list_files
+from worker.shared_folder import TooMuch, list_files, make_own, make_shared, make_shared_in
 
 #: A line of results, or the one result of a whole job, is not longer.
 LINE_BYTES_MAX = 16 * 1024 * 1024
@@ -34,6 +34,8 @@ _READS_AT_ONCE = 32
 #: Of a value in the environment; Linux takes no string of more than 128 KiB there.
 _ITEM_BYTES = 64 * 1024
 _ERROR_CHARACTERS = 2000
+#: Beside the directories of calls: the home of a container's user.
+HOME = "home"
 
 
 class BadResult(Exception):
@@ -59,11 +61,15 @@ def open_call(
 ) -> Call:
     """Write the files of a call; the directories that it names are there then."""
     directory = task.outputs.parent / f"call-{number}"
-    directory.mkdir(parents=True)
+    make_own(directory)
+    # The code appends to it, and cannot put another file in its place.
     (directory / "results.jsonl").touch()
+    (directory / "results.jsonl").chmod(0o660)
     state = task.state or directory / "checkpoint"
-    for path in (state, *(task.outputs / str(item.index) for item in batch)):
-        path.mkdir(parents=True, exist_ok=True)
+    if task.state is None:
+        make_shared(state)
+    for item in batch:
+        make_shared_in(task.outputs, str(item.index))
     (directory / "params.json").write_text(to_json(dict(task.params)), encoding="utf-8")
     lines = [to_json(_described(item, task.outputs)) + "\n" for item in batch]
     (directory / "items.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -167,7 +173,10 @@ class ResultReader:
         error = row.get("error")
         if error is not None:
             return ItemDone(index=index, error=str(error)[:_ERROR_CHARACTERS])
-        files = tuple(list_files(self._call.task.outputs / str(index)))
+        try:
+            files = tuple(list_files(self._call.task.outputs / str(index)))
+        except TooMuch as exc:
+            return ItemDone(index=index, error=str(exc))
         value, size = row.get("value"), len(line)
         return ItemDone(index=index, value=value, files=files, size=size)
 

@@ -7,7 +7,6 @@ What it is told and tells stands in ``worker.child.call``. Its exit status means
 any other, or a signal: the attempt failed, and what has a result is kept
 """
 
-import shutil
 import threading
 import time
 from collections import deque
@@ -26,7 +25,7 @@ from worker.child.place import Place
 from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.family.family import Family
 from worker.log import EventLog
-from worker.transfer.gather import list_files
+from worker.shared_folder import TooMuch, list_files, remove_tree
 
 #: What a process that ended may have left in the pipe is read for so long.
 _AFTER_END_SECONDS = 2.0
@@ -287,7 +286,10 @@ class CommandRunner:
             return _whole(call, reader.read_whole(), seconds)
         left = sorted(reader.left)
         if status == 0 and len(call.batch) == 1 and left:
-            files = tuple(list_files(call.task.outputs / str(left[0])))
+            try:
+                files = tuple(list_files(call.task.outputs / str(left[0])))
+            except TooMuch as exc:
+                return [ItemDone(index=left[0], error=str(exc))]
             return [ItemDone(index=left[0], files=files, seconds=seconds)]
         error = _NO_RESULT if status == 0 else said
         return [ItemDone(index=index, error=error) for index in left]
@@ -296,7 +298,7 @@ class CommandRunner:
         if self._reader is not None:
             self._reader.close()
         if self._call is not None:
-            shutil.rmtree(self._call.directory, ignore_errors=True)
+            remove_tree(self._call.directory)
         self._reader = None
         self._call = None
 
@@ -312,6 +314,9 @@ class _Failure(Exception):
 def _whole(call: Call, value: Any, seconds: float) -> Sequence[ItemDone]:
     """Answer for all items of a job at once: the first has what there is."""
     first, *others = (item.index for item in call.batch)
-    files = tuple(list_files(call.output))
+    try:
+        files = tuple(list_files(call.output))
+    except TooMuch as exc:
+        raise BadResult(str(exc)) from exc
     done = ItemDone(index=first, value=value, files=files, seconds=seconds)
     return [done, *(ItemDone(index=index) for index in others)]

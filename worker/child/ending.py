@@ -34,6 +34,10 @@ class FailureCause(StrEnum):
     BAD_RESULT = "bad-result"
     #: The code said that it was done before it had answered for every item.
     UNANSWERED = "unanswered"
+    #: What it has left is more than may be taken: too many files, too deep, larger than the disk.
+    TOO_MUCH = "too-much"
+    #: The disk is full, so that the worker could not go on.
+    DISK_FULL = "disk-full"
     #: The job was held for as long as one may be, and is no further.
     NO_PROGRESS = "no-progress"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from spindown.error import SpindownError
-from worker.child.call import Call
+from worker.child.call import HOME, Call
 
 #: In the order of preference. Each understands the arguments below.
 RUNTIMES = ("docker", "podman", "nerdctl")
@@ -159,11 +159,13 @@ class Container:
             *("--network", "bridge"),
             *self._runtime_options(),
             *self._gpu_options(),
-            *("--volume", f"{job}:{job}"),
+            # What the code may write, in what it may not.
+            *("--volume", f"{job}:{job}:ro"),
+            *_volumes(call.task.outputs, call.task.state, job / HOME, call.directory),
             *self._code_options(),
         ]
         # The user has no home in the image; what keeps files there finds a place that it may write.
-        for name, value in sorted({"HOME": str(job), **self.env, **call.env}.items()):
+        for name, value in sorted({"HOME": str(job / HOME), **self.env, **call.env}.items()):
             options += ["--env", name if name in self.secrets else f"{name}={value}"]
         return (self.runtime, "run", *options, self.image, *self.argv)
 
@@ -223,6 +225,10 @@ class Container:
         if self.code is None:
             return ()
         return ("--volume", f"{self.code}:{self.code}:ro", "--workdir", str(self.code))
+
+
+def _volumes(*folders: Path | None) -> Sequence[str]:
+    return [part for one in folders if one for part in ("--volume", f"{one}:{one}")]
 
 
 def find_runtime(env: Mapping[str, str]) -> str:

@@ -66,7 +66,7 @@ done
 # After the distribution's own files, whose names begin with lower numbers.
 install -m 644 "$kit/system/sysctl.conf" "$root/etc/sysctl.d/90-spindown.conf"
 install -m 644 "$kit/system/metadata.nft" "$home/system/"
-for script in deadman guard-metadata smoke wake-gpu; do
+for script in deadman grant-docker guard-metadata run-build smoke wake-gpu; do
     install -m 755 "$kit/system/$script.sh" "$home/system/"
 done
 for script in run-code run-python; do
@@ -74,8 +74,6 @@ for script in run-code run-python; do
 done
 systemd-sysusers --root="${root:-/}" spindown.conf
 systemd-tmpfiles --root="${root:-/}" --create spindown.conf
-# The worker starts containers; the user's code, which has another user, cannot.
-if [ -z "$root" ] && getent group docker >/dev/null; then usermod -aG docker spindown; fi
 
 if [ -z "$uv" ]; then
     step "uv"
@@ -90,6 +88,37 @@ add() {
     python=$1 && shift
     "$uv" pip install --quiet --python "$python" --compile-bytecode $offline \
         --find-links "$kit/wheels" "$@"
+}
+
+# Packages may run code while they are installed, and each start of an interpreter that has them
+# runs more of it. So their own user installs them, whom nothing here belongs to and who cannot reach
+# the credentials of this instance.
+install_requirements() {
+    step "the code's requirements${wheels:+, from wheels only}"
+    build=$scratch/build
+    mkdir "$build"
+    chmod 711 "$scratch"
+    cp -R "$scratch/code" "$build/code"
+    # The kit lies where root alone may look.
+    cp -R "$kit/wheels" "$build/wheels"
+    cp "$uv" "$build/uv"
+    # Below another root there are no users.
+    if [ -z "$root" ]; then
+        nft --file "$home/system/metadata.nft"
+        chown -R spindown-build:spindown-build "$build" "$home/run"
+    fi
+    # From within, since a requirement may name a file or a directory beside it.
+    cd "$build/code"
+    "$home/system/run-build.sh" "$build" "$build/uv" pip install --quiet \
+        --python "$home/run/bin/python" --compile-bytecode $offline --find-links "$build/wheels" \
+        ${wheels:+--only-binary :all:} -r "$requirements"
+    cd /
+    if [ -z "$root" ]; then
+        # Nothing that it has started goes on, and it owns nothing any more.
+        "$home/system/run-build.sh" "$build" sh -c 'kill -KILL -1' || :
+        chown -R -h root:root "$home/run"
+        chmod -R u-s,g-s,go-w "$home/run"
+    fi
 }
 
 step "the worker"
@@ -109,14 +138,12 @@ if [ -n "$code" ]; then
     tell="import sys; from pathlib import Path
 from spindown.contract.run import RUN_SPEC_NAME, decode_run_spec, ecr_registry
 spec = decode_run_spec((Path(sys.argv[1]) / RUN_SPEC_NAME).read_bytes())
-print(spec.requirements or '', ecr_registry(spec.image) or '', sep='|')"
+wheels = '' if spec.allow_source_builds else 'wheels'
+print(spec.requirements or '', ecr_registry(spec.image) or '', wheels, sep='|')"
     told=$("$home/worker/bin/python" -c "$tell" "$scratch/code")
-    requirements=${told%%|*} registry=${told#*|}
-    if [ -n "$requirements" ]; then
-        # From within, since a requirement may name a file or a directory beside it.
-        cd "$scratch/code"
-        add "$home/run/bin/python" -r "$requirements"
-    fi
+    requirements=${told%%|*} told=${told#*|}
+    registry=${told%%|*} wheels=${told#*|}
+    if [ -n "$requirements" ]; then install_requirements; fi
     if [ -n "$registry" ]; then
         # Signs in to Amazon ECR with the worker's role, whenever an image is pulled.
         [ -n "$root" ] ||

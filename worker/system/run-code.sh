@@ -3,10 +3,13 @@
 # worker starts its children with it and keeps their process ids, since every step replaces the one
 # before.
 set -eu
+processes=8192
 here=$(cd "$(dirname "$0")/.." && pwd)
 # Memory runs out in the user's code first, and a killed child is a failed job, not a dead worker.
 echo 500 >/proc/self/oom_score_adj
 export HOME=/var/lib/spindown/run USER=spindown-run LOGNAME=spindown-run
 export PATH="$here/run/bin:$PATH"
+# All that this user runs, in all slots together: a fork bomb ends its job, and not the machine.
+prlimit --pid $$ --nproc="$processes" --core=0
 exec setpriv --reuid=spindown-run --regid=spindown-run --clear-groups --no-new-privs \
     --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$@"

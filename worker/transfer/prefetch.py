@@ -1,7 +1,6 @@
 """Fetch the inputs of the next batch while the present one computes."""
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from spindown.error import AccessDenied, ContractError, NotFound
 from spindown.port import InputSource
 from spindown.user import Item
+from worker.shared_folder import make_own, remove_tree
 
 _SCHEME = "s3://"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -47,7 +47,8 @@ class Prefetch:
     def begin(self, indexes: range) -> None:
         """Start to fetch a batch, unless that was done."""
         if self._has_remote and indexes not in self._coming:
-            self._scratch.mkdir(parents=True, exist_ok=True)
+            if not self._scratch.exists():
+                make_own(self._scratch)
             self._coming[indexes] = self._executor.submit(self._bring, indexes)
 
     def is_ready(self, indexes: range, timeout: timedelta) -> bool:
@@ -72,7 +73,7 @@ class Prefetch:
         """Remove the local copies of a batch."""
         if self._has_remote:
             for index in indexes:
-                shutil.rmtree(self._scratch / str(index), ignore_errors=True)
+                remove_tree(self._scratch / str(index))
 
     def remove(self) -> None:
         """Remove all local copies; one that is still under way is removed when it has come."""
@@ -80,14 +81,14 @@ class Prefetch:
         for coming in self._coming.values():
             coming.cancel()
         if self._has_remote:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            remove_tree(self._scratch)
 
     def _bring(self, indexes: range) -> InputBatch:
         try:
             return self._fetch(indexes)
         finally:
             if self._is_over:
-                shutil.rmtree(self._scratch, ignore_errors=True)
+                remove_tree(self._scratch)
 
     def _fetch(self, indexes: range) -> InputBatch:
         items, failed = [], {}
@@ -108,7 +109,8 @@ class Prefetch:
         if not _is_remote(value):
             return Item(index, value)
         directory = self._scratch / str(index)
-        directory.mkdir(exist_ok=True)
+        if not directory.exists():
+            make_own(directory)
         name = _UNSAFE.sub("_", value.rpartition("/")[2])[-_NAME_CHARACTERS:].lstrip(".")
         path = directory / (name or "input")
         self._inputs.fetch(value, path)

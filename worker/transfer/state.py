@@ -5,7 +5,6 @@ it was taken: the code replaces files by renaming, as it is told to, and a file 
 place is left for the next time.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,15 @@ from pathlib import Path, PurePosixPath
 from spindown.contract.job.manifest import Manifest, StateFile
 from spindown.job.attachment.state import State, restore_state
 from spindown.job.held import LocalFile, WorkPorts
-from worker.transfer.gather import Stamp, stamp_files, stamp_of, take_file
+from worker.shared_folder import (
+    Stamp,
+    check_amount,
+    open_to_code,
+    remove_tree,
+    stamp_files,
+    stamp_of,
+    take_file,
+)
 
 #: A file may still be under way that was changed so lately; clocks of file systems step by 10 ms.
 _SETTLED_AFTER_NS = 20_000_000
@@ -62,7 +69,9 @@ class UserState:
         Damaged or missing state falls back to the state of an older manifest, and last to none.
         """
         self._is_coming = True
-        self.root.mkdir(parents=True, exist_ok=True)
+        # Nobody else may enter it before all is there: code of an earlier job may still run.
+        remove_tree(self.root)
+        self.root.mkdir(mode=0o700)
         found, trouble = restore_state(manifest, self.root, ports)
         stamps, now = stamp_files(self.root), ports.clock.now()
         # A job is held for hours, so what does not age now does not before it is given back.
@@ -71,11 +80,14 @@ class UserState:
         self._known = {
             file.path: _Known(stamps[file.path], file) for file in found if file.path in self._taken
         }
+        open_to_code(self.root)
         self._is_coming = False
         return trouble
 
     def take(self, *, at_rest: bool = False, urgent: bool = True) -> State | None:
         """Take the state as it is for the next commit; None: unchanged, or not whole yet.
+
+        Raises TooMuch: it is more than a state may be.
 
         Args:
             at_rest: nobody writes any more, so a fresh file is a whole one.
@@ -98,8 +110,9 @@ class UserState:
         now = self._clock_ns()
         if not at_rest and any(now - at < _SETTLED_AFTER_NS for _, _, at in stamps.values()):
             return None
+        check_amount([size for _, size, _ in stamps.values()], self.root)
         copies = self._private() / "state"
-        shutil.rmtree(copies, ignore_errors=True)
+        remove_tree(copies)
         copies.mkdir()
         state: list[StateFile | LocalFile] = []
         for number, (path, stamp) in enumerate(stamps.items()):

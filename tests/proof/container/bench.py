@@ -49,7 +49,7 @@ class Bench:
         for path in (self.scratch, self.code):
             path.mkdir()
             os.chown(path, -1, GID)
-            path.chmod(0o3770)
+            path.chmod(0o2750)
 
     @property
     def job(self) -> Path:
@@ -91,6 +91,10 @@ class Bench:
         self.runners.append(runner)
         runner.warm()
         (self.job / "inputs").mkdir(parents=True)
+        for name in ("outputs", "state", "home"):
+            (self.job / name).mkdir()
+            # As on an instance, whose worker shares a group with the code.
+            os.chown(self.job / name, UID, GID)
         self.begin(runner)
         return runner
 

@@ -88,7 +88,7 @@ def test_a_container_has_the_user_s_rights_and_no_more(bench: Bench) -> None:
         exec 2>/dev/null
         read_status() { grep "^$1:" /proc/self/status | tr -d ' \\t' | cut -d: -f2; }
         writable=""
-        for path in / /bin . "$SPINDOWN_CHECKPOINT" "$HOME"; do
+        for path in / /bin . .. "$SPINDOWN_CHECKPOINT/.." "$SPINDOWN_CHECKPOINT" "$HOME"; do
             touch "$path/written" && writable="$writable $path"
         done
         tell "$(id -u) $(id -g) $(read_status CapEff) $(read_status CapBnd) \
@@ -97,7 +97,7 @@ $(read_status NoNewPrivs) $(cat /proc/self/oom_score_adj)$writable"
     )
     none = "0" * 16
     state = bench.job / "state"
-    assert value_of(runner) == f"{UID} {GID} {none} {none} 1 500 {state} {bench.job}"
+    assert value_of(runner) == f"{UID} {GID} {none} {none} 1 500 {state} {bench.job}/home"
     assert (bench.job / "state" / "written").stat().st_uid == UID
 
 

@@ -66,6 +66,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def a_task(tmp_path: Path, **values: Any) -> Task:
     place = tmp_path / "job"
+    for name in ("outputs", "state"):
+        (place / name).mkdir(parents=True, exist_ok=True)
     return Task(job_id="j", outputs=place / "outputs", state=place / "state", **values)
 
 

@@ -28,7 +28,7 @@ SCRATCH = Path("/var/lib/spindown/work/spindown-7/slot-1/job-a.3")
 def a_call() -> Call:
     outputs = SCRATCH / "outputs"
     return Call(
-        task=Task(job_id="job-a", outputs=outputs),
+        task=Task(job_id="job-a", outputs=outputs, state=SCRATCH / "state"),
         batch=[Item(0, "a")],
         directory=SCRATCH / "call-1",
         output=outputs,
@@ -70,8 +70,10 @@ def test_a_runtime_is_called_as_its_golden_file_says(name: str) -> None:
 def test_no_container_gets_more_than_its_job(name: str) -> None:
     argv = list(CASES[name].command(a_call()))
     volumes = [argv[i + 1] for i, word in enumerate(argv) if word == "--volume"]
-    assert volumes[0] == f"{SCRATCH}:{SCRATCH}"
-    assert all(volume.endswith(":ro") for volume in volumes[1:])
+    writable = [volume for volume in volumes if not volume.endswith(":ro")]
+    names = ("outputs", "state", "home", "call-1")
+    assert writable == [f"{SCRATCH}/{one}:{SCRATCH}/{one}" for one in names]
+    assert volumes[0] == f"{SCRATCH}:{SCRATCH}:ro"
     assert argv[argv.index("--user") + 1] == "998:997"
     assert argv[argv.index("--network") + 1] == "bridge"
     assert argv[argv.index("--cap-drop") + 1] == "ALL"
@@ -131,7 +133,9 @@ def run_image(
     )
     runner = CommandRunner(code, place, slot=0, log=open_log(io.StringIO()))
     runner.warm()
-    runner.begin(Task(job_id="j", outputs=tmp_path / "job.1" / "outputs"), [Item(0, "a")])
+    outputs = tmp_path / "job.1" / "outputs"
+    outputs.mkdir(parents=True)
+    runner.begin(Task(job_id="j", outputs=outputs), [Item(0, "a")])
     events: list[Event] = []
     while not events or isinstance(events[-1], ItemDone):
         event = runner.poll(timedelta(seconds=5))

@@ -107,7 +107,9 @@ def a_command(code: Code) -> CommandRunner:
 
 
 def run(runner: ChildRunner | CommandRunner, tmp_path: Path) -> list[Event]:
-    runner.begin(Task(job_id="j", outputs=tmp_path / "job" / "outputs"), [Item(0, 0)])
+    outputs = tmp_path / "job" / "outputs"
+    outputs.mkdir(parents=True)
+    runner.begin(Task(job_id="j", outputs=outputs), [Item(0, 0)])
     return drain(runner)
 
 
@@ -146,7 +148,9 @@ def test_a_stray_of_a_program_ends_when_the_program_is_done(
     wait = f"while not os.path.exists({str(stray.told)!r}):\n    pass\n"
     runner = a_command(write(f"go()\n{wait}open('go').read()\n"))
     os.mkfifo(tmp_path / "go")
-    runner.begin(Task(job_id="j", outputs=tmp_path / "job" / "outputs"), [Item(0, 0)])
+    outputs = tmp_path / "job" / "outputs"
+    outputs.mkdir(parents=True)
+    runner.begin(Task(job_id="j", outputs=outputs), [Item(0, 0)])
     assert runner.poll(timedelta(0)) is None
     stray.meet()
     (tmp_path / "go").write_text("now")

@@ -1,0 +1,218 @@
+"""Code that wants the worker to write, read or remove files for it."""
+
+import hashlib
+import textwrap
+from datetime import timedelta
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+from spindown.contract.job.manifest import (
+    JobState,
+    Manifest,
+    StateFile,
+    encode_manifest,
+    manifest_key,
+    state_key,
+)
+from spindown.contract.job.result import ItemStatus
+from tests.hostile.cell import Cell
+
+#: Inputs by whose last name the worker names files: wherever they land, they are modules.
+INPUTS = [f"s3://inputs/{n}/module.py" for n in range(4)]
+
+#: Each is done at the first item; what the worker makes next, or removes, is to lead elsewhere.
+PLANTS = {
+    "the next inputs": """
+        for n in range(1, 8):
+            plant(job / "inputs" / str(n))
+    """,
+    "all inputs": """
+        attempt(os.rename, job / "inputs", job / "moved")
+        plant(job / "inputs")
+    """,
+    "the whole job": """
+        attempt(os.rename, job, SLOT / "moved")
+        plant(job)
+    """,
+    "the next job": """
+        for epoch in range(1, 9):
+            for name in ("state", "inputs", "outputs"):
+                plant(SLOT / f"next.{epoch}" / name)
+    """,
+    "a link for the next job": """
+        for epoch in range(1, 9):
+            plant(SLOT / f"next.{epoch}")
+    """,
+    "what is fetched ahead": """
+        for n in range(9):
+            plant(SLOT / f"ahead-{n}")
+    """,
+    "outputs": """
+        attempt(os.rename, job / "outputs", SLOT / "tmp" / "moved")
+        plant(job / "outputs")
+        plant(job / "outputs" / "1")
+        plant(job / "outputs" / "2")
+    """,
+    "an item's outputs": """
+        import shutil
+        shutil.rmtree(ctx.output_dir(batch[0]))
+        os.symlink(VICTIM / "0", ctx.outputs / "0")
+    """,
+    "state": """
+        import shutil
+        attempt(os.rename, ctx.state_dir, SLOT / "tmp" / "moved-state")
+        plant(job / "state")
+        attempt(os.symlink, VICTIM / "secret", job / "state" / "secret")
+    """,
+    "the temporary directory": """
+        attempt(os.rename, SLOT / "tmp", SLOT / "moved-tmp")
+        plant(SLOT / "tmp")
+        plant(SLOT / "tmp" / "link")
+    """,
+    "secrets by links": """
+        out = ctx.output_dir(batch[0])
+        os.symlink(VICTIM / "secret", out / "direct")
+        os.symlink(VICTIM, out / "folder")
+        attempt(os.link, VICTIM / "secret", out / "hard")
+        os.mkfifo(out / "pipe")
+        attempt(os.link, VICTIM / "secret", ctx.state_dir / "hard")
+        os.symlink(VICTIM / "secret", ctx.state_dir / "secret")
+    """,
+}
+RUN = """
+def run(batch, ctx):
+    job, out = ctx.outputs.parent, ctx.output_dir(batch[0])
+    if batch[0].index == 0 and ctx.job_id == "j":
+{act}
+    return [Result(batch[0], 1)]
+"""
+
+
+def at_first(act: str) -> str:
+    """Return code that acts at the first item of the first job, and answers for all."""
+    return RUN.format(act=textwrap.indent(textwrap.dedent(act), " " * 8))
+
+
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_no_path_of_the_code_leads_the_worker_astray(cell: Cell, name: str) -> None:
+    slot = cell.hold(at_first(PLANTS[name]))
+    world = slot.world
+    world.send({"job_id": "j", "items": INPUTS})
+    assert slot.step()
+    # A later job, whose state the worker brings back.
+    data = b"import os"
+    digest = hashlib.sha256(data).hexdigest()
+    world.objects.put(state_key("next", digest), data)
+    state = StateFile(
+        path="module.py",
+        key=state_key("next", digest),
+        bytes=len(data),
+        sha256=digest,
+        stored_at=world.clock.now(),
+    )
+    manifest = Manifest(
+        job_id="next",
+        epoch=1,
+        owner="i-9/0",
+        state=JobState.RUNNING,
+        code_digest="d",
+        user_state=(state,),
+    )
+    world.objects.put(manifest_key("next"), encode_manifest(manifest))
+    world.clock.advance(timedelta(minutes=10))
+    world.send({"job_id": "next", "items": INPUTS})
+    assert slot.step()
+
+    assert cell.is_untouched()
+    assert not cell.has_leaked(slot)
+    assert world.manifest("next").state is JobState.COMPLETED
+    cell.runners[0].kill()
+    assert cell.left <= {"moved", "moved-state", "tmp/moved", "tmp/moved-state", "tmp/link"}
+
+
+#: What may lie where the worker removes the files of an item, of a call and of a job.
+REMAINS = {
+    "deep": """
+        os.chdir(out)
+        for n in range(1200):
+            os.mkdir("d")
+            os.chdir("d")
+        os.chdir("/")
+    """,
+    "sticky": """
+        (out / "sticky").mkdir()
+        (out / "sticky" / "file").write_text("x")
+        (out / "sticky").chmod(0o1777)
+    """,
+    "closed": """
+        (out / "closed" / "inner").mkdir(parents=True)
+        (out / "closed" / "inner" / "file").write_text("x")
+        (out / "closed" / "inner").chmod(0)
+        (out / "closed").chmod(0)
+    """,
+    "odd names": """
+        for name in (b"\\xff", b"-rf", b"\\n", b"..." , b"*", b"a" * 255):
+            (out / os.fsdecode(name)).write_text("x")
+    """,
+    "no files": """
+        os.mkfifo(out / "pipe")
+        os.symlink("/", out / "root")
+        import socket
+        os.chdir(out)
+        socket.socket(socket.AF_UNIX).bind("socket")
+        os.chdir("/")
+    """,
+}
+LEAVE = """
+for out in (out, ctx.state_dir, SLOT / "tmp"):
+{act}
+raise ValueError("not today")
+"""
+
+
+#: To make so many takes seconds.
+SLOW = {"deep", "files"}
+
+
+def named(cases: dict[str, str]) -> list[ParameterSet]:
+    return [
+        pytest.param(name, marks=[pytest.mark.proof] if name in SLOW else [])
+        for name in sorted(cases)
+    ]
+
+
+@pytest.mark.parametrize("name", named(REMAINS))
+def test_nothing_the_code_leaves_stays(cell: Cell, name: str) -> None:
+    act = textwrap.indent(textwrap.dedent(REMAINS[name]), " " * 4)
+    slot = cell.hold(at_first(LEAVE.format(act=act)))
+    slot.world.send({"job_id": "j", "items": ["x"]})
+    assert slot.step()
+
+    cell.runners[0].kill()
+    slot.world.send({"job_id": "k", "items": []})
+    assert slot.step()
+    assert cell.left == set()
+
+
+#: More than may be taken of one item.
+TOO_MUCH = {
+    "files": "for n in range(20_001): (out / str(n)).touch()",
+    "bytes that are not there": "(out / 'a').touch(); os.truncate(out / 'a', 2**43)",
+    "names of one file": """
+        (out / "a").touch()
+        os.truncate(out / "a", 2**36)
+        for n in range(1000): os.link(out / "a", out / f"b{n}")
+    """,
+}
+
+
+@pytest.mark.parametrize("name", named(TOO_MUCH))
+def test_an_item_that_leaves_too_much_fails_alone(cell: Cell, name: str) -> None:
+    slot = cell.hold(at_first(TOO_MUCH[name]))
+    slot.world.send({"job_id": "j", "items": ["a", "b"]})
+    assert slot.step()
+
+    first, second = slot.world.records("j")
+    assert (first.status, first.outputs) == (ItemStatus.FAILED, ())
+    assert second.status is ItemStatus.OK
