@@ -54,11 +54,11 @@ from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills
 from worker.child.place import Container, Machine, NoRuntime, find_runtime, remove_containers
 from worker.child.runner import ChildRunner, Runner
+from worker.code_folder import make_own, remove_tree
 from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings, find_home
 from worker.log import EventLog, open_log
 from worker.machine.fitness import Equipment, examine_gpus
-from worker.shared_folder import make_own, remove_tree
 from worker.usage.meter import slot_gpus
 from worker.workplace import SETUP, TEMPORARY
 
@@ -103,7 +103,7 @@ def clear(instances: Sequence[str], environment: Mapping[str, str]) -> int:
 def make_scratch() -> Path:
     """Make the directory in which the worker works.
 
-    The user's code, which has another user on an instance, may read it; see ``shared_folder``.
+    The user's code, which has another user on an instance, may read it; see ``code_folder``.
     """
     scratch = Path(tempfile.gettempdir()) / f"spindown-{os.getpid()}"
     make_own(scratch)

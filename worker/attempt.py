@@ -21,8 +21,8 @@ from spindown.job.split import is_too_large
 from spindown.wording import printable
 from worker.child.ending import Broken, FailureCause
 from worker.child.runner import BatchDone, ItemDone
+from worker.code_folder import DiskFull, TooMuch, check_room
 from worker.handover import AttemptEnd, Handover, SlotContext
-from worker.shared_folder import DiskFull, TooMuch, check_room
 from worker.transfer.prefetch import Prefetch
 from worker.workplace import Workplace, clear_slot
 from worker.writer import ResultBuffer, Writer

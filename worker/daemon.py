@@ -33,12 +33,12 @@ from spindown.port import Identity, JobEvents, Metadata, ObjectStore
 from worker.action import WorkerActions
 from worker.child.code import Code
 from worker.child.runner import Runner
+from worker.code_folder import make_own, make_shared
 from worker.handover import SlotContext
 from worker.home import Home, WorkerSettings
 from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
-from worker.shared_folder import make_own, make_shared
 from worker.slot import Slot
 from worker.transfer.ahead import Ahead
 from worker.transfer.outbox import Outbox

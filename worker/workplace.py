@@ -11,8 +11,8 @@ from spindown.port import ObjectStore
 from worker.child.call import HOME
 from worker.child.output import OutputLog
 from worker.child.runner import Task
+from worker.code_folder import make_own, make_shared, remove_folder, remove_tree
 from worker.log import EventLog
-from worker.shared_folder import make_own, make_shared, remove_folder, remove_tree
 from worker.transfer.state import UserState
 
 #: In the directory of a slot: the code's temporary directory, and what ``setup`` may write.

@@ -23,9 +23,9 @@ from spindown.job.attachment.state import State, upload_state
 from spindown.job.commit import Portion, commit
 from spindown.job.held import ClaimedJob, Finished, LocalFile
 from worker.child.runner import ItemDone
+from worker.code_folder import TooMuch, check_amount, find_fault, take_file
 from worker.handover import Handover, SlotContext
 from worker.log import EventLog
-from worker.shared_folder import TooMuch, check_amount, find_fault, take_file
 from worker.workplace import Workplace
 
 _NO_REASON = "the code gave no reason"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.hostile import VALUES, all_fields, check
+from tests.hostile.row import VALUES, all_fields, check
 
 pytestmark = pytest.mark.proof
 

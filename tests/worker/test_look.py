@@ -10,7 +10,7 @@ import pytest
 from spindown.job.held import LocalFile
 from tests.work import items
 from tests.worker.settled import write_settled
-from worker.shared_folder import list_files, take_file
+from worker.code_folder import list_files, take_file
 from worker.transfer.state import UserState
 
 JOB = {"job_id": "j", "items": items(5)}

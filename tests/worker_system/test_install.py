@@ -203,8 +203,6 @@ def test_what_has_no_wheel_is_built_only_if_allowed(prefix: Prefix, tmp_path: Pa
     show = "import built; print(built.SECRET)"
     assert prefix.run_user_code("-c", show) == "None"
     [asked] = {call.split(" -- ")[0] for call in prefix.stubs.calls_of("setpriv")} - {
-        call.split(" -- ")[0]
-        for call in prefix.stubs.calls_of("setpriv")
-        if "spindown-run" in call
+        call.split(" -- ")[0] for call in prefix.stubs.calls_of("setpriv") if "spindown-run" in call
     }
     assert asked.startswith("--reuid=spindown-build --regid=spindown-build --clear-groups")

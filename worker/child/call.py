@@ -25,7 +25,7 @@ from spindown.contract.run import Results
 from spindown.user import Item
 from worker.child.frame import load_json
 from worker.child.runner import ItemDone, Task
-from worker.shared_folder import TooMuch, list_files, make_own, make_shared, make_shared_in
+from worker.code_folder import TooMuch, list_files, make_own, make_shared, make_shared_in
 
 #: A line of results, or the one result of a whole job, is not longer.
 LINE_BYTES_MAX = 16 * 1024 * 1024

@@ -23,9 +23,9 @@ from worker.child.ending import Broken, FailureCause, MemoryKills, describe_end
 from worker.child.output import Output
 from worker.child.place import Place
 from worker.child.runner import BatchDone, Event, ItemDone, Task
+from worker.code_folder import TooMuch, list_files, remove_tree
 from worker.family.family import Family
 from worker.log import EventLog
-from worker.shared_folder import TooMuch, list_files, remove_tree
 
 #: What a process that ended may have left in the pipe is read for so long.
 _AFTER_END_SECONDS = 2.0

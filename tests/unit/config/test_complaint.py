@@ -46,6 +46,13 @@ from tests.unit.config.document import with_value
         ),
         pytest.param(
             "workload.ocr.run",
+            {"entrypoint": "ocr:run", "code": "code", "allow_source_builds": True},
+            "workload.ocr.run.allow_source_builds",
+            "leave it out: there are no requirements",
+            id="builds of nothing",
+        ),
+        pytest.param(
+            "workload.ocr.run",
             {
                 "entrypoint": "ocr:run",
                 "code": "code",

@@ -18,7 +18,7 @@ from spindown.memory import PortCall
 from spindown.port import LaunchRequest
 from tests.builders import minutes
 from tests.control import AWAY_TEMPLATE, ControlWorld
-from tests.hostile import VALUES, all_fields, check, running
+from tests.hostile.row import VALUES, all_fields, check, running
 
 FAR = "2099-01-01T00:00:00.000000Z"
 

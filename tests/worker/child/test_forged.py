@@ -13,7 +13,7 @@ from spindown.user import Item
 from tests.worker.child.batch import Make, run_batch
 from worker.child.ending import Broken, FailureCause
 from worker.child.runner import BadFrame, ItemDone, Task, read_results
-from worker.shared_folder import find_fault
+from worker.code_folder import find_fault
 
 #: Writes a frame of its own, and then works as it should.
 FORGER = """

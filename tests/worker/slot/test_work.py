@@ -17,7 +17,7 @@ from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, in_line, square
 from tests.work import WORKLOAD, WorkWorld, items
 from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.shared_folder import list_files
+from worker.code_folder import list_files
 
 
 def test_works_a_job_off_in_batches(tmp_path: Path) -> None:
