@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.contract.run import RunMode, RunSpec
+from spindown.domain.policy import Policy
 from tests.slot import SlotWorld
 from tests.worker_system.kit import SYSTEM
 from worker.child.code import Code
@@ -76,7 +77,9 @@ class Cell:
         for name in (SETUP, TEMPORARY):
             make_shared(self.slot / name)
 
-    def hold(self, source: str, *, batch_size: int = 1, **spec: Any) -> SlotWorld:
+    def hold(
+        self, source: str, *, batch_size: int = 1, policy: Policy | None = None, **spec: Any
+    ) -> SlotWorld:
         """Return a slot whose code is ``source``: its ``run``, or a program with ``command``."""
         if not self.slot.is_dir():
             self.open_slot()
@@ -94,7 +97,8 @@ class Cell:
             values["entrypoint"] = "job:run"
         code = Code(root=root, spec=RunSpec(**values), digest="d")
         env = {"PATH": os.environ["PATH"], "TMPDIR": str(self.slot / TEMPORARY)}
-        world = SlotWorld(self.slot, batch_size=batch_size, runner=self._runner(code, env))
+        runner = self._runner(code, env)
+        world = SlotWorld(self.slot, batch_size=batch_size, policy=policy, runner=runner)
         world.world.sources |= {f"s3://inputs/{n}/module.py": b"planted" for n in range(8)}
         return world
 

@@ -1,6 +1,7 @@
 """Code that wants the worker to write, read or remove files for it."""
 
 import hashlib
+import os
 import textwrap
 from datetime import timedelta
 
@@ -16,7 +17,9 @@ from spindown.contract.job.manifest import (
     state_key,
 )
 from spindown.contract.job.result import ItemStatus
+from spindown.domain.policy import Policy
 from tests.hostile.cell import Cell
+from worker.child.ending import FailureCause
 
 #: Inputs by whose last name the worker names files: wherever they land, they are modules.
 INPUTS = [f"s3://inputs/{n}/module.py" for n in range(4)]
@@ -216,3 +219,64 @@ def test_an_item_that_leaves_too_much_fails_alone(cell: Cell, name: str) -> None
     first, second = slot.world.records("j")
     assert (first.status, first.outputs) == (ItemStatus.FAILED, ())
     assert second.status is ItemStatus.OK
+
+
+#: More than a checkpoint may be.
+STATES = {
+    "nested": """
+        for n in range(70):
+            folder = folder / "d"
+            folder.mkdir()
+        (folder / "file").touch()
+    """,
+    "bytes that are not there": "(folder / 'a').touch(); os.truncate(folder / 'a', 2**43)",
+}
+#: What a name may be, and no text is.
+ODD = """
+    for name in (b"\\xff", b"-rf", b"\\n", b"a" * 255):
+        (folder / os.fsdecode(name)).touch()
+"""
+CHECKPOINT = """
+def run(batch, ctx):
+    folder = ctx.state_dir
+    if ctx.job_id == "j":
+{act}
+    time.sleep(0.1)
+    yield Result(batch[0], 1)
+    time.sleep(60)
+"""
+
+
+def at_checkpoint(act: str) -> str:
+    """Return code that acts in its checkpoint's directory, and has one item of two."""
+    return CHECKPOINT.format(act=textwrap.indent(textwrap.dedent(act), " " * 8))
+
+
+@pytest.mark.parametrize("name", sorted(STATES))
+def test_a_checkpoint_that_is_too_much_fails_the_attempt(cell: Cell, name: str) -> None:
+    policy = Policy(checkpoint_items=1)
+    slot = cell.hold(at_checkpoint(STATES[name]), batch_size=2, policy=policy)
+    slot.world.send({"job_id": "j", "items": ["a", "b"]})
+    assert slot.step()
+
+    [failed] = slot.events("attempt_failed")
+    assert failed["cause"] == FailureCause.TOO_MUCH
+    assert slot.world.manifest("j").user_state == ()
+    cell.runners[0].kill()
+    assert cell.left == set()
+
+
+def test_odd_names_in_a_checkpoint_do_the_worker_no_harm(cell: Cell) -> None:
+    slot = cell.hold(
+        at_checkpoint(ODD),
+        batch_size=2,
+        policy=Policy(checkpoint_items=1),
+        item_timeout=timedelta(seconds=0.75),
+    )
+    slot.world.send({"job_id": "j", "items": ["a", "b"]})
+    assert slot.step()
+
+    [failed] = slot.events("attempt_failed")
+    assert failed["cause"] == FailureCause.TIMEOUT
+    kept = {os.fsencode(file.path) for file in slot.world.manifest("j").user_state}
+    assert kept == {b"\xff", b"-rf", b"\n", b"a" * 255}

@@ -7,6 +7,7 @@ import pytest
 
 import spindown
 from tests.worker_system.clean_root import CleanRoot
+from tests.worker_system.kit import zip_code
 
 pytestmark = pytest.mark.proof
 
@@ -29,6 +30,8 @@ def look():
         reached = False
     return {"uid": os.getuid(), "groups": os.getgroups(), "capabilities": status["CapEff"].strip(),
             "bounds": status["CapBnd"].strip(), "reached": reached,
+            "writes": [name for name in (".", "work", "run")
+                       if os.access(f"/var/lib/spindown/{name}", os.W_OK)],
             "oom": int(open("/proc/self/oom_score_adj").read())}
 """
 USER_CODE = """
@@ -53,6 +56,7 @@ from spindown.user import Item
 from worker.__main__ import make_scratch
 from worker.child.code import Code
 from worker.child.runner import ChildRunner, ItemDone, Task
+from worker.code_folder import make_shared
 from worker.log import open_log
 
 scratch = make_scratch()
@@ -69,12 +73,22 @@ runner = ChildRunner(
     env=os.environ,
     log=open_log(sys.stdout),
 )
+make_shared(scratch / "out")
+home = Path("/var/lib/spindown")
+seen_home = []
+for path in (home / "planted.py", home / ".local", home / "work" / "ours"):
+    try:
+        path.mkdir()
+        seen_home.append(path.name)
+    except OSError:
+        pass
 runner.begin(Task(job_id="job", outputs=scratch / "out"), [Item(0, "value", scratch / "input")])
 done = None
 while done is None:
     done = runner.poll(timedelta(seconds=60))
 seen = {"worker": probe.look(), "user": getattr(done, "value", None) or repr(done)}
 if isinstance(done, ItemDone):
+    seen["home"] = seen_home
     seen["read"] = (scratch / "out" / "0" / done.files[0]).read_text()
 runner.kill()
 shutil.rmtree(scratch)
@@ -90,7 +104,11 @@ WorkingDirectory=/kit
 
 def worker_runs(command: str) -> str:
     """Return a drop-in by which the worker's unit runs something else, and restarts quickly."""
-    return f"[Service]\nExecStart=\nExecStart={command}\nRestartSec=100ms\n"
+    return (
+        f"[Service]\nExecStart=\nExecStart={command}\nRestartSec=100ms\n"
+        # The worker's home is read-only.
+        f"ReadWritePaths=-{LEFT}\n"
+    )
 
 
 def quick_deadman(silence: int) -> dict[str, str]:
@@ -206,4 +224,75 @@ def test_the_user_s_code_shares_files_but_no_rights(root: CleanRoot, left: Path)
     assert user["uid"] not in {0, worker["uid"]}
     assert (user["groups"], int(user["capabilities"], 16), int(user["bounds"], 16)) == ([], 0, 0)
     assert user["oom"] > worker["oom"]
+    assert seen["home"] == ["ours"]
+    assert user["writes"] == ["run"]
     assert seen["read"] == "MADE BY THE USER'S CODE"
+
+
+#: Built as a package, it tells what those may who install the code's packages.
+BACKEND = """
+import json, os, sys, zipfile
+sys.path.insert(0, "/opt/probe")
+import probe
+
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    seen = probe.look()
+    seen["reads"] = [path for path in ("/kit", "/root", "/etc/shadow") if os.access(path, os.R_OK)]
+    seen["changes"] = [
+        path for path in ("/opt/spindown/worker", "/opt/spindown/system", "/etc", "/usr/bin")
+        if os.access(path, os.W_OK)
+    ]
+    if os.fork() == 0:
+        os.setsid()
+        import time
+        time.sleep(600)
+    name, info = "built-1.0-py3-none-any.whl", "built-1.0.dist-info"
+    with zipfile.ZipFile(os.path.join(directory, name), "w") as wheel:
+        wheel.writestr("built.py", f"SEEN = {seen!r}")
+        for member, text in {
+            "METADATA": "Metadata-Version: 2.1\\nName: built\\nVersion: 1.0\\n",
+            "WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+            "RECORD": "",
+        }.items():
+            wheel.writestr(f"{info}/{member}", text)
+    return name
+"""
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "built"
+version = "1.0"
+"""
+
+
+def test_who_builds_the_code_s_packages_has_no_rights(root: CleanRoot) -> None:
+    probe = root.directory / "opt" / "probe"
+    probe.mkdir(exist_ok=True)
+    (probe / "probe.py").write_text(PROBE)
+    files: dict[str, str | bytes] = {
+        "needs.txt": "./built\n",
+        "built/backend.py": BACKEND,
+        "built/pyproject.toml": PROJECT,
+    }
+    code = root.directory / "code.zip"
+    zip_code(code, files, requirements="needs.txt", allow_source_builds=True)
+    # The metadata, where the rule of this network alone stands between them and who builds.
+    serve = "ip link set lo up && ip address add 169.254.169.254/32 dev lo && cd /opt/probe && "
+    serve += "(/usr/bin/python3 -m http.server --bind 169.254.169.254 80 >/dev/null 2>&1 &) && "
+    install = "sh /kit/system/install.sh --offline --code /code.zip"
+    done = root.run_apart("sh", "-c", serve + install)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    show = "import built, json; print(json.dumps(built.SEEN))"
+    told = root.run("/opt/spindown/bin/run-python", "-c", show)
+    seen = json.loads(told.stdout)
+    worker = root.run("id", "-u", "spindown").stdout.strip()
+    assert seen["uid"] not in {0, int(worker)}
+    assert (seen["groups"], int(seen["capabilities"], 16), int(seen["bounds"], 16)) == ([], 0, 0)
+    assert seen["reached"] is False
+    assert (seen["reads"], seen["changes"]) == ([], [])
+    owners = root.run("find", "/opt/spindown/run", "!", "-user", "root")
+    assert owners.stdout == ""
