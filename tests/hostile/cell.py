@@ -153,7 +153,7 @@ class Cell:
             ("--regid=spindown-run", f"--regid={CODE_USER}"),
             ("HOME=/var/lib/spindown/run", f"HOME={home}"),
             # As many as a test can end while others run beside it.
-            ("processes=8192", "processes=120"),
+            ("processes=$((4096 + 1024 * $(nproc)))", "processes=120"),
         ):
             assert name in script
             script = script.replace(name, ours)

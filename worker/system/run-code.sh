@@ -3,7 +3,8 @@
 # worker starts its children with it and keeps their process ids, since every step replaces the one
 # before.
 set -eu
-processes=8192
+# Threads count too, of which libraries start one a core in each process.
+processes=$((4096 + 1024 * $(nproc)))
 here=$(cd "$(dirname "$0")/.." && pwd)
 # Memory runs out in the user's code first, and a killed child is a failed job, not a dead worker.
 echo 500 >/proc/self/oom_score_adj
