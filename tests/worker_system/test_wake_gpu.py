@@ -64,4 +64,6 @@ def test_root_wakes_the_gpus_since_the_worker_gains_no_rights() -> None:
     wakes = "ExecStartPre=+-/opt/spindown/system/wake-gpu.sh"
 
     assert "NoNewPrivileges=yes" in lines
-    assert lines.index(wakes) < lines.index("ExecStart=/opt/spindown/worker/bin/python -m worker")
+    assert lines.index(wakes) < lines.index(
+        "ExecStart=/opt/spindown/worker/bin/python -I -u -m worker"
+    )
