@@ -471,7 +471,7 @@ class Market(Protocol):
     """What EC2 offers and at what price."""
 
     def instance_types(self, *, region: str) -> Sequence[InstanceType]:
-        """Return every type with a GPU."""
+        """Return every type that workers may be bought of (``InstanceType.is_sold``), by name."""
         ...
 
     def offerings(self, *, region: str) -> Mapping[str, frozenset[str]]:
@@ -529,7 +529,7 @@ class Caller:
 class AccountPlan(StrEnum):
     """How AWS lets an account use what costs money."""
 
-    #: Limited to what is eligible for it, which no GPU type is.
+    #: Limited to what is eligible for it: a few small types, none with a GPU.
     FREE = "free"
     PAID = "paid"
 

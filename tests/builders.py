@@ -66,6 +66,12 @@ def a_type(name: str = "g4dn.xlarge", **changes: Any) -> InstanceType:
     return replace(base, **changes)
 
 
+def a_cpu_type(name: str = "c7i.2xlarge", **changes: Any) -> InstanceType:
+    """Return a type without a GPU: 8 vCPUs and 16 GiB."""
+    base = InstanceType(name=name, vcpus=8, memory_mib=16_384, architecture="x86_64")
+    return replace(base, **changes)
+
+
 def an_offer(instance_type: InstanceType | str = "g4dn.xlarge", **changes: Any) -> Offer:
     """Return a spot offer at 0.20 USD/h with 0.02 for volume and address."""
     kind = a_type(instance_type) if isinstance(instance_type, str) else instance_type

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from spindown.aws.error import translated
-from spindown.domain.offer import CapacityType, InstanceType, Quota, SpotPrice
+from spindown.domain.offer import NEURON_MAKER, CapacityType, InstanceType, Quota, SpotPrice
 from spindown.error import BadInput, NotFound
 from spindown.port import Clock
 
@@ -64,16 +64,12 @@ class Ec2Market:
         self._clock = clock
 
     def instance_types(self, *, region: str) -> Sequence[InstanceType]:
-        """Return every type with a GPU of any maker."""
+        """Return every type with a GPU of any maker, with Neuron, or of a usual CPU family."""
         pages = self._ec2(region).get_paginator("describe_instance_types").paginate()
         with translated():
-            found = [
-                _instance_type(info)
-                for page in pages
-                for info in page["InstanceTypes"]
-                if info.get("GpuInfo", {}).get("Gpus")
-            ]
-        return sorted(found, key=lambda instance_type: instance_type.name)
+            found = [_instance_type(info) for page in pages for info in page["InstanceTypes"]]
+        sold = (instance_type for instance_type in found if instance_type.is_sold)
+        return sorted(sold, key=lambda instance_type: instance_type.name)
 
     def offerings(self, *, region: str) -> Mapping[str, frozenset[str]]:
         """Return zone -> names of types offered there, with or without a GPU."""
@@ -217,7 +213,6 @@ def _spot_price(row: "SpotPriceTypeDef") -> SpotPrice:
 
 
 def _instance_type(info: "InstanceTypeInfoTypeDef") -> InstanceType:
-    gpu = info["GpuInfo"]["Gpus"][0]
     architectures = info["ProcessorInfo"]["SupportedArchitectures"]
     usage = info.get("SupportedUsageClasses", [])
     return InstanceType(
@@ -225,13 +220,40 @@ def _instance_type(info: "InstanceTypeInfoTypeDef") -> InstanceType:
         vcpus=info["VCpuInfo"]["DefaultVCpus"],
         memory_mib=info["MemoryInfo"]["SizeInMiB"],
         architecture="arm64" if "arm64" in architectures else "x86_64",
-        gpu_name=gpu.get("Name", ""),
-        gpu_manufacturer=gpu.get("Manufacturer", ""),
-        gpu_count=_gpu_count(gpu),
-        gpu_memory_mib=gpu.get("MemoryInfo", {}).get("SizeInMiB", 0),
+        **_accelerator(info),
         capacity_types=frozenset(kind for kind in CapacityType if kind.value in usage),
         bare_metal=info.get("BareMetal", False),
     )
+
+
+class _Accelerator(TypedDict, total=False):
+    """The fields of an instance type that tell of its GPUs, or of what stands for them."""
+
+    gpu_name: str
+    gpu_manufacturer: str
+    gpu_count: float
+    gpu_memory_mib: int
+
+
+def _accelerator(info: "InstanceTypeInfoTypeDef") -> _Accelerator:
+    """Return what computes besides the vCPUs: GPUs, or Neuron devices; empty: nothing does."""
+    gpus = info.get("GpuInfo", {}).get("Gpus")
+    if gpus:
+        return _Accelerator(
+            gpu_name=gpus[0].get("Name", ""),
+            gpu_manufacturer=gpus[0].get("Manufacturer", ""),
+            gpu_count=_gpu_count(gpus[0]),
+            gpu_memory_mib=gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0),
+        )
+    devices = info.get("NeuronInfo", {}).get("NeuronDevices")
+    if devices:
+        return _Accelerator(
+            gpu_name=devices[0].get("Name", ""),
+            gpu_manufacturer=NEURON_MAKER,
+            gpu_count=float(devices[0].get("Count", 0)),
+            gpu_memory_mib=devices[0].get("MemoryInfo", {}).get("SizeInMiB", 0),
+        )
+    return _Accelerator()
 
 
 def _gpu_count(gpu: "GpuDeviceInfoTypeDef") -> float:

@@ -128,8 +128,8 @@ PolicyConfig = create_model(
 )
 
 
-#: The catalogue leaves all other types out (``app.offers.catalogue``).
-_ONLY_GPUS = "only instances with a GPU are bought"
+#: How the names of Inferentia and Trainium begin, of devices as of types.
+_NEURON = ("Inferentia", "Trainium", "inf", "trn")
 
 
 class RequirementsConfig(TomlTable):
@@ -153,10 +153,7 @@ class RequirementsConfig(TomlTable):
     @model_validator(mode="after")
     def _be_possible(self) -> "RequirementsConfig":
         if self.gpu_manufacturer == "":
-            raise remedy("gpu_manufacturer", f"write a maker, such as NVIDIA: {_ONLY_GPUS}")
-        for name, count in (("min", self.gpu_count_min), ("max", self.gpu_count_max)):
-            if count == 0:
-                raise remedy(f"gpu_count_{name}", f"make it greater than 0: {_ONLY_GPUS}")
+            raise remedy("gpu_manufacturer", "write a maker, such as NVIDIA")
         if self.gpu_count_max is not None and self.gpu_count_max < self.gpu_count_min:
             raise remedy("gpu_count_max", "make it at least gpu_count_min")
         both = (self.gpu_names or frozenset()) & self.gpu_names_denied
@@ -164,11 +161,31 @@ class RequirementsConfig(TomlTable):
             raise remedy("gpu_names_denied", f"take {min(both)} out of one of the two lists")
         return self
 
+    @property
+    def is_without_gpu(self) -> bool:
+        """Tell whether the work needs no GPU and asks for nothing of one: it gets none."""
+        if self.gpu_count_min > 0:
+            return False
+        asked = self.model_fields_set - {"gpu_count_min"}
+        is_asked = any(name.startswith("gpu_") for name in asked) or self.allow_fractional_gpu
+        return self.gpu_count_max == 0 or not (is_asked or self.names_neuron)
+
+    @property
+    def names_neuron(self) -> bool:
+        """Tell whether it names Inferentia or Trainium, or a type that has them."""
+        names = (*(self.gpu_names or ()), *(self.instance_types or ()))
+        return any(name.startswith(_NEURON) for name in names)
+
     def to_domain(self) -> Requirements:
         """Return the domain value, in MiB."""
         values = {
             f.name: getattr(self, f.name) for f in fields(Requirements) if hasattr(self, f.name)
         }
+        if self.is_without_gpu:
+            values["gpu_count_max"] = 0.0
+        if self.names_neuron and "gpu_manufacturer" not in self.model_fields_set:
+            # Who names them means them, whatever the default maker is.
+            values["gpu_manufacturer"] = None
         return Requirements(
             **values,
             gpu_memory_mib_min=_to_mib(self.gpu_memory_gib_min),
@@ -197,6 +214,9 @@ class WorkloadConfig(TomlTable):
 
     @model_validator(mode="after")
     def _have_images(self) -> "WorkloadConfig":
+        # A container needs an engine, which of these images only those for GPUs have.
+        if self.requirements.is_without_gpu and self.run.image is None:
+            self.__dict__["image"] = self.image.without_gpu()
         missing = self.requirements.architectures - set(self.image.parameters)
         if missing:
             raise remedy("image.parameters", f"name one for {min(missing)} as well")
@@ -211,8 +231,8 @@ class WorkloadConfig(TomlTable):
         wanted, image = self.requirements, self.image
         for gpu in sorted((wanted.gpu_names or frozenset()) & image.gpus_undriven):
             yield f"name an image with NVIDIA's closed driver: the open one has no {gpu}"
-        if image.is_of_aws and wanted.gpu_manufacturer not in {None, "NVIDIA"}:
-            maker = wanted.gpu_manufacturer
+        maker = "AWS" if wanted.names_neuron else wanted.gpu_manufacturer
+        if image.is_of_aws and maker not in {None, "NVIDIA"}:
             yield f"name an image with a driver of {maker}: AWS's own has NVIDIA's alone"
         if image.is_of_aws and wanted.allow_fractional_gpu:
             yield "name an image with NVIDIA's GRID driver: no other drives a part of a GPU"

@@ -70,9 +70,9 @@ def unavailable_sort(pool: Pool) -> str:
     return f"{UNAVAILABLE}{pool}"
 
 
-def throughput_sort(gpu_name: str, gpu_count: float) -> str:
-    """Return the sort key of the learned throughput of a GPU and count."""
-    return f"{RATE}throughput#{gpu_name}#{gpu_count:g}"
+def throughput_sort(name: str, count: float) -> str:
+    """Return the sort key of the learned throughput of what computes: GPU or vCPU, and count."""
+    return f"{RATE}throughput#{name}#{count:g}"
 
 
 def alert_sort(name: str) -> str:

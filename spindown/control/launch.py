@@ -193,6 +193,7 @@ def _offered(run: Execution, candidate: Candidate) -> Offered:
         on_demand_price=None if on_demand is None else on_demand + offer.extra_price,
         gpu_name=offer.instance_type.gpu_name,
         gpu_count=offer.instance_type.gpu_count,
+        vcpus=offer.instance_type.vcpus,
         slots=slot_count(offer.instance_type.gpu_count, run.facts.settings.run.slots),
     )
 

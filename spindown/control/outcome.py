@@ -172,6 +172,7 @@ def _worker(
         capacity_type=found.capacity_type,
         gpu_name=offered.gpu_name,
         gpu_count=offered.gpu_count,
+        vcpus=offered.vcpus,
         slots=offered.slots,
         price_per_hour=offered.price_per_hour,
         on_demand_price=offered.on_demand_price,

@@ -258,6 +258,7 @@ def record_candidate(candidate: Candidate) -> CandidateRecord:
         },
         items_per_hour=candidate.items_per_hour,
         measured=candidate.measured,
+        speed_source=candidate.speed_source,
         interruptions_per_hour=candidate.interruption_rate,
     )
 

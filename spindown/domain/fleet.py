@@ -16,7 +16,7 @@ from spindown.domain.bound import (
     SlotIndex,
     Tally,
 )
-from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason
 
@@ -53,6 +53,8 @@ class Worker:
     capacity_type: CapacityType
     gpu_name: str
     gpu_count: GpuCount
+    #: 0: not known, for an instance that no offer of its launch names.
+    vcpus: Tally = 0
     #: Jobs that it can hold at once.
     slots: SlotCount
     price_per_hour: Price
@@ -99,6 +101,11 @@ class Worker:
     ended_at: datetime | None = None
     #: Every conditional change of ``state`` raises it.
     version: Tally = 0
+
+    @property
+    def processor(self) -> Processor:
+        """Return what computes in it."""
+        return processor_of(self.instance_type, self.gpu_name, self.gpu_count, self.vcpus)
 
     @property
     def pool(self) -> Pool:
@@ -232,6 +239,7 @@ class Offered:
     on_demand_price: Price | None = None
     gpu_name: str = ""
     gpu_count: GpuCount = 0.0
+    vcpus: Tally = 0
     slots: SlotCount = 1
 
 

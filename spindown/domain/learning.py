@@ -11,7 +11,14 @@ from datetime import timedelta
 from functools import lru_cache
 
 from spindown.domain.fleet import Worker
-from spindown.domain.offer import HOURS_PER_MONTH, InstanceType, Pool, slot_count
+from spindown.domain.offer import (
+    HOURS_PER_MONTH,
+    VCPU,
+    InstanceType,
+    Pool,
+    Processor,
+    slot_count,
+)
 from spindown.domain.policy import Policy
 from spindown.domain.prior import USUAL_VCPUS, relative_throughput
 
@@ -47,11 +54,11 @@ class PoolRecord:
 class Knowledge:
     """Everything learned of one workload. Empty: nothing yet. Samples are newest last."""
 
-    #: (GPU name, GPU count) -> record.
-    throughput: Mapping[tuple[str, float], ThroughputRecord] = field(default_factory=dict)
+    #: What computes in it (GPU and count, or family and vCPUs) -> record.
+    throughput: Mapping[Processor, ThroughputRecord] = field(default_factory=dict)
     pools: Mapping[Pool, PoolRecord] = field(default_factory=dict)
-    #: (GPU name, GPU count) of the workers that there are.
-    alive: frozenset[tuple[str, float]] = frozenset()
+    #: What computes in the workers that there are.
+    alive: frozenset[Processor] = frozenset()
     #: Seconds from the launch to the check-in.
     boots: tuple[float, ...] = ()
     #: Seconds without work until the next work came. They are seen at the queue: a worker would see
@@ -114,34 +121,29 @@ def throughput(
         scale: ``workload_scale(knowledge, policy)`` when the caller has it already.
     """
     return _throughput(
-        knowledge,
-        instance_type.gpu_name,
-        instance_type.gpu_count,
-        policy,
-        vcpus=instance_type.vcpus,
-        scale=scale,
+        knowledge, instance_type.processor, policy, vcpus=instance_type.vcpus, scale=scale
     )
 
 
 def worker_throughput(knowledge: Knowledge, worker: Worker, policy: Policy) -> Throughput:
     """Return what a worker is expected to do with all its slots busy."""
-    return _throughput(knowledge, worker.gpu_name, worker.gpu_count, policy)
+    return _throughput(knowledge, worker.processor, policy)
 
 
 def _throughput(
     knowledge: Knowledge,
-    gpu_name: str,
-    gpu_count: float,
+    processor: Processor,
     policy: Policy,
     *,
     vcpus: int = USUAL_VCPUS,
     scale: float | None = None,
 ) -> Throughput:
-    slots = slot_count(gpu_count, knowledge.slots)
-    prior = policy.throughput_estimate * relative_throughput(gpu_name, gpu_count, vcpus=vcpus)
-    record = knowledge.throughput.get((gpu_name, gpu_count))
+    name, count = processor
+    slots = processor_slots(processor, knowledge.slots)
+    prior = policy.throughput_estimate * relative_throughput(name, count, vcpus=vcpus)
+    record = knowledge.throughput.get(processor)
     if record is None or record.hours <= 0.0:
-        own = _scale(knowledge, policy, gpu_name)
+        own = _scale(knowledge, policy, name)
         if own is None:
             own = workload_scale(knowledge, policy) if scale is None else scale
         return Throughput(items_per_hour=prior * own, measured=False, samples=0)
@@ -160,16 +162,22 @@ def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:
     kind = _usual_kind(knowledge)
     if kind is None:
         return policy.throughput_estimate
-    return _throughput(knowledge, *kind, policy).items_per_hour / usual_slots(knowledge)
+    return _throughput(knowledge, kind, policy).items_per_hour / usual_slots(knowledge)
 
 
 def usual_slots(knowledge: Knowledge) -> int:
     """Return the slots of one worker of that kind; until the workload has run: of one GPU."""
     kind = _usual_kind(knowledge)
-    return slot_count(1.0 if kind is None else kind[1], knowledge.slots)
+    return processor_slots(("", 1.0) if kind is None else kind, knowledge.slots)
 
 
-def _usual_kind(knowledge: Knowledge) -> tuple[str, float] | None:
+def processor_slots(processor: Processor, slots: str) -> int:
+    """Return how many jobs an instance holds at once, by what computes in it."""
+    name, count = processor
+    return slot_count(0.0 if name.endswith(VCPU) else count, slots)
+
+
+def _usual_kind(knowledge: Knowledge) -> Processor | None:
     measured = [each for each in knowledge.throughput.items() if each[1].hours > 0.0]
     return max(measured, key=lambda each: (each[1].hours, each[0]))[0] if measured else None
 
@@ -180,17 +188,17 @@ def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
     return 1.0 if scale is None else scale
 
 
-def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float | None:
+def _scale(knowledge: Knowledge, policy: Policy, of: str | None) -> float | None:
     """Return the geometric mean of measured over prior; each counts up to 1 by its hours."""
     weights = logs = 0.0
     shown = [
         (kind, record)
         for kind, record in knowledge.throughput.items()
-        if (gpu_name is None or kind[0] == gpu_name) and record.hours > 0.0 and record.items > 0.0
+        if (of is None or kind[0] == of) and record.hours > 0.0 and record.items > 0.0
     ]
     worth = _worth(knowledge) if shown else 0.0
     for (name, count), record in shown:
-        slots = slot_count(count, knowledge.slots)
+        slots = processor_slots((name, count), knowledge.slots)
         prior = policy.throughput_estimate * relative_throughput(name, count) / slots
         weight = record.hours / (record.hours + _prior_hours(record, worth))
         logs += weight * math.log(_robust_rate(record) / prior)

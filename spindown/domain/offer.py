@@ -1,10 +1,12 @@
 """What can be bought: instance types, quotas, the catalogue, and offers at a whole price."""
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 
 class CapacityType(StrEnum):
@@ -23,14 +25,41 @@ class Quota:
     vcpus: float
 
 
-#: Class of EC2's vCPU quotas -> quota code (AWS, "Amazon EC2 endpoints and quotas").
+#: Class of EC2's vCPU quotas -> quota code (Amazon EC2 User Guide, "On-Demand Instance quotas" and
+#: "Spot Instance limits"). HPC types are not sold as spot, and have no quota for it.
 QUOTA_CODES = {
+    "Standard/Spot": "L-34B43A08",
+    "X/Spot": "L-E3A00192",
+    "F/Spot": "L-88CF9481",
+    "Inf/Spot": "L-B5D1601B",
+    "Trn/Spot": "L-6B0D517C",
+    "DL/Spot": "L-85EED4F7",
     "G/Spot": "L-3819A6DF",
     "P/Spot": "L-7212CCBC",
     "P5/Spot": "L-C4BD4855",
+    "Standard/OnDemand": "L-1216C47A",
+    "X/OnDemand": "L-7295265B",
+    "F/OnDemand": "L-74FC7D96",
+    "Inf/OnDemand": "L-1945791B",
+    "Trn/OnDemand": "L-2C3B7624",
+    "DL/OnDemand": "L-6E869C2A",
+    "HPC/OnDemand": "L-F7808C92",
     "G/OnDemand": "L-DB2E81BA",
     "P/OnDemand": "L-417A185B",
 }
+#: Letters before the generation -> class; all others are "Standard" (A, C, D, H, I, M, R, T, Z).
+_QUOTA_LETTERS = {
+    "g": "G",
+    "gr": "G",
+    "vt": "G",
+    "x": "X",
+    "f": "F",
+    "inf": "Inf",
+    "trn": "Trn",
+    "dl": "DL",
+    "hpc": "HPC",
+}
+_LETTERS = re.compile(r"[a-z]+")
 
 
 def quota_class(instance_type: str, region: str, capacity_type: CapacityType) -> str:
@@ -39,15 +68,41 @@ def quota_class(instance_type: str, region: str, capacity_type: CapacityType) ->
     The classes are those of CloudWatch's usage metrics: G and VT types share one; P2 to P4
     share one as spot, newer P generations have their own; all P share one on demand.
     """
-    if instance_type.startswith(("g", "vt")):
-        name = "G"
-    elif instance_type.startswith("p"):
+    found = _LETTERS.match(instance_type)
+    letters = found[0] if found else ""
+    name = _QUOTA_LETTERS.get(letters, "Standard")
+    if letters == "p":
         generation = instance_type[1:2]
         shared = capacity_type is CapacityType.ON_DEMAND or generation in {"2", "3", "4"}
         name = "P" if shared else f"P{generation}"
-    else:
-        name = "Standard"
     return f"{region}/{name}/{'Spot' if capacity_type is CapacityType.SPOT else 'OnDemand'}"
+
+
+#: What computes in an instance, by which its throughput is learned: GPU name and count, or, without
+#: a GPU, family and vCPUs: ("c7i vCPU", 8.0).
+Processor = tuple[str, float]
+
+#: Ends the name of what computes in a type without a GPU.
+VCPU = " vCPU"
+#: Who makes Inferentia and Trainium, as EC2 says it.
+NEURON_MAKER = "AWS"
+#: Families without a GPU that are bought: those that the EC2 User Guide ("Amazon EC2 instance
+#: types") does not list as of a previous generation. Burstable types (t) are left out, since their
+#: speed depends on credits.
+_CPU_FAMILY = re.compile(r"[cmr]([5-9]|\d\d)|i([3-9]|\d\d)|i[ms]\d|x\d|hpc\d")
+
+
+def is_cpu_family(family: str) -> bool:
+    """Tell whether machines without a GPU of a family are bought: c, m, r, x, i and hpc."""
+    return _CPU_FAMILY.match(family) is not None
+
+
+@lru_cache(maxsize=4096)
+def processor_of(instance_type: str, gpu_name: str, gpu_count: float, vcpus: float) -> Processor:
+    """Return what computes in an instance of a type."""
+    if gpu_name or gpu_count > 0.0:
+        return gpu_name, gpu_count
+    return instance_type.partition(".")[0] + VCPU, float(vcpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +128,26 @@ class InstanceType:
     def family(self) -> str:
         """Return the part before the dot: ``g5`` of ``g5.xlarge``."""
         return self.name.partition(".")[0]
+
+    @property
+    def processor(self) -> Processor:
+        """Return what computes in it."""
+        return processor_of(self.name, self.gpu_name, self.gpu_count, self.vcpus)
+
+    @property
+    def is_without_gpu(self) -> bool:
+        """Tell whether it computes with its vCPUs alone."""
+        return not self.gpu_name and self.gpu_count <= 0.0
+
+    @property
+    def is_sold(self) -> bool:
+        """Tell whether workers may be bought of it: it has an accelerator, or a usual CPU."""
+        return not self.is_without_gpu or is_cpu_family(self.family)
+
+    @property
+    def is_neuron(self) -> bool:
+        """Tell whether its accelerators are Inferentia or Trainium, which run Neuron code alone."""
+        return self.gpu_manufacturer == NEURON_MAKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +235,16 @@ class Requirements:
     instance_types: frozenset[str] | None = None
     allow_fractional_gpu: bool = False
     allow_bare_metal: bool = False
+
+    @property
+    def allows_no_gpu(self) -> bool:
+        """Tell whether a machine without a GPU may do."""
+        return self.gpu_count_min <= 0.0
+
+    @property
+    def allows_gpu(self) -> bool:
+        """Tell whether a machine with a GPU may do."""
+        return self.gpu_count_max is None or self.gpu_count_max > 0.0
 
 
 def slot_count(gpu_count: float, slots: str) -> int:

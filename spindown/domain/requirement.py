@@ -1,6 +1,6 @@
 """Whether an instance type meets what a workload requires, and if not, in what."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.reason import Reason, ReasonCode
@@ -27,6 +27,52 @@ JUDGED = tuple(
 )
 
 
+#: Inferentia and Trainium run no code but that which was compiled for them.
+_MAKERS_OF_GPUS = "a maker of GPUs"
+
+
+def names_neuron(instance_type: InstanceType, requirements: Requirements) -> bool:
+    """Tell whether a workload names a type's Inferentia or Trainium, or the type itself.
+
+    Whoever asks for any maker means any GPU.
+    """
+    return (
+        requirements.gpu_manufacturer == instance_type.gpu_manufacturer
+        or instance_type.gpu_name in (requirements.gpu_names or ())
+        or instance_type.name in (requirements.instance_types or ())
+    )
+
+
+def is_considered(instance_type: InstanceType, requirements: Requirements) -> bool:
+    """Tell whether a type is of a class that a workload buys, so that it is ranked at all.
+
+    Machines with a GPU always are, so that each can be shown with what rules it out.
+    """
+    if instance_type.is_without_gpu:
+        return requirements.allows_no_gpu
+    if instance_type.is_neuron:
+        return names_neuron(instance_type, requirements)
+    return requirements.allows_gpu
+
+
+def limit_types(
+    types: Mapping[str, InstanceType], requirements: Requirements
+) -> Mapping[str, InstanceType]:
+    """Return the types that a workload's ranking has to look at.
+
+    For work on GPUs those of ``is_considered``. Machines without a GPU are ten times as many, so
+    for work that needs none only those remain that meet all requirements; if none does, all of
+    ``is_considered``, so that the ranking can say what rules them out.
+    """
+    considered = {name: kind for name, kind in types.items() if is_considered(kind, requirements)}
+    if not requirements.allows_no_gpu:
+        return considered
+    fitting = {
+        name: kind for name, kind in considered.items() if misfit(kind, requirements) is None
+    }
+    return fitting or considered
+
+
 def misfit(instance_type: InstanceType, requirements: Requirements) -> Reason | None:
     """Return the first requirement that a type does not meet; None when it fits.
 
@@ -39,14 +85,16 @@ def misfit(instance_type: InstanceType, requirements: Requirements) -> Reason | 
 def _misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:
     if wanted.instance_types is not None and kind.name not in wanted.instance_types:
         yield Reason(ReasonCode.INSTANCE_TYPES, {"found": kind.name})
-    if kind.family in wanted.families_denied:
+    if wanted.families_denied and kind.family in wanted.families_denied:
         yield Reason(ReasonCode.FAMILIES_DENIED, {"found": kind.family})
     if kind.bare_metal and not wanted.allow_bare_metal:
         yield Reason(ReasonCode.ALLOW_BARE_METAL)
     if kind.architecture not in wanted.architectures:
         listed = _listed(wanted.architectures)
         yield _unlike(ReasonCode.ARCHITECTURES, kind.architecture, listed)
-    yield from _gpu_misfits(kind, wanted)
+    # What is asked of a GPU is asked of machines that have one.
+    if not (kind.is_without_gpu and wanted.allows_no_gpu):
+        yield from _gpu_misfits(kind, wanted)
     if kind.vcpus < wanted.vcpus_min:
         yield _unlike(ReasonCode.VCPUS_MIN, kind.vcpus, wanted.vcpus_min)
     if kind.memory_mib < wanted.memory_mib_min:
@@ -58,6 +106,8 @@ def _gpu_misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:
     if wanted.gpu_manufacturer is not None and kind.gpu_manufacturer != wanted.gpu_manufacturer:
         made_by = kind.gpu_manufacturer
         yield _unlike(ReasonCode.GPU_MANUFACTURER, made_by, wanted.gpu_manufacturer)
+    if kind.is_neuron and not names_neuron(kind, wanted):
+        yield _unlike(ReasonCode.GPU_MANUFACTURER, kind.gpu_manufacturer, _MAKERS_OF_GPUS)
     if wanted.gpu_names is not None and kind.gpu_name not in wanted.gpu_names:
         yield _unlike(ReasonCode.GPU_NAMES, kind.gpu_name, _listed(wanted.gpu_names))
     if kind.gpu_name in wanted.gpu_names_denied:

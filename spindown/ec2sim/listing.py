@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from spindown.domain.offer import CapacityType, InstanceType, Pool, SpotPrice
 
@@ -32,25 +33,36 @@ QUOTAS = tuple(
         ("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", "P/Spot", 0.0),
         ("L-C4BD4855", "All P5 Spot Instance Requests", "P5/Spot", 0.0),
         ("L-34B43A08", f"All {_STANDARD} Spot Instance Requests", "Standard/Spot", 5.0),
+        ("L-E3A00192", "All X Spot Instance Requests", "X/Spot", 0.0),
+        ("L-B5D1601B", "All Inf Spot Instance Requests", "Inf/Spot", 0.0),
+        ("L-6B0D517C", "All Trn Spot Instance Requests", "Trn/Spot", 0.0),
         ("L-DB2E81BA", "Running On-Demand G and VT instances", "G/OnDemand", 0.0),
         ("L-417A185B", "Running On-Demand P instances", "P/OnDemand", 0.0),
         ("L-1216C47A", f"Running On-Demand {_STANDARD} instances", "Standard/OnDemand", 5.0),
+        ("L-7295265B", "Running On-Demand X instances", "X/OnDemand", 0.0),
+        ("L-1945791B", "Running On-Demand Inf instances", "Inf/OnDemand", 0.0),
+        ("L-2C3B7624", "Running On-Demand Trn instances", "Trn/OnDemand", 0.0),
+        ("L-F7808C92", "Running On-Demand HPC instances", "HPC/OnDemand", 0.0),
     )
 )
 _BY_CLASS = {quota.usage_class: quota for quota in QUOTAS}
+#: Families with a quota of their own, besides G and P.
+_OWN_QUOTA = {"x": "X", "inf": "Inf", "trn": "Trn", "hpc": "HPC"}
 _BY_CODE = {quota.code: quota for quota in QUOTAS}
 
 
 def quota_of(instance_type: str, capacity_type: CapacityType) -> VcpuQuota:
     """Return the vCPU quota that an instance of a type draws on."""
-    is_spot = capacity_type is CapacityType.SPOT
+    sold = "Spot" if capacity_type is CapacityType.SPOT else "OnDemand"
     if instance_type.startswith(("g", "vt")):
         family = "G"
     elif instance_type.startswith("p"):
-        family = "P5" if is_spot and instance_type.startswith(("p5", "p6")) else "P"
+        is_new = sold == "Spot" and instance_type.startswith(("p5", "p6"))
+        family = "P5" if is_new else "P"
     else:
-        family = "Standard"
-    return _BY_CLASS[f"{family}/{'Spot' if is_spot else 'OnDemand'}"]
+        letters = "".join(takewhile(str.isalpha, instance_type))
+        family = _OWN_QUOTA.get(letters, "Standard")
+    return _BY_CLASS.get(f"{family}/{sold}", _BY_CLASS[f"Standard/{sold}"])
 
 
 class PriceSteps:

@@ -64,7 +64,7 @@ class Reporter:
     def __init__(self, *, deployment: str, workload: str, worker: Worker, ports: WorkPorts) -> None:
         self._partition = workload_partition(workload)
         self._dimensions = {DEPLOYMENT: deployment, WORKLOAD: workload}
-        self._throughput = throughput_sort(worker.gpu_name, worker.gpu_count)
+        self._throughput = throughput_sort(*worker.processor)
         self._ports = ports
         self._sampled_at: dict[str, datetime] = {}
         self._lock = threading.Lock()

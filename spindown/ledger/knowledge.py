@@ -13,7 +13,7 @@ from spindown.domain.learning import (
     ThroughputRecord,
     interruption_rate,
 )
-from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.offer import CapacityType, Pool, Processor
 from spindown.error import ContractError
 from spindown.port import Key, Table
 
@@ -35,7 +35,7 @@ def read_knowledge(
     return Knowledge(
         throughput=dict(_throughputs(rates)),
         pools=dict(_pools(rates)),
-        alive=frozenset((w.gpu_name, w.gpu_count) for w in workers if w.is_live),
+        alive=frozenset(w.processor for w in workers if w.is_live),
         boots=rates.get(rows.BOOT_RATE, empty).samples,
         gaps=rates.get(rows.GAP_RATE, empty).samples,
         items_per_job=rates.get(rows.JOB_RATE, empty).samples,
@@ -61,7 +61,7 @@ def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float
 
 def _throughputs(
     rates: Mapping[str, RateRow],
-) -> list[tuple[tuple[str, float], ThroughputRecord]]:
+) -> list[tuple[Processor, ThroughputRecord]]:
     found = []
     for sort, row in rates.items():
         kind = _parse_kind(sort.removeprefix(_THROUGHPUT)) if sort.startswith(_THROUGHPUT) else None
@@ -100,8 +100,8 @@ def parse_pool(text: str) -> Pool | None:
 
 
 @lru_cache(maxsize=256)
-def _parse_kind(text: str) -> tuple[str, float] | None:
-    """Return GPU name and count; None if it is no such text."""
+def _parse_kind(text: str) -> Processor | None:
+    """Return what computes in an instance; None if it is no such text."""
     gpu_name, mark, count = text.rpartition("#")
     try:
         return (gpu_name, float(count)) if mark else None

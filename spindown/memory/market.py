@@ -73,11 +73,11 @@ class MemoryMarket:
             return dict(self._transfers.get(region, {}))
 
     def instance_types(self, *, region: str) -> Sequence[InstanceType]:
-        """Return every type with a GPU that the region offers, by name."""
+        """Return every type that workers may be bought of in the region, by name."""
         with self._lock:
             offered = set[str]().union(*self.listings.offerings.get(region, {}).values())
             types = [self.listings.types[name] for name in sorted(offered)]
-            return [found for found in types if found.gpu_count > 0]
+            return [found for found in types if found.is_sold]
 
     def offerings(self, *, region: str) -> Mapping[str, frozenset[str]]:
         """Return zone -> names of types offered there."""

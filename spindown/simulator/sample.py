@@ -1,8 +1,8 @@
 """Traffic and a market of our own making, so that a simulation needs no data of anybody's.
 
-The market sells five GPU types at prices that wander. The names are EC2's, so that hardware facts
-and quotas hold; prices, speeds, capacities and reclaim rates are invented, of the order that a user
-meets. Traffic is office batches, a stream that follows the hours of the day, or rare bursts.
+The market sells five GPU types, or six types without a GPU, at prices that wander. The names are
+EC2's, so that hardware facts and quotas hold; prices, speeds of GPUs, capacities and reclaim rates
+are invented, of the order that a user meets. Traffic is office batches, a stream that follows the hours of the day, or rare bursts.
 """
 
 import math
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from spindown.domain.offer import InstanceType
+from spindown.domain.prior import relative_throughput
 from spindown.simulator.scenario import DAY, Arrival, Listing, Steps, Zone
 
 _HOUR = 3600.0
@@ -63,6 +64,42 @@ _KINDS = {
         gpu="V100", memory_mib=16_384, on_demand=3.05, ratio=0.35, speed=3.0, reclaims=0.15
     ),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CpuKind:
+    vcpus: int
+    gib: int
+    architecture: str
+    #: As in ``_Kind``.
+    on_demand: float
+    ratio: float
+    reclaims: float
+
+
+#: Sold where work needs no GPU. Speeds are those of the benchmark that the ranking begins with.
+_CPU_KINDS = {
+    "c7i.large": _CpuKind(
+        vcpus=2, gib=4, architecture="x86_64", on_demand=0.09, ratio=0.45, reclaims=0.05
+    ),
+    "c7g.xlarge": _CpuKind(
+        vcpus=4, gib=8, architecture="arm64", on_demand=0.145, ratio=0.45, reclaims=0.03
+    ),
+    "c7a.2xlarge": _CpuKind(
+        vcpus=8, gib=16, architecture="x86_64", on_demand=0.41, ratio=0.40, reclaims=0.05
+    ),
+    "m7i.2xlarge": _CpuKind(
+        vcpus=8, gib=32, architecture="x86_64", on_demand=0.40, ratio=0.42, reclaims=0.04
+    ),
+    "m6a.4xlarge": _CpuKind(
+        vcpus=16, gib=64, architecture="x86_64", on_demand=0.69, ratio=0.38, reclaims=0.03
+    ),
+    "r7i.4xlarge": _CpuKind(
+        vcpus=16, gib=128, architecture="x86_64", on_demand=1.06, ratio=0.35, reclaims=0.08
+    ),
+}
+#: Names of what is sold where work needs no GPU.
+CPU_TYPES = tuple(_CPU_KINDS)
 #: Prices beside those of ``_KINDS``, where a region has its own.
 _LEVELS = {"us-west-2": 1.0, "us-east-1": 1.12}
 _USUAL_LEVEL = 1.06
@@ -99,23 +136,16 @@ def sample_market(
 
 
 def _listing(name: str, region: str, random: Random, days: float, reclaims: float) -> Listing:
-    kind, level = _KINDS[name], _LEVELS.get(region, _USUAL_LEVEL)
-    on_demand = round(kind.on_demand * level, 4)
-    size = 2 if name.endswith(".2xlarge") else 1
+    kind = _CPU_KINDS[name] if name in _CPU_KINDS else _KINDS[name]
+    on_demand = round(kind.on_demand * _LEVELS.get(region, _USUAL_LEVEL), 4)
+    instance_type = _instance_type(name)
     return Listing(
-        instance_type=InstanceType(
-            name=name,
-            vcpus=4 * size,
-            memory_mib=16_384 * size,
-            architecture="x86_64",
-            gpu_name=kind.gpu,
-            gpu_manufacturer="NVIDIA",
-            gpu_count=1.0,
-            gpu_memory_mib=kind.memory_mib,
-        ),
+        instance_type=instance_type,
         region=region,
         on_demand=on_demand,
-        speed=kind.speed,
+        speed=kind.speed
+        if isinstance(kind, _Kind)
+        else relative_throughput(*instance_type.processor),
         zones={
             f"{region}{letter}": Zone(
                 spot=_wander(on_demand, kind.ratio, random, days),
@@ -123,6 +153,28 @@ def _listing(name: str, region: str, random: Random, days: float, reclaims: floa
             )
             for letter in _ZONES
         },
+    )
+
+
+def _instance_type(name: str) -> InstanceType:
+    if name in _CPU_KINDS:
+        cpu = _CPU_KINDS[name]
+        return InstanceType(
+            name=name,
+            vcpus=cpu.vcpus,
+            memory_mib=cpu.gib * 1024,
+            architecture=cpu.architecture,
+        )
+    size = 2 if name.endswith(".2xlarge") else 1
+    return InstanceType(
+        name=name,
+        vcpus=4 * size,
+        memory_mib=16_384 * size,
+        architecture="x86_64",
+        gpu_name=_KINDS[name].gpu,
+        gpu_manufacturer="NVIDIA",
+        gpu_count=1.0,
+        gpu_memory_mib=_KINDS[name].memory_mib,
     )
 
 

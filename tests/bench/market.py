@@ -1,5 +1,6 @@
 """A market of any size for benches: the GPU families of AWS in many regions, prices drawn."""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -62,10 +63,40 @@ def the_types() -> tuple[dict[str, InstanceType], dict[str, float]]:
     return types, listed
 
 
-def a_market(offers: int, *, zones: int = 3, seed: int = 1) -> tuple[Offer, ...]:
-    """Return about ``offers`` offers: regions are added until there are enough, then cut."""
+#: Sizes of today's families without a GPU -> vCPUs.
+_SIZES = {"large": 2, "xlarge": 4, **{f"{n}xlarge": 4 * n for n in (2, 4, 8, 12, 16, 24, 48)}}
+_GIB_PER_VCPU = {"c": 2, "m": 4, "r": 8}
+
+
+def the_cpu_types() -> tuple[dict[str, InstanceType], dict[str, float]]:
+    """Return c, m and r types of four generations, and prices of the order that they have."""
+    types: dict[str, InstanceType] = {}
+    listed: dict[str, float] = {}
+    for letter, gib in _GIB_PER_VCPU.items():
+        for generation, maker in itertools.product("5678", "aig"):
+            for size, vcpus in _SIZES.items():
+                name = f"{letter}{generation}{maker}.{size}"
+                arch = "arm64" if maker == "g" else "x86_64"
+                types[name] = InstanceType(
+                    name=name, vcpus=vcpus, memory_mib=vcpus * gib * 1024, architecture=arch
+                )
+                listed[name] = vcpus * (0.03 + 0.005 * gib)
+    return types, listed
+
+
+def a_market(
+    offers: int,
+    *,
+    zones: int = 3,
+    seed: int = 1,
+    sold: tuple[dict[str, InstanceType], dict[str, float]] | None = None,
+) -> tuple[Offer, ...]:
+    """Return about ``offers`` offers: regions are added until there are enough, then cut.
+
+    ``sold`` are types, and their prices on demand; None: those with a GPU.
+    """
     draw = random.Random(seed)
-    types, listed = the_types()
+    types, listed = sold or the_types()
     each = 2 * zones * len(types)
     regions = [f"region-{n:03d}" for n in range(-(-offers // each))]
     places = {region: [f"{region}{chr(97 + n)}" for n in range(zones)] for region in regions}

@@ -83,6 +83,16 @@ code = "code"
 """
 
 
+#: The same for work that needs no GPU.
+NO_GPU = PLAIN.format(
+    image="""
+[workload.plain.requirements]
+gpu_count_min = 0
+architectures = ["x86_64", "arm64"]
+"""
+)
+
+
 def write_project(directory: Path, text: str = CONFIG) -> Path:
     """Write spindown.toml and its code; return the path of the former."""
     (directory / "code").mkdir(exist_ok=True)

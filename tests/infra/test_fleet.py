@@ -7,7 +7,7 @@ import pytest
 
 from spindown.contract import tag
 from spindown.contract.image import render_user_data
-from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
+from tests.infra.assembly import NO_GPU, PLAIN, Assembly, synthesise_core, words, write_project
 from tests.worker_system.kit import USER_DATA_BYTES_MAX
 
 #: Set in the launch call itself, one launch at a time.
@@ -111,6 +111,20 @@ def test_the_image_is_looked_up_at_each_launch(assembly: Assembly) -> None:
 
     assert own == "resolve:ssm:/images/rich/arm64"
     assert default.startswith("resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia")
+
+
+def test_machines_without_a_gpu_boot_amazon_linux(tmp_path: Path) -> None:
+    made = synthesise_core(write_project(tmp_path, NO_GPU), tmp_path)
+
+    for architecture in ("x86_64", "arm64"):
+        data = launch_data(made, f"lab-plain-{architecture}")
+        image = f"/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"
+        assert data["ImageId"] == f"resolve:ssm:{image}"
+        (volume,) = data["BlockDeviceMappings"]
+        assert (volume["DeviceName"], volume["Ebs"]["VolumeSize"]) == ("/dev/xvda", 30)
+    found = made.statements("ControlScalerRole")["ResolveImages"]["Resource"]
+    images = [words(one).rpartition("/")[2] for one in found]
+    assert images == ["al2023-ami-kernel-default-arm64", "al2023-ami-kernel-default-x86_64"]
 
 
 def test_nobody_can_log_in_and_the_call_chooses_how_to_buy(assembly: Assembly) -> None:

@@ -6,7 +6,13 @@ import tarfile
 from importlib.resources import files
 from pathlib import Path
 
-from tests.infra.assembly import SPREAD, recommended_flags, report_findings, write_project
+from tests.infra.assembly import (
+    NO_GPU,
+    SPREAD,
+    recommended_flags,
+    report_findings,
+    write_project,
+)
 
 _LAUNCHED = "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:"
 _OBJECTS = "objects below one fixed prefix of the deployment's own bucket"
@@ -63,6 +69,17 @@ def test_cdk_and_cdk_nag_find_nothing_that_is_not_justified(tmp_path: Path) -> N
 
     assert {rule for _, rule in found} == set(KEPT)
     assert "lab-insight" not in {stack for stack, _ in found}
+
+
+def test_they_find_no_more_in_work_without_gpus(tmp_path: Path) -> None:
+    project = write_project(tmp_path, NO_GPU)
+
+    found = {
+        re.sub(r"<(\w+)[0-9A-F]{8}\.", r"<\1.", rule)
+        for rule, _ in report_findings(project, tmp_path / "out")
+    }
+
+    assert found <= set(KEPT)
 
 
 def test_cdk_json_turns_on_every_flag_that_this_cdk_recommends() -> None:

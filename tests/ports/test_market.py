@@ -1,5 +1,6 @@
 """What every Market promises, on EC2 as in memory."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -19,14 +20,17 @@ def market(request: pytest.FixtureRequest) -> Market:
     zones = [f"us-east-1{letter}" for letter in "abc"]
     market.offer(G6, region=REGION, zones=zones, on_demand=0.8048, spot=0.4)
     market.offer(M7, region=REGION, zones=zones, on_demand=0.1, spot=0.05)
+    burstable = replace(M7, name="t3.large")
+    market.offer(burstable, region=REGION, zones=zones, on_demand=0.08, spot=0.03)
     return market
 
 
-def test_knows_the_gpu_types(market: Market) -> None:
+def test_knows_the_types_that_workers_may_be_bought_of(market: Market) -> None:
     types = {found.name: found for found in market.instance_types(region=REGION)}
 
     assert types["g6.xlarge"] == G6
-    assert "m7i.large" not in types
+    assert types["m7i.large"] == M7
+    assert "t3.large" not in types
     assert list(types) == sorted(types)
 
 

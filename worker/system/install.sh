@@ -52,6 +52,9 @@ provide() {
 
 if [ -z "$root" ]; then
     provide nftables command -v nft
+    # Amazon Linux 2023 runs on Python 3.9; its own package of a later one spares uv a download
+    # (AL2023 User Guide, "Python in AL2023").
+    if command -v dnf >/dev/null; then provide python3.12 command -v python3.12; fi
     # Debian and Ubuntu package the making of environments apart; elsewhere it is there.
     [ -n "$uv" ] || provide python3-venv python3 -c 'import ensurepip'
 fi

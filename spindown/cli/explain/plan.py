@@ -134,7 +134,7 @@ def _words(candidate: Candidate) -> Iterator[str]:
     """Yield what a row says in each of all columns."""
     yield f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else "")
     yield f"{candidate.items_per_hour:,.0f}"
-    yield "measured" if candidate.measured else "prior"
+    yield candidate.speed_source
     yield say_number(candidate.cost_per_item * 1000, 4)
     yield from _part_words(candidate)
     yield from _price_words(candidate)

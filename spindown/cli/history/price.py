@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.row import HistoryRow, read_rows
@@ -16,7 +17,7 @@ from spindown.domain.requirement import misfit
 from spindown.error import BadInput
 from spindown.port import Market, PriceHistory
 from spindown.simulator import Listing, Zone
-from spindown.simulator.sample import sample_market
+from spindown.simulator.sample import CPU_TYPES, sample_market
 from spindown.simulator.scenario import DAY, Steps
 
 _MIB_PER_GIB = 1024
@@ -84,9 +85,18 @@ _FAMILIES = {
 }
 
 
+#: GiB a vCPU of c, m and r types, from the 5th generation on (as above). Others, such as c5n, have
+#: memory of their own and are not known.
+_CPU_FAMILY = re.compile(r"(?P<letter>[cmr])([5-9])(?P<maker>[aig]?)d?")
+_GIB_PER_VCPU = {"c": 2, "m": 4, "r": 8}
+_SMALL_VCPUS = {"large": 2}
+
+
 def find_type(name: str) -> InstanceType | None:
-    """Return a GPU type by EC2's name; None: one that this table does not know."""
+    """Return a type by EC2's name; None: one that these tables do not know."""
     family_name, _, size = name.partition(".")
+    if matched := _CPU_FAMILY.fullmatch(family_name):
+        return _find_cpu_type(name, size, matched)
     family, matched = _FAMILIES.get(family_name), _SIZE.fullmatch(size)
     if family is None or matched is None:
         return None
@@ -100,6 +110,19 @@ def find_type(name: str) -> InstanceType | None:
         gpu_manufacturer="NVIDIA",
         gpu_count=float(family.gpus.get(size, 1)),
         gpu_memory_mib=family.gpu_memory_mib,
+    )
+
+
+def _find_cpu_type(name: str, size: str, family: re.Match[str]) -> InstanceType | None:
+    matched = _SIZE.fullmatch(size)
+    if matched is None and size not in _SMALL_VCPUS:
+        return None
+    vcpus = _VCPUS_OF_XLARGE * int(matched[1] or 1) if matched else _SMALL_VCPUS[size]
+    return InstanceType(
+        name=name,
+        vcpus=vcpus,
+        memory_mib=vcpus * _GIB_PER_VCPU[family["letter"]] * _MIB_PER_GIB,
+        architecture="arm64" if family["maker"] == "g" else "x86_64",
     )
 
 
@@ -165,11 +188,10 @@ def made_up_prices(
     """
     days = traffic.length / DAY
     places = tuple(regions[:_REGIONS_AT_MOST])
-    market = (
-        sample_market(seed=seed, days=days, regions=places)
-        if len(places) > 1
-        else sample_market(seed=seed, days=days)
-    )
+    sold: dict[str, Any] = {} if len(places) <= 1 else {"regions": places}
+    if not buyer.requirements.allows_gpu:
+        sold["instance_types"] = CPU_TYPES
+    market = sample_market(seed=seed, days=days, **sold)
     listings = tuple(
         _of_one_slot(listing, buyer) for listing in market if _fits(listing.instance_type, buyer)
     )
@@ -212,11 +234,11 @@ def read_prices(path: Path, traffic: ArrivalHistory, buyer: Buyer) -> MarketHist
     found = _Found(spot=fitting, on_demand=on_demand, types=types)
     listings, notes = _list(found, traffic, buyer) if fitting else ((), [])
     if not listings:
-        remedy = "give it GPU types that [workload.NAME.requirements] allow, not"
+        remedy = "give it types that [workload.NAME.requirements] allow, not"
         raise BadInput("--prices", str(path), f"{remedy} {_few(names)} alone")
     if names - known.keys():
         unknown = _few(names - known.keys())
-        notes.append(f"{unknown}: left out, since Spindown knows no such GPU type")
+        notes.append(f"{unknown}: left out, since Spindown knows no such type")
     return MarketHistory(source=str(path), listings=listings, notes=tuple(notes))
 
 
@@ -399,9 +421,8 @@ def _of_one_slot(listing: Listing, buyer: Buyer) -> Listing:
 
 def _speed(instance_type: InstanceType, buyer: Buyer) -> float:
     """Return how fast one slot is by the datasheets, the T4 being 1."""
-    whole = relative_throughput(
-        instance_type.gpu_name, instance_type.gpu_count, vcpus=instance_type.vcpus
-    )
+    name, count = instance_type.processor
+    whole = relative_throughput(name, count, vcpus=instance_type.vcpus)
     return whole / slot_count(instance_type.gpu_count, buyer.slots)
 
 

@@ -169,7 +169,7 @@ def _row(candidate: CandidateRecord, parts: Sequence[str]) -> Iterator[str]:
     yield f"  {candidate.offer}"
     yield f"{candidate.price_per_hour:.3f}"
     yield f"{candidate.items_per_hour:,.0f}"
-    yield "measured" if candidate.measured else "prior"
+    yield candidate.speed_source
     yield say_number(candidate.cost_per_item * 1000, 4)
     for part in parts:
         dollars, least = candidate.parts.get(part, 0.0), candidate.cost_per_item / 1000

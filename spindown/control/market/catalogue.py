@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings
-from spindown.domain.offer import Catalogue, InstanceType
+from spindown.domain.offer import Catalogue, InstanceType, Requirements
+from spindown.domain.requirement import is_considered, limit_types
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.port import CATALOGUE_FOR, AnswerKind, ControlPorts, Datum, ObjectStore
 
@@ -45,6 +46,16 @@ class _KnownCatalogue:
     unstored: Refreshed | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LimitedCatalogue:
+    """A catalogue as one workload needs it, and what it was made from."""
+
+    whole: Catalogue
+    requirements: Requirements
+    catalogue: Catalogue
+
+
+_LIMITED: AnswerKind[_LimitedCatalogue] = AnswerKind("limited catalogue", CATALOGUE_FOR)
 _CATALOGUE: AnswerKind[_KnownCatalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
 
 
@@ -74,8 +85,8 @@ def store(refreshed: Refreshed, ports: ControlPorts) -> None:
 def survey(ports: ControlPorts) -> Refreshed:
     """Read the market like ``refresh``, but write nothing."""
     known = load_catalogue(ports.objects)
-    reading = _CatalogueReading(ports, known, ports.clock.now())
-    regions = _regions(ports.deployment(), ports, known)
+    regions, wanted = _places(ports.deployment(), ports, known)
+    reading = _CatalogueReading(ports, known, ports.clock.now(), wanted)
     for region in regions:
         reading.read(region)
         if len(regions) > 1:
@@ -101,21 +112,36 @@ def unstored_catalogue(ports: ControlPorts) -> Refreshed | None:
 
 
 def current_catalogue(
-    ports: ControlPorts, now: datetime, *, regions: Collection[str] = ()
+    ports: ControlPorts,
+    now: datetime,
+    *,
+    regions: Collection[str] = (),
+    requirements: Requirements | None = None,
 ) -> Catalogue:
     """Return the catalogue, cached for a while; read the market if there is none yet.
 
     It stores nothing. ``regions`` that it lacks, because their outposts are newer, are read while
     there is time: reading all of them may take longer than a function may run.
+
+    Args:
+        ports: what it is read by.
+        now: the present.
+        regions: must be in it.
+        requirements: of a workload; types without a GPU must be in it if they may do.
     """
+    needs_cpu = requirements is not None and requirements.allows_no_gpu
 
     def read() -> _KnownCatalogue:
         known = load_catalogue(ports.objects)
-        if known is not None and _is_whole(known):
+        if known is not None and _is_whole(known) and (_has_cpu(known) or not needs_cpu):
             return _KnownCatalogue(catalogue=known)
         refreshed = survey(ports)
         return _KnownCatalogue(catalogue=refreshed.catalogue, unstored=refreshed)
 
+    last = ports.cache.last(_CATALOGUE, "")
+    if needs_cpu and last is not None and not _has_cpu(last[1].catalogue):
+        # Another workload's tick has read it, before this one was deployed.
+        ports.cache.forget(_CATALOGUE, "")
     known = ports.cache.recall(_CATALOGUE, "", now, read)
     found = known.catalogue
     missing = sorted(region for region in regions if region not in found.offerings)
@@ -129,12 +155,33 @@ def current_catalogue(
     return found
 
 
+def limited_catalogue(
+    workload: str, requirements: Requirements, whole: Catalogue, ports: ControlPorts, now: datetime
+) -> Catalogue:
+    """Return the catalogue with the types alone that a workload's ranking looks at.
+
+    It is kept as long as catalogue and requirements stay the same.
+    """
+
+    def read() -> _LimitedCatalogue:
+        types = limit_types(whole.instance_types, requirements)
+        same = len(types) == len(whole.instance_types)
+        catalogue = whole if same else replace(whole, instance_types=types)
+        return _LimitedCatalogue(whole=whole, requirements=requirements, catalogue=catalogue)
+
+    kept = ports.cache.recall(_LIMITED, workload, now, read)
+    if kept.whole is not whole or kept.requirements != requirements:
+        kept = ports.cache.keep(_LIMITED, workload, now, read())
+    return kept.catalogue
+
+
 def _add(region: str, known: Catalogue, ports: ControlPorts) -> Catalogue:
     """Read a region that a catalogue lacks, and the transfer prices of all regions.
 
     If the read fails, nothing is on sale there until the cache expires.
     """
-    reading = _CatalogueReading(ports, known, ports.clock.now())
+    _, wanted = _places(ports.deployment(), ports, known)
+    reading = _CatalogueReading(ports, known, ports.clock.now(), wanted)
     reading.read(region)
     for one in sorted({region, *known.offerings} - known.transfer_price.keys()):
         reading.read_transfer(one)
@@ -150,29 +197,46 @@ def _is_whole(catalogue: Catalogue) -> bool:
     return bool(catalogue.instance_types) and all(parts)
 
 
-def _regions(
-    deployment: DeploymentSettings, ports: ControlPorts, known: Catalogue | None
-) -> tuple[str, ...]:
-    """Return the regions where workers may run; all known ones if a workload cannot be read.
+def _has_cpu(catalogue: Catalogue) -> bool:
+    return any(kind.is_without_gpu for kind in catalogue.instance_types.values())
 
-    Its own ticks say why it cannot be read. The other workloads need their prices.
+
+def _places(
+    deployment: DeploymentSettings, ports: ControlPorts, known: Catalogue | None
+) -> tuple[tuple[str, ...], tuple[Requirements, ...] | None]:
+    """Return the regions where workers may run, and what the workloads require of them.
+
+    All known regions, and no requirements (None), if a workload cannot be read. Its own ticks say
+    why it cannot be read. The other workloads need their prices.
     """
     found = {deployment.region}
+    wanted: list[Requirements] = []
+    is_unread = False
     for name in deployment.workloads:
         try:
             settings, _ = ports.settings.workload(name)
         except SpindownError:
             found.update(known.offerings if known else ())
+            is_unread = True
         else:
             found.update(settings.outposts)
-    return tuple(sorted(found))
+            wanted.append(settings.requirements)
+    return tuple(sorted(found)), None if is_unread else tuple(wanted)
 
 
 class _CatalogueReading:
     """One refresh in progress: parts read now, or kept with their age."""
 
-    def __init__(self, ports: ControlPorts, known: Catalogue | None, now: datetime) -> None:
+    def __init__(
+        self,
+        ports: ControlPorts,
+        known: Catalogue | None,
+        now: datetime,
+        wanted: tuple[Requirements, ...] | None,
+    ) -> None:
         self._ports = ports
+        #: What the workloads require; None: not known, so that every type stays.
+        self._wanted = wanted
         self._known = known
         self._now = now
         self._first_error: SpindownError | None = None
@@ -191,7 +255,11 @@ class _CatalogueReading:
         market, known = self._ports.market, self._known
         types = self._part(
             f"{region}/instance_types",
-            lambda: {kind.name: kind for kind in market.instance_types(region=region)},
+            lambda: {
+                kind.name: kind
+                for kind in market.instance_types(region=region)
+                if self._is_wanted(kind)
+            },
             known.instance_types if known else None,
         )
         self._types.update(types)
@@ -206,6 +274,16 @@ class _CatalogueReading:
             known.on_demand.get(region) if known else None,
         )
         self._read_more(region)
+
+    def _is_wanted(self, kind: InstanceType) -> bool:
+        """Tell whether any workload may buy a type, or at least ranks it.
+
+        Types without a GPU are ten times as many as others, which a deployment for GPUs alone need
+        not store and read.
+        """
+        if self._wanted is None:
+            return True
+        return any(is_considered(kind, each) for each in self._wanted)
 
     def read_transfer(self, region: str) -> None:
         """Read the prices of data transfer out of a region; a usual price is used without them."""
@@ -283,7 +361,7 @@ class _CatalogueReading:
         )
 
     def _trim(self, region: str) -> None:
-        """Drop types without a GPU: nine tenths of what AWS offers.
+        """Drop what is told of types that no workload may buy.
 
         Not if the types could not be read: one may be new.
         """

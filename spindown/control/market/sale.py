@@ -6,7 +6,12 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from spindown.contract.settings import WorkloadSettings
-from spindown.control.market.catalogue import Refreshed, current_catalogue, unstored_catalogue
+from spindown.control.market.catalogue import (
+    Refreshed,
+    current_catalogue,
+    limited_catalogue,
+    unstored_catalogue,
+)
 from spindown.domain.offer import (
     GP3_PRICE_PER_GIB_MONTH,
     CapacityType,
@@ -67,8 +72,9 @@ def read_prices(
     Raises:
         SpindownError: there is no catalogue.
     """
-    known = current_catalogue(ports, now, regions=settings.outposts)
-    catalogue = trusted(known, now)
+    wanted = settings.requirements
+    known = current_catalogue(ports, now, regions=settings.outposts, requirements=wanted)
+    catalogue = trusted(limited_catalogue(settings.name, wanted, known, ports, now), now)
     notes = [
         Reason(
             ReasonCode.ON_DEMAND_PRICES_OLD,
@@ -81,12 +87,12 @@ def read_prices(
     ages: list[timedelta] = []
     unknown: dict[str, Reason] = {}
     for region in sorted(spot_in):
-        wanted = _wanted(region, settings, catalogue)
-        if not wanted:
+        names = _wanted(region, settings, catalogue)
+        if not names:
             continue
-        key, said = f"{region} {' '.join(wanted)}", ""
+        key, said = f"{region} {' '.join(names)}", ""
         try:
-            prices = ports.cache.recall(_SPOT, key, now, partial(_ask, ports, region, wanted))
+            prices = ports.cache.recall(_SPOT, key, now, partial(_ask, ports, region, names))
         except SpindownError as exc:
             prices, said = (), str(exc)
         last = ports.cache.last(_SPOT, key)

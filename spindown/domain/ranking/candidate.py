@@ -6,6 +6,7 @@ from datetime import datetime
 
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import RankBy
+from spindown.domain.prior import prior_source
 from spindown.domain.reason import About, Reason, ReasonCode
 
 
@@ -73,6 +74,11 @@ class Candidate:
     items: float
     #: Hours that EC2 is expected to charge for each.
     charged_hours: float
+
+    @property
+    def speed_source(self) -> str:
+        """Return where ``items_per_hour`` comes from: "measured", or what its prior is from."""
+        return "measured" if self.measured else prior_source(self.offer.instance_type).value
 
     @property
     def expected_dollars(self) -> float:

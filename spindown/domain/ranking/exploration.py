@@ -1,7 +1,8 @@
-"""When a GPU that the workload has never run on is tried, since it may be better than expected."""
+"""When a machine that the workload has never run on is tried: it may be better than expected."""
 
 from spindown.domain.learning import Knowledge, Throughput
-from spindown.domain.offer import InstanceType
+from spindown.domain.offer import VCPU, InstanceType
+from spindown.domain.prior import vcpu_score
 
 #: An untried GPU may be this much faster than by its data sheet, and one in so many is: of 30
 #: measurements on EC2, nine are above (docs/adr/0042-lives.md).
@@ -15,9 +16,23 @@ def is_worth_a_trial(
     """Tell whether one worker of a kind may be tried, since it may be faster than its data sheet.
 
     Only once the workload has run on another kind, and while no worker of this kind lives.
+    Machines without a GPU are of one kind if their vCPUs are: c7i, m7i and r7i of any size have the
+    same, and hundreds of types would each be tried once otherwise.
     """
-    kind = instance_type.gpu_name, instance_type.gpu_count
-    return bool(knowledge.throughput) and not expected.measured and kind not in knowledge.alive
+    if not knowledge.throughput or expected.measured:
+        return False
+    if instance_type.is_without_gpu:
+        return not _knows_vcpu(knowledge, instance_type.family)
+    return instance_type.processor not in knowledge.alive
+
+
+def _knows_vcpu(knowledge: Knowledge, family: str) -> bool:
+    score, _ = vcpu_score(family)
+    for known in (knowledge.throughput, knowledge.alive):
+        for name, _ in known:
+            if name.endswith(VCPU) and vcpu_score(name.removesuffix(VCPU))[0] == score:
+                return True
+    return False
 
 
 def exploration_bonus(knowledge: Knowledge) -> float:

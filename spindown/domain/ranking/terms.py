@@ -1,4 +1,4 @@
-"""What one ranking works out once: per kind of GPU, per instance type, per interruption rate."""
+"""What one ranking works out once: per processor, per instance type, per interruption rate."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -19,6 +19,7 @@ from spindown.domain.learning import (
     workload_scale,
 )
 from spindown.domain.offer import (
+    VCPU,
     CapacityType,
     InstanceType,
     Offer,
@@ -26,6 +27,7 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.prior import relative_throughput
 from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import Demand, RegionBlock
 from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_trial
@@ -59,8 +61,8 @@ class Situation:
 
 
 @dataclass(slots=True)
-class GpuTerms:
-    """What one ranking knows of all instance types with the same GPUs."""
+class ProcessorTerms:
+    """What one ranking knows of all instance types with the same GPUs, or the same vCPUs."""
 
     load: Load
     #: W/r, hours.
@@ -76,7 +78,7 @@ class GpuTerms:
 class TypeTerms:
     """What one ranking knows of one instance type."""
 
-    kind: GpuTerms
+    kind: ProcessorTerms
     spot_ceiling: float
     on_demand_ceiling: float
     #: Zones and regions in which its offers need a closer look.
@@ -85,7 +87,7 @@ class TypeTerms:
 
 #: Stands for any type that does not meet the requirements: no price is low enough for it.
 _MISFIT = TypeTerms(
-    kind=GpuTerms(
+    kind=ProcessorTerms(
         load=Load(items_per_hour=1.0, workers=1, items=1.0, slot_items_per_hour=1.0),
         work=1.0,
         throughput=Throughput(items_per_hour=1.0, measured=False, samples=0),
@@ -135,9 +137,11 @@ class Terms:
         self.rate_at_most = -math.log(least) if least > 0.0 else math.inf
         #: Published share -> rate.
         self.rates: dict[float | None, float] = {}
-        #: Rate -> F, as long as it is the same for every kind of GPU.
+        #: Rate -> F, as long as it is the same for every processor.
         self.paces: dict[float, tuple[float, float]] = {}
-        self.kinds: dict[tuple[str, float, int], GpuTerms] = {}
+        self.kinds: dict[tuple[str, float, float], ProcessorTerms] = {}
+        #: What the workload has run on, or runs on.
+        self.known_names = {name for name, _ in (*knowledge.throughput, *knowledge.alive)}
         self.types: dict[str, TypeTerms] = {}
         #: Type, region and capacity type -> what is left of a quota that is too full for it.
         self.short: dict[tuple[str, str, CapacityType], float | None] = {}
@@ -154,7 +158,7 @@ class Terms:
         if misfit(instance_type, situation.requirements) is not None:
             return _MISFIT
         gpus = instance_type.gpu_count
-        key = (instance_type.gpu_name, gpus, 0 if gpus > 0.0 else instance_type.vcpus)
+        key = self._key_of(instance_type)
         kind = self.kinds.get(key)
         if kind is None:
             kind = self.kinds[key] = self._kind_of(instance_type)
@@ -164,6 +168,17 @@ class Terms:
             on_demand_ceiling=self._lowest_ceiling(_ON_DEMAND, gpus),
             watched=self._watched(instance_type),
         )
+
+    def _key_of(self, instance_type: InstanceType) -> tuple[str, float, float]:
+        """Return what all types with the same throughput have in common.
+
+        Families without a GPU of which nothing is known differ by their prior alone. So hundreds of
+        types share a few dozen values.
+        """
+        name, count = instance_type.processor
+        if instance_type.is_without_gpu and name not in self.known_names:
+            return VCPU, 0.0, relative_throughput(name, count)
+        return name, count, 0.0 if count > 0.0 else float(instance_type.vcpus)
 
     def ceilings(self, capacity_type: CapacityType, gpus: float) -> Mapping[str, float]:
         """Return all ceilings of the whole price by name, in order of precedence."""
@@ -212,7 +227,7 @@ class Terms:
             self.short[key] = left if left < offer.instance_type.vcpus else None
         return self.short[key]
 
-    def _kind_of(self, instance_type: InstanceType) -> GpuTerms:
+    def _kind_of(self, instance_type: InstanceType) -> ProcessorTerms:
         expected = throughput(
             self.situation.knowledge, instance_type, self.situation.policy, scale=self.scale
         )
@@ -227,7 +242,7 @@ class Terms:
                 samples=expected.samples,
             )
         load = load_of(self.situation.demand, expected.items_per_hour, slots, is_tried=is_tried)
-        kind = GpuTerms(
+        kind = ProcessorTerms(
             load=load, work=load.work_hours, throughput=expected, on_demand=0.0, spot={}
         )
         kind.on_demand = self._hours_per_item(kind, 0.0)
@@ -237,7 +252,7 @@ class Terms:
         """Return the hours of a worker under a rate of interruptions."""
         return bill(load, self.overhead, rate, self._pace(load, rate))
 
-    def published(self, kind: GpuTerms, share: float | None) -> float:
+    def published(self, kind: ProcessorTerms, share: float | None) -> float:
         """Return charged hours per item as spot in a pool without measurements of its own."""
         hours = kind.spot.get(share)
         if hours is None:
@@ -247,7 +262,7 @@ class Terms:
             hours = kind.spot[share] = self._hours_per_item(kind, rate)
         return hours
 
-    def _hours_per_item(self, kind: GpuTerms, rate: float) -> float:
+    def _hours_per_item(self, kind: ProcessorTerms, rate: float) -> float:
         if rate > self.rate_at_most:
             return 0.0
         factors = self.paces.get(rate) or self._pace(kind.load, rate)
@@ -278,7 +293,7 @@ class Terms:
         inbound = offer.inbound_price_per_gib * demand.gib_in_per_item
         return inbound + offer.outbound_price_per_gib * demand.gib_out_per_item
 
-    def closer(self, offer: Offer, kind: GpuTerms) -> float:
+    def closer(self, offer: Offer, kind: ProcessorTerms) -> float:
         """Return charged hours per item of a watched offer; 0: not now."""
         if (
             self.dry_pool(offer) is not None

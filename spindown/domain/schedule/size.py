@@ -231,6 +231,6 @@ def vcpus_left(
     for worker in workers:
         name = quota_class(worker.instance_type, worker.region, worker.capacity_type)
         known = instance_types.get(worker.instance_type)
-        if worker.state is not WorkerState.ENDED and known is not None and name in left:
-            left[name] -= known.vcpus
+        if worker.state is not WorkerState.ENDED and name in left:
+            left[name] -= worker.vcpus if known is None else known.vcpus
     return left

@@ -14,6 +14,7 @@ from spindown.domain.learning import (
     usual_slots,
     worker_throughput,
 )
+from spindown.domain.offer import Processor
 from spindown.domain.policy import Policy
 
 _HOUR = timedelta(hours=1)
@@ -85,7 +86,7 @@ def capacity(
     for worker in counted:
         if not worker.takes_jobs:
             continue
-        per_slot = speeds[worker.gpu_name, worker.gpu_count] / worker.slots
+        per_slot = speeds[worker.processor] / worker.slots
         rests = _rests(worker, held.get(worker.instance_id, []), per_slot, usual, policy, now)
         if worker.state is WorkerState.BOOTING:
             rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
@@ -148,9 +149,9 @@ def unanswered_dollars(launches: Sequence[Launch], now: datetime) -> float:
 
 def _speeds(
     workers: Sequence[Worker], knowledge: Knowledge, policy: Policy
-) -> dict[tuple[str, float], float]:
+) -> dict[Processor, float]:
     """Return the items an hour of one worker of each kind in the fleet."""
-    kinds = {(worker.gpu_name, worker.gpu_count): worker for worker in workers}
+    kinds = {worker.processor: worker for worker in workers}
     return {
         kind: worker_throughput(knowledge, one, policy).items_per_hour
         for kind, one in kinds.items()

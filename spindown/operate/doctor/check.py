@@ -23,6 +23,7 @@ from spindown.contract.row import (
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
+from spindown.domain.requirement import limit_types
 from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
@@ -124,7 +125,7 @@ def _check_plan(facts: Facts) -> Finding:
         return Finding(
             what=what,
             found="free",
-            needed="paid: a free plan can launch no GPU type, whatever its quotas",
+            needed="paid: a free plan can launch a few small types alone, whatever its quotas",
             remedy="aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1",
             severity=Severity.BLOCKED,
         )
@@ -241,8 +242,9 @@ def _offers(case: DoctorCase, region: str, home: str, facts: Facts) -> tuple[Off
     if isinstance(known.catalogue, Unknown):
         return ()
     prices = () if isinstance(known.spot_prices, Unknown) else known.spot_prices
+    types = limit_types(known.catalogue.instance_types, case.requirements)
     offers = build_offers(
-        known.catalogue,
+        replace(known.catalogue, instance_types=types),
         prices,
         zones={region: tuple(place.subnets)},
         spot_price_ratio_estimate=case.policy.spot_price_ratio_estimate,
@@ -348,7 +350,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
     if unread:
         remedy = f"read the market of {join(unread)} first"
     elif reason is None:
-        remedy = "choose zones that offer GPU types"
+        remedy = "choose zones that offer types that fit"
     else:
         remedy = f"change {reason.constraint} of {case.name}"
     return Finding(

@@ -49,12 +49,36 @@ def test_reads_the_odd_types(
     assert found.gpu_manufacturer == "NVIDIA"
 
 
-def test_takes_an_accelerator_without_gpu_for_none(
-    real_types: Mapping[str, InstanceType],
+def test_reads_every_cpu_family_of_today(real_types: Mapping[str, InstanceType]) -> None:
+    bare = {name: found for name, found in real_types.items() if found.is_without_gpu}
+
+    families = {found.family for found in bare.values()}
+    assert {"c7i", "c8g", "m8a", "r9g", "x8g", "i7ie", "im4gn", "is4gen", "hpc7a"} <= families
+    assert not families & {"c4", "m4", "r4", "i2", "t3", "d3", "f2", "vt1", "u7i-12tb", "dl2q"}
+    assert len(bare) > 1_000
+    assert real_types["c7g.4xlarge"].processor == ("c7g vCPU", 16.0)
+    assert real_types["c7g.4xlarge"].architecture == "arm64"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("inf2.24xlarge", ("Inferentia2", "AWS", 6.0, 32_768)),
+        ("trn1.2xlarge", ("Trainium", "AWS", 1.0, 32_768)),
+    ],
+)
+def test_reads_neuron_devices(
+    real_types: Mapping[str, InstanceType], name: str, expected: tuple[str, str, float, int]
 ) -> None:
-    assert len(real_types) > 50
-    assert not [name for name in real_types if name.startswith(("inf", "trn", "m", "c"))]
-    assert all(found.gpu_count > 0 for found in real_types.values())
+    found = real_types[name]
+
+    assert found.is_neuron
+    assert (
+        found.gpu_name,
+        found.gpu_manufacturer,
+        found.gpu_count,
+        found.gpu_memory_mib,
+    ) == expected
 
 
 def _described(name: str, gpus: list[dict[str, Any]] | None, **more: Any) -> dict[str, Any]:
@@ -141,7 +165,7 @@ def _gpu(name: str, maker: str, count: int, mib: int, **more: Any) -> dict[str, 
 def test_reads_real_descriptions(
     answers: Answers, description: dict[str, Any], expected: Mapping[str, Any]
 ) -> None:
-    no_gpu = _described("m7i.2xlarge", None)
+    no_gpu = _described("t3.2xlarge", None)
     neuron = _described("inf2.8xlarge", None, NeuronInfo={"NeuronDevices": []})
     answers.ec2.add_response(
         "describe_instance_types", {"InstanceTypes": [no_gpu, description, neuron]}

@@ -36,6 +36,11 @@ def test_memory_moves_prices_with_the_clock(clock: MemoryClock) -> None:
         ("p5.48xlarge", SPOT, "L-C4BD4855"),
         ("p5.48xlarge", ON_DEMAND, "L-417A185B"),
         ("m7i.large", SPOT, "L-34B43A08"),
+        ("im4gn.large", ON_DEMAND, "L-1216C47A"),
+        ("x8g.large", ON_DEMAND, "L-7295265B"),
+        ("hpc7a.12xlarge", ON_DEMAND, "L-F7808C92"),
+        ("inf2.xlarge", SPOT, "L-B5D1601B"),
+        ("trn1.2xlarge", SPOT, "L-6B0D517C"),
     ],
 )
 def test_memory_books_a_type_under_its_quota(

@@ -38,7 +38,7 @@ def test_shows_price_throughput_and_its_origin_cost_and_parts() -> None:
 
     names = "offer $/h items/h from $/1000 items work boot redo idle refund transfer"
     assert head.split() == [*names.split(), "alone", "volume", "IPv4"]
-    assert first.split()[:4] == ["g4dn.xlarge/us-west-2a/spot", "0.218", "1,000", "prior"]
+    assert first.split()[:4] == ["g4dn.xlarge/us-west-2a/spot", "0.218", "1,000", "datasheet"]
     assert first.split()[-3:] == ["0.2000", "0.0132", "0.0050"]
 
 

@@ -15,6 +15,7 @@ from spindown.domain.offer import Requirements
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types
 from spindown.memory import MemoryClock, MemoryMarket, PortCall, intercept
+from spindown.simulator.sample import CPU_TYPES
 from spindown.simulator.scenario import DAY
 from tests.builders import a_type
 from tests.unit.cli.history import HOUR, MONDAY, a_file, a_traffic
@@ -46,7 +47,7 @@ def test_prices_of_the_traffic_s_days_are_in_force_on_them(tmp_path: Path) -> No
     assert prices.notes == (
         "EC2 is taken to reclaim a spot instance 0.05 times an hour",
         "on-demand prices of g4dn.12xlarge are estimated: spot for 50% of on-demand",
-        "x9.huge: left out, since Spindown knows no such GPU type",
+        "x9.huge: left out, since Spindown knows no such type",
     )
 
 
@@ -235,7 +236,7 @@ def test_an_on_demand_price_that_ec2_does_not_tell_is_estimated() -> None:
         ),
         pytest.param(
             "timestamp,zone,type,price\n1,us-east-1a,m5.large,0.05\n",
-            "give it GPU types that [workload.NAME.requirements] allow, not m5.large alone",
+            "give it types that [workload.NAME.requirements] allow, not m5.large alone",
             id="no GPU",
         ),
         pytest.param(
@@ -304,14 +305,35 @@ def test_a_made_up_market_has_the_file_s_regions_while_small() -> None:
     assert several.notes == ("ap-south-1: left out of the made-up market",)
 
 
+def test_work_without_gpus_has_a_market_of_its_own() -> None:
+    wanted = Requirements(
+        gpu_count_min=0.0, gpu_count_max=0.0, architectures=frozenset({"x86_64", "arm64"})
+    )
+
+    found = made_up_prices(1, a_traffic(), replace(BUYER, requirements=wanted)).listings
+
+    assert {each.instance_type.name for each in found} == set(CPU_TYPES)
+    speeds = {each.instance_type.name: each.speed for each in found}
+    assert speeds["c7i.large"] == pytest.approx(2 * 0.02 * 7695 / 4531)
+    for name in CPU_TYPES:
+        known = instance_types()[name]
+        (one,) = (each.instance_type for each in found if each.instance_type.name == name)
+        assert (one.vcpus, one.memory_mib, one.architecture) == (
+            known.vcpus,
+            known.memory_mib,
+            known.architecture,
+        )
+
+
 def test_knows_the_hardware_of_every_family_that_it_names() -> None:
     known = {
         name: (facts, found)
         for name, facts in instance_types().items()
-        if facts.gpu_count and (found := find_type(name)) is not None
+        if (found := find_type(name)) is not None
     }
 
-    assert len(known) >= 50
+    assert len(known) >= 300
+    assert {"c5.9xlarge", "c7g.large", "m6id.xlarge", "r8a.48xlarge"} <= known.keys()
     for name, (facts, found) in known.items():
         assert (found.vcpus, found.memory_mib, found.architecture) == (
             facts.vcpus,

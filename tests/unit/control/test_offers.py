@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.control.market import CATALOGUE_KEY, load_catalogue, refresh
+from spindown.control.market import (
+    CATALOGUE_KEY,
+    current_catalogue,
+    load_catalogue,
+    read_prices,
+    refresh,
+)
 from spindown.control.tick import observe
-from spindown.domain.offer import CapacityType
+from spindown.domain.offer import CapacityType, Requirements
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.memory import MemoryAdvisor, PortCall, intercept
 from spindown.port import DEPLOYMENT
-from tests.builders import a_type, minutes
+from tests.builders import a_cpu_type, a_type, minutes
 from tests.control import AWAY, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
 from tests.failure import failing
 from tests.reading import only_reading
@@ -48,6 +54,28 @@ def test_the_catalogue_is_compact() -> None:
     assert catalogue.offerings[REGION][ZONES[0]] == frozenset(PRICES)
     # Three types in two zones with prices and all else that is known of them.
     assert len(world.objects.get(CATALOGUE_KEY).data) < 2_000
+
+
+def test_types_without_a_gpu_are_read_once_a_workload_needs_none() -> None:
+    world = ControlWorld()
+    world.market.offer(a_cpu_type(), region=REGION, zones=ZONES, on_demand=0.36, spot=0.14)
+    now = world.clock.now()
+    refresh(world.ports)
+    gpus = read_prices(world.workload_settings(), world.ports, now, spot_in=[REGION])
+    assert set(gpus.catalogue.instance_types) == set(PRICES)
+
+    world.requirements = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+    settings = world.workload_settings()
+    world.settings.deploy(settings)
+    prices = read_prices(settings, world.ports, now, spot_in=[REGION])
+    again = read_prices(settings, world.ports, now, spot_in=[REGION])
+
+    assert set(prices.catalogue.instance_types) == {"c7i.2xlarge"}
+    assert {seen.instance_type for seen in prices.spot} == {"c7i.2xlarge"}
+    # What the workload needs of it is kept with the catalogue.
+    assert again.catalogue is prices.catalogue
+    whole = current_catalogue(world.ports, now)
+    assert set(whole.instance_types) == {"c7i.2xlarge"}
 
 
 @pytest.mark.parametrize("source", ["instance_types", "offerings", "on_demand_prices"])

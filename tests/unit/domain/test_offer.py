@@ -231,6 +231,14 @@ def test_the_order_of_offers_depends_on_the_input_alone() -> None:
         ("p6-b200.48xlarge", SPOT, "r/P6/Spot"),
         ("p5.4xlarge", ON_DEMAND, "r/P/OnDemand"),
         ("c7i.large", SPOT, "r/Standard/Spot"),
+        ("im4gn.large", ON_DEMAND, "r/Standard/OnDemand"),
+        ("i7ie.large", SPOT, "r/Standard/Spot"),
+        ("x8g.large", SPOT, "r/X/Spot"),
+        ("inf2.xlarge", SPOT, "r/Inf/Spot"),
+        ("trn1.2xlarge", ON_DEMAND, "r/Trn/OnDemand"),
+        ("dl1.24xlarge", SPOT, "r/DL/Spot"),
+        ("f2.6xlarge", ON_DEMAND, "r/F/OnDemand"),
+        ("hpc7a.12xlarge", ON_DEMAND, "r/HPC/OnDemand"),
     ],
 )
 def test_quota_classes(name: str, capacity_type: CapacityType, expected: str) -> None:

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.reason import ReasonCode
-from spindown.domain.requirement import misfit
-from tests.builders import a_type
+from spindown.domain.requirement import limit_types, misfit
+from tests.builders import a_cpu_type, a_type
 
 FITTING = Requirements()
 
@@ -123,3 +125,98 @@ def test_a_type_without_a_gpu_does_not_fit(
 
     assert unfit is not None
     assert (unfit.code, unfit.about["found"], unfit.about["wanted"]) == (code, *sides)
+
+
+INF2 = a_type("inf2.xlarge", gpu_name="Inferentia2", gpu_manufacturer="AWS", gpu_memory_mib=32768)
+MIXED = Requirements(gpu_count_min=0.0, gpu_names=frozenset({"T4"}))
+CPU_ONLY = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "constraint"),
+    [
+        pytest.param(a_cpu_type(), CPU_ONLY, None, id="no GPU is asked for"),
+        pytest.param(a_type(), CPU_ONLY, "gpu_count_max", id="a GPU where none is wanted"),
+        pytest.param(a_cpu_type(), MIXED, None, id="a GPU is not needed"),
+        pytest.param(a_type(), MIXED, None, id="the GPU that may do"),
+        pytest.param(a_type("g6.xlarge"), MIXED, "gpu_names", id="another GPU"),
+        pytest.param(
+            a_cpu_type(architecture="arm64"), CPU_ONLY, "architectures", id="an architecture"
+        ),
+        pytest.param(
+            a_cpu_type(), replace(CPU_ONLY, memory_mib_min=20_000), "memory_mib_min", id="memory"
+        ),
+        pytest.param(a_cpu_type(), replace(CPU_ONLY, vcpus_min=9), "vcpus_min", id="vCPUs"),
+        pytest.param(INF2, Requirements(), "gpu_manufacturer", id="Neuron for a GPU"),
+        pytest.param(
+            INF2, Requirements(gpu_manufacturer=None), "gpu_manufacturer", id="any maker of GPUs"
+        ),
+        pytest.param(INF2, Requirements(gpu_manufacturer="AWS"), None, id="its maker"),
+        pytest.param(
+            INF2,
+            Requirements(gpu_manufacturer=None, gpu_names=frozenset({"Inferentia2"})),
+            None,
+            id="its name",
+        ),
+        pytest.param(
+            INF2,
+            Requirements(gpu_manufacturer=None, instance_types=frozenset({"inf2.xlarge"})),
+            None,
+            id="its type",
+        ),
+    ],
+)
+def test_machines_without_a_gpu_and_with_neuron(
+    kind: InstanceType, wanted: Requirements, constraint: str | None
+) -> None:
+    unfit = misfit(kind, wanted)
+
+    assert (None if unfit is None else unfit.code.value) == constraint
+
+
+def test_work_on_gpus_is_ranked_on_all_gpus_and_nothing_else() -> None:
+    types = {one.name: one for one in (a_type(), a_type("g6.xlarge"), a_cpu_type(), INF2)}
+    wanted = Requirements(gpu_names=frozenset({"T4"}))
+
+    assert set(limit_types(types, wanted)) == {"g4dn.xlarge", "g6.xlarge"}
+
+
+def test_other_work_is_ranked_on_what_fits_or_else_on_what_nearly_does() -> None:
+    large = a_cpu_type("m7i.4xlarge", memory_mib=65_536)
+    types = {one.name: one for one in (a_type(), a_cpu_type(), large, INF2)}
+
+    fitting = limit_types(types, replace(CPU_ONLY, memory_mib_min=40_000))
+    none = limit_types(types, replace(CPU_ONLY, memory_mib_min=900_000))
+
+    assert set(fitting) == {"m7i.4xlarge"}
+    assert set(none) == {"c7i.2xlarge", "m7i.4xlarge"}
+
+
+@given(
+    kinds=st.lists(
+        st.builds(
+            a_cpu_type,
+            name=st.sampled_from(["c7i.large", "m7g.xlarge", "r8a.2xlarge"]),
+            vcpus=st.integers(1, 192),
+            memory_mib=st.integers(1024, 800_000),
+            architecture=st.sampled_from(["x86_64", "arm64"]),
+        )
+        | st.builds(a_type, vcpus=st.integers(1, 192)),
+        unique_by=lambda kind: kind.name,
+    ),
+    least=st.tuples(st.integers(0, 200), st.integers(0, 900_000)),
+    most=st.sampled_from([None, 0.0, 1.0]),
+)
+def test_limiting_the_types_leaves_out_no_candidate(
+    kinds: list[InstanceType], least: tuple[int, int], most: float | None
+) -> None:
+    wanted = Requirements(
+        gpu_count_min=0.0, gpu_count_max=most, vcpus_min=least[0], memory_mib_min=least[1]
+    )
+    types = {kind.name: kind for kind in kinds}
+
+    kept = limit_types(types, wanted)
+
+    fitting = {name for name, kind in types.items() if misfit(kind, wanted) is None}
+    assert fitting <= set(kept)
+    assert not fitting or set(kept) == fitting

@@ -262,7 +262,8 @@ def test_says_that_an_unreadable_month_stops_launches() -> None:
     ("quota_class", "name"),
     [
         ("us-east-1/G/Spot", "L-3819A6DF (us-east-1/G/Spot)"),
-        ("us-east-1/Standard/Spot", "us-east-1/Standard/Spot"),
+        ("us-east-1/Standard/Spot", "L-34B43A08 (us-east-1/Standard/Spot)"),
+        ("us-east-1/P6/Spot", "us-east-1/P6/Spot"),
     ],
 )
 def test_names_the_quota_that_must_be_raised(quota_class: str, name: str) -> None:

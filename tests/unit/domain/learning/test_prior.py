@@ -7,11 +7,20 @@ import pytest
 from spindown.domain.learning import (
     Knowledge,
     Throughput,
+    ThroughputRecord,
     throughput,
     worker_throughput,
 )
-from spindown.domain.prior import GPU_PRIORS, relative_throughput
-from tests.builders import a_type, a_worker
+from spindown.domain.offer import InstanceType, is_cpu_family
+from spindown.domain.prior import (
+    GPU_PRIORS,
+    PriorSource,
+    prior_source,
+    relative_throughput,
+    vcpu_score,
+)
+from spindown.local.market.catalogue import instance_types
+from tests.builders import a_cpu_type, a_type, a_worker
 from tests.unit.domain.learning.report import POLICY
 
 
@@ -22,8 +31,8 @@ def test_without_reports_throughput_is_the_prior() -> None:
 
 
 def test_without_a_gpu_vcpus_count_and_four_for_unknown_types() -> None:
-    bare = a_type(gpu_name="", gpu_count=0.0, vcpus=8)
-    worker = a_worker(gpu_name="", gpu_count=0.0)
+    bare = a_type("z9.2xlarge", gpu_name="", gpu_count=0.0, vcpus=8)
+    worker = a_worker(instance_type="z9.2xlarge", gpu_name="", gpu_count=0.0)
 
     assert throughput(Knowledge(), bare, POLICY).items_per_hour == pytest.approx(160.0)
     assert worker_throughput(Knowledge(), worker, POLICY).items_per_hour == pytest.approx(80.0)
@@ -57,3 +66,73 @@ def test_the_prior_never_divides_by_a_count(
     name: str, count: float, vcpus: int, expected: float
 ) -> None:
     assert relative_throughput(name, count, vcpus=vcpus) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("family", "score", "source"),
+    [
+        pytest.param("c5", 1.0, PriorSource.BENCHMARK, id="the measure of all"),
+        pytest.param("c7i", 7695 / 4531, PriorSource.BENCHMARK, id="a figure of its own"),
+        pytest.param("r7gd", 8143 / 4531, PriorSource.ESTIMATED, id="as c7g"),
+        pytest.param("m8azn", 14139 / 4531, PriorSource.ESTIMATED, id="as c8a"),
+        pytest.param("c7i-flex", 7695 / 4531, PriorSource.ESTIMATED, id="as c7i"),
+        pytest.param("m5dn", 1.0, PriorSource.ESTIMATED, id="as c5, whose maker is not written"),
+        pytest.param("hpc6id", 6011 / 4531, PriorSource.ESTIMATED, id="as c6i"),
+        pytest.param("i4i", 6011 / 4531, PriorSource.ESTIMATED, id="other generation, as c6i"),
+        pytest.param("r5a", 2960 / 4531, PriorSource.ESTIMATED, id="as m5a, not as c5a"),
+        pytest.param("m10i", 8547 / 4531, PriorSource.ESTIMATED, id="newer than all, as c8i"),
+        pytest.param("z1d", 1.0, PriorSource.NONE, id="older than all"),
+        pytest.param("mac", 1.0, PriorSource.NONE, id="no generation"),
+    ],
+)
+def test_a_vcpu_s_score(family: str, score: float, source: PriorSource) -> None:
+    assert vcpu_score(family) == (pytest.approx(score), source)
+
+
+def test_every_cpu_family_of_today_has_a_score() -> None:
+    families = {kind.family for kind in instance_types().values() if is_cpu_family(kind.family)}
+
+    assert len(families) > 90
+    assert {vcpu_score(family)[1] for family in families} <= {
+        PriorSource.BENCHMARK,
+        PriorSource.ESTIMATED,
+    }
+
+
+def test_a_machine_without_a_gpu_is_judged_by_its_vcpus() -> None:
+    small = throughput(Knowledge(), a_cpu_type("c7i.xlarge", vcpus=4), POLICY)
+    large = throughput(Knowledge(), a_cpu_type("c7i.4xlarge", vcpus=16), POLICY)
+
+    assert small.items_per_hour == pytest.approx(1000 * 4 * 0.02 * 7695 / 4531)
+    assert large.items_per_hour == pytest.approx(4 * small.items_per_hour)
+
+
+def test_what_a_family_did_counts_for_its_other_sizes() -> None:
+    prior = throughput(Knowledge(), a_cpu_type(), POLICY).items_per_hour
+    known = Knowledge(
+        throughput={
+            ("c7i vCPU", 8.0): ThroughputRecord(items=prior * 60.0, hours=20.0, reports=9, lives=20)
+        }
+    )
+
+    own = throughput(known, a_cpu_type(), POLICY)
+    other = throughput(known, a_cpu_type("c7i.xlarge", vcpus=4), POLICY)
+
+    assert own.measured
+    assert own.items_per_hour == pytest.approx(3 * prior, rel=0.1)
+    assert not other.measured
+    assert other.items_per_hour == pytest.approx(1.5 * prior, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        (a_type(), PriorSource.DATASHEET),
+        (a_type(gpu_name="Unheard-of"), PriorSource.NONE),
+        (a_type(gpu_name="Inferentia2", gpu_manufacturer="AWS"), PriorSource.NONE),
+        (a_cpu_type(), PriorSource.BENCHMARK),
+        (a_cpu_type("r8gd.large"), PriorSource.ESTIMATED),
+    ],
+)
+def test_a_prior_tells_its_source(kind: InstanceType, source: PriorSource) -> None:
+    assert prior_source(kind) is source

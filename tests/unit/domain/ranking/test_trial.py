@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from spindown.domain.learning import Knowledge, ThroughputRecord
+from spindown.domain.learning import Knowledge, ThroughputRecord, throughput
+from spindown.domain.offer import Requirements
 from spindown.domain.ranking.exploration import BONUS_AT_MOST, exploration_bonus
-from tests.builders import a_demand, a_ranking, an_offer
+from tests.builders import a_cpu_type, a_demand, a_policy, a_ranking, an_offer
 from tests.unit.domain.ranking.reading import measured, names
 
 
@@ -55,6 +56,26 @@ def test_a_modest_data_sheet_earns_an_unknown_gpu_one_trial() -> None:
     for slots, order in ((1, ["g5.xlarge", "g4dn.xlarge"]), (2, ["g4dn.xlarge", "g5.xlarge"])):
         beside = replace(demand, slots=slots)
         assert names(a_ranking(offers, knowledge=known, demand=beside)) == order
+
+
+@pytest.mark.parametrize(
+    ("name", "is_tried"),
+    [
+        pytest.param("m7i.4xlarge", False, id="the same vCPUs"),
+        pytest.param("c7a.2xlarge", True, id="other vCPUs"),
+    ],
+)
+def test_machines_with_known_vcpus_are_not_tried(name: str, is_tried: bool) -> None:
+    known = Knowledge(
+        throughput={("c7i vCPU", 8.0): ThroughputRecord(items=100, hours=1.0, reports=9)}
+    )
+    offer = an_offer(a_cpu_type(name))
+    wanted = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+
+    (first,) = a_ranking([offer], knowledge=known, requirements=wanted).top(1)
+
+    expected = throughput(known, offer.instance_type, a_policy()).items_per_hour
+    assert (first.items_per_hour > expected) is is_tried
 
 
 def test_a_workload_that_ran_little_does_not_promise_much() -> None:
