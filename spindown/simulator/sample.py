@@ -2,7 +2,8 @@
 
 The market sells five GPU types, or six types without a GPU, at prices that wander. The names are
 EC2's, so that hardware facts and quotas hold; prices, speeds of GPUs, capacities and reclaim rates
-are invented, of the order that a user meets. Traffic is office batches, a stream that follows the hours of the day, or rare bursts.
+are invented, of the order that a user meets. Traffic is office batches, a stream that follows the
+hours of the day, or rare bursts.
 """
 
 import math

@@ -86,7 +86,10 @@ def test_the_prior_never_divides_by_a_count(
     ],
 )
 def test_a_vcpu_s_score(family: str, score: float, source: PriorSource) -> None:
-    assert vcpu_score(family) == (pytest.approx(score), source)
+    found, told = vcpu_score(family)
+
+    assert found == pytest.approx(score)
+    assert told is source
 
 
 def test_every_cpu_family_of_today_has_a_score() -> None:
