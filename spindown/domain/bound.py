@@ -27,6 +27,8 @@ Tally = Annotated[int, Bounded(0, 10**15)]
 Amount = Annotated[float, Bounded(0.0, 1e15)]
 #: GPUs of one instance; a fraction for partitioned types.
 GpuCount = Annotated[float, Bounded(0.0, 1024.0)]
+#: vCPUs of one instance; 0: not known. The largest has 896.
+VcpuCount = Annotated[int, Bounded(0, 10_000)]
 #: Whole price of an instance, USD per hour; the most expensive costs a few hundred.
 Price = Annotated[float, Bounded(0.0, 1000.0)]
 #: A sum of USD; below 0 where refunds outweigh.

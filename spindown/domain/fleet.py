@@ -15,6 +15,7 @@ from spindown.domain.bound import (
     SlotCount,
     SlotIndex,
     Tally,
+    VcpuCount,
 )
 from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
 from spindown.domain.policy import Policy
@@ -54,7 +55,7 @@ class Worker:
     gpu_name: str
     gpu_count: GpuCount
     #: 0: not known, for an instance that no offer of its launch names.
-    vcpus: Tally = 0
+    vcpus: VcpuCount = 0
     #: Jobs that it can hold at once.
     slots: SlotCount
     price_per_hour: Price
@@ -239,7 +240,7 @@ class Offered:
     on_demand_price: Price | None = None
     gpu_name: str = ""
     gpu_count: GpuCount = 0.0
-    vcpus: Tally = 0
+    vcpus: VcpuCount = 0
     slots: SlotCount = 1
 
 

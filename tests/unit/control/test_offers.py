@@ -56,7 +56,7 @@ def test_the_catalogue_is_compact() -> None:
     assert len(world.objects.get(CATALOGUE_KEY).data) < 2_000
 
 
-def test_types_without_a_gpu_are_read_once_a_workload_needs_none() -> None:
+def test_types_without_gpus_are_read_once_they_are_wanted() -> None:
     world = ControlWorld()
     world.market.offer(a_cpu_type(), region=REGION, zones=ZONES, on_demand=0.36, spot=0.14)
     now = world.clock.now()

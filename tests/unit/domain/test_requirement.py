@@ -181,7 +181,7 @@ def test_work_on_gpus_is_ranked_on_all_gpus_and_nothing_else() -> None:
     assert set(limit_types(types, wanted)) == {"g4dn.xlarge", "g6.xlarge"}
 
 
-def test_other_work_is_ranked_on_what_fits_or_else_on_what_nearly_does() -> None:
+def test_other_work_is_ranked_on_what_fits_or_nearly_does() -> None:
     large = a_cpu_type("m7i.4xlarge", memory_mib=65_536)
     types = {one.name: one for one in (a_type(), a_cpu_type(), large, INF2)}
 
