@@ -48,7 +48,7 @@ slots = "per-gpu"                       # or "per-instance", or a number
 
 [workload.main.requirements]
 # gpu_names = ["T4", "L4", "A10G"]      # default: any of NVIDIA's
-gpu_count_min = 1
+gpu_count_min = 1                       # 0: no GPU is needed; then leave the next key out
 gpu_memory_gib_min = 16                 # of one GPU
 architectures = ["x86_64"]
 

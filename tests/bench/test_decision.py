@@ -2,7 +2,7 @@
 
 The limits, 1 ms for 3,500 offers and 15 ms for 50,000, hold for one undisturbed core that sorts
 3,500 prices in 0.16 ms. Without GPUs 3,500 offers may take 4 ms, since they are of 324 types in
-place of 58, and each type is looked at once. Machines differ and are shared, so what is asserted is
+place of 51, and each type is looked at once. Machines differ and are shared, so what is asserted is
 the ratio to such a sort, both at their best of many turns in this process.
 """
 
