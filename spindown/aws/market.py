@@ -44,6 +44,9 @@ _VOLUMES = {
     "locationType": "AWS Region",
 }
 _SPOT_PRODUCTS = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
+#: Types of one question for spot prices: as many as EC2 takes where it describes types. It says
+#: nothing of a limit here.
+_NAMES_AT_MOST = 100
 #: Of a history: 90 days of a hundred pools that move ten times a day, and as much again.
 CHANGES_AT_MOST = 200_000
 
@@ -174,16 +177,17 @@ class Ec2Market:
     def _price_changes(
         self, region: str, instance_types: Sequence[str], **span: datetime
     ) -> Iterator[SpotPrice]:
-        """Yield the changes of spot prices in a span, as EC2 tells them: newest first."""
-        asked: dict[str, Any] = {
-            "InstanceTypes": list(instance_types),
-            "ProductDescriptions": _SPOT_PRODUCTS,
-            **span,
-        }
-        pages = self._ec2(region).get_paginator("describe_spot_price_history").paginate(**asked)
-        with translated():
-            for page in pages:
-                yield from map(_spot_price, page["SpotPriceHistory"])
+        """Yield the changes of spot prices in a span: newest first for each part of the types."""
+        paginator = self._ec2(region).get_paginator("describe_spot_price_history")
+        for first in range(0, len(instance_types), _NAMES_AT_MOST):
+            asked: dict[str, Any] = {
+                "InstanceTypes": list(instance_types[first : first + _NAMES_AT_MOST]),
+                "ProductDescriptions": _SPOT_PRODUCTS,
+                **span,
+            }
+            with translated():
+                for page in paginator.paginate(**asked):
+                    yield from map(_spot_price, page["SpotPriceHistory"])
 
     def quotas(self, *, region: str) -> Mapping[str, Quota]:
         """Return class -> quota, for those that count the vCPUs of instances."""

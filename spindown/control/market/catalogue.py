@@ -56,6 +56,8 @@ class _LimitedCatalogue:
 
 
 _LIMITED: AnswerKind[_LimitedCatalogue] = AnswerKind("limited catalogue", CATALOGUE_FOR)
+#: When a catalogue was forgotten, since it had no CPU types.
+_RENEWED: AnswerKind[None] = AnswerKind("renewed catalogue", CATALOGUE_FOR)
 _CATALOGUE: AnswerKind[_KnownCatalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
 
 
@@ -138,10 +140,8 @@ def current_catalogue(
         refreshed = survey(ports)
         return _KnownCatalogue(catalogue=refreshed.catalogue, unstored=refreshed)
 
-    last = ports.cache.last(_CATALOGUE, "")
-    if needs_cpu and last is not None and not _has_cpu(last[1].catalogue):
-        # Another workload's tick has read it, before this one was deployed.
-        ports.cache.forget(_CATALOGUE, "")
+    if needs_cpu:
+        _renew_without_cpu(ports, now)
     known = ports.cache.recall(_CATALOGUE, "", now, read)
     found = known.catalogue
     missing = sorted(region for region in regions if region not in found.offerings)
@@ -153,6 +153,19 @@ def current_catalogue(
             found = _add(region, found, ports)
     ports.cache.keep(_CATALOGUE, "", now, replace(known, catalogue=found))
     return found
+
+
+def _renew_without_cpu(ports: ControlPorts, now: datetime) -> None:
+    """Forget a cached catalogue without CPU types: it is older than the workload that needs them.
+
+    Once in a while, since EC2 may not say what types there are.
+    """
+    last, renewed = ports.cache.last(_CATALOGUE, ""), ports.cache.last(_RENEWED, "")
+    if last is None or _has_cpu(last[1].catalogue):
+        return
+    if renewed is None or now - renewed[0] >= _RENEWED.keep_for:
+        ports.cache.keep(_RENEWED, "", now, None)
+        ports.cache.forget(_CATALOGUE, "")
 
 
 def limited_catalogue(

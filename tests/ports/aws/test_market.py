@@ -232,6 +232,28 @@ def test_reads_the_quotas_of_vcpus(answers: Answers) -> None:
     assert quota_class("p6-b200.48xlarge", REGION, SPOT) == f"{REGION}/P6/Spot"
 
 
+def test_asks_for_a_hundred_types_at_a_time(answers: Answers, clock: MemoryClock) -> None:
+    names = [f"c7i.{n}xlarge" for n in range(1, 151)]
+    for part in (names[:100], names[100:]):
+        answers.ec2.add_response(
+            "describe_spot_price_history",
+            {
+                "SpotPriceHistory": [
+                    a_spot_entry("us-east-1a", "0.41", 5) | {"InstanceType": part[0]}
+                ]
+            },
+            {
+                "InstanceTypes": part,
+                "ProductDescriptions": ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"],
+                "StartTime": clock.now(),
+            },
+        )
+
+    found = answers.market.spot_prices(region=REGION, instance_types=names)
+
+    assert [seen.instance_type for seen in found] == [names[0], names[100]]
+
+
 def test_asks_for_the_changes_between_the_begin_and_now(
     answers: Answers, clock: MemoryClock
 ) -> None:

@@ -78,6 +78,18 @@ def test_types_without_gpus_are_read_once_they_are_wanted() -> None:
     assert set(whole.instance_types) == {"c7i.2xlarge"}
 
 
+def test_a_region_without_cpu_types_is_not_read_at_each_tick() -> None:
+    world = ControlWorld(requirements=Requirements(gpu_count_min=0.0, gpu_count_max=0.0))
+    settings, now = world.workload_settings(), world.clock.now()
+
+    found = [
+        read_prices(settings, world.ports, now + n * minutes(1), spot_in=[REGION]) for n in range(4)
+    ]
+
+    assert [dict(each.catalogue.instance_types) for each in found] == [{}] * 4
+    assert world.calls["market.instance_types"] <= 2
+
+
 @pytest.mark.parametrize("source", ["instance_types", "offerings", "on_demand_prices"])
 def test_a_failing_source_keeps_its_last_good_part_and_its_age(source: str) -> None:
     world = ControlWorld()
