@@ -239,7 +239,7 @@ def test_asks_for_a_hundred_types_at_a_time(answers: Answers, clock: MemoryClock
             "describe_spot_price_history",
             {
                 "SpotPriceHistory": [
-                    a_spot_entry("us-east-1a", "0.41", 5) | {"InstanceType": part[0]}
+                    {**a_spot_entry("us-east-1a", "0.41", 5), "InstanceType": part[0]}
                 ]
             },
             {

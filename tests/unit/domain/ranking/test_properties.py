@@ -20,6 +20,7 @@ from spindown.wording import say
 from tests.builders import (
     NOW,
     SPOT,
+    a_cpu_type,
     a_demand,
     a_policy,
     a_ranking,
@@ -29,21 +30,37 @@ from tests.builders import (
     minutes,
 )
 
-NAMES = ("g4dn.xlarge", "g4dn.12xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge", "p4d.24xlarge")
+GPU_NAMES = ("g4dn.xlarge", "g4dn.12xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge", "p4d.24xlarge")
+CPU_NAMES = ("c7i.2xlarge", "c7g.xlarge", "m7i.4xlarge")
+NAMES = GPU_NAMES + CPU_NAMES
 ZONES = ("us-west-2a", "us-west-2b", "eu-west-1a")
+QUOTAS = (
+    "us-west-2/G/Spot",
+    "eu-west-1/G/OnDemand",
+    "us-west-2/P/Spot",
+    "us-west-2/Standard/Spot",
+)
 
 types = st.builds(
     a_type,
-    st.sampled_from(NAMES),
+    st.sampled_from(GPU_NAMES),
     architecture=st.sampled_from(["x86_64"] * 3 + ["arm64"]),
     gpu_manufacturer=st.sampled_from(["NVIDIA"] * 3 + ["AMD"]),
+)
+
+
+cpu_types = st.builds(
+    a_cpu_type,
+    vcpus=st.sampled_from([2, 8, 64]),
+    architecture=st.sampled_from(["x86_64"] * 3 + ["arm64"]),
 )
 
 
 @st.composite
 def markets(draw: st.DrawFn) -> list[Offer]:
     """Return offers of a few types, one description for each name."""
-    kinds = {name: draw(types) for name in NAMES}
+    kinds = {name: draw(types) for name in GPU_NAMES}
+    kinds |= {name: draw(cpu_types) for name in CPU_NAMES}
     kinds = {name: replace(kind, name=name) for name, kind in kinds.items()}
     return [
         an_offer(
@@ -82,6 +99,7 @@ policies = st.builds(
 requirements = st.builds(
     Requirements,
     gpu_names=st.none() | st.frozensets(st.sampled_from(["T4", "A10G", "L4", "L40S"]), min_size=1),
+    gpu_count_min=st.sampled_from([1.0, 0.0]),
     gpu_count_max=st.none() | st.sampled_from([1.0, 4.0]),
     gpu_manufacturer=st.sampled_from([None, "NVIDIA"]),
 )
@@ -94,7 +112,7 @@ pools = st.builds(
 knowledges = st.builds(
     Knowledge,
     throughput=st.dictionaries(
-        st.sampled_from([("T4", 1.0), ("T4", 4.0), ("A10G", 1.0), ("L4", 1.0)]),
+        st.sampled_from([("T4", 1.0), ("T4", 4.0), ("A10G", 1.0), ("L4", 1.0), ("c7i vCPU", 8.0)]),
         st.builds(
             ThroughputRecord,
             items=st.floats(1, 1e6),
@@ -135,11 +153,11 @@ situations = st.fixed_dictionaries(
             max_size=4,
         ),
         "quota_left": st.dictionaries(
-            st.sampled_from(["us-west-2/G/Spot", "eu-west-1/G/OnDemand", "us-west-2/P/Spot"]),
+            st.sampled_from(QUOTAS),
             st.sampled_from([-4.0, 0.0, 4.0, 48.0, 1000.0]),
         ),
         "blocked": st.dictionaries(
-            st.sampled_from(["us-west-2/G/Spot", "eu-west-1/G/OnDemand", "us-west-2/P/Spot"]),
+            st.sampled_from(QUOTAS),
             st.sampled_from([NOW - minutes(1), NOW + minutes(1)]),
         ),
         "closed": st.dictionaries(
@@ -166,7 +184,7 @@ def test_no_candidate_breaks_a_rule(offers: list[Offer], situation: dict[str, An
         assert (
             situation["headroom_per_hour"] is None or offer.price <= situation["headroom_per_hour"]
         )
-        if policy.max_price_per_gpu_hour is not None:
+        if policy.max_price_per_gpu_hour is not None and kind.gpu_count:
             assert offer.price <= policy.max_price_per_gpu_hour * kind.gpu_count
         if offer.capacity_type is SPOT:
             assert math.exp(-candidate.interruption_rate) >= policy.min_reliability * (1 - 1e-12)
