@@ -175,10 +175,13 @@ class Terms:
         Families without a GPU of which nothing is known differ by their prior alone. So hundreds of
         types share a few dozen values.
         """
+        name, count = instance_type.gpu_name, instance_type.gpu_count
+        if name or count > 0.0:
+            return name, count, 0.0 if count > 0.0 else float(instance_type.vcpus)
         name, count = instance_type.processor
-        if instance_type.is_without_gpu and name not in self.known_names:
-            return VCPU, 0.0, relative_throughput(name, count)
-        return name, count, 0.0 if count > 0.0 else float(instance_type.vcpus)
+        if name in self.known_names:
+            return name, count, 0.0
+        return VCPU, 0.0, relative_throughput(name, count)
 
     def ceilings(self, capacity_type: CapacityType, gpus: float) -> Mapping[str, float]:
         """Return all ceilings of the whole price by name, in order of precedence."""
