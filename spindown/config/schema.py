@@ -31,7 +31,7 @@ from spindown.config.form import (
 )
 from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
-from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday
 from spindown.error import ConfigError
 
@@ -171,6 +171,11 @@ class RequirementsConfig(TomlTable):
         return self.gpu_count_max == 0 or not (is_asked or self.names_neuron)
 
     @property
+    def asks_for_neuron(self) -> bool:
+        """Tell whether it asks for Inferentia or Trainium in any way."""
+        return self.names_neuron or self.gpu_manufacturer == NEURON_MAKER
+
+    @property
     def names_neuron(self) -> bool:
         """Tell whether it names Inferentia or Trainium, or a type that has them."""
         names = (*(self.gpu_names or ()), *(self.instance_types or ()))
@@ -222,6 +227,8 @@ class WorkloadConfig(TomlTable):
             raise remedy("image.parameters", f"name one for {min(missing)} as well")
         for advice in self._lacking_drivers():
             raise remedy("image.parameters", advice)
+        if self.requirements.asks_for_neuron and self.run.image is not None:
+            raise remedy("run.image", "leave it out: a container is given NVIDIA's devices alone")
         if self.models and not self.run.metadata_access:
             raise remedy("models", "set run.metadata_access = true as well: the code reads them")
         return self
@@ -231,7 +238,7 @@ class WorkloadConfig(TomlTable):
         wanted, image = self.requirements, self.image
         for gpu in sorted((wanted.gpu_names or frozenset()) & image.gpus_undriven):
             yield f"name an image with NVIDIA's closed driver: the open one has no {gpu}"
-        maker = "AWS" if wanted.names_neuron else wanted.gpu_manufacturer
+        maker = NEURON_MAKER if wanted.asks_for_neuron else wanted.gpu_manufacturer
         if image.is_of_aws and maker not in {None, "NVIDIA"}:
             yield f"name an image with a driver of {maker}: AWS's own has NVIDIA's alone"
         if image.is_of_aws and wanted.allow_fractional_gpu:

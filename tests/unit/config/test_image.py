@@ -88,6 +88,16 @@ def test_containers_without_a_gpu_get_an_image_with_an_engine() -> None:
     assert found.image.parameters["x86_64"] == UBUNTU
 
 
+def test_no_container_is_run_on_neuron() -> None:
+    own = {"parameters": {"x86_64": "/aws/service/neuron/own"}}
+    container = {"image": f"registry/name@sha256:{'0' * 64}"}
+
+    with pytest.raises(ConfigError) as raised:
+        parse_workload(own, {"gpu_manufacturer": "AWS"}, container)
+
+    assert raised.value.field == "workload.ocr.run.image"
+
+
 @pytest.mark.parametrize(
     "requirements",
     [{"gpu_names": ["Inferentia2"]}, {"instance_types": ["trn1.2xlarge"]}],
