@@ -399,6 +399,11 @@ class Refusal:
     instance_type: str | None = None
     zone: str | None = None
 
+    @property
+    def is_of_request(self) -> bool:
+        """Tell whether it is about the whole request."""
+        return self.instance_type is None and self.zone is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedInstance:

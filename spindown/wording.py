@@ -538,8 +538,12 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",
+    ReasonCode.POOL_FORBIDDEN: "{refusal}",
     ReasonCode.POOL_NEVER_CHECKED_IN: _pool_never_checked_in,
-    ReasonCode.ACCOUNT_REFUSED: "{refusal}: {message}",
+    ReasonCode.ACCOUNT_REFUSED: lambda about: (
+        f"{about['refusal']}: {about['message']}"
+        + (f" (asked for {about['types']})" if about.get("types") else "")
+    ),
     ReasonCode.STRIKES_SILENT: _strikes("never checked in", _LOOK),
     ReasonCode.STRIKES_UNCLAIMED: _strikes(
         "checked in and ended without a job although work waited", _LOOK

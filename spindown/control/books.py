@@ -13,7 +13,7 @@ from spindown.control.outcome import ADOPTED, UNANSWERED
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
 from spindown.control.reap import change_worker
 from spindown.control.spend import charge, mark_charged
-from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
+from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
 from spindown.port import Write
 
 #: How often a worker that runs is charged; one that has ended is charged at once. Each charge
@@ -179,11 +179,12 @@ def _give_back(launch: Launch) -> tuple[Write, ...]:
 
 
 def _old_pools(draft: PlanDraft) -> list[tuple[Write, ...]]:
-    forgotten_after = draft.facts.policy.unavailable_at_most
+    policy = draft.facts.policy
     return [
         (draft.rows.delete(rows.unavailable_sort(u.pool)),)
         for u in draft.facts.view.unavailable.values()
-        if draft.now - u.until > forgotten_after and draft.fleet.unavailable.get(u.pool) == u
+        if draft.now - u.until > longest_memory(u.reason, policy)
+        and draft.fleet.unavailable.get(u.pool) == u
     ]
 
 

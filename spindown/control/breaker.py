@@ -5,7 +5,7 @@ all their jobs had failed. Each kind has its own count, which starts again at 0 
 the contrary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
@@ -36,6 +36,9 @@ STRIKES = 3
 _BREAKER_FOR = timedelta(hours=1)
 #: An account error is tried again after this, so that a repair needs no second action.
 _ACCOUNT_RETRY = timedelta(minutes=15)
+
+#: Instance types that its reason names.
+_TYPES_NAMED = 8
 
 _CLOSED = BreakerRow()
 
@@ -85,15 +88,25 @@ def breaker_name(facts: TickFacts, region: str) -> str:
 
 
 def open_for_account(
-    facts: TickFacts, known: BreakerRow, region: str, error: Refusal
+    facts: TickFacts, known: BreakerRow, region: str, error: Refusal, types: Collection[str]
 ) -> BreakerRow:
     """Return a region's breaker, opened by an error of the account.
 
     What is counted of the launch version stays: the account error says nothing about it.
+
+    Args:
+        facts: of the tick.
+        known: the breaker so far.
+        region: where.
+        error: what EC2 said.
+        types: the instance types that were asked for and refused.
     """
     version = facts.launch_version(region)
     counted = known if known.launch_version == version else BreakerRow()
-    about = {"refusal": error.code, "message": error.message}
+    names = sorted(types)
+    more = f" and {len(names) - _TYPES_NAMED} more" if len(names) > _TYPES_NAMED else ""
+    named = ", ".join(names[:_TYPES_NAMED]) + more
+    about = {"refusal": error.code, "message": error.message, "types": named}
     return replace(
         counted,
         open_until=facts.now + _ACCOUNT_RETRY,

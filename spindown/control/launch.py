@@ -5,6 +5,7 @@ hears of it; its answer after it. A dry pool, a full quota, a zone without addre
 that asks to slow down are left alone from then on. Tries and time are bounded.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 
@@ -63,7 +64,8 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
     asked: set[str] = set()
     while (request := progress.next_request(run.allowance)) is not None:
         if run.ports.clock.now() - run.now > _BEGIN_WITHIN:
-            return Reason(ReasonCode.TIME_IS_UP)
+            progress.ended = Reason(ReasonCode.TIME_IS_UP)
+            break
         if request.region not in asked and not _is_there(run, request.region):
             progress.withdraw(
                 request, Reason(ReasonCode.REGION_REMOVED, {"region": request.region})
@@ -71,7 +73,17 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
             continue
         asked.add(request.region)
         _make_request(run, progress, request)
+    for region in progress.forbidden.keys() - progress.hopeful - progress.closed:
+        _stop_region(run, progress, region)
     return progress.ended
+
+
+def _stop_region(run: Execution, progress: LaunchProgress, region: str) -> None:
+    """Stop launches in a region where all that was asked is refused to the account."""
+    refusals = progress.forbidden[region]
+    _open_breaker(run, region, refusals[0], {r.instance_type for r in refusals if r.instance_type})
+    why = run.breakers[region].reason
+    progress.close(region, why.within(ReasonCode.LAUNCHING_STOPPED))
 
 
 def _is_there(run: Execution, region: str) -> bool:
@@ -105,6 +117,7 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
     except Unreachable as exc:
         # It may have been carried out.
         run.allowance = run.allowance.after(planned, planned.count)
+        progress.hopeful.add(region)
         progress.ended = Reason(ReasonCode.LAUNCH_UNANSWERED, {"said": str(exc)})
         return
     except Throttled:
@@ -124,7 +137,15 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
         # EC2 gives there again.
         run.backoffs.pop(region, None)
     progress.zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}
-    _heed(run, progress, planned, answer.refusals)
+    _heed(run, progress, planned, answer.refusals, given)
+
+
+def _stops_region(refusal: Refusal) -> bool:
+    """Tell whether it says of all launches that the account may not make them.
+
+    What it says of one pool may hold for that type alone.
+    """
+    return refusal.kind is RefusalKind.ACCOUNT and refusal.is_of_request
 
 
 def _heed(
@@ -132,10 +153,12 @@ def _heed(
     progress: LaunchProgress,
     planned: PlannedRequest,
     refusals: tuple[Refusal, ...],
+    given: int,
 ) -> None:
     region, classes = planned.region, [each.offer.quota_class for each in planned.band]
     kinds = {refusal.kind for refusal in refusals}
-    if RefusalKind.ACCOUNT in kinds:
+    progress.heard(region, given, refusals)
+    if any(_stops_region(refusal) for refusal in refusals) and not given:
         why = run.breakers.get(region, BreakerRow()).reason
         progress.close(region, why.within(ReasonCode.LAUNCHING_STOPPED))
     elif RefusalKind.THROTTLE in kinds:
@@ -288,15 +311,17 @@ def _record_answer(
 
 
 def _learn_from(run: Execution, request: LaunchRequest, refusal: Refusal) -> None:
-    if refusal.kind is RefusalKind.ACCOUNT:
-        _open_breaker(run, request.region, refusal)
+    if _stops_region(refusal):
+        _open_breaker(run, request.region, refusal, {p.instance_type for p in pools_of(request)})
     elif refusal.kind is RefusalKind.THROTTLE:
         run.back_off(request.region)
     elif refusal.kind is RefusalKind.QUOTA:
         _block_quotas(run, request, refusal)
     else:
+        is_forbidden = refusal.kind is RefusalKind.ACCOUNT
+        code = ReasonCode.POOL_FORBIDDEN if is_forbidden else ReasonCode.POOL_REFUSED
         for pool in _refused_pools(request, refusal):
-            _avoid(run, pool, Reason(ReasonCode.POOL_REFUSED, {"refusal": refusal.code}))
+            _avoid(run, pool, Reason(code, {"refusal": refusal.code}))
 
 
 def _avoid(run: Execution, pool: Pool, reason: Reason) -> None:
@@ -307,9 +332,9 @@ def _avoid(run: Execution, pool: Pool, reason: Reason) -> None:
     run.note(run.facts.rows.put(rows.unavailable_sort(pool), memory))
 
 
-def _open_breaker(run: Execution, region: str, refusal: Refusal) -> None:
+def _open_breaker(run: Execution, region: str, refusal: Refusal, types: Collection[str]) -> None:
     facts, known = run.facts, run.breakers.get(region, BreakerRow())
-    breaker = run.breakers[region] = open_for_account(facts, known, region, refusal)
+    breaker = run.breakers[region] = open_for_account(facts, known, region, refusal, types)
     run.note(facts.rows.put(breaker_name(facts, region), breaker))
     # A deploy may have replaced what was asked for.
     forget_settings(run.ports, facts.workload)

@@ -20,6 +20,7 @@ from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, CandidateList, bands
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.port import Refusal, RefusalKind
 
 #: Candidates that one tick can reach; the tick after it sees the next ones.
 _LISTED = 400
@@ -51,6 +52,10 @@ class LaunchProgress:
     #: Zones whose subnet has no address left, and regions in which it goes no further.
     zones: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)
+    #: Region -> refusals of pools that the account may not have, in the order of asking.
+    forbidden: dict[str, list[Refusal]] = field(default_factory=dict)
+    #: Regions in which something was given, or refused for another reason.
+    hopeful: set[str] = field(default_factory=set)
     #: Why it ended early; NO_REASON: it has not.
     ended: Reason = NO_REASON
     _bands: Iterator[Sequence[Candidate]] = field(init=False)
@@ -99,6 +104,13 @@ class LaunchProgress:
         self.on_demand += given if request.capacity_type is CapacityType.ON_DEMAND else 0
         if request.region in self.action.regions_on_test:
             self.closed.add(request.region)
+
+    def heard(self, region: str, given: int, refusals: Sequence[Refusal]) -> None:
+        """Remember whether anything but forbidden pools was the answer."""
+        if given or any(refusal.kind is not RefusalKind.ACCOUNT for refusal in refusals):
+            self.hopeful.add(region)
+        else:
+            self.forbidden.setdefault(region, []).extend(refusals)
 
     def withdraw(self, request: PlannedRequest, reason: Reason) -> None:
         """Take a request back that was not made, since its region is gone."""

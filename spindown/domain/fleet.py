@@ -19,7 +19,7 @@ from spindown.domain.bound import (
 )
 from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
 from spindown.domain.policy import Policy
-from spindown.domain.reason import NO_REASON, Reason
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 _HOUR = timedelta(hours=1)
 
@@ -285,24 +285,36 @@ class Unavailable:
 def remember_unavailable(
     pool: Pool, previous: Unavailable | None, *, reason: Reason, now: datetime, policy: Policy
 ) -> Unavailable:
-    """Return the memory of a pool that just ran dry or reclaimed an instance.
+    """Return the memory of a pool that just ran dry, reclaimed an instance or is forbidden.
 
-    3 minutes at first, doubled by each further strike up to 30: 3, 6, 12, 24, 30. After a time
-    without strikes that is longer than the longest memory, it begins with 3 minutes again.
+    3 minutes at first, doubled by each further strike up to 30: 3, 6, 12, 24, 30. One that the
+    account may not have: 30 minutes at first, up to 2 hours. After a time without strikes that is
+    longer than the longest memory, it begins anew; also if one of the two kinds follows the other.
     """
-    forgotten = previous is None or now - previous.until > policy.unavailable_at_most
-    strikes = 1 if previous is None or forgotten else previous.strikes + 1
+    first, most = policy.unavailable_for, longest_memory(reason, policy)
+    if reason.code is ReasonCode.POOL_FORBIDDEN:
+        first = FORBIDDEN_FOR
+    is_of_kind = previous is not None and most == longest_memory(previous.reason, policy)
+    is_anew = previous is None or not is_of_kind or now - previous.until > most
+    strikes = 1 if previous is None or is_anew else previous.strikes + 1
     # The exponent is capped, so that no number of strikes overflows.
-    span = policy.unavailable_for * 2.0 ** min(strikes - 1, _DOUBLINGS)
+    span = first * 2.0 ** min(strikes - 1, _DOUBLINGS)
     return Unavailable(
-        pool=pool,
-        until=now + min(span, max(policy.unavailable_at_most, policy.unavailable_for)),
-        strikes=strikes,
-        reason=reason,
+        pool=pool, until=now + min(span, max(most, first)), strikes=strikes, reason=reason
     )
 
 
+#: What the account may not have is seldom had soon. Longer than a breaker stays open for an
+#: account error, so that the launch after it asks for something else.
+FORBIDDEN_FOR = timedelta(minutes=30)
+_FORBIDDEN_AT_MOST = timedelta(hours=2)
 _DOUBLINGS = 20
+
+
+def longest_memory(reason: Reason, policy: Policy) -> timedelta:
+    """Return for how long at most a pool is left alone for a reason, and then remembered."""
+    is_forbidden = reason.code is ReasonCode.POOL_FORBIDDEN
+    return _FORBIDDEN_AT_MOST if is_forbidden else policy.unavailable_at_most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

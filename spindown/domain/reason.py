@@ -90,6 +90,8 @@ class ReasonCode(StrEnum):
     POOL_INTERRUPTED = "pool-interrupted"
     #: EC2 refused: ``refusal`` is its code.
     POOL_REFUSED = "pool-refused"
+    #: EC2 refuses it to this account, or with this configuration: ``refusal`` is its code.
+    POOL_FORBIDDEN = "pool-forbidden"
     #: An instance of it never checked in; ``ended`` is the code of its end and the rest of the
     #: parameters are those of that code; "": it was ended for its silence.
     POOL_NEVER_CHECKED_IN = "pool-never-checked-in"
@@ -216,7 +218,7 @@ class ReasonCode(StrEnum):
     NO_OUTPOST_READ = "no-outpost-read"
 
     # Why launching is stopped in a region.
-    #: ``refusal`` is EC2's code, ``message`` its text.
+    #: ``refusal`` is EC2's code, ``message`` its text; ``types`` were asked for.
     ACCOUNT_REFUSED = "account-refused"
     #: ``count`` instances in a row were of no use, the last one ``instance_id``; ``fault`` is what
     #: is known of why.

@@ -126,7 +126,18 @@ def _remedy_of_breaker(breaker: BreakerRow) -> str:
 def _refusals(given: AlertInput) -> Iterator[Alert]:
     requests = given.decision.requests
     account = _words(requests, _ACCOUNT)
-    if account:
+    if account and given.breaker.reason.code is not ReasonCode.ACCOUNT_REFUSED:
+        yield Alert(
+            name="types-refused",
+            says=f"EC2 refuses {_listed(_types_refused(requests))} to {given.workload}, and other "
+            f"offers are tried: {account}",
+            remedy="see what forbids them: a policy of the organisation, a region or a type that "
+            "the account has not opted in to, an image that does not suit them; or leave them "
+            "out by `gpu_names` or `instance_types`. Each pool is asked again after 30 minutes to "
+            "2 hours.",
+            rest=SAID_AGAIN_AFTER,
+        )
+    elif account:
         yield Alert(
             name="account",
             says=f"EC2 refuses every launch of {given.workload} because of the account or the "
@@ -272,6 +283,12 @@ def _words(requests: Sequence[LaunchRequestRecord], kind: str) -> str:
     """Return EC2's words on the first refusal of a kind; "" without one."""
     refusals = [r for request in requests for r in request.refusals if r.kind == kind]
     return _sentence(_said(refusals[0])) if refusals else ""
+
+
+def _types_refused(requests: Sequence[LaunchRequestRecord]) -> Sequence[str]:
+    """Return the instance types that the account may not have."""
+    refusals = [r for request in requests for r in request.refusals if r.kind == _ACCOUNT]
+    return sorted({r.pool.partition("/")[0] for r in refusals if r.pool}) or ["some launches"]
 
 
 def _said(refusal: RefusalRecord) -> str:

@@ -40,6 +40,7 @@ BY_FUNCTION = {
     "launches fail for lack of capacity": "capacity",
     "launches fail for a full quota": "quota",
     "launches fail because of the account": "account",
+    "the account may not have a type": "types-refused",
     "launches fail with an unknown code": "unknown-refusal",
     "the breaker is open": "breaker",
     "the live policy is invalid": "policy-invalid",

@@ -60,6 +60,13 @@ def an_account_error() -> ControlWorld:
     return after_a_job(world)
 
 
+def a_forbidden_type() -> ControlWorld:
+    world = with_policy(**STRICT)
+    pool = a_pool_of("g4dn.xlarge")
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "OptInRequired", pool=pool)
+    return after_a_job(world)
+
+
 def an_unknown_code() -> ControlWorld:
     world = with_policy(**STRICT)
     world.compute.refuse_next(RefusalKind.UNKNOWN, "Novel", pool=a_pool_of("g4dn.xlarge"))
@@ -129,6 +136,12 @@ def workers_that_all_look_stale() -> ControlWorld:
             "account",
             ["UnauthorizedOperation", "spindown doctor", "at once after the command"],
             id="account",
+        ),
+        pytest.param(
+            a_forbidden_type,
+            "types-refused",
+            ["g4dn.xlarge", "OptInRequired", "`instance_types`"],
+            id="a forbidden type",
         ),
         pytest.param(an_unknown_code, "unknown-refusal", ["Novel"], id="unknown code"),
         pytest.param(

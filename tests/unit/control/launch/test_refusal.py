@@ -13,7 +13,17 @@ from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
 from spindown.port import LaunchAnswer, Refusal, RefusalKind
 from tests.builders import minutes
-from tests.control import REGION, STRICT, ZONES, ControlWorld, a_pool_of, codes, pools, with_policy
+from tests.control import (
+    REGION,
+    STRICT,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+    codes,
+    every_spot_pool,
+    pools,
+    with_policy,
+)
 from tests.failure import failing
 
 
@@ -63,6 +73,80 @@ def test_an_account_error_opens_the_breaker_in_ec2_s_words() -> None:
     assert world.metrics.values("BreakerOpen")[:2] == [1, 1]
     # It is tried again by itself, so that fixing the account is enough.
     assert later.outcome is Outcome.LAUNCHED
+
+
+DENIED = ("UnauthorizedOperation", "OptInRequired", "InvalidParameterCombination")
+
+
+@pytest.mark.parametrize("code", DENIED)
+def test_one_type_refused_is_not_the_account_refused(code: str) -> None:
+    world = with_policy(**STRICT)
+    denied = [a_pool_of("g4dn.xlarge", zone) for zone in ZONES]
+    for pool in denied:
+        world.compute.refuse_next(RefusalKind.ACCOUNT, code, pool=pool, times=99)
+    world.send()
+
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.requests] == ["account", "account", "launched"]
+    assert world.view().breaker.open_until is None
+    left_alone = world.view().unavailable
+    assert [left_alone[pool].reason.about["refusal"] for pool in denied] == [code] * 2
+    # It is asked again, and longer is waited each time.
+    waits = [left_alone[denied[0]].until - world.now]
+    for _ in range(2):
+        world.clock.advance(waits[-1])
+        world.empty_the_queue()
+        world.send(9)
+        world.tick()
+        waits.append(world.view().unavailable[denied[0]].until - world.now)
+    assert waits == [minutes(30), minutes(60), minutes(120)]
+
+
+def test_a_bad_override_beside_instances_stops_nothing() -> None:
+    world = with_policy(band=0.9, max_workers=4, drain_within=minutes(5))
+    pool = a_pool_of("g4dn.xlarge")
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "InvalidParameterValue", pool=pool)
+    world.send(100)
+
+    decision = world.tick()
+
+    assert len(pools(decision)) == len(world.workers()) == 4
+    assert world.view().breaker.open_until is None
+    assert pool in world.view().unavailable
+
+
+def test_the_account_is_refused_once_all_that_was_asked_is() -> None:
+    world = with_policy(**STRICT, max_requests_per_tick=2)
+    for pool in every_spot_pool():
+        world.compute.refuse_next(RefusalKind.ACCOUNT, "OptInRequired", pool=pool, times=99)
+    world.send()
+
+    refused, stopped = world.tick(), world.tick(minutes(1))
+    breaker = world.view().breaker
+    again = world.tick(minutes(15))
+
+    assert [a.outcome for a in refused.requests] == ["account"] * 2
+    assert stopped.outcome is Outcome.STOPPED
+    assert breaker.reason.about["refusal"] == "OptInRequired"
+    assert breaker.reason.about["types"] == "g4dn.xlarge"
+    # What was refused before is not all that is ever asked.
+    later = {pool for request in again.requests for pool in request.pools}
+    assert later & {str(a_pool_of("g6.xlarge", zone)) for zone in ZONES}
+
+
+def test_a_full_pool_beside_a_refused_one_leaves_the_rest() -> None:
+    world = with_policy(**STRICT, max_requests_per_tick=2)
+    world.compute.refuse_next(
+        RefusalKind.ACCOUNT, "OptInRequired", pool=a_pool_of("g4dn.xlarge"), times=99
+    )
+    world.dry(a_pool_of("g4dn.xlarge", ZONES[1]))
+    world.send()
+
+    refused, later = world.tick(), world.tick(minutes(1))
+
+    assert refused.outcome is Outcome.REFUSED
+    assert pools(later) == [str(a_pool_of("g6.xlarge"))]
 
 
 def test_after_a_deploy_without_a_subnet_one_tick_asks_for_it() -> None:
