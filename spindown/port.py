@@ -459,6 +459,10 @@ class Compute(Protocol):
         """Return the instances that carry all these tags, terminated ones as long as EC2 has."""
         ...
 
+    def described(self, *, region: str, instance_ids: Sequence[str]) -> Sequence[InstanceView]:
+        """Return those of these instances that EC2 describes, asked for by their ids."""
+        ...
+
     def instance(self, *, region: str, instance_id: str) -> InstanceView:
         """Return one instance (raises NotFound, which right after a launch proves nothing)."""
         ...

@@ -583,6 +583,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "EC2 gave no answer ({said}); the next tick finds out what became of it"
     ),
     ReasonCode.REGION_UNREAD: "{region} is left out: {said}",
+    ReasonCode.ANSWER_DOUBTED: lambda about: (
+        f"EC2's answer in {about['region']} missed "
+        f"{_count(about['workers'], 'worker')} that the ledger hears: none of them is ended"
+    ),
     ReasonCode.LAUNCH_WAITS: "launch {launch_id} waits: EC2 asked to slow down",
     ReasonCode.REPLAY_REFUSED: "launch {launch_id}: asked again, answered {codes}",
     ReasonCode.WORKER_OVERDUE: "{instance_id} is busy past its lifetime: left alone",

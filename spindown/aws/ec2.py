@@ -90,11 +90,22 @@ class Ec2Compute:
 
     def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
         """Return the instances that carry all these tags."""
+        return self._find(region, {f"tag:{key}": [value] for key, value in tags.items()})
+
+    def described(self, *, region: str, instance_ids: Sequence[str]) -> Sequence[InstanceView]:
+        """Return those of these instances that EC2 describes; an unknown id is no error here."""
+        return [
+            view
+            for some in _chunks(instance_ids, FILTER_VALUES_MAX)
+            for view in self._find(region, {"instance-id": some})
+        ]
+
+    def _find(self, region: str, filters: Mapping[str, Sequence[str]]) -> list[InstanceView]:
         pages = (
             self._client(region)
             .get_paginator("describe_instances")
             .paginate(
-                Filters=[{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()],
+                Filters=[{"Name": name, "Values": values} for name, values in filters.items()],
                 PaginationConfig={"PageSize": PAGE_SIZE},
             )
         )

@@ -2,9 +2,10 @@
 
 Events say the same sooner; this is for the event that never came. The two questions take turns,
 since each costs a call: are our instances still there, and does a spot request say that EC2 is
-taking one away. Launches without an answer are looked up besides, one call each. A tick that
-launches leaves both questions out, unless they have been left out for long. A region in which no
-row expects anything is asked now and then.
+taking one away. A worker that is heard, and that the answer misses, is asked for again by its id:
+one wrong answer ends nobody who works. Launches without an answer are looked up besides, one call
+each. A tick that launches leaves both questions out, unless they have been left out for long. A
+region in which no row expects anything is asked now and then.
 """
 
 from collections.abc import Callable, Collection
@@ -17,13 +18,15 @@ from spindown.contract.row import Backoff
 from spindown.control.observation import (
     Ec2Answers,
     TickFacts,
+    assumed,
     decode_request,
     failure_of,
 )
 from spindown.control.plan import Fleet, PlanDraft
 from spindown.domain.fleet import Launch, LaunchState, Worker
 from spindown.domain.offer import CapacityType
-from spindown.domain.reason import Reason
+from spindown.domain.reaping import UNSEEN_FOR, is_heard
+from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.error import SpindownError, Throttled
 from spindown.port import ControlPorts
 
@@ -81,7 +84,8 @@ def observe_ec2(draft: PlanDraft, ports: ControlPorts, *, is_launch_due: bool) -
                 ports,
                 lambda region: tuple(ports.compute.instances(region=region, tags=tags)),
             )
-            return replace(facts, ec2=replace(answers, instances=found, is_sweep=is_sweep))
+            answers = replace(answers, instances=found, is_sweep=is_sweep)
+            return replace(facts, ec2=_ask_again(facts, answers, fleet, ports))
         case "reclaims":
             ids: dict[str, list[str]] = {}
             for worker in _watched(fleet):
@@ -97,6 +101,42 @@ def observe_ec2(draft: PlanDraft, ports: ControlPorts, *, is_launch_due: bool) -
             return replace(facts, ec2=replace(answers, reclaimed=reclaimed))
         case _:
             return facts
+
+
+def _ask_again(
+    facts: TickFacts, answers: Ec2Answers, fleet: Fleet, ports: ControlPorts
+) -> Ec2Answers:
+    """Ask by id for workers that an answer misses although they are heard.
+
+    One that the second answer misses too is gone. Without a second answer it is taken as there.
+    """
+    seen = dict(answers.instances or {})
+    leased = {lease.instance_id for lease in fleet.leases if lease.deadline > facts.now}
+    for region, views in seen.items():
+        known = {view.instance_id for view in views}
+        doubted = {
+            worker.instance_id: worker
+            for worker in fleet.present
+            if worker.region == region
+            and worker.instance_id not in known
+            and facts.now - worker.launched_at > UNSEEN_FOR
+            and is_heard(worker, leased, facts.policy, facts.now)
+        }
+        if not doubted:
+            continue
+        try:
+            again = ports.compute.described(region=region, instance_ids=sorted(doubted))
+        except SpindownError as exc:
+            answers = _failed(
+                answers, region, exc, failure_of(exc, INSTANCES, region=region), ports
+            )
+            again = [assumed(worker) for worker in doubted.values()]
+        if again:
+            seen[region] = (*views, *again)
+            about: About = {"region": region, "workers": len(again)}
+            doubt = Reason(ReasonCode.ANSWER_DOUBTED, about)
+            answers = replace(answers, failures=(*answers.failures, doubt))
+    return replace(answers, instances=seen)
 
 
 def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:

@@ -5,7 +5,7 @@ running on, each without the others: the worker's own timeouts, the dead-man tim
 this module, and the alarm `idle`, which calls a person.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -142,6 +142,21 @@ def is_fault_of_ec2(worker: Worker) -> bool:
 def _state_reason(worker: Worker) -> str:
     """Return EC2's StateReason.Code of an instance that has ended; "": another reason is known."""
     return str(worker.reason.about.get("state_reason", ""))
+
+
+def is_heard(worker: Worker, leased: Collection[str], policy: Policy, now: datetime) -> bool:
+    """Tell whether a worker has checked in and has given a sign of life lately.
+
+    Args:
+        worker: as the ledger holds it.
+        leased: instances that hold a job within its deadline.
+        policy: in force.
+        now: the present.
+    """
+    if worker.checked_in_at is None:
+        return False
+    is_fresh = now - worker.last_sign <= policy.heartbeat_stale_after
+    return is_fresh or worker.instance_id in leased
 
 
 def watch_from(

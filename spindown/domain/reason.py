@@ -259,6 +259,9 @@ class ReasonCode(StrEnum):
     # What a person should know of a tick.
     #: ``region`` could not be read: ``said``.
     REGION_UNREAD = "region-unread"
+    #: EC2's answer in ``region`` missed ``workers`` that are heard; asked by id, it knows them, or
+    #: it did not answer.
+    ANSWER_DOUBTED = "answer-doubted"
     #: The launch ``launch_id`` waits, since ``region`` asked to slow down.
     LAUNCH_WAITS = "launch-waits"
     #: ``launch_id`` was asked for again, and answered with ``codes``.

@@ -104,6 +104,12 @@ class MemoryCompute:
             found = self.ec2.described(region)
             return [_view(one) for one in found if tags.items() <= one.tags.items()]
 
+    def described(self, *, region: str, instance_ids: Sequence[str]) -> Sequence[InstanceView]:
+        """Return those of these instances that are described."""
+        with self._lock:
+            found = (self.ec2.find_described(instance_id, region) for instance_id in instance_ids)
+            return [_view(one) for one in found if one is not None]
+
     def instance(self, *, region: str, instance_id: str) -> InstanceView:
         """Return one instance."""
         with self._lock:

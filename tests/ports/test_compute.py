@@ -151,6 +151,16 @@ def test_finds_instances_by_all_of_their_tags(world: World) -> None:
     assert not world.compute.instances(region="eu-west-1", tags=tags)
 
 
+def test_describes_by_id_whatever_else_is_asked(world: World) -> None:
+    launched = world.compute.launch(_request(world, count=2)).instances
+    ids = {given.instance_id for given in launched}
+    found = world.compute.described(region=REGION, instance_ids=[*ids, NOWHERE])
+
+    assert {seen.instance_id for seen in found} == ids
+    assert not world.compute.described(region="eu-west-1", instance_ids=[*ids])
+    assert not world.compute.described(region=REGION, instance_ids=[])
+
+
 def test_an_instance_that_never_was_is_not_found(world: World) -> None:
     with pytest.raises(NotFound):
         world.compute.instance(region=REGION, instance_id=NOWHERE)

@@ -20,7 +20,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
 from spindown.operate.preview import preview
-from tests.builders import minutes
+from tests.builders import NOW, minutes
 from tests.control import WORKLOAD, ControlWorld, codes, with_policy
 
 
@@ -56,6 +56,74 @@ def test_a_row_without_an_instance_ends_and_frees_its_job() -> None:
     assert sum(world.metrics.values("LeasesFreed")) == 1
     # The freed job is work for a new worker at once.
     assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def _six_at_work() -> ControlWorld:
+    world = with_policy(max_workers=6, drain_within=minutes(5))
+    world.send(100)
+    world.tick()
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-{worker.instance_id}")
+    world.run(6, beats=True)
+    assert len(world.workers(WorkerState.BUSY)) == 6
+    return world
+
+
+def _empty_once() -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Let EC2 describe nothing when it is asked next."""
+    empty = [()]
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return empty.pop() if call.method == "instances" and empty else proceed()
+
+    return interfere
+
+
+def test_an_empty_answer_ends_nobody_who_is_heard() -> None:
+    world = _six_at_work()
+    world.interfere = _empty_once()
+
+    decisions = world.run(15, beats=True)
+
+    assert [e for d in decisions for e in d.ended] == []
+    assert len(world.workers(WorkerState.BUSY)) == len(world.compute.bills()) == 6
+    doubts = [n for d in decisions for n in d.notes if n.code is ReasonCode.ANSWER_DOUBTED]
+    assert [n.about["workers"] for n in doubts] == [6]
+
+
+def test_without_a_second_answer_nobody_who_is_heard_ends() -> None:
+    world = _six_at_work()
+    empty = _empty_once()
+
+    def no_second(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "described":
+            raise Unreachable("no answer")
+        return empty(call, proceed)
+
+    world.interfere = no_second
+    world.run(15, beats=True)
+
+    assert len(world.workers(WorkerState.BUSY)) == len(world.compute.bills()) == 6
+
+
+@pytest.mark.parametrize("beats", [True, False], ids=["heard", "silent"])
+def test_two_answers_end_a_row_and_one_that_of_a_silent_worker(beats: bool) -> None:
+    world = _six_at_work()
+    gone = world.workers()[0].instance_id
+    world.run(12, beats=True)
+    if not beats:
+        world.change(gone, heartbeat_at=world.now - minutes(11), checked_in_at=NOW)
+        lease = next(x for x in world.view().leases if x.instance_id == gone)
+        world.put(lease_sort(gone, lease.slot), deadline=world.now)
+    del world.compute.ec2.instances[gone]
+    before = world.calls["compute.described"]
+
+    decisions = world.run(3)
+
+    ended = [(e.instance_id, e.reason.code) for d in decisions for e in d.ended]
+    assert ended == [(gone, ReasonCode.UNKNOWN_TO_EC2)]
+    assert world.calls["compute.described"] - before == beats
 
 
 def test_a_job_is_freed_though_its_progress_is_unreadable() -> None:
