@@ -173,6 +173,8 @@ class Lease:
     job_id: str
     epoch: Tally
     receipt_handle: str
+    #: The message that the handle is of; "": not known.
+    message_id: str = ""
     #: Until when nobody else may claim the job.
     deadline: datetime
     #: The heartbeat never extends past this: an interruption's deadline, or SQS's 12-hour cap.

@@ -7,7 +7,7 @@ what the last one left, and how it ended.
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from spindown.contract.codec import replace_fields
@@ -26,7 +26,13 @@ from spindown.domain.lease import (
     visibility_not_after,
 )
 from spindown.domain.policy import Policy
-from spindown.error import ContractError, NewerSchema, PreconditionFailed, SpindownError
+from spindown.error import (
+    ContractError,
+    NewerSchema,
+    PreconditionFailed,
+    SpindownError,
+    StaleHandle,
+)
 from spindown.job.fence import Fence, first_sent, read_fence, write_fence
 from spindown.job.held import (
     ClaimedJob,
@@ -158,9 +164,12 @@ class ClaimOutcome(StrEnum):
     OVER = "over"
     DEAD_LETTERED = "dead-lettered"
     PUT_BACK = "put-back"
+    #: A second message of a job that is held; it was deleted.
+    COPY = "copy"
     CONDEMNED = "condemned"
 
 
+_HELD = "held"
 _OVER = frozenset({ClaimOutcome.OVER, ClaimOutcome.DEAD_LETTERED})
 
 
@@ -264,7 +273,9 @@ class _Claim:
                 return self._bury(fence.manifest)
             case ClaimVerdict.PUT_BACK:
                 is_held = not is_claimable(fence.manifest, lease, self.ports.clock.now())
-                return self._put_back(lease if is_held else None)
+                if lease is not None and is_held:
+                    return self._leave_to_owner(lease)
+                return self._put_back(None)
 
     def _next_epoch(self, fence: Fence, lease: Lease | None) -> ClaimedJob | Declined:
         """Count how the last epoch ended, then begin the next or give the job up."""
@@ -285,6 +296,7 @@ class _Claim:
             job_id=self.job_id,
             epoch=fence.manifest.epoch,
             receipt_handle=self.message.receipt_handle,
+            message_id=self.message.message_id,
             deadline=extended_until(now, not_after, self.policy),
             not_after=not_after,
             claimed_at=now,
@@ -329,11 +341,36 @@ class _Claim:
         return read_lease(self.ports.table, lease_key(self.slot_id.workload, manifest.owner))
 
     def _put_back(self, lease: Lease | None) -> Declined:
-        if lease is not None:
-            self._hand_over(lease)
         wait = put_back_for(lease, self.ports.clock.now(), self.ports.random.random())
         put_back(self.message, wait, self.ports.queue)
-        return self._decline(ClaimOutcome.PUT_BACK, "held" if lease else "left to others")
+        return self._decline(ClaimOutcome.PUT_BACK, _HELD if lease else "left to others")
+
+    def _leave_to_owner(self, lease: Lease) -> Declined:
+        """Leave a job to its owner; a second message of it is deleted, since one is enough.
+
+        Each time that a second one is visible, it is taken for work and may buy a machine.
+        """
+        now, message = self.ports.clock.now(), self.message
+        is_other = lease.message_id not in {"", message.message_id}
+        # A receipt that may have lapsed could delete what somebody else has just received.
+        if is_other and now - message.received_at > self.policy.lease_duration / 2:
+            return self._put_back(lease)
+        if is_other and self._hides(lease, now):
+            delete(message.receipt_handle, self.ports.queue)
+            return self._decline(ClaimOutcome.COPY, _HELD)
+        self._hand_over(lease)
+        return self._put_back(lease)
+
+    def _hides(self, lease: Lease, now: datetime) -> bool:
+        """Hide the owner's message as its heartbeat does; False: it is visible, or gone.
+
+        What is hidden returns once the owner is lost.
+        """
+        try:
+            self.ports.queue.extend(lease.receipt_handle, lease.deadline - now)
+        except StaleHandle:
+            return False
+        return True
 
     def _hand_over(self, lease: Lease) -> None:
         """Give the owner the handle that controls its message now."""
@@ -343,7 +380,10 @@ class _Claim:
                 Write(
                     key=lease_key(self.slot_id.workload, owner),
                     when=When(equals=lease_identity(lease)),
-                    set={"receipt_handle": self.message.receipt_handle},
+                    set={
+                        "receipt_handle": self.message.receipt_handle,
+                        "message_id": self.message.message_id,
+                    },
                 )
             )
         except PreconditionFailed:

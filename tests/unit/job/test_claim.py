@@ -41,8 +41,55 @@ def test_one_of_two_has_a_job_whose_message_came_twice() -> None:
     world.send(JOB)
     second = world.claim(a_slot_id("i-2"))
     assert isinstance(second, Declined)
-    assert (second.outcome, second.job_id, second.reason) == (ClaimOutcome.PUT_BACK, "j", "held")
+    assert (second.outcome, second.job_id, second.reason) == (ClaimOutcome.COPY, "j", "held")
     assert world.manifest("j").owner == first.manifest.owner
+    assert len(world.queue.bodies()) == 1
+    # The one that is left is the holder's: it returns if the holder is lost.
+    world.clock.advance(timedelta(minutes=6))
+    assert isinstance(world.claim(a_slot_id("i-2")), ClaimedJob)
+
+
+@pytest.mark.parametrize("how", ["visible", "deleted"])
+def test_a_copy_stays_unless_the_holder_s_message_is_held(how: str) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.send(JOB)
+    copy = world.receive()
+    assert copy is not None
+    if how == "visible":
+        world.queue.extend(held.message.receipt_handle, timedelta(0))
+    else:
+        world.queue.delete(held.message.receipt_handle)
+
+    declined = world.claim_message(copy, a_slot_id("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.PUT_BACK
+    lease = world.lease()
+    assert lease is not None
+    assert (lease.message_id, lease.receipt_handle) == (copy.message_id, copy.receipt_handle)
+    # The copy is the job's message now, so the other is one too many.
+    while world.queue.backlog().visible:
+        assert isinstance(world.claim(a_slot_id("i-2")), Declined)
+    assert len(world.queue.bodies()) == 1
+
+
+def test_a_copy_whose_receipt_may_have_lapsed_is_not_deleted() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.send(JOB)
+    copy = world.receive()
+    assert copy is not None
+    world.clock.advance(world.policy.lease_duration * 0.6)
+
+    declined = world.claim_message(copy, a_slot_id("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.PUT_BACK
+    assert len(world.queue.bodies()) == 2
+    lease = world.lease()
+    assert lease is not None
+    assert lease.message_id == held.message.message_id
 
 
 def test_leaves_the_newer_receipt_handle_with_a_job_s_owner() -> None:
@@ -83,14 +130,14 @@ def test_a_lease_tells_no_item_count_before_it_is_known() -> None:
 
 def test_puts_a_held_job_back_until_the_lease_has_run_out() -> None:
     world = WorkWorld()
-    world.hold(JOB)
-    world.send(JOB)
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
     world.claim(a_slot_id("i-2"))
     world.clock.advance(world.policy.lease_duration - timedelta(seconds=1))
-    # The owner's message is hidden for the lease, the duplicate for at least as long.
+    # The owner's message is hidden for at least as long as the lease.
     assert world.queue.backlog().visible == 0
     world.clock.advance(timedelta(seconds=32))
-    assert world.queue.backlog().visible == 2
+    assert world.queue.backlog().visible == 1
 
 
 def test_takes_over_a_job_whose_lease_has_run_out() -> None:
