@@ -78,6 +78,17 @@ def test_what_is_sent_twice_is_done_once() -> None:
     assert result.busy_seconds == pytest.approx(plain.busy_seconds, rel=0.02)
 
 
+def test_a_long_job_that_was_sent_twice_buys_two_machines() -> None:
+    long = an_arrival(items=5, item_seconds=HOUR)
+    scenario = a_scenario(long, faults=Faults(doubled=1.0, doubled_within=60.0))
+    once = simulate(replace(scenario, faults=Faults()), a_policy(), 1)
+    result = simulate(scenario, a_policy(), 1)
+
+    # 49 and 1.6 times the dollars, while the second message was put back again and again.
+    assert (once.launches, result.launches) == (1, 2)
+    assert result.dollars < 1.02 * once.dollars
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_lost_when_everything_fails_at_once(seed: int) -> None:
     scenario = a_scenario(
