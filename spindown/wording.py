@@ -593,6 +593,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.JOBS_LEFT_BEHIND: lambda about: (
         f"{_count(about['jobs'], 'job')} to be done by others"
     ),
+    ReasonCode.NEWER_MESSAGES: lambda about: (
+        f"{_count(about['messages'], 'message')} of a later version hidden: {about['field']} is "
+        f"{about['schema']}, and what is deployed reads {about['reads']}"
+    ),
     ReasonCode.REGIONS_SILENT: "a launch had no answer in {regions}: other regions are asked first",
     ReasonCode.NO_QUOTA_LEFT: (
         "quota {quota_class}: {left:g} vCPUs are left, the smallest offer takes {smallest}"

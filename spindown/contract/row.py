@@ -48,6 +48,7 @@ BUDGET = "budget#"
 CALLS = "calls#"
 ALERT = "alert#"
 REQUEUED = "requeued#"
+NEWER = "newer#"
 
 
 def worker_sort(instance_id: str) -> str:
@@ -83,6 +84,11 @@ def alert_sort(name: str) -> str:
 def requeued_sort(job_id: str) -> str:
     """Return the sort key of what is a job that was requeued."""
     return f"{REQUEUED}{job_id}"
+
+
+def newer_sort(message_id: str) -> str:
+    """Return the sort key of a message that only a later version reads."""
+    return f"{NEWER}{message_id}"
 
 
 def pool_sort(pool: Pool) -> str:
@@ -198,6 +204,27 @@ class BacklogRow:
     strays: Tally = 0
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewerMessage:
+    """A message that only a later version reads: hidden until that is deployed, or for hours.
+
+    A worker writes it that was bought for the message and cannot read it.
+    """
+
+    message_id: str
+    #: What has a later schema, as ``NewerSchema`` names it, and which: ``READS`` says what a
+    #: version reads.
+    field: str
+    schema: Tally
+    #: Shows the message again before its time.
+    receipt_handle: str
+    #: How often it had been received.
+    receives: Tally
+    sent_at: datetime
+    #: Until when it is hidden.
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

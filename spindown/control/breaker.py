@@ -21,6 +21,7 @@ from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
 from spindown.domain.reaping import (
     could_check_in,
+    has_declined_all,
     has_failed_all,
     has_left_work,
     has_missed_check_in,
@@ -147,7 +148,7 @@ def count_useless_instances(draft: PlanDraft) -> PlanDraft:
             continue
         if has_missed_check_in(worker):
             draft = _count_miss(draft, worker)
-        elif has_left_work(worker, draft.fleet.backlog.backlog_since):
+        elif has_declined_all(worker) or has_left_work(worker, draft.fleet.backlog.backlog_since):
             draft = _strike(_note_counted(draft, worker), worker, "unclaimed")
         elif has_failed_all(worker):
             draft = _strike(_note_counted(draft, worker), worker, "failed")

@@ -4,7 +4,9 @@ Actions go in their order. One whose condition no longer holds has lost a race a
 an event: it is left out, with what needs it, and the next tick plans anew.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ending import bound_leases, free_leases
@@ -22,13 +24,14 @@ from spindown.control.plan import (
     MarkInterrupted,
     Plan,
     Replay,
+    ShowMessage,
     StoreCatalogue,
     Terminate,
 )
 from spindown.domain.fleet import Unavailable, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
-from spindown.error import SpindownError, Throttled
+from spindown.error import SpindownError, StaleHandle, Throttled
 from spindown.ledger import AccountView
 from spindown.port import ControlPorts
 
@@ -118,6 +121,12 @@ def _carry_out(run: Execution, action: Action) -> None:
         case Terminate():
             _terminate(run, action)
             return
+        case ShowMessage():
+            # Without its handle it is visible already, or somebody has received it.
+            with suppress(StaleHandle):
+                queue = run.ports.queue(run.facts.settings.queue_url)
+                queue.extend(action.receipt_handle, timedelta(0))
+            run.journal.note(action.writes)
         case Replay():
             replay(run, action)
         case StoreCatalogue():

@@ -54,6 +54,8 @@ class ActionKind(StrEnum):
     #: Make the very same request again, to learn its answer.
     REPLAY = "replay"
     GIVE_UP = "give-up"
+    #: Show a message that was hidden until a later version is deployed.
+    SHOW = "show"
     #: Tell a worker to give its jobs to another.
     MIGRATE = "migrate"
     LAUNCH = "launch"
@@ -119,6 +121,13 @@ class FreeJobs(Action):
     """Give jobs back to the queue whose instance is gone."""
 
     leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowMessage(Action):
+    """Show a message that the deployed version reads by now."""
+
+    receipt_handle: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ decision). Now and then it reads settings, prices, the catalogue or shared rows 
 decision that differs from the last one.
 
 Where to look further: ``observation`` and ``observe_ec2`` read, ``backlog``, ``adopt``, ``reap``,
-``breaker``, ``books``, ``size``, ``migrate``, ``offers`` and ``request`` plan, ``execute`` and
-``launch`` act, ``record`` writes down.
+``newer``, ``breaker``, ``books``, ``size``, ``migrate``, ``offers`` and ``request`` plan,
+``execute`` and ``launch`` act, ``record`` writes down.
 """
 
 from contextlib import suppress
@@ -39,6 +39,7 @@ from spindown.control.correct import correct_workers
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, plan_moves, tell_movers
+from spindown.control.newer import show_newer
 from spindown.control.observation import Observation, read_market, read_rows
 from spindown.control.observe_ec2 import observe_ec2, observe_launches, remember_answers
 from spindown.control.offers import allowance_of, choose_all
@@ -156,6 +157,7 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     reaping = find_ends(draft)
     draft = end_gone_rows(draft, reaping)
     draft = requeue_jobs(draft)
+    draft = show_newer(draft)
     draft = count_useless_instances(draft)
     draft = condemn_and_terminate(draft, reaping)
     draft = charge_workers(draft)

@@ -163,22 +163,26 @@ _DOUBLINGS = 10
 UNREADABLE_WAIT = timedelta(minutes=5)
 #: So old and received so often, it is nobody's: no deploy takes so long.
 UNREADABLE_FOR = timedelta(days=2)
-UNREADABLE_RECEIVES = 8
+UNREADABLE_RECEIVES = 4
 
 
-def unreadable_wait(sent_at: datetime, receive_count: int, now: datetime) -> timedelta | None:
-    """Return how long to hide a message that a later version wrote; None: give it up.
+def is_given_up(sent_at: datetime, receive_count: int, now: datetime) -> bool:
+    """Tell whether nobody will read a message any more that a later version wrote."""
+    return now - sent_at >= UNREADABLE_FOR and receive_count >= UNREADABLE_RECEIVES
 
-    Each time it is back, it is taken for work and may buy a machine: so five minutes at first,
-    doubled by each further receive.
+
+def unreadable_wait(receive_count: int, *, is_noted: bool) -> timedelta:
+    """Return how long to hide a message that a later version wrote.
+
+    Each time it is back, it is taken for work and may buy a machine. If the ledger knows of it,
+    the tick shows it once it can be read. Else five minutes, doubled by each further receive.
 
     Args:
-        sent_at: when it was sent.
         receive_count: how often it was received, this time included.
-        now: the present.
+        is_noted: whether the ledger knows of it.
     """
-    if now - sent_at >= UNREADABLE_FOR and receive_count >= UNREADABLE_RECEIVES:
-        return None
+    if is_noted:
+        return PUT_BACK_AT_MOST
     doublings = min(max(receive_count, 1) - 1, _DOUBLINGS)
     return min(UNREADABLE_WAIT * 2.0**doublings, PUT_BACK_AT_MOST)
 

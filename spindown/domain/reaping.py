@@ -116,6 +116,17 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
     )
 
 
+def has_declined_all(worker: Worker) -> bool:
+    """Tell whether a worker ended without a job since it could not read what waited."""
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.claimed_at is None
+        and worker.declined_at is not None
+        and not worker.is_interrupting
+        and worker.reason.code not in _SENT_AWAY
+    )
+
+
 def has_failed_all(worker: Worker) -> bool:
     """Tell whether a worker took jobs and ended because its last ones had all failed."""
     return (

@@ -270,6 +270,9 @@ class ReasonCode(StrEnum):
     WORKER_OVERDUE = "worker-overdue"
     #: ``jobs`` of an instance that is gone.
     JOBS_LEFT_BEHIND = "jobs-left-behind"
+    #: ``messages`` are hidden until ``until`` at least: ``field`` is ``schema`` in the oldest, and
+    #: the deployed version ``reads`` less.
+    NEWER_MESSAGES = "newer-messages"
     #: ``regions`` have not answered a launch.
     REGIONS_SILENT = "regions-silent"
     #: ``quota_class`` has ``left`` vCPUs, and the smallest offer takes ``smallest``.

@@ -21,6 +21,7 @@ from spindown.domain.lease import (
     claim_verdict,
     extended_until,
     is_claimable,
+    is_given_up,
     put_back_for,
     unreadable_wait,
     visibility_not_after,
@@ -189,7 +190,7 @@ def claim(
     try:
         job = with_id(parse_job(message.body), message.message_id)
     except NewerSchema as exc:
-        return _leave_to_newer(message, None, str(exc), ports)
+        return _leave_to_newer(message, None, exc, presence, ports)
     except ContractError as exc:
         dead_letter_malformed(message, str(exc), ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
@@ -199,14 +200,16 @@ def claim(
 
 
 def _leave_to_newer(
-    message: Message, job_id: str | None, reason: str, ports: WorkPorts
+    message: Message, job_id: str | None, error: NewerSchema, presence: Presence, ports: WorkPorts
 ) -> Declined:
-    """Hide what only a later version can read, longer each time; at last it is a dead letter."""
-    wait = unreadable_wait(message.sent_at, message.receive_count, ports.clock.now())
-    if wait is None:
+    """Hide what only a later version can read, and let the ledger know; at last give it up."""
+    now, reason = ports.clock.now(), str(error)
+    if is_given_up(message.sent_at, message.receive_count, now):
         dead_letter_malformed(message, reason, ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, job_id=job_id, reason=reason)
-    put_back(message, wait, ports.queue)
+    until = now + unreadable_wait(message.receive_count, is_noted=True)
+    is_noted = presence.note_newer(message, error, until)
+    put_back(message, unreadable_wait(message.receive_count, is_noted=is_noted), ports.queue)
     return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, job_id=job_id, reason=reason)
 
 
@@ -245,7 +248,7 @@ class _Claim:
         try:
             fence = read_fence(self.job_id, self.ports.objects)
         except NewerSchema as exc:
-            return _leave_to_newer(self.message, self.job_id, str(exc), self.ports)
+            return _leave_to_newer(self.message, self.job_id, exc, self.presence, self.ports)
         try:
             if fence is None:
                 return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))

@@ -13,18 +13,38 @@ from typing import Any
 
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
-from spindown.contract.row import BACKLOG, LEASE, requeued_sort, worker_sort, workload_partition
+from spindown.contract.row import (
+    BACKLOG,
+    LEASE,
+    NewerMessage,
+    newer_sort,
+    requeued_sort,
+    worker_sort,
+    workload_partition,
+)
 from spindown.domain.fleet import GpuUse, Lease, RequeuedJob, Worker, WorkerState
 from spindown.domain.reason import Reason
-from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, StaleHandle
+from spindown.error import (
+    ContractError,
+    NewerSchema,
+    NotFound,
+    PreconditionFailed,
+    SpindownError,
+    StaleHandle,
+)
 from spindown.job.held import SlotId, WorkPorts, lease_identity, read_lease
-from spindown.port import Key, When, Write
+from spindown.port import Key, Message, When, Write
 
 #: Waits for reconcile to write the row of an instance that was quicker than its launch.
 _CHECK_IN_PAUSE = timedelta(seconds=1)
 #: Others that a check-in gives way to. Who raises the version of a row that boots ends it too, so
 #: one would do; but who loses for ever must not ask for ever.
 _CHECK_IN_TRIES = 5
+
+#: Messages of a later version that one worker notes: every tick reads their rows.
+_NEWER_AT_MOST = 100
+#: A sender may write any number.
+_SCHEMA_AT_MOST = 10**9
 
 #: Nor ended: whoever is taken for gone is neither counted nor paid for, so must not go on.
 _NOT_CONDEMNED = When(
@@ -61,6 +81,8 @@ class Presence:
         self._busy: set[int] = set()
         #: A write of the busy slots has failed; the next heartbeat makes up for it.
         self._is_behind = False
+        #: Messages that it has noted for a later version.
+        self._newer: set[str] = set()
         #: Since when no new job is taken, for the row.
         self._draining: dict[str, str] = {}
 
@@ -213,6 +235,38 @@ class Presence:
 
     def _requeued_key(self, job_id: str) -> Key:
         return Key(partition=self._partition, sort=requeued_sort(job_id))
+
+    def note_newer(self, message: Message, error: NewerSchema, until: datetime) -> bool:
+        """Note a message that only a later version reads, hidden until then.
+
+        Return whether the tick can show it sooner; False: nothing is noted.
+        """
+        declined = Write(
+            key=self._key,
+            when=_NOT_CONDEMNED,
+            set={"declined_at": encode_instant(self._ports.clock.now())},
+        )
+        with suppress(SpindownError):
+            self._try(declined)
+        if len(self._newer | {message.message_id}) > _NEWER_AT_MOST:
+            return False
+        schema = error.value if isinstance(error.value, int) else 0
+        row = NewerMessage(
+            message_id=message.message_id,
+            field=error.field,
+            schema=min(max(schema, 0), _SCHEMA_AT_MOST),
+            receipt_handle=message.receipt_handle,
+            receives=message.receive_count,
+            sent_at=message.sent_at,
+            until=until,
+        )
+        key = Key(partition=self._partition, sort=newer_sort(message.message_id))
+        try:
+            self._ports.table.write(Write(key=key, set=encode_row(row)))
+        except SpindownError:
+            return False
+        self._newer.add(message.message_id)
+        return True
 
     def free(self, slot_id: SlotId) -> None:
         """Count a slot as free whose row could not be cleared; the next heartbeat says so."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode
-from spindown.contract.row import SpendRow
+from spindown.contract.row import NewerMessage, SpendRow
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.error import ContractError
 
@@ -85,6 +85,7 @@ _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
     Worker: lambda sort, x: sort == rows.worker_sort(x.instance_id),
     Lease: lambda sort, x: sort == rows.lease_sort(x.instance_id, x.slot),
     RequeuedJob: lambda sort, x: sort == rows.requeued_sort(x.job_id),
+    NewerMessage: lambda sort, x: sort == rows.newer_sort(x.message_id),
     Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
     Unavailable: lambda sort, x: sort == rows.unavailable_sort(x.pool),
     SpendRow: _is_day,

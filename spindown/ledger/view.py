@@ -13,6 +13,7 @@ from spindown.contract.row import (
     CallsRow,
     DecisionRow,
     LockRow,
+    NewerMessage,
     PolicyRow,
     QuotaRow,
     RateRow,
@@ -32,6 +33,8 @@ class LedgerView:
     leases: tuple[Lease, ...] = ()
     #: Jobs that somebody has worked on and nobody holds, by id.
     requeued_jobs: Mapping[str, RequeuedJob] = field(default_factory=dict)
+    #: Messages that only a later version reads.
+    newer: tuple[NewerMessage, ...] = ()
     launches: Mapping[str, Launch] = field(default_factory=dict)
     unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
     #: Sort key -> learned sums.
@@ -101,6 +104,7 @@ def view_of(live: Partition) -> LedgerView:
         workers={w.instance_id: w for w in live.all_of(Worker, rows.WORKER).values()},
         leases=tuple(leases.values()),
         requeued_jobs={x.job_id: x for x in live.all_of(RequeuedJob, rows.REQUEUED).values()},
+        newer=tuple(live.all_of(NewerMessage, rows.NEWER).values()),
         launches={x.launch_id: x for x in live.all_of(Launch, rows.LAUNCH).values()},
         unavailable={x.pool: x for x in live.all_of(Unavailable, rows.UNAVAILABLE).values()},
         rates=live.all_of(RateRow, rows.RATE),

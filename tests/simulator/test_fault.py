@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from spindown.ec2sim import Agenda, Turn
+from spindown.port import Outgoing
 from spindown.simulator import Alarm, Faults, Run, SimDelays, simulate
 from spindown.simulator.fault import SimAlarm
 from spindown.simulator.sample import daily_stream, sample_market
@@ -87,6 +88,19 @@ def test_a_long_job_that_was_sent_twice_buys_two_machines() -> None:
     # 49 and 1.6 times the dollars, while the second message was put back again and again.
     assert (once.launches, result.launches) == (1, 2)
     assert result.dollars < 1.02 * once.dollars
+
+
+def test_what_only_a_later_version_reads_buys_a_machine_in_11_hours() -> None:
+    scenario = a_scenario(an_arrival(), length=4 * DAY)
+    run = Run(scenario, a_policy(), 1)
+    run.world.queue.send([Outgoing(body='{"schema": 2, "tasks": []}')])
+    run.world.queue.send([Outgoing(body='{"schema": 2, "tasks": [1]}')])
+    result = run.run()
+
+    # For the three at first, and one in 11 hours until it is given up after 2 days. One such
+    # message alone bought 101 in 8 hours once.
+    assert result.launches <= 3 + 5
+    assert (result.jobs_done, result.dead_letters) == (1, 2)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

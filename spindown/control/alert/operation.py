@@ -33,6 +33,7 @@ _SEEN_BY_EACH = frozenset(
         "breaker",
         "deadline-missed",
         "deadline-at-risk",
+        "newer-messages",
     }
 )
 #: What a launch that succeeds is the end of, and what ends besides when nothing is missing.
@@ -264,6 +265,16 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             "in EC2: their jobs come back by themselves.",
             for_=_A_WHILE,
         )
+    for note in decision.notes:
+        if note.code is ReasonCode.NEWER_MESSAGES:
+            yield Alert(
+                name="newer-messages",
+                says=f"Messages of {workload} cannot be read by what is deployed: "
+                f"{_sentence(say(note))}",
+                remedy="deploy the version that wrote them: the next tick shows them to its "
+                "workers. After 2 days they are dead letters, which `spindown redrive` of that "
+                "version sends back.",
+            )
     if decision.bad_rows:
         yield Alert(
             name="bad-rows",

@@ -48,6 +48,7 @@ BY_FUNCTION = {
     "no offer may be taken": "no-offer",
     "a job is past its deadline": "deadline-missed",
     "a job will be late": "deadline-at-risk",
+    "what is deployed cannot read messages": "newer-messages",
     "rows cannot be read": "bad-rows",
     "most workers look dead": "reaping-held-back",
     "an item became dear": "cost-",

@@ -5,10 +5,25 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
+from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
 from spindown.job.held import ClaimedJob
-from tests.work import BUCKET, NEWER_MANIFEST, WorkWorld, a_portion, a_slot_id, items
+from spindown.error import Unreachable
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.commit import commit
+from spindown.job.held import ClaimedJob
+from spindown.ledger import Ledger
+from spindown.memory import PortCall
+from tests.work import (
+    BUCKET,
+    NEWER_MANIFEST,
+    WORKLOAD,
+    WorkWorld,
+    a_portion,
+    a_slot_id,
+    items,
+)
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -37,10 +52,51 @@ def test_what_no_code_reads_comes_seldom_and_ends(body: dict[str, object]) -> No
         else:
             world.clock.advance(timedelta(minutes=1))
 
-    assert received <= 12
+    assert received <= 6
     assert timedelta(days=2) <= world.clock.now() - began < timedelta(days=3)
     assert world.queue.bodies() == []
     assert world.objects.get(manifest_key("j")).data == NEWER_MANIFEST
+
+
+@pytest.mark.parametrize("body", [{"schema": 10**40}, JOB], ids=["message", "manifest"])
+def test_what_no_code_reads_is_hidden_and_noted(body: dict[str, object]) -> None:
+    world = WorkWorld()
+    world.objects.put(manifest_key("j"), NEWER_MANIFEST)
+    world.send(body)
+
+    world.claim()
+
+    (known,) = Ledger(world.table, WORKLOAD).read().newer
+    assert known.until == world.clock.now() + timedelta(hours=11)
+    assert known.schema == min(int(str(body.get("schema", 2))), 10**9)
+    assert world.worker().declined_at == world.clock.now()
+    # By the handle of the row it is shown before its time.
+    world.queue.extend(known.receipt_handle, timedelta(0))
+    assert world.queue.backlog().visible == 1
+
+
+@pytest.mark.parametrize("how", ["no answer", "too many"])
+def test_what_is_not_noted_is_hidden_for_minutes(how: str) -> None:
+    world = WorkWorld()
+    world.presence()
+    if how == "too many":
+        for _ in range(100):
+            world.send({"schema": 2})
+            world.claim()
+    else:
+
+        def fail(call: PortCall) -> None:
+            if call.method == "write":
+                raise Unreachable("no answer")
+
+        world.before = fail
+    world.send({"schema": 2})
+    world.claim()
+
+    noted = len(Ledger(world.table, WORKLOAD).read().newer)
+    assert noted == (100 if how == "too many" else 0)
+    world.clock.advance(timedelta(minutes=5))
+    assert world.queue.backlog().visible == 1
 
 
 def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
