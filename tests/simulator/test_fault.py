@@ -90,7 +90,7 @@ def test_a_long_job_that_was_sent_twice_buys_two_machines() -> None:
     assert result.dollars < 1.02 * once.dollars
 
 
-def test_what_only_a_later_version_reads_buys_a_machine_in_11_hours() -> None:
+def test_what_a_later_version_reads_buys_one_in_11_hours() -> None:
     scenario = a_scenario(an_arrival(), length=4 * DAY)
     run = Run(scenario, a_policy(), 1)
     run.world.queue.send([Outgoing(body='{"schema": 2, "tasks": []}')])

@@ -68,7 +68,7 @@ def test_the_version_that_reads_it_shows_it_at_once(field: str, schema: int) -> 
     assert launched.outcome is Outcome.LAUNCHED
 
 
-def test_workers_that_are_older_than_the_deploy_are_not_asked_for_ever() -> None:
+def test_workers_older_than_the_deploy_are_asked_only_so_often() -> None:
     world = ControlWorld()
     world.send()
     _leave_to_newer(world, schema=message.SCHEMA, receives=8)
