@@ -380,7 +380,8 @@ class RefusalKind(StrEnum):
     CAPACITY = "capacity"
     #: This quota class is full.
     QUOTA = "quota"
-    #: Account or configuration: nothing will launch until a person acts.
+    #: Account or configuration: nothing will launch until a person acts; of a single pool, nothing
+    #: of that pool.
     ACCOUNT = "account"
     #: Too many calls: end the tick.
     THROTTLE = "throttle"

@@ -32,6 +32,7 @@ _PAST = (
     "heartbeat_at",
     "idle_since",
     "claimed_at",
+    "declined_at",
     "rebalance_at",
     "draining_at",
     "unfit_at",

@@ -13,6 +13,7 @@ from spindown.contract import row as rows
 from spindown.contract.job import manifest, message
 from spindown.contract.row import NewerMessage
 from spindown.control.plan import Action, ActionKind, PlanDraft, ShowMessage
+from spindown.domain.lease import VISIBILITY_CAP
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.port import When, Write
 
@@ -24,7 +25,8 @@ READS: Mapping[str, int] = {
 #: Messages that one tick shows; each is a call.
 _SHOWN_AT_ONCE = 50
 _RECEIVES_AT_MOST = 8
-#: Whoever receives a message that is visible again writes its row anew.
+#: Whoever receives a message that is visible again writes its row anew. SQS hides none for longer
+#: than ``VISIBILITY_CAP``, whatever a row says.
 _KEPT_FOR = timedelta(minutes=15)
 
 
@@ -47,7 +49,7 @@ def show_newer(draft: PlanDraft) -> PlanDraft:
     clean_up = (
         Action(kind=ActionKind.CLEAN_UP, subject=each.message_id, writes=(_forget(draft, each),))
         for each in unreadable
-        if draft.now - each.until > _KEPT_FOR
+        if not -VISIBILITY_CAP <= draft.now - each.until <= _KEPT_FOR
     )
     hidden = [each for each in unreadable if draft.now < each.until]
     return draft.act((*show, *clean_up), notes=[_reason(hidden)] if hidden else [])

@@ -8,7 +8,7 @@ each. A tick that launches leaves both questions out, unless they have been left
 region in which no row expects anything is asked now and then.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -75,7 +75,7 @@ def observe_ec2(draft: PlanDraft, ports: ControlPorts, *, is_launch_due: bool) -
     facts, fleet = draft.facts, draft.fleet
     match question_due(facts, fleet, is_launch_due=is_launch_due):
         case "instances":
-            tags = {tag.DEPLOYMENT: facts.deployment.name, tag.WORKLOAD: facts.workload}
+            tags = _our_tags(facts)
             regions, is_sweep = _regions_to_see(facts, fleet)
             found, answers = _each_region(
                 facts.ec2,
@@ -125,7 +125,10 @@ def _ask_again(
         if not doubted:
             continue
         try:
-            again = ports.compute.described(region=region, instance_ids=sorted(doubted))
+            ours = _our_tags(facts).items()
+            found = ports.compute.described(region=region, instance_ids=sorted(doubted))
+            # A row may name any instance.
+            again = [view for view in found if ours <= view.tags.items()]
         except SpindownError as exc:
             answers = _failed(
                 answers, region, exc, failure_of(exc, INSTANCES, region=region), ports
@@ -137,6 +140,10 @@ def _ask_again(
             doubt = Reason(ReasonCode.ANSWER_DOUBTED, about)
             answers = replace(answers, failures=(*answers.failures, doubt))
     return replace(answers, instances=seen)
+
+
+def _our_tags(facts: TickFacts) -> Mapping[str, str]:
+    return {tag.DEPLOYMENT: facts.deployment.name, tag.WORKLOAD: facts.workload}
 
 
 def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:

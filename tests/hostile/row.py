@@ -12,6 +12,7 @@ from spindown.contract.row import (
     BacklogRow,
     BreakerRow,
     DecisionRow,
+    NewerMessage,
     PolicyRow,
     RateRow,
     SpendRow,
@@ -54,6 +55,7 @@ _KINDS: dict[str, type[Any]] = {
     "worker": Worker,
     "lease": Lease,
     "requeued": RequeuedJob,
+    "newer": NewerMessage,
     "launch": Launch,
     "unavailable": Unavailable,
     "rate": RateRow,
@@ -77,6 +79,16 @@ def a_full_world() -> ControlWorld:
     world.put("lease#i-gone#0", **encode(replace(lease, instance_id="i-gone", job_id="job-9")))
     left = replace(lease, job_id="job-7", items=10).requeued(3, world.now)
     world.put(rows.requeued_sort("job-7"), **encode(left))
+    newer = NewerMessage(
+        message_id="m-1",
+        field="message.schema",
+        schema=2,
+        receipt_handle="none",
+        receives=1,
+        sent_at=world.now,
+        until=world.now + timedelta(hours=11),
+    )
+    world.put(rows.newer_sort(newer.message_id), **encode(newer))
     world.put(rows.BREAKER, strikes=1, launch_version=LAUNCH_VERSION)
     world.put(rows.throughput_sort("T4", 1), count=10.0, hours=1.0, reports=3, lives=2)
     world.put(rows.pool_sort(a_pool("g6.xlarge")), count=1.0, hours=10.0)

@@ -9,7 +9,7 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
-from spindown.contract.row import SpendRow, budget_sort
+from spindown.contract.row import NewerMessage, SpendRow, budget_sort
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
 from spindown.port import Key, Write
@@ -31,6 +31,18 @@ def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
     assert worker.instance_id in world.view().workers
 
 
+def _a_newer_message(message_id: str) -> NewerMessage:
+    return NewerMessage(
+        message_id=message_id,
+        field="message.schema",
+        schema=2,
+        receipt_handle="handle",
+        receives=1,
+        sent_at=NOW,
+        until=NOW + timedelta(hours=11),
+    )
+
+
 @pytest.mark.parametrize(
     ("sort", "value"),
     [
@@ -39,6 +51,7 @@ def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
         ("lease#i-1#1", a_lease("i-1", slot=0)),
         ("launch#launch-2", a_launch("launch-1")),
         ("requeued#job-2", a_lease(job_id="job-1").left_behind(NOW)),
+        ("newer#m-2", _a_newer_message("m-1")),
         ("unavailable#elsewhere", an_unavailable()),
         ("spend#not-a-day", SpendRow(dollars=1.0)),
     ],

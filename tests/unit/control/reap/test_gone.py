@@ -1,12 +1,15 @@
 """What EC2 has taken, ended or forgotten: found, charged, requeued, replaced."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from spindown.contract import row as rows
+from spindown.contract import tag
+from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     history_partition,
@@ -90,6 +93,19 @@ def test_an_empty_answer_ends_nobody_who_is_heard() -> None:
     assert len(world.workers(WorkerState.BUSY)) == len(world.compute.bills()) == 6
     doubts = [n for d in decisions for n in d.notes if n.code is ReasonCode.ANSWER_DOUBTED]
     assert [n.about["workers"] for n in doubts] == [6]
+
+
+def test_a_row_that_names_another_s_instance_ends() -> None:
+    world = _six_at_work()
+    foreign = world.launch_astray(**{tag.DEPLOYMENT: "other"})
+    named = replace(world.workers()[0], instance_id=foreign)
+    world.put(worker_sort(foreign), **encode(named))
+
+    world.run(8, beats=True)
+
+    assert world.view().workers[foreign].state is WorkerState.ENDED
+    state = world.compute.instance(region="us-west-2", instance_id=foreign).state
+    assert state == "running"
 
 
 def test_without_a_second_answer_nobody_who_is_heard_ends() -> None:
