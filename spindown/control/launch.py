@@ -73,7 +73,7 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
             continue
         asked.add(request.region)
         _make_request(run, progress, request)
-    for region in progress.forbidden.keys() - progress.hopeful - progress.closed:
+    for region in sorted(progress.forbidden.keys() - progress.hopeful - progress.closed):
         _stop_region(run, progress, region)
     return progress.ended
 

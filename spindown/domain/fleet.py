@@ -295,12 +295,11 @@ def remember_unavailable(
     account may not have: 30 minutes at first, up to 2 hours. After a time without strikes that is
     longer than the longest memory, it begins anew; also if one of the two kinds follows the other.
     """
-    first, most = policy.unavailable_for, longest_memory(reason, policy)
-    if reason.code is ReasonCode.POOL_FORBIDDEN:
-        first = FORBIDDEN_FOR
-    is_of_kind = previous is not None and most == longest_memory(previous.reason, policy)
-    is_anew = previous is None or not is_of_kind or now - previous.until > most
-    strikes = 1 if previous is None or is_anew else previous.strikes + 1
+    most = longest_memory(reason, policy)
+    first = _FORBIDDEN_FOR if _is_forbidden(reason) else policy.unavailable_for
+    strikes = 1
+    if previous is not None and _is_forbidden(previous.reason) is _is_forbidden(reason):
+        strikes = 1 if now - previous.until > most else previous.strikes + 1
     # The exponent is capped, so that no number of strikes overflows.
     span = first * 2.0 ** min(strikes - 1, _DOUBLINGS)
     return Unavailable(
@@ -310,15 +309,18 @@ def remember_unavailable(
 
 #: What the account may not have is seldom had soon. Longer than a breaker stays open for an
 #: account error, so that the launch after it asks for something else.
-FORBIDDEN_FOR = timedelta(minutes=30)
+_FORBIDDEN_FOR = timedelta(minutes=30)
 _FORBIDDEN_AT_MOST = timedelta(hours=2)
 _DOUBLINGS = 20
 
 
 def longest_memory(reason: Reason, policy: Policy) -> timedelta:
     """Return for how long at most a pool is left alone for a reason, and then remembered."""
-    is_forbidden = reason.code is ReasonCode.POOL_FORBIDDEN
-    return _FORBIDDEN_AT_MOST if is_forbidden else policy.unavailable_at_most
+    return _FORBIDDEN_AT_MOST if _is_forbidden(reason) else policy.unavailable_at_most
+
+
+def _is_forbidden(reason: Reason) -> bool:
+    return reason.code is ReasonCode.POOL_FORBIDDEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

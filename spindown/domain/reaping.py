@@ -124,6 +124,7 @@ def has_declined_all(worker: Worker) -> bool:
         and worker.declined_at is not None
         and not worker.is_interrupting
         and worker.reason.code not in _SENT_AWAY
+        and _state_reason(worker) != _ENDED_BY_CALL
     )
 
 

@@ -37,6 +37,20 @@ def test_the_memory_of_a_dry_pool_doubles_up_to_half_an_hour(
     assert memory.strikes == times
 
 
+def test_a_forbidden_pool_is_left_alone_longer_and_counts_apart() -> None:
+    forbidden = Reason(ReasonCode.POOL_FORBIDDEN, {"refusal": "OptInRequired"})
+    memory, now, waits = struck(4), NOW + minutes(90), []
+    # The policy says how long capacity is remembered to be short, and nothing of this.
+    policy = Policy(unavailable_at_most=timedelta(hours=2))
+    for reason in (forbidden, forbidden, forbidden, forbidden, _DRY):
+        memory = remember_unavailable(a_pool(), memory, reason=reason, now=now, policy=policy)
+        waits.append((memory.until - now, memory.strikes))
+        now = memory.until
+
+    lengths = [(30, 1), (60, 2), (120, 3), (120, 4), (3, 1)]
+    assert waits == [(minutes(length), strikes) for length, strikes in lengths]
+
+
 def test_a_pool_that_was_left_alone_for_long_starts_anew() -> None:
     assert struck(3, pause=minutes(31)).strikes == 1
     assert struck(3, pause=minutes(30)).strikes == 3
