@@ -7,13 +7,13 @@ deployed with the workers, so it knows what they read.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from spindown.contract import row as rows
 from spindown.contract.job import manifest, message
 from spindown.contract.row import NewerMessage
 from spindown.control.plan import Action, ActionKind, PlanDraft, ShowMessage
-from spindown.domain.lease import VISIBILITY_CAP
+from spindown.domain.lease import PUT_BACK_AT_MOST, VISIBILITY_CAP, unreadable_wait
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.port import When, Write
 
@@ -24,7 +24,6 @@ READS: Mapping[str, int] = {
 }
 #: Messages that one tick shows; each is a call.
 _SHOWN_AT_ONCE = 50
-_RECEIVES_AT_MOST = 8
 #: Whoever receives a message that is visible again writes its row anew. SQS hides none for longer
 #: than ``VISIBILITY_CAP``, whatever a row says.
 _KEPT_FOR = timedelta(minutes=15)
@@ -32,11 +31,10 @@ _KEPT_FOR = timedelta(minutes=15)
 
 def show_newer(draft: PlanDraft) -> PlanDraft:
     """Show the messages that the deployed version reads by now, and tell of the others."""
-    found = draft.facts.view.newer
+    found, now = draft.facts.view.newer, draft.now
     if not found:
         return draft
-    readable = [each for each in found if _is_readable(each)]
-    unreadable = [each for each in found if not _is_readable(each)]
+    hidden = [each for each in found if now < each.until <= now + VISIBILITY_CAP]
     show = (
         ShowMessage(
             kind=ActionKind.SHOW,
@@ -44,23 +42,30 @@ def show_newer(draft: PlanDraft) -> PlanDraft:
             writes=(_forget(draft, each),),
             receipt_handle=each.receipt_handle,
         )
-        for each in readable[:_SHOWN_AT_ONCE]
+        for each in [each for each in hidden if _is_to_show(each, now)][:_SHOWN_AT_ONCE]
     )
     clean_up = (
         Action(kind=ActionKind.CLEAN_UP, subject=each.message_id, writes=(_forget(draft, each),))
-        for each in unreadable
-        if not -VISIBILITY_CAP <= draft.now - each.until <= _KEPT_FOR
+        for each in found
+        if not -VISIBILITY_CAP <= now - each.until <= _KEPT_FOR
     )
-    hidden = [each for each in unreadable if draft.now < each.until]
-    return draft.act((*show, *clean_up), notes=[_reason(hidden)] if hidden else [])
+    unread = [each for each in hidden if not _is_readable(each)]
+    return draft.act((*show, *clean_up), notes=[_reason(unread)] if unread else [])
 
 
 def _is_readable(known: NewerMessage) -> bool:
-    """Tell whether workers as deployed read it; not if they have shown often that they do not.
+    return known.schema <= READS.get(known.field, 0)
 
-    An image of one's own may be older than the deploy.
+
+def _is_to_show(known: NewerMessage, now: datetime) -> bool:
+    """Tell whether workers as deployed read it and have not just shown that they do not.
+
+    Some may be older than the deploy: those that are still at work, or whose image is. So whoever
+    received it often waits as long as without a row.
     """
-    return known.schema <= READS.get(known.field, 0) and known.receives < _RECEIVES_AT_MOST
+    declined_at = known.until - PUT_BACK_AT_MOST
+    wait = unreadable_wait(known.receives, is_noted=False)
+    return _is_readable(known) and now >= declined_at + wait
 
 
 def _forget(draft: PlanDraft, known: NewerMessage) -> Write:
