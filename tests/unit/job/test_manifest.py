@@ -9,10 +9,6 @@ from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
 from spindown.job.held import ClaimedJob
-from spindown.error import Unreachable
-from spindown.job.claim import ClaimOutcome, Declined
-from spindown.job.commit import commit
-from spindown.job.held import ClaimedJob
 from spindown.ledger import Ledger
 from spindown.memory import PortCall
 from tests.work import (
