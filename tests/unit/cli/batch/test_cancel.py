@@ -14,6 +14,7 @@ from spindown.contract.job.manifest import manifest_key
 from spindown.error import BadInput
 from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
+from tests.work import NEWER_MANIFEST
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_cancels_what_it_can_and_names_what_is_too_new(
 ) -> None:
     submit(account, 2)
     store = open_session(account.config, deployment=None, local=False).work_store("ocr")
-    store.put(manifest_key("b-1-00000"), b'{"schema": 3}')
+    store.put(manifest_key("b-1-00000"), NEWER_MANIFEST)
 
     with pytest.raises(typer.Exit) as ended:
         cancel(["b-1"], config=account.config)
