@@ -536,6 +536,12 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NO_OUTPOST_READ: "no outpost can be read",
     ReasonCode.FAILED_TOO_OFTEN: "{failures} failures or losses in all",
     ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
+    ReasonCode.OTHER_BODY: (
+        "job {job} was first claimed with other items or params; send this under another id"
+    ),
+    ReasonCode.JOB_ID_REUSED: (
+        "job {job}, which is {state}, had other items or params; send this under another id"
+    ),
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",
     ReasonCode.POOL_FORBIDDEN: "{refusal}",

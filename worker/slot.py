@@ -224,6 +224,8 @@ class Slot:
         elif declined.outcome is ClaimOutcome.DEAD_LETTERED:
             context.reporter.emit({"DeadLettered": 1}, reason="failures")
             self._announce(declined.job_id or "")
+        elif declined.outcome is ClaimOutcome.OTHER_BODY:
+            context.reporter.emit({"DeadLettered": 1}, reason=declined.code.value)
         elif declined.outcome is ClaimOutcome.CONDEMNED:
             context.life.tell(WasCondemned)
 

@@ -13,6 +13,8 @@ from spindown.error import BadInput
 from spindown.job.redrive import Redriven, RedriveOutcome
 from spindown.job.redrive import redrive as send_back
 
+_LEFT = frozenset({RedriveOutcome.OTHER_BODY, RedriveOutcome.UNREADABLE})
+
 
 def redrive(
     workload: option.Workload,
@@ -32,7 +34,7 @@ def redrive(
     try:
         for one in send_back(workload, session.work_ports(workload), jobs=named):
             found.add(one.job_id)
-            is_all = is_all and one.outcome is not RedriveOutcome.UNREADABLE
+            is_all = is_all and one.outcome not in _LEFT
             print_line(json.dumps(encode(one)) if as_json else describe(one))
     finally:
         if found:
@@ -52,5 +54,7 @@ def describe(one: Redriven) -> str:
             return f"{one.job_id}: sent back{why}"
         case RedriveOutcome.OVER:
             return f"{one.job_id}: already over, so its dead letter was deleted"
+        case RedriveOutcome.OTHER_BODY:
+            return f"{one.job_id}: left where it is: another job has this id; submit it anew"
         case RedriveOutcome.UNREADABLE:
             return f"left where it is: {one.reason}"

@@ -85,6 +85,11 @@ class ReasonCode(StrEnum):
     #: ``failures`` on so many ``instances``.
     FAILED_ON_SEVERAL = "failed-on-several"
 
+    #: A message asks for other items or parameters than the one with which ``job`` was claimed.
+    OTHER_BODY = "other-body"
+    #: Likewise, and the job is over: ``state``.
+    JOB_ID_REUSED = "job-id-reused"
+
     # Why a pool is left alone.
     #: EC2 took an instance of it back.
     POOL_INTERRUPTED = "pool-interrupted"

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import Failure, JobState, Manifest
-from spindown.contract.job.message import JobMessage, parse_job, with_id
+from spindown.contract.job.message import JobMessage, body_digest, parse_job, with_id
 from spindown.contract.row import history_partition, worker_sort, workload_partition
 from spindown.domain.dead_letter import EpochEnd, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease
@@ -27,6 +27,7 @@ from spindown.domain.lease import (
     visibility_not_after,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -34,7 +35,7 @@ from spindown.error import (
     SpindownError,
     StaleHandle,
 )
-from spindown.job.fence import Fence, first_sent, read_fence, write_fence
+from spindown.job.fence import Fence, first_sent, is_other_body, read_fence, write_fence
 from spindown.job.held import (
     ClaimedJob,
     SlotId,
@@ -46,7 +47,7 @@ from spindown.job.held import (
 )
 from spindown.job.message import (
     dead_letter,
-    dead_letter_malformed,
+    dead_letter_untouched,
     delete,
     near_expiry,
     put_back,
@@ -99,6 +100,7 @@ class Epochs:
             "batch_id": self.job.batch_id or manifest.batch_id,
             "tenant": self.job.tenant or manifest.tenant,
             "parent": self.job.parent or manifest.parent,
+            "body_digest": manifest.body_digest or body_digest(self.job),
             "code_digest": self.slot_id.code_digest or manifest.code_digest,
             "claimed_at": self.ports.clock.now(),
         }
@@ -164,6 +166,8 @@ class ClaimOutcome(StrEnum):
     #: The job is over already.
     OVER = "over"
     DEAD_LETTERED = "dead-lettered"
+    #: Its job was first claimed with other items or parameters.
+    OTHER_BODY = "other-body"
     PUT_BACK = "put-back"
     #: A second message of a job that is held; it was deleted.
     COPY = "copy"
@@ -181,6 +185,8 @@ class Declined:
     outcome: ClaimOutcome
     job_id: str | None = None
     reason: str = ""
+    #: Why it is a dead letter, for programs.
+    code: ReasonCode = ReasonCode.NONE
 
 
 def claim(
@@ -192,7 +198,7 @@ def claim(
     except NewerSchema as exc:
         return _leave_to_newer(message, None, exc, presence, ports)
     except ContractError as exc:
-        dead_letter_malformed(message, str(exc), ports)
+        dead_letter_untouched(message, str(exc), ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
     if near_expiry(message, ports.clock.now()) and resend(message, job, ports):
         return Declined(outcome=ClaimOutcome.SENT_ANEW, job_id=job.job_id)
@@ -205,7 +211,7 @@ def _leave_to_newer(
     """Hide what only a later version can read, and let the ledger know; at last give it up."""
     now, reason = ports.clock.now(), str(error)
     if is_given_up(message.sent_at, message.receive_count, now):
-        dead_letter_malformed(message, reason, ports)
+        dead_letter_untouched(message, reason, ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, job_id=job_id, reason=reason)
     until = now + unreadable_wait(message.receive_count, is_noted=True)
     is_noted = presence.note_newer(message, error, until)
@@ -258,6 +264,8 @@ class _Claim:
             return self._put_back(None)
 
     def _claim_over(self, fence: Fence) -> ClaimedJob | Declined:
+        if is_other_body(fence.manifest, self.job):
+            return self._refuse_body(fence.manifest)
         lease = self._lease_of(fence.manifest)
         match claim_verdict(
             fence.manifest,
@@ -395,6 +403,16 @@ class _Claim:
     def _bury(self, manifest: Manifest) -> Declined:
         dead_letter(self.message, self.job, manifest.reason, self.slot_id.log_pointer, self.ports)
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
+
+    def _refuse_body(self, manifest: Manifest) -> Declined:
+        """Refuse a message that asks for something else under the id of a job."""
+        is_over = manifest.state is not JobState.RUNNING
+        code = ReasonCode.JOB_ID_REUSED if is_over else ReasonCode.OTHER_BODY
+        reason = say(Reason(code, {"job": self.job_id, "state": manifest.state.value}))
+        dead_letter_untouched(self.message, reason, self.ports, code=code, job_id=self.job_id)
+        return Declined(
+            outcome=ClaimOutcome.OTHER_BODY, job_id=self.job_id, reason=reason, code=code
+        )
 
     def _decline(self, outcome: ClaimOutcome, reason: str) -> Declined:
         if outcome in _OVER:

@@ -17,7 +17,7 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
-from spindown.contract.job.message import JobMessage
+from spindown.contract.job.message import JobMessage, body_digest
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -166,6 +166,11 @@ def _last_part_epoch(job_id: str, objects: ObjectStore) -> int:
     prefix = f"jobs/{job_id}/parts/"
     epochs = (found.key[len(prefix) :].partition("-")[0] for found in objects.list(prefix))
     return max((int(text) for text in epochs if text.isdecimal()), default=0)
+
+
+def is_other_body(manifest: Manifest, job: JobMessage) -> bool:
+    """Tell whether a message asks for something else than what its job was claimed with."""
+    return manifest.body_digest not in {"", body_digest(job)}
 
 
 def first_sent(message: Message, job: JobMessage, ports: WorkPorts) -> datetime:

@@ -13,14 +13,16 @@ from datetime import datetime, timedelta
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
+    body_digest,
     derived_id,
     encode_items,
     encode_job,
     items_key,
 )
-from spindown.error import StaleHandle
+from spindown.domain.reason import ReasonCode
+from spindown.error import PreconditionFailed, StaleHandle
 from spindown.job.held import WorkPorts
-from spindown.port import JobQueue, Message, ObjectStore, Outgoing
+from spindown.port import Absent, JobQueue, Message, ObjectStore, Outgoing
 
 #: SQS keeps a message at most 14 days; a copy is sent well before (DESIGN: 7 days).
 RENEW_AFTER = timedelta(days=7)
@@ -75,9 +77,24 @@ def dead_letter(message: Message, job: JobMessage, reason: str, log: str, ports:
     delete(message.receipt_handle, ports.queue)
 
 
-def dead_letter_malformed(message: Message, reason: str, ports: WorkPorts) -> None:
-    """Move a message that is no job to the dead-letter queue, its body untouched."""
-    attributes = _clean({"reason": reason}, message)
+def dead_letter_untouched(
+    message: Message,
+    reason: str,
+    ports: WorkPorts,
+    *,
+    code: ReasonCode = ReasonCode.NONE,
+    job_id: str = "",
+) -> None:
+    """Move a message that nobody may work on to the dead-letter queue, its body untouched.
+
+    Args:
+        message: it is no job, or not the job that its id stands for.
+        reason: why, for a person.
+        ports: the world.
+        code: why, for programs.
+        job_id: which job it names, if any.
+    """
+    attributes = _clean({"reason": reason, "code": code.value, "job_id": job_id}, message)
     outgoing = Outgoing(body=message.body, tenant=message.tenant, attributes=attributes)
     ports.dead_letters.send([_shorten(outgoing, message, ports)])
     delete(message.receipt_handle, ports.queue)
@@ -98,13 +115,28 @@ def copy_message(
     objects: ObjectStore,
     attributes: Mapping[str, str] | None = None,
 ) -> Outgoing:
-    """Return a copy with its job id, the items stored aside if it would be too large."""
+    """Return a copy with its job id, the items stored aside if it would be too large.
+
+    It stays too large where other items lie stored under the job's id.
+    """
     tenant = job.tenant or message.tenant
     copy = Outgoing(body=encode_job(job), tenant=tenant, attributes=attributes or {})
     if copy.bytes <= MESSAGE_BYTES_MAX or job.items is None or job.job_id is None:
         return copy
-    objects.put(items_key(job.job_id), encode_items(job.items))
-    return replace(copy, body=encode_job(replace(job, items=None, stored=True)))
+    if not _store_items(job.job_id, encode_items(job.items), objects):
+        return copy
+    stored = replace(job, items=None, stored=True, body_digest=body_digest(job))
+    return replace(copy, body=encode_job(stored))
+
+
+def _store_items(job_id: str, data: bytes, objects: ObjectStore) -> bool:
+    """Store a job's list; False if another one lies there, which a job may have settled on."""
+    key = items_key(job_id)
+    try:
+        objects.put(key, data, condition=Absent())
+    except PreconditionFailed:
+        return objects.get(key).data == data
+    return True
 
 
 def _clean(attributes: Mapping[str, str], message: Message) -> Mapping[str, str]:

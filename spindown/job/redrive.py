@@ -20,7 +20,7 @@ from spindown.contract.job.message import (
     with_id,
 )
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
-from spindown.job.fence import Fence, read_fence, write_fence
+from spindown.job.fence import Fence, is_other_body, read_fence, write_fence
 from spindown.job.held import WorkPorts, is_at_work
 from spindown.job.message import copy_message, delete, put_back
 from spindown.port import Message, Outgoing
@@ -39,6 +39,8 @@ class RedriveOutcome(StrEnum):
     SENT = "sent"
     #: The job has completed since, or was cancelled or split: there is nothing to do.
     OVER = "over"
+    #: The job of its id was claimed with other items or parameters. It stays where it is.
+    OTHER_BODY = "other-body"
     #: It is not a job, or a later version has worked on it. It stays where it is.
     UNREADABLE = "unreadable"
 
@@ -77,7 +79,10 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
                 if is_new and not jobs:
                     yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
                 continue
-            del left[letter.message_id]
+            if done.outcome is not RedriveOutcome.OTHER_BODY:
+                del left[letter.message_id]
+            elif not is_new:
+                continue
             yield done
     finally:
         for letter in left.values():
@@ -112,6 +117,10 @@ def _copy(letter: Message, job: JobMessage, ports: WorkPorts) -> Outgoing:
 def _redrive_one(
     letter: Message, copy: Outgoing, job: JobMessage, workload: str, ports: WorkPorts
 ) -> Redriven:
+    reason = letter.attributes.get("reason", "")
+    fence = read_fence(job.job_id or "", ports.objects)
+    if fence is not None and is_other_body(fence.manifest, job):
+        return Redriven(job_id=job.job_id, outcome=RedriveOutcome.OTHER_BODY, reason=reason)
     is_over = not _forget_failures(job, workload, ports)
     if not is_over:
         ports.queue.send([copy])
@@ -119,7 +128,7 @@ def _redrive_one(
     return Redriven(
         job_id=job.job_id,
         outcome=RedriveOutcome.OVER if is_over else RedriveOutcome.SENT,
-        reason=letter.attributes.get("reason", ""),
+        reason=reason,
     )
 
 

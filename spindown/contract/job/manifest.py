@@ -109,6 +109,8 @@ class Manifest:
     #: ETag of the manifest that this one replaced.
     previous: str | None = None
     code_digest: str = ""
+    #: ``body_digest`` of the message that the first claim read; "": nobody has claimed the job.
+    body_digest: str = ""
     failures: tuple[Failure, ...] = ()
     interruptions: int = 0
     losses: int = 0

@@ -31,6 +31,7 @@ MESSAGE_BYTES_MAX = 1_048_576
 _ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
 _TENANT = re.compile(r"[!-~]{1,128}")
 _URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f]{0,1024}")
+_DIGEST = re.compile("[0-9a-f]{64}")
 _SOURCES = ("items", "items_uri", "prefix_uri", "stored")
 #: What ``child_id`` makes. Of eight digits no manifest could hold the children.
 _CHILD_ID = re.compile(r".+\.([0-9]{5}|[1-9][0-9]{5,6})")
@@ -47,6 +48,8 @@ class JobMessage:
     prefix_uri: str | None = None
     #: The items lie in ``items_key(job_id)``: a child of a split, or a job too large to re-send.
     stored: bool = False
+    #: In a copy of a message whose items were stored: ``body_digest`` of that message.
+    body_digest: str | None = None
     job_id: str | None = None
     batch_id: str | None = None
     tenant: str | None = None
@@ -60,6 +63,17 @@ class JobMessage:
 def items_key(job_id: str) -> str:
     """Return the S3 key of the list of items that a job has settled on, as JSON lines."""
     return f"jobs/{job_id}/items.jsonl"
+
+
+def body_digest(message: JobMessage) -> str:
+    """Return the SHA-256 of what a message asks for: its items and parameters.
+
+    A copy has the digest of its original, though its items may lie stored.
+    """
+    if message.body_digest is not None:
+        return message.body_digest
+    asked = {name: getattr(message, name) for name in (*_SOURCES, "params")}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def child_id(job_id: str, number: int) -> str:
@@ -109,6 +123,8 @@ def parse_job(body: str) -> JobMessage:
         _refuse("params", row["params"], "write an object")
     if "stored" in row and (row["stored"] is not True or row.get("job_id") is None):
         _refuse("stored", row["stored"], "leave it out; only Spindown writes it")
+    if "body_digest" in row and "stored" not in row:
+        _refuse("body_digest", row["body_digest"], "leave it out; only Spindown writes it")
     _check_child(row)
     items = tuple(row["items"]) if "items" in row else None
     return JobMessage(**{**row, "items": items})
@@ -200,6 +216,7 @@ _TEXTS = (
     ("batch_id", _ID, _ID_FORM),
     ("parent", _ID, _ID_FORM),
     ("tenant", _TENANT, "write 1 to 128 visible ASCII characters without spaces"),
+    ("body_digest", _DIGEST, "leave it out; only Spindown writes it"),
     ("items_uri", _URI, "write it as s3://bucket/key.jsonl"),
     ("prefix_uri", _URI, "write it as s3://bucket/prefix/"),
 )

@@ -20,7 +20,7 @@ from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit, complete
 from spindown.job.held import ClaimedJob
-from spindown.job.message import copy_message, dead_letter, dead_letter_malformed
+from spindown.job.message import copy_message, dead_letter, dead_letter_untouched
 from spindown.port import Message, Outgoing
 from tests.work import BUCKET, WorkWorld, a_portion, a_slot_id, items
 
@@ -221,7 +221,7 @@ def test_a_dead_letter_keeps_its_body_if_it_fits_to_the_byte(room: int, is_aside
     )
     world.send("x" * (MESSAGE_BYTES_MAX - attributes - room))
 
-    dead_letter_malformed(a_message(world), "bad", world.ports)
+    dead_letter_untouched(a_message(world), "bad", world.ports)
 
     assert ("body_key" in world.dead_letters.bodies()[0]) is is_aside
 

@@ -1,0 +1,167 @@
+"""A job is what its first claim read: no other message under its id changes or loses anything."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import (
+    MESSAGE_BYTES_MAX,
+    JobMessage,
+    body_digest,
+    encode_job,
+    items_key,
+    parse_job,
+)
+from spindown.domain.reason import ReasonCode
+from spindown.error import ContractError
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.commit import commit, complete
+from spindown.job.message import copy_message
+from spindown.job.redrive import RedriveOutcome, redrive
+from spindown.job.release import release, settle_release
+from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+
+JOB: dict[str, Any] = {"job_id": "j", "items": items(6)}
+OTHERS: list[dict[str, Any]] = [
+    {**JOB, "items": items(10)},
+    {**JOB, "items": items(6)[::-1]},
+    {**JOB, "params": {"size": 2}},
+    {"job_id": "j", "items_uri": f"{BUCKET}list.jsonl"},
+    {"job_id": "j", "prefix_uri": f"{BUCKET}images/"},
+]
+
+
+def refused(world: WorkWorld, body: dict[str, Any], code: ReasonCode) -> None:
+    """Send a body and see it become a dead letter with this code."""
+    world.send(body)
+    declined = world.claim(a_slot_id("i-2"))
+    assert isinstance(declined, Declined)
+    assert (declined.outcome, declined.code) == (ClaimOutcome.OTHER_BODY, code)
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(0))
+    assert letter is not None
+    assert (letter.attributes["code"], letter.attributes["job_id"]) == (code.value, "j")
+    assert parse_job(letter.body) == parse_job(encode_job(parse_job(letter.body)))
+    assert world.queue.backlog().visible == 0
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_body_never_mixes_with_a_job_at_work(other: dict[str, Any]) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    refused(world, other, ReasonCode.OTHER_BODY)
+
+    commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+    assert len(world.records("j")) == 6
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_body_does_not_go_on_with_a_job(other: dict[str, Any]) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = settle_release(
+        held, a_portion(held, 3), interrupted=True, slot_id=a_slot_id(), ports=world.ports
+    )
+    world.queue.delete(held.message.receipt_handle)
+    refused(world, other, ReasonCode.OTHER_BODY)
+    assert (world.manifest("j").epoch, world.manifest("j").next_item) == (1, 3)
+
+
+def test_an_id_that_is_used_again_is_not_a_job_done() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+
+    refused(world, OTHERS[0], ReasonCode.JOB_ID_REUSED)
+    # The same job, sent twice, is done.
+    world.send(JOB)
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.OVER
+
+
+def test_a_dead_letter_of_another_body_stays() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    refused(world, OTHERS[0], ReasonCode.OTHER_BODY)
+
+    outcomes = [one.outcome for one in redrive(WORKLOAD, world.ports)]
+
+    assert outcomes == [RedriveOutcome.OTHER_BODY]
+    assert world.dead_letters.backlog().visible == 1
+    assert world.queue.backlog().visible == 0
+
+
+def test_a_large_other_body_leaves_the_stored_list_alone() -> None:
+    world = WorkWorld(sources={f"{BUCKET}list.jsonl": b"1\n2\n"})
+    held = world.hold({"job_id": "j", "items_uri": f"{BUCKET}list.jsonl"})
+    before = world.objects.get(items_key("j")).data
+    # A copy, in which a number is longer, does not fit into a message: its items would lie stored.
+    world.send(f'{{"job_id": "j", "items": [{",".join(["1e9"] * 200_000)}]}}')
+    for _ in range(60):
+        message = world.receive()
+        assert message is not None
+        world.queue.extend(message.receipt_handle, timedelta(0))
+
+    declined = world.claim(a_slot_id("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.OTHER_BODY
+    assert world.objects.get(items_key("j")).data == before
+    assert held.manifest.items == 2
+
+
+def test_a_copy_with_stored_items_is_the_same_job() -> None:
+    world = WorkWorld()
+    # With attributes, as a dead letter has, a copy of this does not fit into a message.
+    body = {"job_id": "j", "items": ["x" * (MESSAGE_BYTES_MAX - 34)]}
+    held = world.hold(body)
+    copy = copy_message(held.message, held.job, world.objects, {"a": "x" * 100})
+    assert parse_job(copy.body).stored
+    release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    message = world.receive()
+    assert message is not None
+    world.queue.delete(message.receipt_handle)
+    world.send(copy.body)
+    world.clock.advance(timedelta(minutes=6))
+
+    assert world.hold(slot_id=a_slot_id("i-2")).manifest.items == 1
+
+
+def test_only_a_copy_says_what_it_is_a_copy_of() -> None:
+    digest = "0" * 64
+    for fields in ({"body_digest": digest}, {"body_digest": "x", "job_id": "j"}):
+        with pytest.raises(ContractError):
+            parse_job(encode_job(parse_job('{"items": []}'))[:-1] + _more(fields))
+
+
+def _more(fields: dict[str, str]) -> str:
+    return "".join(f', "{name}": "{value}"' for name, value in fields.items()) + "}"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+@given(st.lists(values, max_size=4), st.dictionaries(st.text(max_size=3), values, max_size=3))
+def test_a_digest_survives_every_copy(values: list[Any], params: dict[str, Any]) -> None:
+    job = JobMessage(items=tuple(values), params=params, job_id="j", tenant="t")
+    turned = JobMessage(items=tuple(values), params=dict(reversed(params.items())), job_id="k")
+    assert body_digest(parse_job(encode_job(job))) == body_digest(job) == body_digest(turned)
+    assert body_digest(JobMessage(items=(*values, 0), params=params)) != body_digest(job)
+
+
+def test_a_job_cancelled_before_its_first_claim_stays_so() -> None:
+    world = WorkWorld()
+    world.put_manifest(epoch=0, owner="", state=JobState.CANCELLED)
+    world.send(JOB)
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.OVER
