@@ -82,12 +82,8 @@ def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 
 
 def keep_items(*, bucket_arn: str) -> iam.PolicyStatement:
-    """Allow storing the items for which the copy of a message has no room, once."""
-    return allow(
-        "KeepItems",
-        ["s3:GetObject", "s3:PutObject"],
-        [f"{bucket_arn}/workloads/*/jobs/*/items.jsonl"],
-    )
+    """Allow storing the items for which the copy of a message has no room."""
+    return allow("KeepItems", ["s3:PutObject"], [f"{bucket_arn}/workloads/*/jobs/*/items/*.jsonl"])
 
 
 def keep_offers(*, bucket_arn: str) -> iam.PolicyStatement:

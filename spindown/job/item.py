@@ -7,7 +7,13 @@ two attempts must not move the items: the first claimer stores what it has read.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spindown.contract.job.message import JobMessage, encode_items, items_key, parse_items
+from spindown.contract.job.message import (
+    JobMessage,
+    copied_items_key,
+    encode_items,
+    items_key,
+    parse_items,
+)
 from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFailed
 from spindown.job.fence import write_patiently
 from spindown.job.held import WorkPorts
@@ -29,7 +35,7 @@ def settle_items(
     """
     if job.items is not None:
         return job.items
-    key = items_key(job.job_id or "")
+    key = _stored_key(job)
     try:
         return parse_items(ports.objects.get(key).data, key)
     except NotFound:
@@ -39,6 +45,11 @@ def settle_items(
     if store_items(key, items, ports):
         return items
     return parse_items(ports.objects.get(key).data, key)
+
+
+def _stored_key(job: JobMessage) -> str:
+    job_id = job.job_id or ""
+    return copied_items_key(job_id, job.body_digest) if job.body_digest else items_key(job_id)
 
 
 def store_items(key: str, items: Sequence[Any], ports: WorkPorts) -> bool:

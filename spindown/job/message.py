@@ -14,15 +14,15 @@ from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
     body_digest,
+    copied_items_key,
     derived_id,
     encode_items,
     encode_job,
-    items_key,
 )
 from spindown.domain.reason import ReasonCode
-from spindown.error import PreconditionFailed, StaleHandle
+from spindown.error import StaleHandle
 from spindown.job.held import WorkPorts
-from spindown.port import Absent, JobQueue, Message, ObjectStore, Outgoing
+from spindown.port import JobQueue, Message, ObjectStore, Outgoing
 
 #: SQS keeps a message at most 14 days; a copy is sent well before (DESIGN: 7 days).
 RENEW_AFTER = timedelta(days=7)
@@ -115,28 +115,15 @@ def copy_message(
     objects: ObjectStore,
     attributes: Mapping[str, str] | None = None,
 ) -> Outgoing:
-    """Return a copy with its job id, the items stored aside if it would be too large.
-
-    It stays too large where other items lie stored under the job's id.
-    """
+    """Return a copy with its job id, the items stored aside if it would be too large."""
     tenant = job.tenant or message.tenant
     copy = Outgoing(body=encode_job(job), tenant=tenant, attributes=attributes or {})
     if copy.bytes <= MESSAGE_BYTES_MAX or job.items is None or job.job_id is None:
         return copy
-    if not _store_items(job.job_id, encode_items(job.items), objects):
-        return copy
-    stored = replace(job, items=None, stored=True, body_digest=body_digest(job))
+    digest = body_digest(job)
+    objects.put(copied_items_key(job.job_id, digest), encode_items(job.items))
+    stored = replace(job, items=None, stored=True, body_digest=digest)
     return replace(copy, body=encode_job(stored))
-
-
-def _store_items(job_id: str, data: bytes, objects: ObjectStore) -> bool:
-    """Store a job's list; False if another one lies there, which a job may have settled on."""
-    key = items_key(job_id)
-    try:
-        objects.put(key, data, condition=Absent())
-    except PreconditionFailed:
-        return objects.get(key).data == data
-    return True
 
 
 def _clean(attributes: Mapping[str, str], message: Message) -> Mapping[str, str]:

@@ -46,7 +46,8 @@ class JobMessage:
     items: tuple[Any, ...] | None = None
     items_uri: str | None = None
     prefix_uri: str | None = None
-    #: The items lie in ``items_key(job_id)``: a child of a split, or a job too large to re-send.
+    #: The items lie in S3: of a split job's child in ``items_key``, of a job too large to send
+    #: again in ``copied_items_key``.
     stored: bool = False
     #: In a copy of a message whose items were stored: ``body_digest`` of that message.
     body_digest: str | None = None
@@ -63,6 +64,11 @@ class JobMessage:
 def items_key(job_id: str) -> str:
     """Return the S3 key of the list of items that a job has settled on, as JSON lines."""
     return f"jobs/{job_id}/items.jsonl"
+
+
+def copied_items_key(job_id: str, digest: str) -> str:
+    """Return the S3 key of the items of a copy: two messages of one id have two lists."""
+    return f"jobs/{job_id}/items/{digest}.jsonl"
 
 
 def body_digest(message: JobMessage) -> str:

@@ -46,7 +46,7 @@ RENEW_CALLS = [
         for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
         for name in ("plain", "rich")
     ),
-    *objects(["PutObject"], "workloads/rich/jobs/j/items.jsonl"),
+    *objects(["PutObject"], "workloads/rich/jobs/j/items/d.jsonl"),
 ]
 
 TELL_CALLS = [Call("sns:Publish", ours("sns", "lab-alarms"))]

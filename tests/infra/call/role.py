@@ -63,7 +63,7 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
         Call("dynamodb:Query", f"{TABLE}/index/instance"),
         *(rows(action, "d#") for action in ("DeleteItem", "Query")),
         Call("sqs:ReceiveMessage", DEAD_LETTERS),
-        *objects(["GetObject"], "workloads/rich/jobs/j/items.jsonl"),
+        *objects(["GetObject"], "workloads/rich/jobs/j/items/d.jsonl"),
     ],
     TEARDOWN: [
         *CONTROL_MUST_NOT,

@@ -11,6 +11,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
+    copied_items_key,
     derived_id,
     encode_job,
     parse_job,
@@ -264,7 +265,8 @@ def test_a_full_failed_job_s_dead_letter_has_items_in_a_bucket() -> None:
 
     letter = parse_job(a_letter(world).body)
     assert (letter.job_id, letter.stored, letter.items) == ("j", True, None)
-    assert world.objects.get("jobs/j/items.jsonl").data.startswith(b'"item-0"\n"xxx')
+    key = copied_items_key("j", letter.body_digest or "")
+    assert world.objects.get(key).data.startswith(b'"item-0"\n"xxx')
 
 
 def test_a_job_with_huge_parameters_lies_whole_in_the_bucket() -> None:
