@@ -81,7 +81,8 @@ class Attempt:
             return self._run(max(redone, 0))
         except LeaseLost as exc:
             self._log.warning("lease_lost", reason=str(exc))
-            self._end_code(partial(self._handover.abandon, self._held))
+            rest = self._buffer.take_rest(self._held, context.ports.clock.now())
+            self._end_code(partial(self._handover.abandon, self._held, rest))
             return AttemptEnd.LOST
         except SpindownError as exc:
             self._log.warning("attempt_broken_off", reason=str(exc))
@@ -90,7 +91,8 @@ class Attempt:
             return AttemptEnd.RELEASED
         except Exception as exc:
             # A fault of this machine or of ours: the job must not be held on to by a heartbeat.
-            self._end_code(partial(self._handover.give_up, self._held, exc))
+            rest = self._buffer.take_rest(self._held, context.ports.clock.now())
+            self._end_code(partial(self._handover.give_up, self._held, exc, rest))
             raise
         finally:
             self._place.keep_log(self._held.job_id, context.ports.objects, self._log)

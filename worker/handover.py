@@ -165,26 +165,43 @@ class Handover:
                 return saved
         return held
 
-    def give_up(self, held: ClaimedJob, fault: Exception) -> None:
-        """Give a job back on which the worker itself has failed.
+    def give_up(self, held: ClaimedJob, fault: Exception, rest: Portion) -> None:
+        """Give a job back on which the worker itself has failed, with what is done.
 
         It counts as a failure, named, and not as a loss: so this instance leaves the job to others
         for a while, of which one may be in order, and a job that every worker fails on ends.
         """
-        context, reason = self._context, f"the worker failed: {type(fault).__name__}: {fault}"
-        with suppress(SpindownError):
-            held = settle_failure(
+        reason = f"the worker failed: {type(fault).__name__}: {fault}"
+        for portion in (rest, Portion()) if rest.finished else (rest,):
+            if (settled := self._settle_fault(held, portion, reason)) is not None:
+                held = settled
+                break
+        match held.manifest.state:
+            case JobState.FAILED:
+                self.dead_letter(held, "failures")
+            case JobState.COMPLETED:
+                self.complete(held)
+            case _:
+                self.release(held)
+
+    def _settle_fault(self, held: ClaimedJob, portion: Portion, reason: str) -> ClaimedJob | None:
+        """Commit a portion and a failure; None: that cannot be done, perhaps for the same fault."""
+        context, started = self._context, self._context.ports.clock.now()
+        try:
+            settled = settle_failure(
                 held,
-                Portion(),
+                portion,
                 reason,
                 slot_id=context.slot_id,
                 ports=context.ports,
                 policy=context.policy,
             )
-        if held.manifest.state is JobState.FAILED:
-            self.dead_letter(held, "failures")
-        else:
-            self.release(held)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the job must be let go
+            self._log.warning("fault_not_settled", reason=str(exc), items=len(portion.finished))
+            return None
+        if portion.finished:
+            self.tell(settled, portion, context.ports.clock.now() - started)
+        return settled
 
     def dead_letter(self, held: ClaimedJob, why: str) -> AttemptEnd:
         """Move a job that failed for good to the dead-letter queue; ``why`` classes the reason."""
@@ -195,8 +212,13 @@ class Handover:
         announce(held.manifest, self._context)
         return AttemptEnd.DEAD_LETTERED
 
-    def abandon(self, held: ClaimedJob) -> AttemptEnd:
-        """Clear what is ours of a job that somebody else owns."""
+    def abandon(self, held: ClaimedJob, rest: Portion) -> AttemptEnd:
+        """Clear what is ours of a job whose lease is gone.
+
+        If nobody has claimed the job since, as when its row was deleted, this epoch ends in order,
+        with what is done: it is not counted as lost, for its worker lives.
+        """
+        held = self._save(held, rest)
         with self._letting_go(held) as job:
             abandon(job, slot_id=self._context.slot_id, presence=self._context.presence)
         return AttemptEnd.LOST

@@ -12,6 +12,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import LeaseLost, Unreachable
+from spindown.memory import PortCall
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
@@ -88,6 +89,57 @@ def test_a_machine_fault_gives_the_job_back_and_is_reported(tmp_path: Path) -> N
     [failure] = slot.world.manifest("j").failures
     assert (failure.kind, failure.instance_id) == ("failure", "i-1")
     assert failure.reason.endswith("OSError: no space left on device")
+
+
+def test_a_full_disk_loses_no_result_in_memory(tmp_path: Path) -> None:
+    def fail(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        if batch[0].index >= 90:
+            raise OSError("no space left on device")
+        return square(task, batch)
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
+    slot.world.send({**JOB, "items": items(100)})
+    with pytest.raises(OSError, match="no space left"):
+        slot.step()
+
+    manifest = slot.world.manifest("j")
+    assert (manifest.next_item, len(slot.world.records("j")), len(manifest.failures)) == (90, 90, 1)
+
+
+def test_a_fault_after_the_last_item_completes_the_job(tmp_path: Path) -> None:
+    def fail(polls: int) -> None:
+        # After the last answer, before the word that the batch is done.
+        if polls == 6:
+            raise OSError("no space left on device")
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=fail), batch_size=5)
+    slot.world.send(JOB)
+    with pytest.raises(OSError, match="no space left"):
+        slot.step()
+
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert (slot.world.queue.bodies(), slot.world.lease()) == ([], None)
+
+
+def test_results_that_cannot_be_saved_do_not_keep_a_job(tmp_path: Path) -> None:
+    def fail(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        if batch[0].index:
+            raise OSError("no space left on device")
+        return square(task, batch)
+
+    def be_full(call: PortCall) -> None:
+        if call.method == "put" and "/parts/" in str(call.args):
+            raise OSError("no space left on device")
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
+    slot.world.send(JOB)
+    slot.world.before = be_full
+    with pytest.raises(OSError, match="no space left"):
+        slot.step()
+
+    assert slot.world.lease() is None
+    manifest = slot.world.manifest("j")
+    assert (manifest.next_item, len(manifest.failures)) == (0, 1)
 
 
 def test_a_full_machine_does_not_use_up_a_job_s_tries(tmp_path: Path) -> None:

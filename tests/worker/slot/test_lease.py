@@ -9,7 +9,7 @@ from spindown.job.held import ClaimedJob
 from spindown.port import Write
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
-from tests.work import a_slot_id, items
+from tests.work import WorkWorld, a_slot_id, items
 from worker.child.runner import Event, Task
 
 
@@ -45,7 +45,31 @@ def test_a_lease_cleared_by_the_control_plane_drops_its_job(tmp_path: Path) -> N
     slot.step()
     assert slot.events("lease_lost")
     assert (slot.runner.polls, slot.runner.kills) == (2, 1)
-    assert slot.world.manifest("j").parts == ()
+    manifest = slot.world.manifest("j")
+    # Nobody has claimed it since, so what was done is kept, and it is no loss.
+    assert (manifest.next_item, manifest.released) == (1, True)
+
+
+def test_rows_deleted_by_hand_cost_a_healthy_job_nothing(tmp_path: Path) -> None:
+    def clear(polls: int) -> None:
+        slot.world.table.write(Write(key=slot.context.slot_id.lease_key, delete=True))
+        slot.watch.beat()
+
+    def stall(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return [None] * 9
+
+    world = WorkWorld()
+    world.send(JOB)
+    for attempt in range(6):
+        runner = ScriptedRunner(script=stall, before_poll=clear)
+        slot = SlotWorld(tmp_path, world=world, runner=runner, instance_id=f"i-{attempt}")
+        assert slot.step()
+        world.clock.advance(6 * MINUTE)
+
+    manifest = world.manifest("j")
+    assert (manifest.state, manifest.losses, manifest.failures) == (JobState.RUNNING, 0, ())
+    assert SlotWorld(tmp_path, world=world, instance_id="i-9").step()
+    assert world.manifest("j").state is JobState.COMPLETED
 
 
 def test_a_zombie_of_a_finished_job_commits_nothing(tmp_path: Path) -> None:
