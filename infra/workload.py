@@ -363,6 +363,7 @@ class Workload(Construct):
                 slots=str(self.config.run.slots),
                 code=self.archive.uri,
                 code_digest=self.archive.digest,
+                code_version=self.archive.version,
                 root_volume_gib=self.config.image.root_volume_gib,
             ),
             requirements=self.config.to_requirements(),

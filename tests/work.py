@@ -137,11 +137,18 @@ class WorkWorld:
     def change_worker(self, instance_id: str, **changes: Any) -> None:
         self.table.write(Write(key=self.worker_key(instance_id), set=encode(changes)))
 
-    def set_policy(self, policy: Policy | str, *, code_digest: str = "") -> None:
+    def set_policy(
+        self, policy: Policy | str, *, code_digest: str = "", code_version: str = ""
+    ) -> None:
         """Write the policy in force, and the code that is deployed, as reconcile does."""
         text = policy if isinstance(policy, str) else json.dumps(encode(policy))
         key = Key(partition=workload_partition(WORKLOAD), sort=POLICY)
-        self.table.write(Write(key=key, set={"effective": text, "code_digest": code_digest}))
+        self.table.write(
+            Write(
+                key=key,
+                set={"effective": text, "code_digest": code_digest, "code_version": code_version},
+            )
+        )
 
     def send(self, body: Mapping[str, Any] | str) -> None:
         text = body if isinstance(body, str) else json.dumps(body)

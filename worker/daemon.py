@@ -183,7 +183,8 @@ class Daemon:
             workload=parts.home.workload,
             instance_id=worker.instance_id,
             slot=slot,
-            code_digest=parts.code.digest,
+            code_version=parts.code.spec.version,
+            on_new_code=parts.code.spec.on_new_code,
             price_per_hour=worker.price_per_hour / max(worker.slots, 1),
             log_pointer=f"{parts.home.log_group}:{worker.instance_id}",
         )

@@ -12,7 +12,7 @@ import io
 import tempfile
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stage
@@ -21,7 +21,13 @@ from hatchling.builders.wheel import WheelBuilder
 
 from spindown.config import WorkloadConfig
 from spindown.contract.image import Kit, kit_files
-from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
+from spindown.contract.run import (
+    RUN_SPEC_NAME,
+    RunSpec,
+    code_version,
+    decode_run_spec,
+    encode_run_spec,
+)
 from spindown.error import ConfigError
 
 #: The earliest time that a zip archive can hold.
@@ -38,6 +44,11 @@ class Member:
 
     data: bytes
     is_executable: bool = False
+
+    @property
+    def digest(self) -> bytes:
+        """Return the SHA-256 of its content and of whether it can be executed."""
+        return hashlib.sha256(bytes([self.is_executable]) + self.data).digest()
 
 
 def pack_members(members: Mapping[str, Member]) -> bytes:
@@ -147,6 +158,8 @@ class CodeArchive(Archive):
         """Pack the code of ``workload``; its path is relative to ``root`` (raises ConfigError)."""
         data = pack(find_code(root, name, workload), run_spec(workload))
         super().__init__(scope, construct_id, data=data, label=f"Code of {name}", assets=assets)
+        #: ``RunSpec.version`` of what is in it.
+        self.version = read_version(data)
         #: The digest if the code has requirements that an image must hold, else None.
         self.requirements_digest = self.digest if workload.run.requirements else None
 
@@ -200,6 +213,7 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
         inputs=workload.inputs,
         env=run.env,
         secrets=run.secrets,
+        on_new_code=run.on_new_code,
     )
 
 
@@ -209,10 +223,17 @@ def pack(directory: Path | None, spec: RunSpec) -> bytes:
     Raises:
         ConfigError: a link leads out of the directory, or a file has the name of the spec.
     """
-    members = {RUN_SPEC_NAME: Member(data=encode_run_spec(spec))}
-    if directory is not None:
-        members |= _pack_code(directory)
+    members = {} if directory is None else _pack_code(directory)
+    told = {name: member.digest for name, member in members.items()}
+    spec = replace(spec, version=code_version(spec, told))
+    members[RUN_SPEC_NAME] = Member(data=encode_run_spec(spec))
     return pack_members(members)
+
+
+def read_version(data: bytes) -> str:
+    """Return the version that the spec in an archive of code names."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return decode_run_spec(archive.read(RUN_SPEC_NAME)).version
 
 
 def _pack_code(directory: Path) -> dict[str, Member]:

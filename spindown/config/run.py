@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from spindown.config.form import AtLeastOne, Duration, TomlTable, name_pattern, remedy
-from spindown.contract.run import Results
+from spindown.contract.run import OnNewCode, Results
 
 ImageReference = Annotated[
     str,
@@ -68,6 +68,7 @@ class RunConfig(TomlTable):
     #: Environment variable -> SSM parameter, or name or ARN of a secret of Secrets Manager.
     secrets: dict[VariableName, SecretReference] = Field(default_factory=dict)
     slots: Literal["per-gpu", "per-instance"] | Annotated[int, Field(ge=1, le=64)] = "per-gpu"
+    on_new_code: OnNewCode = OnNewCode.RESTART
     #: Whether the code may ask instance metadata, and so act with the worker's role.
     metadata_access: bool = False
 

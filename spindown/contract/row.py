@@ -267,6 +267,8 @@ class PolicyRow:
     idle_timeout: timedelta | None = None
     #: Digest of the code as deployed; "": not known. Workers of other code take no new job.
     code_digest: str = ""
+    #: ``RunSpec.version`` of it. Workers of another version leave jobs that this one has begun.
+    code_version: str = ""
     version: Tally = 0
     refused_version: Tally = 0
     refusal: str = ""

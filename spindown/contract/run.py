@@ -4,6 +4,7 @@ Written at synthesis from ``[workload.NAME.run]``, read by the worker; so it cha
 the code, and the archive's digest covers both.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -43,6 +44,15 @@ class Results(StrEnum):
     PER_JOB = "per-job"
 
 
+class OnNewCode(StrEnum):
+    """What becomes of the results and the checkpoint of a job when new code takes it over."""
+
+    #: They stay: the new code gives the same results, and reads the old checkpoint.
+    KEEP = "keep"
+    #: The job begins anew.
+    RESTART = "restart"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """How to call the user's code: by exactly one of entrypoint, command, image.
@@ -79,6 +89,10 @@ class RunSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     #: Likewise, but only the name of each secret is known here: variable -> ``is_parameter``.
     secrets: Mapping[str, str] = field(default_factory=dict)
+    on_new_code: OnNewCode = OnNewCode.RESTART
+    #: SHA-256 of all that changes results: the files, and what is run of them (``code_version``).
+    #: Not of limits, environment, slots and inputs: a deploy of these restarts no job.
+    version: str = ""
     schema: int = SCHEMA
 
     @property
@@ -87,6 +101,16 @@ class RunSpec:
         if self.image:
             return RunMode.IMAGE
         return RunMode.COMMAND if self.command else RunMode.ENTRYPOINT
+
+
+def code_version(spec: RunSpec, files: Mapping[str, bytes]) -> str:
+    """Return the SHA-256 of what decides a job's results; see ``RunSpec.version``.
+
+    ``files`` maps each name in the archive, but for the spec's, to the SHA-256 of its content.
+    """
+    called = (spec.entrypoint, spec.command, spec.image, spec.results, spec.requirements)
+    told = [called, sorted((name, digest.hex()) for name, digest in files.items())]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def is_parameter(secret: str) -> bool:

@@ -86,6 +86,8 @@ class RunSettings:
     #: ``s3://bucket/key`` of the code archive.
     code: str = ""
     code_digest: str = ""
+    #: ``RunSpec.version`` of what is in it.
+    code_version: str = ""
     root_volume_gib: int = 100
 
 

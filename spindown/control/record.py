@@ -339,6 +339,7 @@ def _keep(
             "effective": _policy_text(facts.policy),
             "idle_timeout": facts.idle_timeout,
             "code_digest": facts.settings.run.code_digest,
+            "code_version": facts.settings.run.code_version,
         },
     )
     if policy != facts.view.policy:

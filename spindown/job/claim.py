@@ -14,6 +14,7 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage, body_digest, parse_job, with_id
 from spindown.contract.row import history_partition, worker_sort, workload_partition
+from spindown.contract.run import OnNewCode
 from spindown.domain.dead_letter import EpochEnd, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
@@ -53,6 +54,7 @@ from spindown.job.message import (
     put_back,
     resend,
 )
+from spindown.job.policy import read_code_version
 from spindown.job.presence import Condemned, Presence
 from spindown.port import Key, Message, When, Write
 from spindown.wording import say
@@ -75,7 +77,7 @@ class Epochs:
 
     def begin_next(self, fence: Fence) -> Manifest:
         """Return the manifest of the next epoch; it has failed if no further try is worth it."""
-        counted = _of_same_code(self._count_end(fence.manifest), self.slot_id.code_digest)
+        counted = _for_code_of(self._count_end(fence.manifest), self.slot_id)
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy)
         if not reason:
@@ -101,7 +103,7 @@ class Epochs:
             "tenant": self.job.tenant or manifest.tenant,
             "parent": self.job.parent or manifest.parent,
             "body_digest": manifest.body_digest or body_digest(self.job),
-            "code_digest": self.slot_id.code_digest or manifest.code_digest,
+            "code_version": self.slot_id.code_version or manifest.code_version,
             "claimed_at": self.ports.clock.now(),
         }
         if self.policy.finish_within is not None:
@@ -150,11 +152,21 @@ def find_freed_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> Lea
     return freed if freed is not None and freed.epoch == manifest.epoch else None
 
 
-def _of_same_code(manifest: Manifest, digest: str) -> Manifest:
-    """Return a manifest without results of other code: one job never mixes two versions."""
-    if not digest or not manifest.code_digest or manifest.code_digest == digest:
+def _for_code_of(manifest: Manifest, slot_id: SlotId) -> Manifest:
+    """Return a manifest as the code of a slot may go on with it.
+
+    Results of another version of the code are dropped, unless the workload says that both give
+    the same: then a job may hold results of two versions.
+    """
+    if slot_id.on_new_code is OnNewCode.KEEP or not is_other_code(manifest, slot_id):
         return manifest
     return replace(manifest, next_item=0, parts=(), user_state=())
+
+
+def is_other_code(manifest: Manifest, slot_id: SlotId) -> bool:
+    """Tell whether a job's last owner ran another version of the code; unknown: it did not."""
+    ours, theirs = slot_id.code_version, manifest.code_version
+    return bool(ours and theirs) and ours != theirs
 
 
 class ClaimOutcome(StrEnum):
@@ -274,6 +286,8 @@ class _Claim:
             now=self.ports.clock.now(),
         ):
             case ClaimVerdict.CLAIM:
+                if self._is_behind(fence.manifest):
+                    return self._put_back(None, "begun by newer code")
                 return self._next_epoch(fence, lease)
             case ClaimVerdict.DELETE:
                 clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
@@ -351,10 +365,21 @@ class _Claim:
             return None
         return read_lease(self.ports.table, lease_key(self.slot_id.workload, manifest.owner))
 
-    def _put_back(self, lease: Lease | None) -> Declined:
+    def _is_behind(self, manifest: Manifest) -> bool:
+        """Tell whether other code has begun the job, and ours is not what is deployed now.
+
+        During a deploy workers of both versions live, and each would drop what the other has
+        done. What is deployed is read anew: it may have changed since this worker last looked.
+        """
+        if not is_other_code(manifest, self.slot_id):
+            return False
+        deployed = read_code_version(self.ports.table, self.slot_id.workload)
+        return deployed not in {"", self.slot_id.code_version}
+
+    def _put_back(self, lease: Lease | None, why: str = "left to others") -> Declined:
         wait = put_back_for(lease, self.ports.clock.now(), self.ports.random.random())
         put_back(self.message, wait, self.ports.queue)
-        return self._decline(ClaimOutcome.PUT_BACK, _HELD if lease else "left to others")
+        return self._decline(ClaimOutcome.PUT_BACK, _HELD if lease else why)
 
     def _leave_to_owner(self, lease: Lease) -> Declined:
         """Leave a job to its owner; a second message of it is deleted, since one is enough.

@@ -14,6 +14,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.job.result import Record
 from spindown.contract.row import lease_sort, workload_partition
+from spindown.contract.run import OnNewCode
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, SpindownError
@@ -54,7 +55,10 @@ class SlotId:
     workload: str
     instance_id: str
     slot: int
-    code_digest: str = ""
+    #: ``RunSpec.version`` of the code that it runs; "": not known.
+    code_version: str = ""
+    #: What becomes of a job that another version has begun.
+    on_new_code: OnNewCode = OnNewCode.RESTART
     #: USD per hour of the whole instance, over its slots.
     price_per_hour: float = 0.0
     #: Where a person finds what happened; goes with a dead letter.

@@ -31,6 +31,12 @@ def read_standing(table: Table, workload: str, known: Standing | None = None) ->
     )
 
 
+def read_code_version(table: Table, workload: str) -> str:
+    """Return the version of the code that is deployed; "": that is not known."""
+    row = table.get(Key(partition=workload_partition(workload), sort=POLICY)) or {}
+    return str(row.get("code_version") or "")
+
+
 def _idle(policy: Policy, learned: timedelta | None) -> timedelta:
     if policy.idle_timeout is None and learned is not None:
         return learned

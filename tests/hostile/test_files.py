@@ -119,7 +119,7 @@ def test_no_path_of_the_code_leads_the_worker_astray(cell: Cell, name: str) -> N
         epoch=1,
         owner="i-9/0",
         state=JobState.RUNNING,
-        code_digest="d",
+        code_version="d",
         user_state=(state,),
     )
     world.objects.put(manifest_key("next"), encode_manifest(manifest))

@@ -6,14 +6,18 @@ import json
 import os
 import tomllib
 import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
-from infra.shared.archive import find_code, pack, run_spec
+from infra.shared.archive import find_code, pack, read_version, run_spec
 from spindown import config
 from spindown.config import WorkloadConfig
-from spindown.contract.run import RUN_SPEC_NAME, RunSpec, decode_run_spec
+from spindown.contract.run import RUN_SPEC_NAME, OnNewCode, RunSpec, decode_run_spec
 from spindown.error import ConfigError
 from tests.infra.assembly import CONFIG, Assembly, words, write_project
 
@@ -44,7 +48,9 @@ def test_the_archive_holds_the_code_and_how_to_call_it(code: Path) -> None:
 
     assert set(found) == {"job.py", "model/weights.bin", RUN_SPEC_NAME}
     assert found["model/weights.bin"] == bytes(range(256))
-    assert decode_run_spec(found[RUN_SPEC_NAME]) == SPEC
+    spec = decode_run_spec(found[RUN_SPEC_NAME])
+    assert replace(spec, version="") == SPEC
+    assert len(spec.version) == 64
 
 
 def test_the_same_code_always_gives_the_same_bytes(code: Path) -> None:
@@ -58,6 +64,49 @@ def test_the_same_code_always_gives_the_same_bytes(code: Path) -> None:
 
 def test_another_way_to_call_it_is_another_archive(code: Path) -> None:
     assert pack(code, SPEC) != pack(code, RunSpec(entrypoint="job:run", batch_size=2))
+
+
+@pytest.mark.parametrize("change", [
+    {"item_timeout": timedelta(hours=1)},
+    {"setup_timeout": timedelta(hours=1)},
+    {"job_timeout": timedelta(hours=1)},
+    {"stop_grace": timedelta(hours=1)},
+    {"batch_size": 2},
+    {"slots": "2"},
+    {"inputs": ("s3://a/b/",)},
+    {"env": {"LEVEL": "3"}},
+    {"secrets": {"KEY": "/a"}},
+    {"on_new_code": OnNewCode.KEEP},
+])  # fmt: skip
+def test_a_deploy_that_changes_no_result_is_the_same_version(
+    code: Path, change: dict[str, Any]
+) -> None:
+    before, after = pack(code, SPEC), pack(code, replace(SPEC, **change))
+
+    assert before != after
+    assert read_version(before) == read_version(after)
+
+
+@pytest.mark.parametrize("change", [
+    {"entrypoint": "job:other"},
+    {"entrypoint": "", "command": ("job",)},
+    {"entrypoint": "", "image": "render:1"},
+    {"requirements": "needs.txt"},
+])  # fmt: skip
+def test_whatever_changes_results_is_another_version(code: Path, change: dict[str, Any]) -> None:
+    assert read_version(pack(code, SPEC)) != read_version(pack(code, replace(SPEC, **change)))
+
+
+@pytest.mark.parametrize("act", [
+    lambda code: (code / "job.py").write_text("# other"),
+    lambda code: (code / "job.py").chmod(0o755),
+    lambda code: (code / "job.py").rename(code / "jobs.py"),
+    lambda code: (code / "more.py").touch(),
+], ids=["content", "mode", "name", "one more"])  # fmt: skip
+def test_other_files_are_another_version(code: Path, act: Callable[[Path], object]) -> None:
+    before = read_version(pack(code, SPEC))
+    act(code)
+    assert read_version(pack(code, SPEC)) != before
 
 
 def test_a_program_stays_one(code: Path) -> None:
@@ -101,6 +150,7 @@ def test_a_file_that_looks_like_ours_is_refused(code: Path) -> None:
 def test_the_archive_says_what_spindown_toml_says() -> None:
     spec = run_spec(rich())
 
+    assert spec.on_new_code is OnNewCode.RESTART
     assert (spec.entrypoint, spec.slots, spec.env) == ("job:run", "2", {"LEVEL": "3"})
 
 

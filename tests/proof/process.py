@@ -106,7 +106,7 @@ class Process:
             workload=self.world.workload,
             instance_id=self.instance_id,
             slot=slot,
-            code_digest=self.world.code_digest,
+            code_version=self.world.code_digest,
             price_per_hour=self.worker.price_per_hour / self.worker.slots,
             log_pointer=f"log:{self.instance_id}",
         )

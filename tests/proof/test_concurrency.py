@@ -258,7 +258,7 @@ def test_a_job_under_new_code_holds_results_of_one_version(first: int, is_releas
     manifest = finish(world, goes_on, job_id)
 
     assert manifest.state is JobState.COMPLETED
-    assert manifest.code_digest == goes_on.hands[0].context.slot_id.code_digest
+    assert manifest.code_version == goes_on.hands[0].context.slot_id.code_version
     assert computed_by(world, job_id) == {goes_on.instance_id}
 
 

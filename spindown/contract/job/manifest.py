@@ -108,7 +108,8 @@ class Manifest:
     user_state: tuple[StateFile, ...] = ()
     #: ETag of the manifest that this one replaced.
     previous: str | None = None
-    code_digest: str = ""
+    #: ``RunSpec.version`` of the code that the last owner ran.
+    code_version: str = ""
     #: ``body_digest`` of the message that the first claim read; "": nobody has claimed the job.
     body_digest: str = ""
     failures: tuple[Failure, ...] = ()

@@ -98,7 +98,7 @@ def restore_state(
 def _candidates(manifest: Manifest, objects: ObjectStore) -> Iterator[tuple[StateFile, ...]]:
     yield manifest.user_state
     for older in islice(read_older(manifest.job_id, objects), _VERSIONS_TRIED):
-        if older.user_state and older.code_digest == manifest.code_digest:
+        if older.user_state and older.code_version == manifest.code_version:
             yield older.user_state
 
 

@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
+from spindown.contract.run import OnNewCode
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
-from spindown.job.commit import commit
+from spindown.job.commit import Portion, commit
 from spindown.job.held import ClaimedJob
+from spindown.job.release import release, settle_release
 from spindown.ledger import Ledger
 from spindown.memory import PortCall
 from tests.work import (
@@ -145,27 +147,90 @@ def test_without_a_readable_manifest_it_starts_above_all_epochs() -> None:
 
 def test_drops_results_of_other_code_rather_than_mix_them() -> None:
     world = WorkWorld()
-    old, new = a_slot_id(code_digest="old"), a_slot_id("i-2", code_digest="new")
+    old, new = a_slot_id(code_version="old"), a_slot_id("i-2", code_version="new")
     held = world.hold(JOB, old)
     commit(held, a_portion(held, 2), slot_id=old, ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
     taken = world.hold(slot_id=new)
     assert (taken.manifest.next_item, taken.manifest.parts) == (0, ())
-    assert taken.manifest.code_digest == "new"
+    assert taken.manifest.code_version == "new"
 
 
 def test_other_code_begins_anew_without_the_first_one_s_state() -> None:
     world = WorkWorld()
     file = StateFile(path="a", key="state/j/0", bytes=1, sha256="0", stored_at=world.clock.now())
     before = world.put_manifest(
-        epoch=1, released=True, next_item=0, user_state=(file,), code_digest="v1"
+        epoch=1, released=True, next_item=0, user_state=(file,), code_version="v1"
     )
     world.objects.put(manifest_key("j"), encode_manifest(before))
     world.send(JOB)
 
-    held = world.hold(slot_id=a_slot_id(code_digest="v2"))
+    held = world.hold(slot_id=a_slot_id(code_version="v2"))
 
-    assert (held.manifest.user_state, held.manifest.code_digest) == ((), "v2")
+    assert (held.manifest.user_state, held.manifest.code_version) == ((), "v2")
+
+
+def test_code_that_gives_the_same_goes_on_if_told_to() -> None:
+    world = WorkWorld()
+    old = a_slot_id(code_version="old")
+    new = a_slot_id("i-2", code_version="new", on_new_code=OnNewCode.KEEP)
+    held = world.hold(JOB, old)
+    commit(held, a_portion(held, 2), slot_id=old, ports=world.ports)
+    world.clock.advance(timedelta(minutes=6))
+    taken = world.hold(slot_id=new)
+    assert (taken.manifest.next_item, len(taken.manifest.parts)) == (2, 1)
+    assert taken.manifest.code_version == "new"
+
+
+def test_two_versions_do_not_reset_each_other_in_a_deploy() -> None:
+    world = WorkWorld()
+    slots = [a_slot_id(name, code_version=name[:3]) for name in ("old-1", "new-1", "old-2")]
+    world.send({"job_id": "j", "items": items(900)})
+    done = []
+    for turn in range(12):
+        # Who deploys is heard of after the new worker's first job.
+        world.set_policy(world.policy, code_version="old" if turn < 2 else "new")
+        slot_id = slots[turn % 3]
+        held = world.claim(slot_id)
+        if isinstance(held, ClaimedJob):
+            held = commit(held, a_portion(held, 90), slot_id=slot_id, ports=world.ports)
+            held = settle_release(
+                held, Portion(), interrupted=False, slot_id=slot_id, ports=world.ports
+            )
+            presence = world.presence(slot_id.instance_id)
+            release(held, slot_id=slot_id, presence=presence, ports=world.ports)
+        world.clock.advance(timedelta(minutes=2))
+        done.append((world.manifest("j").code_version, world.manifest("j").next_item))
+
+    # The new worker leaves the job until it hears that its code is the deployed one. From then on
+    # the old ones do.
+    assert done == [
+        *(("old", count) for count in (90, 90, 180, 270)),
+        *(("new", count) for count in (90, 90, 90, 180, 180, 180, 270, 270)),
+    ]
+
+
+def test_a_deploy_back_lets_the_older_code_go_on() -> None:
+    world = WorkWorld()
+    world.put_manifest(released=True, next_item=2, code_version="v2")
+    world.set_policy(world.policy, code_version="v1")
+    world.send(JOB)
+
+    assert world.hold(slot_id=a_slot_id(code_version="v1")).manifest.next_item == 0
+
+
+def test_a_job_of_newer_code_waits_for_it() -> None:
+    world = WorkWorld()
+    world.put_manifest(released=True, next_item=2, code_version="v2")
+    world.set_policy(world.policy, code_version="v2")
+    world.send(JOB)
+
+    declined = world.claim(a_slot_id(code_version="v1"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.PUT_BACK
+    assert world.queue.backlog().visible == 0
+    assert (world.manifest("j").epoch, world.manifest("j").next_item) == (1, 2)
 
 
 @pytest.mark.parametrize(("known", "ours", "goes_on"), [
@@ -178,9 +243,9 @@ def test_unknown_code_on_either_side_counts_as_the_same(
     known: str, ours: str, goes_on: bool
 ) -> None:
     world = WorkWorld()
-    world.put_manifest(released=True, next_item=2, code_digest=known)
+    world.put_manifest(released=True, next_item=2, code_version=known)
     world.send(JOB)
 
-    held = world.hold(slot_id=a_slot_id(code_digest=ours))
+    held = world.hold(slot_id=a_slot_id(code_version=ours))
 
     assert (held.manifest.next_item == 2) is goes_on

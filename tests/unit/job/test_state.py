@@ -76,10 +76,10 @@ def test_tries_the_state_of_20_older_manifests_and_no_more(tmp_path: Path) -> No
 
 def test_state_of_other_code_never_serves(tmp_path: Path) -> None:
     world = WorkWorld()
-    world.put_manifest(user_state=a_state(world, "of the old code"), code_digest="old")
-    world.put_manifest(user_state=a_state(world, "new, older"), code_digest="new")
-    world.put_manifest(user_state=a_state(world, "of the old code"), code_digest="old", epoch=2)
-    manifest = a_history(world, 2, lambda n: a_state(world, f"new {n}"), code_digest="new")
+    world.put_manifest(user_state=a_state(world, "of the old code"), code_version="old")
+    world.put_manifest(user_state=a_state(world, "new, older"), code_version="new")
+    world.put_manifest(user_state=a_state(world, "of the old code"), code_version="old", epoch=2)
+    manifest = a_history(world, 2, lambda n: a_state(world, f"new {n}"), code_version="new")
     world.objects.put(state_key("j", hashlib.sha256(b"new 0").hexdigest()), b"damaged too")
 
     files, _ = restore_state(manifest, tmp_path, world.ports)
