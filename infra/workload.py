@@ -19,6 +19,7 @@ from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.event import queue_name
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_user_data
+from spindown.contract.job.batch import SUBMITTED
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
 from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings
@@ -308,6 +309,8 @@ def _render_user_data(workload: WorkloadConfig, archive: CodeArchive, kit: Kit) 
 
 #: Far longer than ``RENEW_STATE_AFTER`` (contract.job.manifest): by then jobs write theirs anew.
 STATE_KEPT_FOR = Duration.days(30)
+#: Longer than the queue keeps a message: what is lost in that time can be sent again.
+MESSAGES_KEPT_FOR = Duration.days(30)
 
 
 class Workload(Construct):
@@ -334,6 +337,11 @@ class Workload(Construct):
             id=f"expire-state-{name}",
             prefix=f"{work_root(name)}{STATES}",
             expiration=STATE_KEPT_FOR,
+        )
+        shared.store.bucket.add_lifecycle_rule(
+            id=f"expire-submitted-{name}",
+            prefix=f"{work_root(name)}{SUBMITTED}",
+            expiration=MESSAGES_KEPT_FOR,
         )
         self.archive = CodeArchive(
             self, "Code", root=root, name=name, workload=config, assets=shared.assets

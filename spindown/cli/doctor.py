@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +11,21 @@ import typer
 from rich.text import Text
 
 from spindown import config as configuration
+from spindown.aws.wiring import Aws
 from spindown.cli import option
 from spindown.cli.render.screen import open_console
-from spindown.cli.session import is_local, point_at_local_system, reach
+from spindown.cli.session import Session, is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound
+from spindown.job.lost import count_lost
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
 from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config, without_images
 
 _COLOURS = {Severity.GOOD: "green", Severity.WARNING: "yellow", Severity.BLOCKED: "bold red"}
 _MARGIN = " " * 9
+#: Each takes a call: about a minute for all.
+_JOBS_LOOKED_AT = 5_000
 #: CDK commands that read the file; `cdk bootstrap aws://...` does not.
 _CDK = re.compile(r"cdk (?:bootstrap(?! aws://)|deploy --all)")
 
@@ -69,9 +73,23 @@ def _examine(planned: DoctorSubject | None, deployment: str | None) -> Report:
         remedy = f"deploy it to {aws.region}, or give the file that describes it"
         raise BadInput("deployment", name, remedy) from exc
     table = aws.table(subject.table) if subject.table else None
-    ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock, table=table)
+    ports = DoctorPorts(
+        account=aws.account(),
+        market=aws.market(),
+        clock=aws.clock,
+        table=table,
+        count_lost=_lost_counter(aws, name) if subject.is_deployed else None,
+    )
     # An instance of the local system is a process: it has no image.
     return examine(without_images(subject) if is_local() else subject, ports)
+
+
+def _lost_counter(aws: Aws, deployment: str) -> Callable[[str], int]:
+    """Return what counts the jobs of a workload that have no message."""
+    session = Session(aws=aws, deployment=aws.settings(deployment).deployment())
+    return lambda workload: count_lost(
+        workload, session.work_ports(workload), jobs_at_most=_JOBS_LOOKED_AT
+    )
 
 
 def name_file(finding: Finding, config: Path) -> Finding:

@@ -21,7 +21,7 @@ from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import parse_items
 from spindown.contract.location import is_whole
 from spindown.error import BadInput
-from spindown.job.submit import Draft, name_batch, submit_items, submit_uri, upload
+from spindown.job.submit import Draft, check_unused, name_batch, submit_items, submit_uri, upload
 
 #: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"
@@ -43,6 +43,9 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     items_per_job: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Items in one message; not for --uri.")
     ] = 200,
+    batch: Annotated[
+        str | None, typer.Option(help="Name of the batch, never used before; made if not given.")
+    ] = None,
     tenant: Annotated[
         str | None, typer.Option(help="Tenant, for fair shares of one queue.")
     ] = None,
@@ -63,14 +66,16 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     session = open_session(config, deployment=deployment, local=local)
     draft = Draft(
         workload=workload,
-        batch_id=name_batch(datetime.now(UTC), SystemRandom()),
+        batch_id=batch or name_batch(datetime.now(UTC), SystemRandom()),
         items_per_job=items_per_job,
         tenant=tenant,
         params=_read_params(param or []),
     )
-    batch = _send(session, draft, sources=sources or [], items=items, uri=uri)
+    if batch is not None:
+        check_unused(batch, session.work_store(workload))
+    sent = _send(session, draft, sources=sources or [], items=items, uri=uri)
     session.nudge(workload)
-    _announce(batch, session.options, as_json=as_json)
+    _announce(sent, session.options, as_json=as_json)
 
 
 def _send(

@@ -26,28 +26,32 @@ from spindown.job.message import copy_message, delete, put_back
 from spindown.port import Message, Outgoing
 
 #: A long poll asks all of SQS's servers. A message is hidden long enough to be seen once.
-_WAIT = timedelta(seconds=2)
-_HIDDEN_FOR = timedelta(minutes=15)
+WAIT = timedelta(seconds=2)
+HIDDEN_FOR = timedelta(minutes=15)
 #: Tries to write a manifest that others write too.
 _TRIES = 5
 _STORED_BODIES = "jobs/"
 
 
 class RedriveOutcome(StrEnum):
-    """The outcome for one dead letter."""
+    """The outcome for one dead letter, or for one job without a message."""
 
     SENT = "sent"
     #: The job has completed since, or was cancelled or split: there is nothing to do.
     OVER = "over"
     #: The job of its id was claimed with other items or parameters. It stays where it is.
     OTHER_BODY = "other-body"
+    #: Its message was gone, and was sent again.
+    SENT_AGAIN = "sent-again"
+    #: Its message is gone, and what it asked for was never stored, or too long ago.
+    NOT_STORED = "not-stored"
     #: It is not a job, or a later version has worked on it. It stays where it is.
     UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """One dead letter that was handled."""
+    """One dead letter, or one job without a message, that was handled."""
 
     #: None: it cannot be read.
     job_id: str | None
@@ -66,11 +70,11 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
     """
     left: dict[str, Message] = {}
     try:
-        while letter := ports.dead_letters.receive(wait=_WAIT, visibility=_HIDDEN_FOR):
+        while letter := ports.dead_letters.receive(wait=WAIT, visibility=HIDDEN_FOR):
             is_new = letter.message_id not in left
             left[letter.message_id] = letter
             try:
-                job = _read_job(letter, ports)
+                job = read_dead_letter(letter, ports)
                 if jobs and job.job_id not in jobs:
                     continue
                 copy = _copy(letter, job, ports)
@@ -89,7 +93,7 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
             put_back(letter, timedelta(0), ports.dead_letters)
 
 
-def _read_job(letter: Message, ports: WorkPorts) -> JobMessage:
+def read_dead_letter(letter: Message, ports: WorkPorts) -> JobMessage:
     """Return the job of a dead letter under its original id."""
     original = letter.attributes.get("original_message_id", letter.message_id)
     return with_id(parse_job(_read_body(letter, ports)), original)

@@ -38,7 +38,8 @@ def split(
         share = items[_bound(number, items, children) : _bound(number + 1, items, children)]
         # An attempt before this one may have stored the same share.
         store_items(items_key(child), share, ports)
-        messages.append(_child_message(held, child))
+        tenant = held.job.tenant or held.message.tenant
+        messages.append(child_message(held.job, held.job_id, child, tenant))
     ports.queue.send(messages)
     closed = replace(
         held.manifest, state=JobState.SPLIT, released=True, finished_at=ports.clock.now()
@@ -60,13 +61,21 @@ def _bound(number: int, items: Sequence[Any], children: Sequence[str]) -> int:
     return number * len(items) // len(children)
 
 
-def _child_message(held: ClaimedJob, child: str) -> Outgoing:
-    job = JobMessage(
+def child_message(job: JobMessage, job_id: str, child: str, tenant: str | None) -> Outgoing:
+    """Return the message of a child; its items lie stored.
+
+    Args:
+        job: what the split job was asked for by.
+        job_id: of the split job itself.
+        child: id of the child.
+        tenant: for whom it is sent.
+    """
+    body = JobMessage(
         stored=True,
         job_id=child,
-        batch_id=held.job.batch_id,
-        tenant=held.job.tenant,
-        parent=held.job_id,
-        params=held.job.params,
+        batch_id=job.batch_id,
+        tenant=job.tenant,
+        parent=job_id,
+        params=job.params,
     )
-    return Outgoing(body=encode_job(job), tenant=held.job.tenant or held.message.tenant)
+    return Outgoing(body=encode_job(body), tenant=tenant)

@@ -1,13 +1,15 @@
 """Turn items into jobs on a queue: upload local files, cut into jobs, index the batch, send.
 
-The index of the batch is written before the first message, so every job on the queue is found
-through its batch. After a crash submit again: that makes a new batch.
+The index of the batch and a copy of its messages are written before the first message is sent. So
+every job on the queue is found through its batch, and a message that is gone can be sent again.
+After a crash submit again: that makes a new batch.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -16,9 +18,9 @@ from random import Random
 from typing import Any
 
 from spindown.contract.codec import encode
-from spindown.contract.job.batch import UPLOADS, Batch, batch_key
+from spindown.contract.job.batch import UPLOADS, Batch, batch_key, submitted_key
 from spindown.contract.job.message import parse_job
-from spindown.error import BadInput
+from spindown.error import BadInput, NotFound, PreconditionFailed
 from spindown.port import Absent, JobQueue, ObjectStore, Outgoing
 
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
@@ -29,6 +31,7 @@ MAX_BODY_BYTES = 1_000_000
 _UNSENDABLE = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 _UPLOADS_AT_ONCE = 8
+_BUNDLE_BYTES = 8 * 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,18 @@ class Draft:
 def name_batch(at: datetime, random: Random) -> str:
     """Return a batch id that sorts by time and is unique."""
     return f"b-{at:%Y%m%d-%H%M%S}-{random.getrandbits(32):08x}"
+
+
+def check_unused(batch_id: str, store: ObjectStore) -> None:
+    """Check that no submit has used a name, before files are uploaded below it (BadInput)."""
+    with suppress(NotFound):
+        store.get(batch_key(batch_id))
+        raise _used(batch_id)
+
+
+def _used(batch_id: str) -> BadInput:
+    remedy = "name another: `spindown results` shows what became of the jobs of this one"
+    return BadInput("batch", batch_id, remedy)
 
 
 def upload(
@@ -122,9 +137,28 @@ def _send(
     ]
     items = None if None in counts else sum(count or 0 for count in counts)
     batch = Batch(batch_id=draft.batch_id, workload=draft.workload, jobs=jobs, items=items)
-    store.put(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), condition=Absent())
+    index = json.dumps(encode(batch)).encode()
+    try:
+        store.put(batch_key(draft.batch_id), index, condition=Absent())
+    except PreconditionFailed:
+        raise _used(draft.batch_id) from None
+    for number, data in enumerate(_bundle(messages)):
+        store.put(submitted_key(draft.batch_id, number), data)
     queue.send(messages)
     return batch
+
+
+def _bundle(messages: Iterable[Outgoing]) -> Iterator[bytes]:
+    """Yield the bodies of messages as JSON lines, in objects that fit into memory."""
+    lines, size = list[bytes](), 0
+    for message in messages:
+        lines.append(message.body.encode() + b"\n")
+        size += len(lines[-1])
+        if size >= _BUNDLE_BYTES:
+            yield b"".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield b"".join(lines)
 
 
 def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:

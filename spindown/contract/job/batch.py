@@ -1,14 +1,41 @@
-"""The index of a batch: which jobs one submit made. Written once, ``batches/{batch_id}.json``."""
+"""What one submit leaves in the bucket: which jobs it made, and their messages.
+
+The index ``batches/{batch_id}.json`` is written once. The messages lie beside it as JSON lines,
+for as long as a rule of the bucket keeps them, so that they can be sent again.
+"""
 
 from dataclasses import dataclass
 
 #: Where in the deployment's bucket a submit puts the files that it uploads.
 UPLOADS = "inputs/"
+#: Where the indices of batches lie.
+BATCHES = "batches/"
+#: Where the messages of batches lie; the rule is in ``infra.workload``.
+SUBMITTED = "submitted/"
+
+_ENDING = ".json"
 
 
 def batch_key(batch_id: str) -> str:
     """Return the S3 key of a batch's index."""
-    return f"batches/{batch_id}.json"
+    return f"{BATCHES}{batch_id}{_ENDING}"
+
+
+def batch_of(key: str) -> str | None:
+    """Return the batch whose index lies under a key; None: no index does."""
+    name = key.removeprefix(BATCHES)
+    is_index = name != key and name.endswith(_ENDING) and "/" not in name
+    return name.removesuffix(_ENDING) if is_index else None
+
+
+def submitted_prefix(batch_id: str) -> str:
+    """Return below what a batch's messages lie."""
+    return f"{SUBMITTED}{batch_id}/"
+
+
+def submitted_key(batch_id: str, number: int) -> str:
+    """Return the S3 key of one object of a batch's messages."""
+    return f"{submitted_prefix(batch_id)}{number:05d}.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

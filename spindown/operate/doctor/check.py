@@ -486,6 +486,30 @@ def check_obstacles(
         yield _check_budget(subject.budget_usd, committed, choices)
 
 
+def check_jobs(facts: Facts) -> Iterator[Finding]:
+    """Check that jobs which are not over have a message; before a deploy there are none."""
+    for workload, lost in sorted(facts.lost.items()):
+        what = f"jobs of {workload}"
+        if isinstance(lost, Unknown):
+            yield Finding(
+                what=what,
+                found=lost.reason,
+                needed="to see whether each still has a message",
+                remedy="grant reading the queues and the workload's part of the bucket",
+                severity=Severity.WARNING,
+            )
+        elif lost:
+            yield Finding(
+                what=what,
+                found=f"at least {lost} of them have no message any more",
+                needed="a message each: without it nobody works on a job",
+                remedy=f"spindown redrive {workload} --lost",
+                severity=Severity.WARNING,
+            )
+        else:
+            yield Finding(what=what, found="none is known to lack its message")
+
+
 def _open(
     subject: DoctorSubject, workload: str, region: str, breaker: BreakerRow, at: datetime
 ) -> Finding:

@@ -1,6 +1,6 @@
 """Examine a deployment: gather facts, try a launch as a dry run, check everything."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -13,6 +13,7 @@ from spindown.operate.doctor.check import (
     check_caller,
     check_dry_runs,
     check_images,
+    check_jobs,
     check_market,
     check_obstacles,
     check_reading,
@@ -34,12 +35,19 @@ class DoctorPorts:
     clock: Clock
     #: The deployment's ledger; None: nothing is deployed.
     table: Table | None = None
+    #: Return how many jobs of a workload have no message, at least; None: nothing is deployed.
+    count_lost: Callable[[str], int] | None = None
 
 
 def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
     """Return a finding for each thing that a launch depends on."""
     facts = gather(
-        subject, account=ports.account, market=ports.market, clock=ports.clock, table=ports.table
+        subject,
+        account=ports.account,
+        market=ports.market,
+        clock=ports.clock,
+        table=ports.table,
+        count_lost=ports.count_lost,
     )
     if isinstance(facts.caller, Unknown):
         return Report(findings=(check_caller(facts),))
@@ -58,6 +66,7 @@ def _judge(
     yield from check_account(subject, facts)
     yield from check_market(subject, facts, choices)
     yield from check_obstacles(subject, facts, choices)
+    yield from check_jobs(facts)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
     yield from check_reading(facts)

@@ -93,6 +93,8 @@ class Facts:
     disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
     #: None: there is no ledger.
     obstacles: Obstacles | Unknown | None = None
+    #: Workload -> jobs without a message, at least; empty: nothing is deployed.
+    lost: Mapping[str, int | Unknown] = field(default_factory=dict)
 
 
 def gather(
@@ -102,6 +104,7 @@ def gather(
     market: Market,
     clock: Clock,
     table: Table | None = None,
+    count_lost: Callable[[str], int] | None = None,
 ) -> Facts:
     """Read all facts about a subject; a failure is a fact too."""
     at = clock.now()
@@ -134,6 +137,11 @@ def gather(
             for region in subject.regions
         },
         obstacles=None if table is None else ask(partial(_read_obstacles, subject, table, at)),
+        lost={
+            case.name: ask(partial(count_lost, case.name))
+            for case in subject.cases
+            if count_lost is not None and case.is_deployed
+        },
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spindown.contract.job.batch import submitted_key
 from spindown.ec2sim import MemoryClock
 from spindown.error import BadInput, NotFound
 from spindown.job.result import find_jobs
@@ -157,3 +158,28 @@ def test_batch_names_sort_by_time() -> None:
     later = name_batch(datetime(2026, 11, 20, 10, tzinfo=UTC), random)
 
     assert earlier < later
+
+
+def test_a_batch_whose_name_was_used_sends_nothing() -> None:
+    world = World()
+    draft = Draft(workload="ocr", batch_id="b")
+    submit_items(["x"], draft, queue=world.queue, store=world.store)
+    before = world.queue.bodies()
+
+    with pytest.raises(BadInput):
+        submit_items(["x", "y"], draft, queue=world.queue, store=world.store)
+
+    assert world.queue.bodies() == before
+    assert world.store.get(submitted_key("b", 0)).data.decode().splitlines() == before
+
+
+def test_the_messages_of_a_batch_lie_stored_in_objects_of_some_size() -> None:
+    world = World()
+    draft = Draft(workload="ocr", batch_id="b", items_per_job=1)
+
+    submit_items(["x" * 900_000] * 25, draft, queue=world.queue, store=world.store)
+
+    stored = [world.store.get(found.key).data for found in world.store.list("submitted/b/")]
+    lines = [line.decode() for data in stored for line in data.splitlines()]
+    assert sorted(lines) == sorted(world.queue.bodies())
+    assert len(stored) == 3

@@ -13,6 +13,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
 )
 from spindown.domain.policy import Policy
+from spindown.error import SpindownError
 from spindown.memory import (
     MemoryAccount,
     MemoryClock,
@@ -56,6 +57,8 @@ class Examined:
     policy: Policy = field(default_factory=Policy)
     is_deployed: bool = True
     budget_per_month: float | None = None
+    #: Workload -> jobs that have no message; an error: nobody may look.
+    lost: dict[str, int | SpindownError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = MemoryClock(NOW)
@@ -134,8 +137,15 @@ class Examined:
             market=self.market,
             clock=self.clock,
             table=self.table if subject.table else None,
+            count_lost=self._count_lost if subject.table else None,
         )
         return examine(subject, ports)
+
+    def _count_lost(self, workload: str) -> int:
+        found = self.lost.get(workload, 0)
+        if isinstance(found, SpindownError):
+            raise found
+        return found
 
     def finding(self, what: str) -> Finding:
         """Return the one line that begins with ``what``."""

@@ -217,3 +217,24 @@ def test_a_damaged_lock_is_told() -> None:
 
 def _refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
     raise AccessDenied(call.method)
+
+
+def test_jobs_without_a_message_are_told_with_the_command() -> None:
+    world = Examined()
+    assert world.severity("jobs of classify") is Severity.GOOD
+
+    world.lost["classify"] = 32
+
+    finding = world.finding("jobs of classify")
+    assert finding.severity is Severity.WARNING
+    assert "32" in finding.found
+    assert finding.remedy == "spindown redrive classify --lost"
+
+
+def test_queues_that_nobody_may_read_are_no_sign_of_lost_jobs() -> None:
+    world = Examined(lost={"classify": AccessDenied("sqs:GetQueueAttributes")})
+
+    finding = world.finding("jobs of classify")
+
+    assert finding.severity is Severity.WARNING
+    assert finding.found == "sqs:GetQueueAttributes"

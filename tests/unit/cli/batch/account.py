@@ -79,9 +79,12 @@ class Account:
         """Send what is no job to the dead-letter queue."""
         self._sqs.send_message(QueueUrl=self.dead_letters, MessageBody=text)
 
-    def take(self) -> dict[str, Any]:
-        """Receive one message of the queue; return its body."""
+    def take(self, *, delete: bool = False) -> dict[str, Any]:
+        """Receive one message of the queue, and perhaps delete it; return its body."""
         (message,) = self._sqs.receive_message(QueueUrl=self.queue)["Messages"]
+        if delete:
+            handle = message["ReceiptHandle"]
+            self._sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=handle)
         body: dict[str, Any] = json.loads(message["Body"])
         return body
 

@@ -9,6 +9,7 @@ import typer
 from moto import mock_aws
 
 from spindown.cli.redrive import redrive
+from spindown.cli.submit import submit
 from spindown.error import BadInput
 from tests.unit.cli.batch.account import Account
 
@@ -55,3 +56,19 @@ def test_a_letter_that_is_left_where_it_is_fails_the_command(account: Account) -
         redrive("ocr", config=account.config)
 
     assert ended.value.exit_code == 1
+
+
+def test_sends_again_what_a_purge_has_deleted(
+    account: Account, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("x")
+    submit("ocr", [str(file)], batch="monday", config=account.config)
+    account.take(delete=True)
+    capsys.readouterr()
+
+    redrive("ocr", ["monday"], lost=True, config=account.config, as_json=True)
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["job_id"], said["outcome"]) == ("monday-00000", "sent-again")
+    assert account.take()["job_id"] == "monday-00000"

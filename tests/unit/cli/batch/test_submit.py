@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 from moto import mock_aws
 
@@ -146,3 +148,22 @@ def test_without_the_file_only_the_worker_knows_its_rights(
     submit("ocr", uri="s3://elsewhere/in/", deployment="lab", config=account.config)
 
     assert account.waiting(account.queue) == 1
+
+
+def test_a_name_that_was_used_is_said_before_anything_is_sent(
+    account: Account, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.txt"
+    for text in ("first", "second"):
+        file.write_text(text)
+        try:
+            submit("ocr", [str(file)], batch="monday", config=account.config)
+        except BadInput as exc:
+            refused = exc
+    assert (refused.field, refused.value) == ("batch", "monday")
+
+    assert account.waiting(account.queue) == 1
+    s3: Any = boto3.client("s3", region_name=REGION)
+    found = s3.list_objects_v2(Bucket="store", Prefix="workloads/ocr/inputs/")["Contents"]
+    bodies = [s3.get_object(Bucket="store", Key=one["Key"])["Body"].read() for one in found]
+    assert bodies == [b"first"]

@@ -1,0 +1,233 @@
+"""Find the jobs whose messages are gone, and send them again.
+
+A purge of the queue deletes messages and tells nobody. The index of a batch names its jobs, their
+manifests say which are not over, and the messages that were submitted lie in the bucket. Of two
+messages of one job the manifest lets only one have an effect, so to send one too many costs
+little; a job that nobody sends again is never done.
+
+A job that was sent without ``submit`` is in no index, and is not found here.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from spindown.contract.codec import decode, from_json
+from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of, submitted_prefix
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, own_children, parse_job, with_id
+from spindown.error import BadInput, ContractError, NewerSchema, NotFound
+from spindown.job.fence import read_fence
+from spindown.job.held import WorkPorts, is_at_work
+from spindown.job.message import put_back
+from spindown.job.redrive import (
+    HIDDEN_FOR,
+    WAIT,
+    Redriven,
+    RedriveOutcome,
+    read_dead_letter,
+)
+from spindown.job.split import child_message
+from spindown.port import JobQueue, Message, ObjectStore, Outgoing
+
+#: A submit writes the index first and then sends; a large one takes minutes.
+_YOUNG = timedelta(minutes=15)
+#: The queue keeps a message for 12 days; older batches are asked for by name.
+_RECENT = timedelta(days=14)
+_READS_AT_ONCE = 16
+#: Each takes a call. With more than this many visible messages, workers must come first.
+_LOOKED_AT_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A job that is not over, so it must have a message somewhere."""
+
+    job_id: str
+    #: The job of the batch that it is, or that it was split from.
+    submitted: str
+    batch_id: str
+    #: The job that it was split from; None: it was submitted itself.
+    parent: str | None
+    #: Whether a worker holds it, and so its message.
+    is_held: bool
+
+
+def redrive_lost(
+    workload: str, ports: WorkPorts, *, batches: Collection[str] = ()
+) -> Iterator[Redriven]:
+    """Send each job again that is not over and has no message; yield it when that is done.
+
+    Args:
+        workload: whose.
+        ports: the world; both queues are the workload's.
+        batches: only jobs of these; empty: of all of the last 14 days that are a while old.
+
+    Raises:
+        NotFound: there is no such batch.
+        BadInput: too many messages wait to be looked at.
+    """
+    named = batches or recent_batches(ports.objects, ports.clock.now())
+    left = [
+        one
+        for batch_id in named
+        for one in find_unfinished(batch_id, workload, ports)
+        if not one.is_held
+    ]
+    seen = _find_messages(ports) if left else frozenset[str]()
+    lost = {one.job_id: one for one in left if one.job_id not in seen}
+    for job, message in _find_submitted(list(lost.values()), ports.objects):
+        if lost.pop(job.job_id, None) is not None:
+            ports.queue.send([message])
+            yield Redriven(job_id=job.job_id, outcome=RedriveOutcome.SENT_AGAIN)
+    for job_id in lost:
+        yield Redriven(job_id=job_id, outcome=RedriveOutcome.NOT_STORED)
+
+
+def count_lost(workload: str, ports: WorkPorts, *, jobs_at_most: int) -> int:
+    """Return how many jobs have no message, at least; nothing is received.
+
+    Every job that is not over needs a message. A message may also be of a job that no batch
+    names, so there may be more jobs without one than this.
+
+    Args:
+        workload: whose.
+        ports: the world; both queues are the workload's.
+        jobs_at_most: read no more batches once they name so many jobs, the newest first.
+    """
+    # In this order: what ends or is sent meanwhile makes the count smaller, never larger.
+    batches = recent_batches(ports.objects, ports.clock.now())
+    counts = [queue.backlog() for queue in (ports.queue, ports.dead_letters)]
+    messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
+    unfinished = read = 0
+    for batch_id in batches:
+        if read >= jobs_at_most:
+            break
+        read += len(_read_batch(batch_id, ports.objects).jobs)
+        unfinished += len(find_unfinished(batch_id, workload, ports))
+    return max(unfinished - messages, 0)
+
+
+def recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
+    """Return the batches of the last days whose submit is over, newest first."""
+    found = [
+        (index.modified_at, batch_id)
+        for index in objects.list(BATCHES)
+        if (batch_id := batch_of(index.key)) is not None
+        and _YOUNG <= now - index.modified_at <= _RECENT
+    ]
+    return [batch_id for _, batch_id in sorted(found, reverse=True)]
+
+
+def find_unfinished(batch_id: str, workload: str, ports: WorkPorts) -> Sequence[Unfinished]:
+    """Return the jobs of a batch that are not over (raises NotFound: there is no such batch)."""
+    jobs = _read_batch(batch_id, ports.objects).jobs
+    look = partial(_look, batch_id=batch_id, workload=workload, ports=ports)
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        return [one for found in pool.map(look, jobs) for one in found]
+
+
+def _read_batch(batch_id: str, objects: ObjectStore) -> Batch:
+    index = objects.get(batch_key(batch_id)).data
+    remedy = f"restore {batch_key(batch_id)} from an older version"
+    return decode(Batch, from_json("index of the batch", index, remedy))
+
+
+def _look(
+    job_id: str,
+    *,
+    batch_id: str,
+    workload: str,
+    ports: WorkPorts,
+    submitted: str = "",
+    parent: str | None = None,
+) -> list[Unfinished]:
+    """Return a job if it is not over, or those of its children that are not."""
+    submitted = submitted or job_id
+    try:
+        fence = read_fence(job_id, ports.objects)
+    except NewerSchema:
+        return []
+    if fence is not None and fence.manifest.state is JobState.SPLIT:
+        return [
+            one
+            for child in own_children(job_id, fence.manifest.children)
+            for one in _look(
+                child,
+                batch_id=batch_id,
+                workload=workload,
+                ports=ports,
+                submitted=submitted,
+                parent=job_id,
+            )
+        ]
+    if fence is not None and fence.manifest.state is not JobState.RUNNING:
+        return []
+    is_held = fence is not None and is_at_work(
+        fence.manifest, workload, ports.table, ports.clock.now()
+    )
+    return [
+        Unfinished(
+            job_id=job_id, submitted=submitted, batch_id=batch_id, parent=parent, is_held=is_held
+        )
+    ]
+
+
+def _find_messages(ports: WorkPorts) -> frozenset[str]:
+    """Return the jobs of all visible messages and dead letters; each is seen for a moment."""
+    waiting = _receive_all(ports.queue, _job_of)
+    given_up = _receive_all(ports.dead_letters, lambda letter: _job_of_letter(letter, ports))
+    return waiting | given_up
+
+
+def _receive_all(queue: JobQueue, job_of: Callable[[Message], str | None]) -> frozenset[str]:
+    held: list[Message] = []
+    try:
+        while message := queue.receive(wait=WAIT, visibility=HIDDEN_FOR):
+            held.append(message)
+            if len(held) > _LOOKED_AT_MOST:
+                remedy = "let workers work some of them off first"
+                raise BadInput("messages", f"more than {_LOOKED_AT_MOST}", remedy)
+    finally:
+        for message in held:
+            put_back(message, timedelta(0), queue)
+    return frozenset(filter(None, map(job_of, held)))
+
+
+def _job_of(message: Message) -> str | None:
+    with suppress(ContractError):
+        return with_id(parse_job(message.body), message.message_id).job_id
+    return None
+
+
+def _job_of_letter(letter: Message, ports: WorkPorts) -> str | None:
+    with suppress(ContractError, NotFound):
+        return read_dead_letter(letter, ports).job_id
+    return None
+
+
+def _find_submitted(
+    lost: Collection[Unfinished], objects: ObjectStore
+) -> Iterator[tuple[Unfinished, Outgoing]]:
+    """Yield those of the lost jobs whose message was stored, with the message."""
+    wanted = defaultdict[str, list[Unfinished]](list)
+    for one in lost:
+        wanted[one.submitted].append(one)
+    for batch_id in sorted({one.batch_id for one in lost}):
+        for bundle in list(objects.list(submitted_prefix(batch_id))):
+            for line in objects.get(bundle.key).data.splitlines():
+                body = line.decode(errors="replace")
+                with suppress(ContractError):
+                    job = parse_job(body)
+                    for one in wanted.get(job.job_id or "", ()):
+                        yield one, _message(one, job, body)
+
+
+def _message(one: Unfinished, job: JobMessage, body: str) -> Outgoing:
+    if one.parent is None:
+        return Outgoing(body=body, tenant=job.tenant)
+    return child_message(job, one.parent, one.job_id, job.tenant)

@@ -1,0 +1,171 @@
+"""Jobs whose messages are gone are found by their batch, and sent again."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.contract.job.batch import submitted_key
+from spindown.contract.job.manifest import JobState
+from spindown.error import NotFound
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.commit import commit, complete
+from spindown.job.held import ClaimedJob
+from spindown.job.item import settle_items
+from spindown.job.lost import count_lost, redrive_lost
+from spindown.job.redrive import RedriveOutcome
+from spindown.job.release import dead_letter_job, settle_rejection
+from spindown.job.result import find_jobs
+from spindown.job.split import is_too_large, split
+from spindown.job.submit import Draft, submit_items
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+
+HOUR = timedelta(hours=1)
+
+
+def submitted(count: int, *, per_job: int = 1, ago: timedelta = HOUR, **changes: Any) -> WorkWorld:
+    """Return a world to which a batch ``b`` was submitted a while ago."""
+    world = WorkWorld(**changes)
+    draft = Draft(workload=WORKLOAD, batch_id="b", items_per_job=per_job, params={"size": 3})
+    submit_items(items(count), draft, queue=world.queue, store=world.objects)
+    world.clock.advance(ago)
+    return world
+
+
+def purge(world: WorkWorld) -> None:
+    """Delete every message, as a purge of the queue does."""
+    world.clock.advance(timedelta(hours=12))
+    while message := world.receive():
+        world.queue.delete(message.receipt_handle)
+
+
+def lost(world: WorkWorld) -> int:
+    return count_lost(WORKLOAD, world.ports, jobs_at_most=1000)
+
+
+def sent_again(world: WorkWorld, *batches: str) -> list[str]:
+    found = list(redrive_lost(WORKLOAD, world.ports, batches=batches))
+    assert {one.outcome for one in found} <= {RedriveOutcome.SENT_AGAIN}
+    return sorted(one.job_id or "" for one in found)
+
+
+def work_off(world: WorkWorld, count: int = 1000) -> int:
+    """Complete up to so many jobs; return how many there were."""
+    done = 0
+    while done < count and (message := world.receive()):
+        held = world.claim_message(message)
+        if isinstance(held, Declined):
+            assert held.outcome is ClaimOutcome.OVER
+            continue
+        values = settle_items(held.job, world.ports)
+        if is_too_large(held, values, world.policy):
+            held = split(held, values, ports=world.ports, policy=world.policy)
+        else:
+            held = held.with_items(len(values))
+            held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+        complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+        done += 1
+    return done
+
+
+def test_a_purged_queue_strands_no_job() -> None:
+    world = submitted(40)
+    assert lost(world) == 0
+    assert work_off(world, 8) == 8
+    purge(world)
+    assert (lost(world), world.queue.bodies()) == (32, [])
+
+    assert len(sent_again(world)) == 32
+
+    assert lost(world) == 0
+    assert sent_again(world) == []
+    assert work_off(world) == 32
+    states = {world.manifest(job).state for job in find_jobs("b", world.objects)}
+    assert states == {JobState.COMPLETED}
+    assert all(world.manifest(job).items == 1 for job in find_jobs("b", world.objects))
+
+
+@given(st.sets(st.integers(0, 9)), st.integers(0, 10))
+def test_only_what_is_gone_is_sent_again(gone: set[int], done: int) -> None:
+    world = submitted(10)
+    over = work_off(world, done)
+    jobs = list(find_jobs("b", world.objects))
+    deleted = set()
+    while message := world.receive():
+        job = next(job for job in jobs if f'"{job}"' in message.body)
+        if jobs.index(job) in gone:
+            world.queue.delete(message.receipt_handle)
+            deleted.add(job)
+    world.clock.advance(HOUR)
+
+    assert lost(world) == len(deleted)
+    assert sent_again(world) == sorted(deleted)
+    assert work_off(world) == 10 - over
+
+
+def test_what_is_held_or_given_up_is_not_lost() -> None:
+    world = submitted(2)
+    failed = settle_rejection(world.hold(), "no such model", ports=world.ports)
+    dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    held = world.claim(a_slot_id("i-2"))
+    assert isinstance(held, ClaimedJob)
+
+    assert (lost(world), sent_again(world)) == (0, [])
+
+
+def test_a_job_that_was_begun_goes_on_where_it_was() -> None:
+    world = submitted(4, per_job=4)
+    held = world.hold()
+    commit(held, a_portion(held, 2), slot_id=a_slot_id(), ports=world.ports)
+    purge(world)
+
+    assert len(sent_again(world)) == 1
+
+    taken = world.hold(slot_id=a_slot_id("i-2"))
+    assert (taken.manifest.next_item, taken.manifest.epoch) == (2, 2)
+    assert taken.job.params == {"size": 3}
+
+
+def test_children_of_a_split_job_are_sent_again() -> None:
+    policy = replace(WorkWorld().policy, max_items_per_job=2)
+    world = submitted(5, per_job=5, policy=policy)
+    assert work_off(world, 2) == 2
+    purge(world)
+    assert lost(world) == 2
+
+    children = sent_again(world)
+    assert len(children) == 2
+    assert set(children) < {f"b-00000.0000{number}" for number in range(3)}
+
+    held = world.hold(slot_id=a_slot_id("i-2"))
+    assert held.job.params == {"size": 3}
+    world.clock.advance(HOUR)
+    assert work_off(world) == 2
+    assert lost(world) == 0
+
+
+def test_a_submit_under_way_is_not_taken_for_lost() -> None:
+    world = submitted(3, ago=timedelta(minutes=10))
+    for message in iter(world.receive, None):
+        world.queue.delete(message.receipt_handle)
+    assert (lost(world), sent_again(world)) == (0, [])
+    # Whoever names the batch knows.
+    assert len(sent_again(world, "b")) == 3
+
+
+def test_what_was_never_stored_is_told() -> None:
+    world = submitted(2)
+    world.objects.put(submitted_key("b", 0), b"")
+    purge(world)
+
+    outcomes = [one.outcome for one in redrive_lost(WORKLOAD, world.ports)]
+
+    assert outcomes == [RedriveOutcome.NOT_STORED] * 2
+
+
+def test_a_batch_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(NotFound):
+        sent_again(WorkWorld(), "b")
