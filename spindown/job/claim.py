@@ -270,14 +270,14 @@ class _Claim:
         try:
             if fence is None:
                 return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
+            if is_other_body(fence.manifest, self.job):
+                return self._refuse_body(fence.manifest)
             return self._claim_over(fence)
         except PreconditionFailed:
             # Somebody was quicker; whoever receives it next finds their lease row.
             return self._put_back(None)
 
     def _claim_over(self, fence: Fence) -> ClaimedJob | Declined:
-        if is_other_body(fence.manifest, self.job):
-            return self._refuse_body(fence.manifest)
         lease = self._lease_of(fence.manifest)
         match claim_verdict(
             fence.manifest,
@@ -286,9 +286,9 @@ class _Claim:
             now=self.ports.clock.now(),
         ):
             case ClaimVerdict.CLAIM:
-                if self._is_behind(fence.manifest):
-                    return self._put_back(None, "begun by newer code")
-                return self._next_epoch(fence, lease)
+                is_behind = self._is_behind(fence.manifest)
+                late = "begun by newer code"
+                return self._put_back(None, late) if is_behind else self._next_epoch(fence, lease)
             case ClaimVerdict.DELETE:
                 clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
                 delete(self.message.receipt_handle, self.ports.queue)

@@ -73,6 +73,7 @@ WORKER_MUST_NOT = [
     # What decides, and what is only to be read.
     *objects(["GetObject", "PutObject"], "offers/catalogue.json", "decisions/rich/d.json"),
     *objects(["PutObject"], "workloads/rich/inputs/b-1/a.png", "workloads/rich/batches/b-1.json"),
+    *objects(["GetObject", "PutObject"], "workloads/rich/submitted/b-1/00000.jsonl"),
     *objects(["GetObject", "PutObject"], "workloads/plain/jobs/j/manifest.json"),
     *objects(["GetObject", "PutObject"], "workloads/plain/state/j/5a"),
     *objects(

@@ -66,7 +66,9 @@ def test_tells_workers_which_code_is_deployed() -> None:
 
     world.tick()
     first = (world.row(rows.POLICY) or {})["code_digest"]
-    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="new")))
+    run = RunSettings(code_digest="new", code_version="v2")
+    world.settings.deploy(replace(world.workload_settings(), run=run))
     world.run(6)
 
-    assert (first, (world.row(rows.POLICY) or {})["code_digest"]) == ("abc", "new")
+    row = world.row(rows.POLICY) or {}
+    assert (first, row["code_digest"], row["code_version"]) == ("abc", "new", "v2")

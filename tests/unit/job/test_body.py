@@ -1,5 +1,8 @@
 """A job is what its first claim read: no other message under its id changes or loses anything."""
 
+import json
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,14 +19,17 @@ from spindown.contract.job.message import (
     items_key,
     parse_job,
 )
+from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.error import ContractError
+from spindown.error import ContractError, LeaseLost
 from spindown.job.claim import ClaimOutcome, Declined
-from spindown.job.commit import commit, complete
+from spindown.job.commit import Portion, commit, complete
+from spindown.job.held import ClaimedJob, Finished
+from spindown.job.item import settle_items
 from spindown.job.message import copy_message
 from spindown.job.redrive import RedriveOutcome, redrive
 from spindown.job.release import release, settle_release
-from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_record, a_slot_id, items
 
 JOB: dict[str, Any] = {"job_id": "j", "items": items(6)}
 OTHERS: list[dict[str, Any]] = [
@@ -168,3 +174,85 @@ def test_a_job_cancelled_before_its_first_claim_stays_so() -> None:
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.OVER
+
+
+BODIES = {
+    "a": [f"a{number}" for number in range(6)],
+    "b": [f"b{number}" for number in range(6)],
+    "c": [f"c{number}" for number in range(9)],
+}
+#: Nobody gives the job up, however often its worker vanishes.
+PATIENT = replace(Policy(), max_losses=10_000, max_failures=10_000, max_failures_on_two=10_000)
+
+
+class Story:
+    """One id under which bodies are sent, while workers come and go."""
+
+    def __init__(self) -> None:
+        self.world = WorkWorld(policy=PATIENT)
+        self.held: ClaimedJob | None = None
+        self.sent: set[str] = set()
+        self._workers = 0
+
+    def tell(self, event: str) -> None:
+        if event in BODIES:
+            self.world.send({"job_id": "j", "items": BODIES[event]})
+            self.sent.add(event)
+        elif event == "vanish":
+            self.held = None
+            self.world.clock.advance(timedelta(minutes=10))
+        elif event == "claim":
+            self.claim()
+        elif self.held is not None:
+            (self.commit if event == "commit" else self.give_back)(self.held)
+
+    def claim(self) -> None:
+        if self.held is None and (message := self.world.receive()):
+            self._workers += 1
+            claimed = self.world.claim_message(message, a_slot_id(f"i-{self._workers}"))
+            self.held = claimed if isinstance(claimed, ClaimedJob) else None
+
+    def commit(self, held: ClaimedJob, count: int = 2) -> None:
+        values = settle_items(held.job, self.world.ports)
+        first = held.manifest.next_item
+        numbers = range(first, min(first + count, len(values)))
+        records = [replace(a_record("j", number), item=values[number]) for number in numbers]
+        portion = Portion(finished=tuple(Finished(record=record) for record in records))
+        slot_id = a_slot_id(held.lease.instance_id)
+        with suppress(LeaseLost):
+            self.held = commit(
+                held.with_items(len(values)), portion, slot_id=slot_id, ports=self.world.ports
+            )
+
+    def give_back(self, held: ClaimedJob) -> None:
+        slot_id = a_slot_id(held.lease.instance_id)
+        presence = self.world.presence(slot_id.instance_id)
+        release(held, slot_id=slot_id, presence=presence, ports=self.world.ports)
+        self.held = None
+
+    def finish(self) -> None:
+        """Let whoever is left work everything off."""
+        for _ in range(100):
+            self.tell("vanish")
+            self.claim()
+            if self.held is not None:
+                self.commit(self.held, 100)
+
+
+@given(
+    st.sampled_from(sorted(BODIES)),
+    st.lists(st.sampled_from([*BODIES, "claim", "commit", "give back", "vanish"]), max_size=25),
+)
+def test_no_order_of_events_mixes_two_bodies(first: str, events: list[str]) -> None:
+    story = Story()
+    for event in [first, *events]:
+        story.tell(event)
+    story.finish()
+
+    found = [record.item for record in story.world.records("j")]
+    owner = str(found[0])[0]
+    assert found == BODIES[owner]
+    assert story.world.manifest("j").state is JobState.COMPLETED
+    assert story.world.queue.bodies() == []
+    letters = {json.loads(body)["items"][0][0] for body in story.world.dead_letters.bodies()}
+    assert letters == story.sent - {owner}

@@ -230,3 +230,17 @@ def test_a_job_that_every_worker_fails_on_is_dead_lettered(tmp_path: Path) -> No
     assert world.manifest("j").state is JobState.FAILED
     assert len(world.dead_letters.bodies()) == 1
     assert world.queue.bodies() == []
+
+
+def test_a_message_with_another_job_s_id_is_counted(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.send(JOB)
+    slot.step()
+    slot.world.send({**JOB, "items": items(9)})
+    slot.step()
+    slot.reporter.flush()
+
+    letters = [one for one in slot.world.metrics.data if one.name == "DeadLettered"]
+    assert [(one.value, one.dimensions["Reason"]) for one in letters] == [
+        (1, ReasonCode.JOB_ID_REUSED.value)
+    ]
