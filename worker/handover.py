@@ -219,6 +219,8 @@ class Handover:
         with what is done: it is not counted as lost, for its worker lives.
         """
         held = self._save(held, rest)
+        if held.manifest.state is JobState.COMPLETED:
+            return self.complete(held)
         with self._letting_go(held) as job:
             abandon(job, slot_id=self._context.slot_id, presence=self._context.presence)
         return AttemptEnd.LOST

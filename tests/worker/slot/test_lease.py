@@ -50,6 +50,22 @@ def test_a_lease_cleared_by_the_control_plane_drops_its_job(tmp_path: Path) -> N
     assert (manifest.next_item, manifest.released) == (1, True)
 
 
+def test_a_job_without_a_lease_that_is_done_is_completed(tmp_path: Path) -> None:
+    def clear(polls: int) -> None:
+        if polls == 6:
+            slot.world.table.write(Write(key=slot.context.slot_id.lease_key, delete=True))
+            slot.watch.beat()
+
+    def stall(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return [*square(task, batch)[:-1], *[None] * 9]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=stall, before_poll=clear), batch_size=5)
+    slot.world.send(JOB)
+    slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert slot.world.queue.bodies() == []
+
+
 def test_rows_deleted_by_hand_cost_a_healthy_job_nothing(tmp_path: Path) -> None:
     def clear(polls: int) -> None:
         slot.world.table.write(Write(key=slot.context.slot_id.lease_key, delete=True))
