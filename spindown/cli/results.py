@@ -18,6 +18,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.attachment.log import read_logs
 from spindown.job.held import is_at_work
+from spindown.job.lost import count_lost
 from spindown.job.result import JobProgress, read_manifest, read_progress, read_records
 from spindown.port import ObjectStore
 from spindown.wording import printable
@@ -45,13 +46,28 @@ def results(
     owner, jobs = find_workload(session, name, workload=workload, argument="results")
     store = session.work_store(owner)
     is_held = partial(_is_held, session, owner)
+    are_over = True
     for job_id in jobs:
         if log:
             _print_logs(store, job_id, is_held, as_json=as_json)
         elif summary:
-            _print_progress(read_progress(job_id, store, is_held), as_json=as_json)
+            progress = read_progress(job_id, store, is_held)
+            are_over = are_over and progress.is_over
+            _print_progress(progress, as_json=as_json)
         else:
             _print_records(store, job_id)
+    if not are_over:
+        _tell_lost(session, owner, name)
+
+
+def _tell_lost(session: Session, workload: str, batch: str) -> None:
+    """Say if jobs of a batch have no message any more, so that nobody will work on them."""
+    # Who may not read the queues gets the results all the same.
+    with suppress(SpindownError):
+        ports = session.work_ports(workload)
+        if lost := count_lost(workload, ports, jobs_at_most=sys.maxsize, batch=batch):
+            command = f"spindown redrive {workload} --lost {batch}{session.options}"
+            print_aside(f"at least {say_count(lost, 'job')} lost the message; {command} sends it")
 
 
 def _is_held(session: Session, workload: str, manifest: Manifest) -> bool:

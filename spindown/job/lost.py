@@ -88,7 +88,9 @@ def redrive_lost(
         yield Redriven(job_id=job_id, outcome=RedriveOutcome.NOT_STORED)
 
 
-def count_lost(workload: str, ports: WorkPorts, *, jobs_at_most: int) -> int:
+def count_lost(
+    workload: str, ports: WorkPorts, *, jobs_at_most: int, batch: str | None = None
+) -> int:
     """Return how many jobs have no message, at least; nothing is received.
 
     Every job that is not over needs a message. A message may also be of a job that no batch
@@ -98,6 +100,7 @@ def count_lost(workload: str, ports: WorkPorts, *, jobs_at_most: int) -> int:
         workload: whose.
         ports: the world; both queues are the workload's.
         jobs_at_most: read no more batches once they name so many jobs, the newest first.
+        batch: look only at this one, if it is of the last 14 days and a while old; None: at all.
     """
     # In this order: what ends or is sent meanwhile makes the count smaller, never larger.
     batches = recent_batches(ports.objects, ports.clock.now())
@@ -105,6 +108,8 @@ def count_lost(workload: str, ports: WorkPorts, *, jobs_at_most: int) -> int:
     messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
     unfinished = read = 0
     for batch_id in batches:
+        if batch not in {None, batch_id}:
+            continue
         if read >= jobs_at_most:
             break
         read += len(_read_batch(batch_id, ports.objects).jobs)

@@ -106,6 +106,22 @@ def test_only_what_is_gone_is_sent_again(gone: set[int], done: int) -> None:
     assert work_off(world) == 10 - over
 
 
+def test_another_batch_has_lost_nothing() -> None:
+    world = submitted(4)
+    purge(world)
+    draft = Draft(workload=WORKLOAD, batch_id="c", items_per_job=1)
+    submit_items(items(3), draft, queue=world.queue, store=world.objects)
+    world.clock.advance(HOUR)
+
+    found = [
+        count_lost(WORKLOAD, world.ports, jobs_at_most=1000, batch=name) for name in ("b", "c", "d")
+    ]
+
+    # The three messages might be of the first batch, so only one of its jobs surely has none.
+    assert found == [1, 0, 0]
+    assert lost(world) == 4
+
+
 def test_what_is_held_or_given_up_is_not_lost() -> None:
     world = submitted(2)
     failed = settle_rejection(world.hold(), "no such model", ports=world.ports)
