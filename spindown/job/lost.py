@@ -44,7 +44,7 @@ _LOOKED_AT_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
+class OpenJob:
     """A job that is not over, so it must have a message somewhere."""
 
     job_id: str
@@ -128,7 +128,7 @@ def recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
     return [batch_id for _, batch_id in sorted(found, reverse=True)]
 
 
-def find_unfinished(batch_id: str, workload: str, ports: WorkPorts) -> Sequence[Unfinished]:
+def find_unfinished(batch_id: str, workload: str, ports: WorkPorts) -> Sequence[OpenJob]:
     """Return the jobs of a batch that are not over (raises NotFound: there is no such batch)."""
     jobs = _read_batch(batch_id, ports.objects).jobs
     look = partial(_look, batch_id=batch_id, workload=workload, ports=ports)
@@ -150,7 +150,7 @@ def _look(
     ports: WorkPorts,
     submitted: str = "",
     parent: str | None = None,
-) -> list[Unfinished]:
+) -> list[OpenJob]:
     """Return a job if it is not over, or those of its children that are not."""
     submitted = submitted or job_id
     try:
@@ -176,7 +176,7 @@ def _look(
         fence.manifest, workload, ports.table, ports.clock.now()
     )
     return [
-        Unfinished(
+        OpenJob(
             job_id=job_id, submitted=submitted, batch_id=batch_id, parent=parent, is_held=is_held
         )
     ]
@@ -216,10 +216,10 @@ def _job_of_letter(letter: Message, ports: WorkPorts) -> str | None:
 
 
 def _find_submitted(
-    lost: Collection[Unfinished], objects: ObjectStore
-) -> Iterator[tuple[Unfinished, Outgoing]]:
+    lost: Collection[OpenJob], objects: ObjectStore
+) -> Iterator[tuple[OpenJob, Outgoing]]:
     """Yield those of the lost jobs whose message was stored, with the message."""
-    wanted = defaultdict[str, list[Unfinished]](list)
+    wanted = defaultdict[str, list[OpenJob]](list)
     for one in lost:
         wanted[one.submitted].append(one)
     for batch_id in sorted({one.batch_id for one in lost}):
@@ -232,7 +232,7 @@ def _find_submitted(
                         yield one, _message(one, job, body)
 
 
-def _message(one: Unfinished, job: JobMessage, body: str) -> Outgoing:
+def _message(one: OpenJob, job: JobMessage, body: str) -> Outgoing:
     if one.parent is None:
         return Outgoing(body=body, tenant=job.tenant)
     return child_message(job, one.parent, one.job_id, job.tenant)

@@ -173,7 +173,7 @@ def test_a_batch_whose_name_was_used_sends_nothing() -> None:
     assert world.store.get(submitted_key("b", 0)).data.decode().splitlines() == before
 
 
-def test_the_messages_of_a_batch_lie_stored_in_objects_of_some_size() -> None:
+def test_the_messages_of_a_batch_lie_stored() -> None:
     world = World()
     draft = Draft(workload="ocr", batch_id="b", items_per_job=1)
 
