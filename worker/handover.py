@@ -146,7 +146,10 @@ class Handover:
                 held = self._save(held, rest)
             if not context.life.must_leave():
                 wait = outage_wait(message.receive_count, context.ports.random.random())
-        self.release(held, wait=wait)
+        if held.manifest.state is JobState.COMPLETED:
+            self.complete(held)
+        else:
+            self.release(held, wait=wait)
 
     def _save(self, held: ClaimedJob, rest: Portion) -> ClaimedJob:
         """Commit, as far as S3 can be had, what is done and that the epoch ends in order."""
