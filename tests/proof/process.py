@@ -1,7 +1,10 @@
 """A worker's process on an instance: the worker's own parts, driven one step at a time."""
 
+import atexit
 import logging
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -34,7 +37,8 @@ from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.watch import Watch
 
-_SCRATCH = Path("/nonexistent/scratch")
+_SCRATCH = Path(tempfile.mkdtemp(prefix="spindown-proof-"))
+atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
 _SECOND = timedelta(seconds=1)
 
 
