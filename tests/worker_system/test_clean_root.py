@@ -237,13 +237,15 @@ import probe
 
 def build_wheel(directory, config_settings=None, metadata_directory=None):
     seen = probe.look()
-    seen["reads"] = [path for path in ("/kit", "/root", "/etc/shadow") if os.access(path, os.R_OK)]
+    seen["reads"] = [path for path in ("/root", "/etc/shadow") if os.access(path, os.R_OK)]
     seen["changes"] = [
         path for path in ("/opt/spindown/worker", "/opt/spindown/system", "/etc", "/usr/bin")
         if os.access(path, os.W_OK)
     ]
     if os.fork() == 0:
         os.setsid()
+        # Else the installer would wait for it, until the instance is up for too long.
+        os.closerange(0, 256)
         import time
         time.sleep(600)
     name, info = "built-1.0-py3-none-any.whl", "built-1.0.dist-info"
