@@ -19,8 +19,8 @@ from spindown.port import InstanceView, When
 
 #: Clocks differ by so much.
 _SKEW = timedelta(minutes=1)
-#: A tick that stood still for so long before it took the lock finds what another has charged.
-_CHARGED_AHEAD = timedelta(hours=1)
+#: A tick that stood still for so long finds what another has launched and charged meanwhile.
+_STOOD_STILL = timedelta(hours=1)
 #: EC2 may describe an instance as running for so long after its end was told.
 _DESCRIBED_LATE = timedelta(minutes=2)
 #: Nobody keeps a worker warm for longer ahead.
@@ -45,15 +45,15 @@ _PAST = (
 def correct_workers(draft: PlanDraft) -> PlanDraft:
     """Correct the rows of workers, and count instances that no live row counts.
 
-    What a worker writes itself is corrected for this tick only. What the scaler must go by later,
-    the end of a row and up to where it was charged, is written.
+    What a worker writes itself is corrected for this tick only. What the scaler must go by later is
+    written: since when it runs, up to where it was charged, and that it has not ended.
     """
     described = _described(draft)
     changed, actions, found_running = [], [], 0
     for worker in draft.fleet.workers.values():
         launch, instance = draft.fleet.launch_of(worker), described.get(worker.instance_id)
         changes = _corrections(draft, worker, launch, instance)
-        written = _repairs(draft, worker, instance)
+        written = _repairs(draft, worker, launch, instance)
         if written:
             actions.append(_repair(draft, worker, written))
             found_running += "state" in written
@@ -77,9 +77,6 @@ def _corrections(
     changes: dict[str, object] = {
         name: now for name in _PAST if (at := getattr(worker, name)) is not None and at > latest
     }
-    launched_at = _launched_at(draft, worker, launch, instance)
-    if launched_at != worker.launched_at:
-        changes["launched_at"] = launched_at
     taken_at = worker.interrupted_at
     if taken_at is not None and worker.is_live:
         # Of one that is gone it says when.
@@ -100,21 +97,26 @@ def _corrections(
 def _launched_at(
     draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
 ) -> datetime:
-    """Return when it was launched: as EC2 says, else not before its intent, and not after now."""
+    """Return since when it runs: not before its intent, nor later than EC2 says."""
+    policy, now, said = draft.facts.policy, draft.now, worker.launched_at
+    oldest = now - 2 * (policy.max_lifetime + policy.lifetime_grace)
+    least = oldest if launch is None else min(launch.intended_at, now)
+    most = now + _STOOD_STILL if instance is None else instance.launched_at + UNSEEN_FOR
+    if least - _SKEW <= said <= most:
+        return said
     if instance is not None:
-        said = instance.launched_at
-        return said if abs(said - worker.launched_at) > UNSEEN_FOR else worker.launched_at
-    policy = draft.facts.policy
-    oldest = draft.now - 2 * (policy.max_lifetime + policy.lifetime_grace)
-    least = oldest if launch is None else min(launch.intended_at, draft.now)
-    if worker.launched_at > draft.now + _SKEW:
-        return least if launch is not None else draft.now - ASKED_FOR
-    return max(worker.launched_at, least)
+        return instance.launched_at
+    return least if launch is not None or said < least else now - ASKED_FOR
 
 
-def _repairs(draft: PlanDraft, worker: Worker, instance: InstanceView | None) -> dict[str, object]:
+def _repairs(
+    draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
+) -> dict[str, object]:
     now, changes = draft.now, dict[str, object]()
-    if worker.accrued_until is not None and worker.accrued_until > now + _CHARGED_AHEAD:
+    launched_at = _launched_at(draft, worker, launch, instance)
+    if launched_at != worker.launched_at:
+        changes["launched_at"] = launched_at
+    if worker.accrued_until is not None and worker.accrued_until > now + _STOOD_STILL:
         last = draft.facts.view.backlog.seen_at
         changes["accrued_until"] = last if last is not None and last <= now else now
     if worker.state is WorkerState.ENDED and instance is not None and instance.state in _RUNNING:

@@ -99,7 +99,7 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     if fence is None:
         return _locked_out(workload, ports, source)
     try:
-        settled, seen = observe(workload, ports, now=now, source=source)
+        settled, seen = observe(workload, ports, now=ports.clock.now(), source=source)
         plan = make_plan(seen, settled)
         journal = Journal(ledger, fence, damaged=seen.facts.view.bad_rows)
         record = execute(plan, seen, ports, journal)

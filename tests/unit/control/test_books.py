@@ -26,9 +26,12 @@ from tests.control import REGION, WORKLOAD, ControlWorld, with_policy
 from tests.failure import refuse
 
 HOUR = timedelta(hours=1)
-#: What happens in a step; of what happens in the middle of it, the first four are faults.
+#: What happens in a step; of what happens in the middle of it, the first five are faults.
 ACTS = ("tick", "end", "late", "reclaim", "vanish", "work", "damage")
-MEANWHILE = ("nothing", "before", "after", "clash", "end", "late", "reclaim", "work", "overtake")
+MEANWHILE = (
+    *("nothing", "before", "after", "clash", "stall"),
+    *("end", "late", "reclaim", "work", "overtake"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +184,9 @@ class _Story:
                 refuse(Unreachable("no answer"))()
             if step.meanwhile == "clash" and call.method in {"write", "transact"}:
                 refuse(WriteConflict("another transaction is under way"))()
+            if step.meanwhile == "stall":
+                self.world.clock.advance(minutes(12))
+                return proceed()
             if step.meanwhile == "after":
                 proceed()
                 refuse(Unreachable("the answer is lost"))()
