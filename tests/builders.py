@@ -14,7 +14,7 @@ from spindown.domain.fleet import (
     Worker,
     WorkerState,
 )
-from spindown.domain.learning import Knowledge
+from spindown.domain.learning import JobRecord, Knowledge
 from spindown.domain.offer import (
     CapacityType,
     Catalogue,
@@ -89,6 +89,11 @@ def an_offer(instance_type: InstanceType | str = "g4dn.xlarge", **changes: Any) 
 def a_policy(**changes: Any) -> Policy:
     """Return a policy whose ladder and ceiling stand in no test's way."""
     return replace(Policy(ladder=(), max_price_per_hour=100.0), **changes)
+
+
+def job_record(*sizes: float) -> JobRecord:
+    """Return what jobs of so many items each have shown."""
+    return JobRecord(items=sum(sizes), jobs=len(sizes), largest=sizes)
 
 
 def a_demand(**changes: Any) -> Demand:

@@ -247,6 +247,7 @@ def a_slot_id(instance_id: str = "i-1", slot: int = 0, **changes: Any) -> SlotId
         instance_id=instance_id,
         slot=slot,
         price_per_hour=PRICE,
+        gpu="T4#1",
         log_pointer=f"log/{instance_id}",
         **changes,
     )
@@ -259,7 +260,8 @@ def a_portion(held: ClaimedJob, count: int | None = None, *, seconds: float = 10
     if count is not None:
         last = min(last, first + count)
     finished = tuple(Finished(record=a_record(held.job_id, index)) for index in range(first, last))
-    return Portion(finished=finished, busy=timedelta(seconds=seconds))
+    spent = timedelta(seconds=seconds)
+    return Portion(finished=finished, busy=spent, worked=spent)
 
 
 def a_record(job_id: str, index: int, **changes: Any) -> Record:

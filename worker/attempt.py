@@ -253,7 +253,7 @@ class Attempt:
         return must_release(self._held.message.received_at, self._context.ports.clock.now())
 
     def _keep(self, done: ItemDone) -> None:
-        self._buffer.keep(done)
+        self._buffer.keep(done, self._context.ports.clock.now())
         self._context.renewer.items_done += 1
 
     def _checkpoint(self, writer: Writer) -> None:
@@ -284,7 +284,7 @@ class Attempt:
         if not end.is_stopped and end.broken is None:
             self._held = writer.commit(portion)
             return self._handover.complete(self._held)
-        started = context.ports.clock.now()
+        started, before = context.ports.clock.now(), self._held
         if end.broken is None:
             self._held = settle_release(
                 self._held,
@@ -311,7 +311,7 @@ class Attempt:
             return self._hand_over(end)
         finally:
             # Told afterwards: whoever takes the job next need not wait for our report.
-            self._handover.tell(self._held, portion, took, redone=self._buffer.behind_a_gap)
+            self._handover.tell(before, self._held, portion, took, redone=self._buffer.behind_a_gap)
 
     def _has_moved(self, last: Portion) -> bool:
         """Tell whether the job is further than it was claimed, the last portion included."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from spindown.contract.row import processor_kind
 from spindown.contract.run import Results, RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import Reason, ReasonCode
@@ -186,6 +187,7 @@ class Daemon:
             code_version=parts.code.spec.version,
             on_new_code=parts.code.spec.on_new_code,
             price_per_hour=worker.price_per_hour / max(worker.slots, 1),
+            gpu=processor_kind(*worker.processor),
             log_pointer=f"{parts.home.log_group}:{worker.instance_id}",
         )
         spec = parts.code.spec

@@ -15,7 +15,7 @@ from spindown.contract.job.result import ItemStatus
 from spindown.domain.lease import is_excused, outage_wait
 from spindown.domain.policy import Policy
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
-from spindown.job.commit import Portion, complete
+from spindown.job.commit import Portion, begun, complete
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts
 from spindown.job.presence import Presence
 from spindown.job.progress import Progress, Reporter
@@ -164,7 +164,7 @@ class Handover:
                     ports=context.ports,
                 )
                 if portion.finished:
-                    self.tell(saved, portion, context.ports.clock.now() - started)
+                    self.tell(held, saved, portion, context.ports.clock.now() - started)
                 return saved
         return held
 
@@ -228,19 +228,34 @@ class Handover:
             abandon(job, slot_id=self._context.slot_id, presence=self._context.presence)
         return AttemptEnd.LOST
 
-    def tell(self, held: ClaimedJob, portion: Portion, took: timedelta, *, redone: int = 0) -> None:
-        """Report a commit; ``redone`` items were computed in vain."""
+    def tell(
+        self,
+        before: ClaimedJob,
+        held: ClaimedJob,
+        portion: Portion,
+        took: timedelta,
+        *,
+        redone: int = 0,
+    ) -> None:
+        """Report a commit: the job before and after it; ``redone`` items were computed in vain."""
+        slot_id = self._context.slot_id
+        earlier = begun(before.manifest, portion, slot_id)
+        busy = timedelta(seconds=earlier.pop(slot_id.gpu))
         failed = sum(one.record.status is ItemStatus.FAILED for one in portion.finished)
         is_completed = held.manifest.state is JobState.COMPLETED
+        if is_completed:
+            # Nothing is computed during a job's last commit.
+            busy += took
         self.report(
             Progress(
                 items_ok=len(portion.finished) - failed,
                 items_failed=failed,
                 items_redone=redone,
-                busy=portion.busy,
+                busy=busy,
+                earlier=earlier,
                 bytes_in=portion.bytes_in,
                 bytes_out=portion.bytes_out + _part_bytes(held, portion),
-                commit=took if portion.finished else None,
+                commit=took if portion.finished or portion.state is not None else None,
                 job_items=held.manifest.items if is_completed else None,
                 job_busy=timedelta(seconds=held.manifest.busy_seconds),
             )

@@ -61,6 +61,8 @@ class ResultBuffer:
         self._sizes: dict[int, int] = {}
         self.waiting_bytes = 0
         self._busy_from = now
+        #: Time up to here is in what ``take`` has called worked, and when the row last grew.
+        self._worked_from = self._row_grew_at = now
         #: The first item that no commit has taken.
         self.next = held.manifest.next_item
         #: Results are there for every item before this one.
@@ -89,7 +91,7 @@ class ResultBuffer:
         """Tell whether every item has a result."""
         return self.row_end >= len(self._values)
 
-    def keep(self, done: ItemDone) -> None:
+    def keep(self, done: ItemDone, now: datetime) -> None:
         """Turn an answer into a record, with the files that lie where they may."""
         error = next(filter(None, map(find_fault, done.files)), None)
         if done.error is not None:
@@ -114,6 +116,7 @@ class ResultBuffer:
         self.waiting_bytes += done.size
         while self.row_end in self._results:
             self.row_end += 1
+            self._row_grew_at = now
 
     def take(self, now: datetime, state: State | None = None) -> Portion:
         """Take what is done in a row from the next item on, and the time since the last."""
@@ -124,9 +127,14 @@ class ResultBuffer:
         self.waiting_bytes -= sum(self._sizes.pop(index, 0) for index in indexes)
         self.next = self.row_end
         busy, self._busy_from = now - self._busy_from, now
+        worked = timedelta(0)
+        if finished or state is not None:
+            until = now if state is not None or self.is_whole else self._row_grew_at
+            worked, self._worked_from = until - self._worked_from, until
         return Portion(
             finished=finished,
             busy=max(busy, timedelta(0)),
+            worked=max(worked, timedelta(0)),
             bytes_in=bytes_in,
             bytes_out=bytes_out,
             state=state,
@@ -254,6 +262,7 @@ class Writer:
 
     def commit(self, portion: Portion) -> ClaimedJob:
         """Commit a portion now, while none is under way (raises LeaseLost)."""
+        portion = self._take_results().followed_by(portion)
         self._commit(portion, self._context.ports.clock.now())()
         return self.held
 
@@ -271,7 +280,8 @@ class Writer:
 
     def _begin(self, portion: Portion, now: datetime) -> None:
         self._committed_at = now
-        self._results = replace(portion, state=None)
+        # Time of a state that changed while it was uploaded goes with the next.
+        self._results = self._results.followed_by(replace(portion, state=None))
         self._pending = self._context.transfers.submit(self._run, portion.state)
 
     def _run(self, state: State | None) -> None:
@@ -281,6 +291,8 @@ class Writer:
             portion = replace(self._take_results(), state=stored)
             if portion.finished or stored is not None:
                 tell = self._commit(portion, started)
+            else:
+                self._results = portion
         # A ledger that gives no answer must not keep results from overtaking.
         if tell is not None:
             tell()
@@ -309,10 +321,10 @@ class Writer:
 
     def _commit(self, portion: Portion, started: datetime) -> Callable[[], None]:
         """Commit a portion; return what tells the ledger of it."""
-        context, before = self._context, self.held.manifest
-        self.held = commit(self.held, portion, slot_id=context.slot_id, ports=context.ports)
+        context, before = self._context, self.held
+        self.held = commit(before, portion, slot_id=context.slot_id, ports=context.ports)
         if portion.state is not None:
-            self._place.state.note_commit(before, self.held.manifest)
+            self._place.state.note_commit(before.manifest, self.held.manifest)
         self._place.clear(portion.finished)
         took = context.ports.clock.now() - started
-        return partial(self._handover.tell, self.held, portion, took)
+        return partial(self._handover.tell, before, self.held, portion, took)

@@ -71,9 +71,24 @@ def unavailable_sort(pool: Pool) -> str:
     return f"{UNAVAILABLE}{pool}"
 
 
+def processor_kind(name: str, count: float) -> str:
+    """Return the name of what computes in an instance: GPU or vCPU, and count."""
+    return f"{name}#{count:g}"
+
+
+@lru_cache(maxsize=256)
+def parse_processor_kind(text: str) -> tuple[str, float] | None:
+    """Return name and count of what computes; None if it is no such text."""
+    name, mark, count = text.rpartition("#")
+    try:
+        return (name, float(count)) if mark else None
+    except ValueError:
+        return None
+
+
 def throughput_sort(name: str, count: float) -> str:
     """Return the sort key of the learned throughput of what computes: GPU or vCPU, and count."""
-    return f"{RATE}throughput#{name}#{count:g}"
+    return f"{RATE}throughput#{processor_kind(name, count)}"
 
 
 def alert_sort(name: str) -> str:
@@ -303,18 +318,19 @@ class RateRow:
 
     Throughput: ``count`` items, ``hours`` of busy slot time, ``reports``, ``lives`` of workers that
     they are from; ``moved`` of the items had their bytes counted, ``gib_in`` taken and ``gib_out``
-    given. Pool: ``count`` interruptions, ``hours`` lived. Boot, gap, job, checkpoint: the last
-    ``samples``.
+    given. Pool: ``count`` interruptions, ``hours`` lived. Job: ``count`` items of ``jobs``; older
+    jobs fade. Boot, gap, job, checkpoint: the last ``samples``.
     """
 
     count: Amount = 0.0
     hours: Amount = 0.0
+    jobs: Amount = 0.0
     reports: Tally = 0
     lives: Tally = 0
     moved: Amount = 0.0
     gib_in: Amount = 0.0
     gib_out: Amount = 0.0
-    #: The newest last; at most 50. Seconds, or items for JOB_RATE.
+    #: The newest last; at most 50. Seconds, or items of a large job.
     samples: tuple[Sample, ...] = ()
     updated_at: datetime | None = None
 

@@ -51,6 +51,16 @@ class PoolRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """How large jobs have been; older ones count less and less."""
+
+    items: float = 0.0
+    jobs: float = 0.0
+    #: Items of the largest job of each of the last reports, newest last.
+    largest: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
     """Everything learned of one workload. Empty: nothing yet. Samples are newest last."""
 
@@ -64,8 +74,7 @@ class Knowledge:
     #: Seconds without work until the next work came. They are seen at the queue: a worker would see
     #: none that is longer than its own idle timeout, so the timeout could only become shorter.
     gaps: tuple[float, ...] = ()
-    #: Items of each job.
-    items_per_job: tuple[float, ...] = ()
+    jobs: JobRecord = field(default_factory=JobRecord)
     #: Seconds that computing stood still for one checkpoint.
     checkpoints: tuple[float, ...] = ()
     #: "per-gpu", "per-instance" or a number: how reports a slot add up to an instance.
@@ -292,8 +301,8 @@ def check_in_within(knowledge: Knowledge, policy: Policy) -> timedelta:
 
 def items_per_job(knowledge: Knowledge, policy: Policy) -> float:
     """Return the mean items of a job, at least one."""
-    sizes = knowledge.items_per_job
-    mean = sum(sizes) / len(sizes) if sizes else policy.items_per_job_estimate
+    record = knowledge.jobs
+    mean = record.items / record.jobs if record.jobs > 0.0 else policy.items_per_job_estimate
     return max(1.0, mean)
 
 

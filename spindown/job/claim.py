@@ -160,7 +160,7 @@ def _for_code_of(manifest: Manifest, slot_id: SlotId) -> Manifest:
     """
     if slot_id.on_new_code is OnNewCode.KEEP or not is_other_code(manifest, slot_id):
         return manifest
-    return replace(manifest, next_item=0, parts=(), user_state=())
+    return replace(manifest, next_item=0, parts=(), user_state=(), begun_seconds={})
 
 
 def is_other_code(manifest: Manifest, slot_id: SlotId) -> bool:

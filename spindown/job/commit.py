@@ -33,8 +33,10 @@ class Portion:
     """What one commit makes durable. Items follow each other from ``manifest.next_item`` on."""
 
     finished: tuple[Finished, ...] = ()
-    #: Slot time that it took.
+    #: Slot time since the last portion: what is paid for.
     busy: timedelta = timedelta(0)
+    #: Slot time that its items and its state took; without state, none for an item half done.
+    worked: timedelta = timedelta(0)
     #: Bytes of input that its items took, and of the files that they gave.
     bytes_in: int = 0
     bytes_out: int = 0
@@ -46,6 +48,7 @@ class Portion:
         return Portion(
             finished=self.finished + later.finished,
             busy=self.busy + later.busy,
+            worked=self.worked + later.worked,
             bytes_in=self.bytes_in + later.bytes_in,
             bytes_out=self.bytes_out + later.bytes_out,
             state=later.state,
@@ -74,6 +77,8 @@ def extend_manifest(
     if portion.state is not None:
         changes["user_state"] = upload_state(manifest, portion.state, ports)
     next_item = manifest.next_item
+    if portion.finished or portion.state is not None:
+        changes["begun_seconds"] = {} if portion.finished else begun(manifest, portion, slot_id)
     if portion.finished:
         part = _upload_part(manifest, portion.finished, ports)
         next_item = part.last + 1
@@ -86,6 +91,12 @@ def extend_manifest(
             "reason": "" if manifest.items else "it has no items",
         }
     return replace_fields(manifest, changes)
+
+
+def begun(manifest: Manifest, portion: Portion, slot_id: SlotId) -> dict[str, float]:
+    """Return GPU -> slot seconds that a portion ends: its own, and what earlier state took."""
+    own = manifest.begun_seconds.get(slot_id.gpu, 0.0) + portion.worked.total_seconds()
+    return {**manifest.begun_seconds, slot_id.gpu: own}
 
 
 def commit_as(manifest: Manifest, held: ClaimedJob, ports: WorkPorts) -> ClaimedJob:

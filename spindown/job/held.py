@@ -61,6 +61,8 @@ class SlotId:
     on_new_code: OnNewCode = OnNewCode.RESTART
     #: USD per hour of the whole instance, over its slots.
     price_per_hour: float = 0.0
+    #: Of the instance, as ``contract.row.processor_kind`` names it.
+    gpu: str = ""
     #: Where a person finds what happened; goes with a dead letter.
     log_pointer: str = ""
 

@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import encode_instant
@@ -20,16 +20,21 @@ from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.row import (
     CHECKPOINT_RATE,
     JOB_RATE,
+    parse_processor_kind,
     spend_sort,
     throughput_sort,
     workload_partition,
 )
 from spindown.domain.fleet import Worker
+from spindown.domain.offer import Processor
+from spindown.domain.prior import relative_throughput
 from spindown.error import PreconditionFailed
 from spindown.job.held import WorkPorts
 from spindown.port import Datum, Key, When, Write
 
 _SAMPLES_AT_MOST = 50
+#: Share that what is known of jobs loses with each report of more: some 200 reports are remembered.
+_FADE = 1.0 / 200.0
 #: One worker adds to one list of samples at most this often.
 _SAMPLE_EVERY = timedelta(minutes=1)
 #: Attribute of a row that tells the last report that was added to it; nobody else reads it.
@@ -45,8 +50,11 @@ class Progress:
     items_failed: int = 0
     #: Items that had been computed before and whose results were never committed.
     items_redone: int = 0
-    #: Slot time that the committed items took.
+    #: Slot time that the committed items took on this worker. What a commit without an item took
+    #: comes with the item that it has led to, so that no rate is told of an item half done.
     busy: timedelta = timedelta(0)
+    #: GPU -> slot seconds that workers with other GPUs spent on the first of these items.
+    earlier: Mapping[str, float] = field(default_factory=dict)
     #: Bytes of input that these items took, and of output that they gave; None: not counted.
     bytes_in: int | None = None
     bytes_out: int | None = None
@@ -64,9 +72,12 @@ class Reporter:
     def __init__(self, *, deployment: str, workload: str, worker: Worker, ports: WorkPorts) -> None:
         self._partition = workload_partition(workload)
         self._dimensions = {DEPLOYMENT: deployment, WORKLOAD: workload}
-        self._throughput = throughput_sort(*worker.processor)
+        self._processor = worker.processor
+        self._throughput = throughput_sort(*self._processor)
         self._ports = ports
         self._sampled_at: dict[str, datetime] = {}
+        #: Items of the jobs that were completed since the last report of any.
+        self._jobs: list[int] = []
         self._lock = threading.Lock()
         self._waiting: list[Datum] = []
         # Of this process: one that is started again on the same instance counts anew.
@@ -91,16 +102,29 @@ class Reporter:
         )
         if items:
             hours = progress.busy / timedelta(hours=1)
-            sums = {"count": items, "hours": hours, "reports": 1, **_moved(items, progress)}
+            own, others = share_items(items, hours, self._processor, progress.earlier)
+            sums = {"count": own, "hours": hours, "reports": 1, **_moved(items, progress)}
             sums = {**sums, "lives": self._count_life()}
-            rate = items / hours if hours > 0 else None
+            rate = own / hours if hours > 0 else None
             if rate is None or not self._sample(self._throughput, rate, stamp, sums):
                 self._add(self._throughput, sums, stamp)
+            for gpu, begun in others.items():
+                self._add(throughput_sort(*gpu), begun, stamp)
         if progress.job_items is not None:
-            self._sample(JOB_RATE, float(progress.job_items), stamp)
+            self._learn_job(progress.job_items, stamp)
         if progress.commit is not None:
             self._sample(CHECKPOINT_RATE, progress.commit.total_seconds(), stamp)
         self._emit_progress(progress)
+
+    def _learn_job(self, items: int, stamp: str) -> None:
+        """Report the jobs since the last report: all of them, since a large one takes longest."""
+        with self._lock:
+            self._jobs.append(items)
+            told = tuple(self._jobs)
+        sums = {"count": float(sum(told)), "jobs": float(len(told))}
+        if self._sample(JOB_RATE, float(max(told)), stamp, sums, fade=_FADE):
+            with self._lock:
+                del self._jobs[: len(told)]
 
     def _count_life(self) -> int:
         with self._lock:
@@ -145,9 +169,17 @@ class Reporter:
                 self._ports.table.write(Write(key=key, when=when, set={_STAMP: stamp}, add=changes))
 
     def _sample(
-        self, sort: str, value: float, stamp: str, sums: Mapping[str, float] = _NO_SUMS
+        self,
+        sort: str,
+        value: float,
+        stamp: str,
+        sums: Mapping[str, float] = _NO_SUMS,
+        *,
+        fade: float = 0.0,
     ) -> bool:
         """Append to a list of samples, and add to the row; False if neither was done.
+
+        ``fade`` is the share that the row's sums lose first.
 
         One that races with another worker's is dropped.
         """
@@ -162,13 +194,50 @@ class Reporter:
         samples = [*(row.get("samples") or ()), value][-_SAMPLES_AT_MOST:]
         change = {"samples": samples, "updated_at": encode_instant(now), _STAMP: stamp}
         added = {name: number for name, number in sums.items() if number}
+        if fade:
+            change |= {name: row.get(name, 0.0) * (1 - fade) + n for name, n in added.items()}
+            added = {}
         try:
             self._ports.table.write(Write(key=key, when=when, set=change, add=added))
         except PreconditionFailed:
-            return False
+            # A client that repeats after a lost answer loses against itself.
+            return (self._ports.table.get(key) or {}).get(_STAMP) == stamp
         return True
 
 
+def share_items(
+    items: int, hours: float, gpu: Processor, earlier: Mapping[str, float]
+) -> tuple[float, Mapping[Processor, Mapping[str, float]]]:
+    """Divide a report's items among the GPUs that worked on them: by hours, times speed.
+
+    The speed is that of the data sheet. Worked: 10 h on a T4, then 15 h on a GPU twice as fast,
+    which ended with two items: 10 of 10 + 2 x 15 are a quarter of the work, so half an item counts
+    for the T4's 10 h, and 1.5 for the other's 15 h.
+
+    Args:
+        items: how many are done.
+        hours: slot hours on the GPU that ended with them.
+        gpu: that GPU.
+        earlier: GPU -> slot seconds that others had spent on the first item.
+
+    Returns:
+        The items that count for ``gpu``; of each other GPU, what to add to its throughput.
+    """
+    spent = {
+        kind: seconds / _SECONDS_PER_HOUR
+        for kind, seconds in ((parse_processor_kind(each), value) for each, value in earlier.items())
+        if kind is not None and kind != gpu and seconds > 0.0
+    }
+    if not spent:
+        return items, {}
+    work = {kind: hours * relative_throughput(*kind) for kind, hours in spent.items()}
+    own = hours * relative_throughput(*gpu)
+    each = (own + sum(work.values())) / items
+    others = {kind: {"count": work[kind] / each, "hours": spent[kind]} for kind in spent}
+    return own / each, others
+
+
+_SECONDS_PER_HOUR = 3600.0
 _BYTES_PER_GIB = 2**30
 
 

@@ -5,9 +5,10 @@ from functools import lru_cache
 
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
-from spindown.contract.row import RateRow, pool_sort, workload_partition
+from spindown.contract.row import RateRow, parse_processor_kind, pool_sort, workload_partition
 from spindown.domain.fleet import Worker
 from spindown.domain.learning import (
+    JobRecord,
     Knowledge,
     PoolRecord,
     ThroughputRecord,
@@ -32,13 +33,14 @@ def read_knowledge(
         workers: those that there are.
     """
     empty = RateRow()
+    job = rates.get(rows.JOB_RATE, empty)
     return Knowledge(
         throughput=dict(_throughputs(rates)),
         pools=dict(_pools(rates)),
         alive=frozenset(w.processor for w in workers if w.is_live),
         boots=rates.get(rows.BOOT_RATE, empty).samples,
         gaps=rates.get(rows.GAP_RATE, empty).samples,
-        items_per_job=rates.get(rows.JOB_RATE, empty).samples,
+        jobs=JobRecord(items=job.count, jobs=job.jobs, largest=job.samples),
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
     )
@@ -64,7 +66,8 @@ def _throughputs(
 ) -> list[tuple[Processor, ThroughputRecord]]:
     found = []
     for sort, row in rates.items():
-        kind = _parse_kind(sort.removeprefix(_THROUGHPUT)) if sort.startswith(_THROUGHPUT) else None
+        is_one = sort.startswith(_THROUGHPUT)
+        kind = parse_processor_kind(sort.removeprefix(_THROUGHPUT)) if is_one else None
         if kind is None:
             continue
         record = ThroughputRecord(
@@ -97,13 +100,3 @@ def parse_pool(text: str) -> Pool | None:
     if len(parts) != len(("type", "zone", "capacity type")) or parts[2] not in set(CapacityType):
         return None
     return Pool(instance_type=parts[0], zone=parts[1], capacity_type=CapacityType(parts[2]))
-
-
-@lru_cache(maxsize=256)
-def _parse_kind(text: str) -> Processor | None:
-    """Return what computes in an instance; None if it is no such text."""
-    gpu_name, mark, count = text.rpartition("#")
-    try:
-        return (gpu_name, float(count)) if mark else None
-    except ValueError:
-        return None

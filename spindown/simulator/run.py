@@ -9,6 +9,7 @@ from random import Random
 
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
+from spindown.contract.job.manifest import STATES
 from spindown.control import reconcile
 from spindown.control.interrupt import react
 from spindown.control.market import refresh
@@ -22,7 +23,7 @@ from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
-from spindown.simulator.worker import ITEM_SECONDS
+from spindown.simulator.worker import ITEM_SECONDS, KEEPS_STATE
 from spindown.simulator.world import WORKLOAD, World
 
 #: The functions' schedules (``infra.control.trigger``).
@@ -136,6 +137,8 @@ class Run:
             "items": list(range(arrival.items)),
             "params": {ITEM_SECONDS: arrival.item_seconds},
         }
+        if arrival.keeps_state:
+            body["params"] = {ITEM_SECONDS: arrival.item_seconds, KEEPS_STATE: True}
         message = Outgoing(body=json.dumps(body))
         self.world.queue.send([message])
         if self._luck.random() < self._faults.doubled:
@@ -213,6 +216,7 @@ class Run:
         """Drop what was done a day ago from the bucket, so that months fit into memory."""
         for job_id in self._sweepable:
             self.world.objects.expire(f"jobs/{job_id}/")
+            self.world.objects.expire(f"{STATES}{job_id}/")
         self.world.objects.expire("decisions/")
         self._sweepable = self.record.take_closed()
         self.agenda.plan(self.agenda.now + _SWEEP, Turn.EVENT, self._sweep)

@@ -27,6 +27,8 @@ class Arrival:
     items: int = 1
     #: Seconds that one item takes on the reference GPU.
     item_seconds: float
+    #: Whether its code keeps a checkpoint, so that an item goes on where its last worker saved it.
+    keeps_state: bool = False
 
     @property
     def work_seconds(self) -> float:

@@ -6,6 +6,8 @@ drives the lifecycle as ``worker.daemon`` does, ``SimSlot`` does what it command
 workers share.
 """
 
+import hashlib
+import json
 import math
 from collections import deque
 from collections.abc import Callable
@@ -14,9 +16,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import replace_fields
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, StateFile, state_key
 from spindown.contract.job.result import ItemStatus, Record
-from spindown.contract.row import POLICY, workload_partition
+from spindown.contract.row import POLICY, processor_kind, workload_partition
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import RELEASE_AFTER
@@ -59,8 +61,9 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.error import LeaseLost, NotFound
+from spindown.job.attachment.state import State
 from spindown.job.claim import ClaimOutcome, claim
-from spindown.job.commit import Portion, commit, complete
+from spindown.job.commit import Portion, begun, commit, complete
 from spindown.job.heartbeat import extend_lease
 from spindown.job.held import ClaimedJob, Finished, SlotId, WorkPorts
 from spindown.job.item import settle_items
@@ -76,8 +79,11 @@ from spindown.simulator.poll_queue import PollQueue, WaitingPoll
 from spindown.simulator.record import InstanceTally, SimRecorder
 from spindown.simulator.scenario import SimDelays
 
-#: Key in a job's params: seconds of one item on the reference GPU.
+#: Keys in a job's params: seconds of one item on the reference GPU; whether a checkpoint is kept.
 ITEM_SECONDS = "item_seconds"
+KEEPS_STATE = "keeps_state"
+#: The file that a checkpoint is.
+_STATE = "progress"
 
 _HOUR = timedelta(hours=1)
 #: Time that a commit takes, until one has been measured (as ``worker.attempt`` assumes).
@@ -332,6 +338,7 @@ class SimSlot:
             instance_id=worker.instance_id,
             slot=number,
             price_per_hour=worker.row.price_per_hour / max(worker.row.slots, 1),
+            gpu=processor_kind(*worker.row.processor),
         )
         self.attempt: SimAttempt | None = None
         self._poll: WaitingPoll | None = None
@@ -448,7 +455,13 @@ class SimAttempt:
         self._next = self._first
         #: Seconds of one item on this slot.
         self._per_item = float(held.job.params[ITEM_SECONDS]) / slot.worker.speed
-        self.began = self._committed_at = self._busy_from = self._agenda.now
+        self._keeps_state = bool(held.job.params.get(KEEPS_STATE))
+        #: Seconds on this slot of what state has brought of the first item.
+        self._ahead = self._read_state()
+        #: Seconds of computing from the first item on that state keeps, and that it will keep with
+        #: the commit under way.
+        self._safe = self._taken = self._ahead
+        self.began = self._committed_at = self._busy_from = self._worked_from = self._agenda.now
         self._cost: timedelta | None = None
         self._planned: Planned | None = None
         #: A commit under way: when it is done, what is in it.
@@ -459,15 +472,24 @@ class SimAttempt:
     @property
     def items_done(self) -> int:
         """Return how many items are computed, from the first of all."""
-        run = (self._agenda.now - self.began).total_seconds()
-        return min(self._total, self._first + math.floor((run + _ROUNDING) / self._per_item))
+        done = math.floor((self._computed + _ROUNDING) / self._per_item)
+        return min(self._total, self._first + done)
 
     @property
     def lost_seconds(self) -> float:
         """Return the computing whose results are not committed now."""
-        run = min(self._agenda.now, self._done_at(self._total)) - self.began
         kept = (self.held.manifest.next_item - self._first) * self._per_item
-        return max(run.total_seconds() - kept, 0.0)
+        return max(min(self._computed, self._rest) - max(kept, self._safe), 0.0)
+
+    @property
+    def _computed(self) -> float:
+        """Return the seconds of computing on this slot, from the first item on."""
+        return self._ahead + (self._agenda.now - self.began).total_seconds()
+
+    @property
+    def _rest(self) -> float:
+        """Return the seconds that all items from the first on take."""
+        return (self._total - self._first) * self._per_item
 
     def extend(self) -> None:
         """Extend the lease."""
@@ -498,9 +520,10 @@ class SimAttempt:
             if self._slot.attempt is not self:
                 return
         portion = self._portion(self.items_done)
+        before = self.held
         try:
             self.held = settle_release(
-                self.held,
+                before,
                 portion,
                 interrupted=self._worker.life.is_interrupted,
                 slot_id=self._slot.slot_id,
@@ -509,7 +532,7 @@ class SimAttempt:
         except LeaseLost:
             self._lose()
             return
-        self._tell(portion)
+        self._tell(before, portion)
         if self.held.manifest.state is JobState.COMPLETED:
             self._close()
             return
@@ -532,7 +555,7 @@ class SimAttempt:
         self._planned = self._writing = None
 
     def _done_at(self, item: int) -> datetime:
-        return self.began + timedelta(seconds=(item - self._first) * self._per_item)
+        return self.began + timedelta(seconds=(item - self._first) * self._per_item - self._ahead)
 
     def _plan_on(self) -> None:
         """Plan what comes first: a commit on the way, the cap of SQS, or the end."""
@@ -554,19 +577,21 @@ class SimAttempt:
         return timedelta(hours=interval_hours(self._worker.policy, cost_hours=cost, rate=rate))
 
     def _commit_due(self) -> datetime:
-        due = max(self._committed_at + self._interval(), self._done_at(self._next + 1))
+        due = self._committed_at + self._interval()
+        if not self._keeps_state:
+            due = max(due, self._done_at(self._next + 1))
         every = self._worker.policy.checkpoint_items
         return due if every is None else min(due, self._done_at(self._next + max(every, 1)))
 
     def _checkpoint(self) -> None:
         """Begin a commit if the shipped rule says so."""
         now, done = self._agenda.now, self.items_done
-        if not is_due(
-            self._worker.policy,
-            items_since=done - self._next,
-            elapsed=now - self._committed_at,
-            interval=self._interval(),
-        ):
+        elapsed, interval = now - self._committed_at, self._interval()
+        items = done - self._next
+        is_by_items = is_due(
+            self._worker.policy, items_since=items, elapsed=elapsed, interval=interval
+        )
+        if not is_by_items and not (self._keeps_state and elapsed >= interval):
             self._planned = self._agenda.plan(now + _LOOK_UP, Turn.WORKER, self._checkpoint)
             return
         self._planned = None
@@ -624,28 +649,57 @@ class SimAttempt:
         )
         self._next = end
         busy, self._busy_from = now - self._busy_from, now
-        return Portion(finished=finished, busy=busy)
+        state, worked = self._save_state(end), _ZERO
+        if finished or state is not None:
+            is_on_the_way = state is None and end < self._total
+            until = self._done_at(end) if is_on_the_way else now
+            worked, self._worked_from = until - self._worked_from, until
+        return Portion(finished=finished, busy=busy, worked=worked, state=state)
+
+    def _save_state(self, end: int) -> State | None:
+        """Store how far the item after those done has come; None: nothing new is kept."""
+        computed = min(self._computed, self._rest)
+        if not self._keeps_state or end >= self._total or computed <= self._taken:
+            return None
+        self._taken = computed
+        share = max(computed / self._per_item - (end - self._first), 0.0)
+        data = json.dumps({"item": end, "share": share}).encode()
+        digest, now = hashlib.sha256(data).hexdigest(), self._agenda.now
+        key = state_key(self.held.job_id, digest)
+        self._site.ports.objects.put(key, data)
+        return (StateFile(path=_STATE, key=key, bytes=len(data), sha256=digest, stored_at=now),)
+
+    def _read_state(self) -> float:
+        """Return the seconds on this slot that state has brought of the first item."""
+        for file in self.held.manifest.user_state:
+            found = json.loads(self._site.ports.objects.get(file.key).data)
+            if found["item"] == self._first:
+                return float(found["share"]) * self._per_item
+        return 0.0
 
     def _commit(self, portion: Portion) -> bool:
         """Commit a portion; False if the job is another's by now."""
+        before = self.held
         try:
-            self.held = commit(
-                self.held, portion, slot_id=self._slot.slot_id, ports=self._site.ports
-            )
+            self.held = commit(before, portion, slot_id=self._slot.slot_id, ports=self._site.ports)
         except LeaseLost:
             self._lose()
             return False
-        self._tell(portion)
+        self._tell(before, portion)
         return True
 
-    def _tell(self, portion: Portion) -> None:
-        manifest = self.held.manifest
+    def _tell(self, before: ClaimedJob, portion: Portion) -> None:
+        self._safe = self._taken
+        manifest, gpu = self.held.manifest, self._slot.slot_id.gpu
+        earlier = begun(before.manifest, portion, self._slot.slot_id)
+        busy = timedelta(seconds=earlier.pop(gpu))
         is_completed = manifest.state is JobState.COMPLETED
         self._worker.reporter.report(
             Progress(
                 items_ok=len(portion.finished),
-                busy=portion.busy,
-                commit=self._commit_takes if portion.finished else None,
+                busy=busy,
+                earlier=earlier,
+                commit=self._commit_takes if portion.finished or portion.state else None,
                 job_items=manifest.items if is_completed else None,
                 job_busy=timedelta(seconds=manifest.busy_seconds),
             )

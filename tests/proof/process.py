@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from spindown.contract.row import processor_kind
 from spindown.domain.worker_lifecycle import (
     AwaitReclaim,
     CheckedIn,
@@ -112,6 +113,7 @@ class Process:
             slot=slot,
             code_version=self.world.code_digest,
             price_per_hour=self.worker.price_per_hour / self.worker.slots,
+            gpu=processor_kind(*self.worker.processor),
             log_pointer=f"log:{self.instance_id}",
         )
         context = SlotContext(

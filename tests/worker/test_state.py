@@ -10,12 +10,14 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
+from spindown.contract.row import CHECKPOINT_RATE, throughput_sort, workload_partition
 from spindown.domain.policy import Policy
 from spindown.job.attachment.log import read_logs
 from spindown.memory.interception import PortCall
+from spindown.port import Key
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square
-from tests.work import items
+from tests.work import WORKLOAD, WorkWorld, items
 from tests.worker.settled import write_settled
 from worker.child.ending import Broken, FailureCause
 from worker.child.runner import BatchDone, Event, ItemDone, Task
@@ -117,6 +119,88 @@ def test_state_alone_is_a_checkpoint_when_one_is_due(tmp_path: Path) -> None:
     slot.world.send(JOB)
     slot.step()
     assert commits == [1]
+
+
+def saving(slot: SlotWorld, polls: int, *, every: timedelta) -> None:
+    """Let an item take so many polls, each of which leaves a newer checkpoint."""
+    roots: list[Path] = []
+
+    def compute(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        roots.append(state_of(task))
+        return [*[None] * polls, *square(task, batch)]
+
+    def tick(count: int) -> None:
+        slot.world.clock.advance(every)
+        write_settled(roots[-1] / "step", f"{slot.context.slot_id.instance_id} {'.' * count}")
+
+    slot.runner.script, slot.runner.before_poll = compute, tick
+
+
+def throughput(slot: SlotWorld, gpu: str = "T4") -> tuple[float, float, list[float]]:
+    key = Key(partition=workload_partition(WORKLOAD), sort=throughput_sort(gpu, 1.0))
+    found = slot.world.table.get(key) or {}
+    return found.get("count", 0), found.get("hours", 0.0), found.get("samples", [])
+
+
+def test_a_checkpoint_without_an_item_is_part_of_its_item(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path, policy=Policy(checkpoint_interval=10 * SECOND), batch_size=1)
+    in_line(slot)
+    saving(slot, 89, every=SECOND)
+    slot.world.send({"job_id": "j", "items": items(3)})
+    slot.step()
+
+    count, hours, samples = throughput(slot)
+    assert slot.world.calls["objects.put_file"] > 20
+    assert count == 3
+    assert hours == pytest.approx(3 * 91 / 3600, rel=0.02)
+    # Items of 90 s, and the poll that says that the batch is done: 40 an hour.
+    assert samples == [pytest.approx(40, rel=0.02)] * len(samples)
+    assert slot.world.manifest("j").begun_seconds == {}
+    key = Key(partition=workload_partition(WORKLOAD), sort=CHECKPOINT_RATE)
+    assert slot.world.table.get(key), "what state costs is learned too"
+
+
+def test_an_item_that_three_workers_computed_counts_its_whole_time(tmp_path: Path) -> None:
+    world = WorkWorld(policy=Policy(checkpoint_interval=MINUTE))
+    world.send({"job_id": "j", "items": items(1)})
+    for number in range(3):
+        name = f"i-{number + 1}"
+        slot = SlotWorld(tmp_path / name, world=world, instance_id=name, batch_size=1)
+        in_line(slot)
+        saving(slot, 60, every=MINUTE)
+        tick = slot.runner.before_poll
+        assert tick is not None
+        if number < 2:
+            slot.runner.before_poll = lambda n, t=tick, s=slot: t(n) if n < 30 else s.leave()  # type: ignore[misc]
+        slot.step()
+        if number < 2:
+            seconds = world.manifest("j").begun_seconds["T4#1"]
+            assert seconds == pytest.approx(29 * 60 * (number + 1), rel=0.05)
+            assert throughput(slot)[0] == 0, "no rate of what is half done"
+
+    count, hours, _ = throughput(slot)
+    assert (count, hours) == (1, pytest.approx((29 + 29 + 62) / 60, rel=0.03))
+
+
+def test_an_item_half_done_without_state_is_no_part_of_any(tmp_path: Path) -> None:
+    def slowly(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        done = square(task, batch)
+        return [*[None] * 9, done[0], *[None] * 9, *done[1:]]
+
+    def tick(polls: int) -> None:
+        slot.world.clock.advance(MINUTE)
+        if polls == 18:
+            slot.leave()
+
+    runner = ScriptedRunner(script=slowly, before_poll=tick)
+    slot = SlotWorld(tmp_path, runner=runner)
+    in_line(slot)
+    slot.world.send(JOB)
+    slot.step()
+
+    # One item in 10 minutes; the 8 minutes of the second are lost, and nobody's throughput.
+    assert throughput(slot)[:2] == (1, pytest.approx(10 / 60))
+    assert slot.world.manifest("j").busy_seconds >= 17 * 60, "but paid for"
 
 
 @pytest.mark.parametrize(("days", "writes"), [(6, 1), (8, 2)])

@@ -71,7 +71,7 @@ class SimulatedWorkload:
     def shape(self) -> JobShape:
         """Return the size of a job: as measured, or as the policy estimates."""
         known = self.knowledge
-        is_learned = bool(known.items_per_job or known.throughput)
+        is_learned = bool(known.jobs.jobs or known.throughput)
         an_hour = self.policy.throughput_estimate * workload_scale(known, self.policy)
         return JobShape(
             items=items_per_job(known, self.policy),

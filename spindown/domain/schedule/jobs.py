@@ -140,7 +140,7 @@ def never_claimed(
         knowledge: sizes of the last jobs, and throughput.
         policy: the estimate of a job's size until one is known, and the tick.
     """
-    items = max([items, *knowledge.items_per_job]) or items_per_job(knowledge, policy)
+    items = max([items, *knowledge.jobs.largest]) or items_per_job(knowledge, policy)
     work = timedelta(hours=items / usual_throughput(knowledge, policy))
     for group in waiting:
         count = min(group.jobs, jobs)

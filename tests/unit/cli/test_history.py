@@ -21,6 +21,7 @@ from spindown.error import BadInput
 from spindown.memory import MemoryTrafficHistory
 from spindown.port import Sent
 from spindown.simulator import Arrival
+from tests.builders import job_record
 from tests.unit.cli.history import HOUR, MONDAY, a_file
 
 SHAPE = JobShape(items=40.0, item_seconds=3.0, source="assumed")
@@ -318,7 +319,7 @@ def test_a_made_up_month_is_the_same_for_the_same_seed() -> None:
 
 def test_what_a_workload_has_shown_shapes_its_jobs_and_boots() -> None:
     plain = SimulatedWorkload(workload="ocr", source="here")
-    shown = with_knowledge(plain, Knowledge(boots=(60.0,) * 19 + (200.0,), items_per_job=(8.0,)))
+    shown = with_knowledge(plain, Knowledge(boots=(60.0,) * 19 + (200.0,), jobs=job_record(8.0)))
 
     assert (plain.shape.items, plain.shape.item_seconds) == (100.0, 3.6)
     assert (shown.shape.items, shown.shape.source) == (8.0, "as the workload has shown")

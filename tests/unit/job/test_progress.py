@@ -15,7 +15,8 @@ from spindown.contract.row import (
     throughput_sort,
     workload_partition,
 )
-from spindown.job.progress import Progress, Reporter
+from spindown.domain.prior import relative_throughput
+from spindown.job.progress import Progress, Reporter, share_items
 from spindown.memory.interception import PortCall, intercept
 from spindown.port import Key
 from tests.work import WORKLOAD, WorkWorld, a_worker
@@ -204,3 +205,69 @@ def test_bytes_add_up_only_with_items_where_both_are_known(
 
     known = throughput(world)
     assert {name: known[name] for name in ("moved", "gib_in", "gib_out") if name in known} == moved
+
+
+def test_an_item_of_two_gpus_is_divided_by_hours_and_speed() -> None:
+    world = WorkWorld()
+    twice = a_worker(gpu_name="twice")
+    reporter = Reporter(deployment="demo", workload=WORKLOAD, worker=twice, ports=world.ports)
+
+    # Unknown GPUs are as fast as a T4: 10 h and 30 h for two items.
+    progress = Progress(items_ok=2, busy=timedelta(hours=30), earlier={"T4#1": 36_000.0})
+    reporter.report(progress)
+
+    other = row(world, throughput_sort("twice", 1.0))
+    assert (other["count"], other["hours"], other["samples"]) == (1.5, 30.0, [0.05])
+    assert counts(throughput(world)) == {"count": 0.5, "hours": 10.0}
+
+
+@pytest.mark.parametrize("earlier", [
+    {},
+    {"T4#1": 0.0},
+    {"A10G#1": 36_000.0},
+    {"no kind": 36_000.0, "#x": 1.0},
+])  # fmt: skip
+def test_items_of_one_gpu_are_its_own(earlier: dict[str, float]) -> None:
+    assert share_items(3, 1.0, ("A10G", 1.0), earlier) == (3, {})
+
+
+def test_a_faster_gpu_has_done_more_of_an_item_in_the_same_time() -> None:
+    fast = relative_throughput("A10G", 1.0)
+
+    own, others = share_items(1, 10.0, ("A10G", 1.0), {"T4#1": 36_000.0})
+
+    assert own == pytest.approx(fast / (1 + fast))
+    assert others["T4", 1.0]["count"] == pytest.approx(1 / (1 + fast))
+
+
+def test_every_job_counts_though_few_reports_are_written() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+
+    for size in (100, 1, 1, 1, 40, 2):
+        reporter.report(Progress(items_ok=size, job_items=size))
+        world.clock.advance(timedelta(seconds=25))
+
+    # Written at 0 s, 75 s; what came since waits for the next.
+    known = row(world, JOB_RATE)
+    assert known["samples"] == [100.0, 1.0]
+    assert known["jobs"] == pytest.approx(4, rel=0.01)
+    assert known["count"] == pytest.approx(103, rel=0.01)
+
+    world.clock.advance(timedelta(minutes=1))
+    reporter.report(Progress(items_ok=7, job_items=7))
+    known = row(world, JOB_RATE)
+    assert known["samples"] == [100.0, 1.0, 40.0]
+    assert known["count"] / known["jobs"] == pytest.approx(152 / 7, rel=0.02)
+
+
+def test_old_jobs_fade() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+    for size in [1] * 1000 + [50] * 1000:
+        reporter.report(Progress(items_ok=size, job_items=size))
+        world.clock.advance(timedelta(minutes=1))
+
+    known = row(world, JOB_RATE)
+    assert known["jobs"] < 250
+    assert known["count"] / known["jobs"] == pytest.approx(50, rel=0.02)

@@ -17,10 +17,20 @@ from spindown.domain.schedule import (
     plan_starts,
     size,
 )
-from tests.builders import NOW, a_backlog, a_lease, a_policy, a_ranking, a_worker, an_offer, minutes
+from tests.builders import (
+    NOW,
+    a_backlog,
+    a_lease,
+    a_policy,
+    a_ranking,
+    a_worker,
+    an_offer,
+    job_record,
+    minutes,
+)
 
 #: Boot 6 min, 100 items a job, a T4 does 1000 an hour, drain within an hour.
-KNOWLEDGE = Knowledge(boots=(360.0,), items_per_job=(100.0,))
+KNOWLEDGE = Knowledge(boots=(360.0,), jobs=job_record(100.0))
 POLICY = a_policy(max_workers=50, throughput_estimate=1000.0)
 
 
