@@ -96,7 +96,9 @@ def _cost(metrics: MetricScope) -> Section:
             "what you save because no machine runs all day for each workload."
         ),
         graphs=[
-            _lines(metrics, "Cost per item today, all paid time", "CostPerItem", "Maximum", "USD"),
+            _lines(
+                metrics, "Cost per item in a day, all paid time", "CostPerItem", "Maximum", "USD"
+            ),
             _lines(metrics, "Dollars per hour", "DollarsPerHour", "Maximum", "USD"),
             Graph(
                 title="A day: workers and control plane",
@@ -172,7 +174,13 @@ def _idleness(metrics: MetricScope) -> Section:
             "should be zero."
         ),
         graphs=[
-            _lines(metrics, "Idle share today", "IdleShare", "Maximum", "percent of paid time"),
+            _lines(
+                metrics,
+                "Idle share of the last day",
+                "IdleShare",
+                "Maximum",
+                "percent of paid time",
+            ),
             _lines(metrics, "Idle longer than expected", "IdleBeyondExpectation", "Maximum"),
             _lines(metrics, "Idle time", "IdleSeconds", "Sum", "seconds in the hour", hourly=True),
         ],

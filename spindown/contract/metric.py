@@ -83,7 +83,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("WarmDollars", _DOLLARS, (), _OFFERS, "An hour of one warm machine, on demand; sum it."),
     ("CostRise", _DOLLARS, (CAUSE,), _OFFERS, "What a cause has added to the cost of an item."),
     ("DollarsPerHour", _DOLLARS, (), _SCALER, "What the instances of the moment cost an hour."),
-    ("CostPerItem", _DOLLARS, (), _SCALER, "Today's dollars by today's items, all in."),
+    ("CostPerItem", _DOLLARS, (), _SCALER, "Dollars of the last day by its items, all in."),
     ("CostPerItemBusy", _DOLLARS, (), _SCALER, "The share of it in which slots were busy."),
     ("BudgetStopped", _COUNT, (), _SCALER, "1 while the budget stops launches."),
     # Who works?
@@ -112,7 +112,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("PolicyInvalid", _COUNT, (), _SCALER, "1 while the live policy is refused."),
     ("LockBusy", _COUNT, (), _SCALER, "Reconciles that found another one at work."),
     # Is it idle?
-    ("IdleShare", _PERCENT, (), _SCALER, "Idle time of today's paid time."),
+    ("IdleShare", _PERCENT, (), _SCALER, "Idle time of the last day's paid time."),
     ("IdleSeconds", _SECONDS, (), _EVENTS, "Paid time in which no slot had a job; sum it."),
     ("IdleBeyondExpectation", _COUNT, (), _SCALER, "Workers idle longer than they should be."),
     # Is Spindown itself well?

@@ -3,17 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from spindown.contract import metric as names
 from spindown.contract.decision import Decision, Outcome
-from spindown.contract.row import SPEND, QuotaRow, SpendRow, spend_sort
+from spindown.contract.row import QuotaRow
 from spindown.control.alert import tell as alarm
 from spindown.control.alert.tell import Untold
 from spindown.control.breaker import open_breakers
 from spindown.control.execute import TickRecord
 from spindown.control.observation import Observation, TickFacts
 from spindown.control.plan import Action, ActionKind, EndRow, Plan
-from spindown.control.spend import Charge
+from spindown.control.spend import Charge, last_day
 from spindown.domain.alert import Review
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES, CapacityType
@@ -23,6 +24,8 @@ from spindown.port import Datum
 
 #: Codes of notes that say that workers are left alone though they look dead.
 _HELD_BACK = frozenset({ReasonCode.MOST_ARE_STALE, ReasonCode.STALE_NEXT_TICK})
+#: What is condemned is gone two ticks later, unless EC2 does not end it.
+_ENDED_WITHIN = timedelta(minutes=2)
 #: Codes that say that the budget stops launches.
 _BUDGET = frozenset({ReasonCode.BUDGET_USED_UP, ReasonCode.BUDGET_TOO_LOW})
 
@@ -118,8 +121,7 @@ def _flow(tick: TickResult) -> Mapping[str, float]:
 
 
 def _cost(tick: TickResult) -> Mapping[str, float]:
-    today = tick.facts.view.spend.get(spend_sort(tick.facts.now).removeprefix(SPEND), SpendRow())
-    paid = today.boot_seconds + today.busy_seconds + today.idle_seconds
+    day = last_day(tick.facts.view.spend, tick.facts.now)
     values: dict[str, float] = {
         "Spend": sum(due.dollars for due in tick.charges),
         "SpendOnDemand": sum(due.on_demand_dollars for due in tick.charges),
@@ -127,14 +129,14 @@ def _cost(tick: TickResult) -> Mapping[str, float]:
         "DollarsPerHour": dollars_per_hour(list(tick.workers)),
         "IdleBeyondExpectation": len(_idle_too_long(tick)),
     }
-    if paid > 0:
-        values["IdleShare"] = 100 * today.idle_seconds / paid
+    if day.paid_seconds > 0:
+        values["IdleShare"] = 100 * day.idle_seconds / day.paid_seconds
     values |= _gpu_use(tick)
     each = cost_per_item(
-        dollars=today.dollars,
-        items=today.items,
-        busy_seconds=today.busy_seconds,
-        paid_seconds=paid,
+        dollars=day.dollars,
+        items=day.items,
+        busy_seconds=day.busy_seconds,
+        paid_seconds=day.paid_seconds,
     )
     if each is not None:
         values |= {"CostPerItem": each.all_in, "CostPerItemBusy": each.busy}
@@ -217,15 +219,32 @@ def _capacity_types(tick: TickResult) -> Mapping[str, int]:
 
 
 def _idle_too_long(tick: TickResult) -> list[Worker]:
-    """Return workers that should have ended by themselves by now."""
-    expected = tick.facts.idle_timeout + tick.facts.policy.scale_down_delay
+    """Return workers that should be gone by now, whatever was decided of them: they still bill."""
+    idle_for = tick.facts.idle_timeout + tick.facts.policy.scale_down_delay
+    now = tick.facts.now
+    late = {w.instance_id for w in find_unended(tick.workers, now)}
     return [
         w
         for w in tick.workers
-        if w.state is WorkerState.IDLE
-        and w.useless_since is not None
-        and tick.facts.now - w.useless_since > expected
+        if w.instance_id in late
+        or (
+            w.state is not WorkerState.ENDED
+            and w.useless_since is not None
+            and now - w.useless_since > idle_for
+        )
     ]
+
+
+def find_unended(workers: Iterable[Worker], now: datetime) -> list[Worker]:
+    """Return the workers that EC2 was told to end and has not ended in time, the longest first."""
+    late = [
+        (w.condemned_at, w.instance_id, w)
+        for w in workers
+        if w.state is not WorkerState.ENDED
+        and w.condemned_at is not None
+        and now - w.condemned_at > _ENDED_WITHIN
+    ]
+    return [worker for *_, worker in sorted(late)]
 
 
 def count_states(workers: Iterable[Worker]) -> Mapping[str, int]:

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from datetime import datetime
 from functools import lru_cache
 
 from spindown.contract import row as rows
@@ -32,6 +33,7 @@ from spindown.control.journal import Journal
 from spindown.control.metric import (
     TickResult,
     count_states,
+    find_unended,
     full_quotas,
     is_held_back,
     measure,
@@ -47,7 +49,7 @@ from spindown.control.plan import (
     Plan,
     Terminate,
 )
-from spindown.control.spend import Charge
+from spindown.control.spend import Charge, items_since_yesterday, last_day
 from spindown.domain.alert import Review, review
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.policy import Policy
@@ -384,8 +386,18 @@ def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: Ti
         stopped_in=first if allowed - stopped.keys() else "",
         quotas=_quotas_met(seen, plan, record),
         held_back=is_held_back(plan),
+        unended=_unended(plan, record, facts.now),
+        is_described=facts.ec2.instances is not None,
+        last_day=last_day(facts.view.spend, facts.now),
+        items_of_two_days=items_since_yesterday(facts.view.spend, facts.now),
     )
     return review(list(find(given)), facts.view.alerts, facts.now, over=over(given))
+
+
+def _unended(plan: Plan, record: TickRecord, now: datetime) -> Sequence[str]:
+    """Return the instances that are to be ended and still run; those without a row come last."""
+    orphans = (i for a in plan.actions if isinstance(a, Terminate) for i in a.orphans)
+    return [*(w.instance_id for w in find_unended(record.workers.values(), now)), *orphans]
 
 
 def _quotas_met(seen: Observation, plan: Plan, record: TickRecord) -> Sequence[QuotaRow] | None:

@@ -9,7 +9,7 @@ reserved in the budget is released step by step as its workers are charged.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant, replace_fields
 from spindown.contract.row import SpendRow
+from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
@@ -182,6 +183,31 @@ def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
 
 def _month(at: datetime) -> Key:
     return account_key(rows.budget_sort(at))
+
+
+def last_day(days: Mapping[str, SpendRow], now: datetime) -> CostWindow:
+    """Return the last 24 hours: today, and the share of yesterday that is not over a day ago.
+
+    Days are those of UTC, and what a day cost is taken as spread evenly over it. So nothing begins
+    anew at midnight. Worked: at 06:00, 1 USD today and 4 USD yesterday: 1 + 0.75 x 4 = 4 USD.
+    """
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    left = 1.0 - (now - midnight) / timedelta(days=1)
+    none = SpendRow()
+    today = days.get(now.date().isoformat(), none)
+    yesterday = days.get((now.date() - timedelta(days=1)).isoformat(), none)
+
+    def sum_of(name: str) -> float:
+        return float(getattr(today, name) + left * getattr(yesterday, name))
+
+    return CostWindow(**{each.name: sum_of(each.name) for each in fields(CostWindow)})
+
+
+def items_since_yesterday(days: Mapping[str, SpendRow], now: datetime) -> int:
+    """Return how many items were done today and yesterday, those that failed too."""
+    dates = (now.date(), now.date() - timedelta(days=1))
+    rows_of = (days.get(date.isoformat(), SpendRow()) for date in dates)
+    return sum(row.items + row.items_failed for row in rows_of)
 
 
 def sum_spend(days: Iterable[SpendRow]) -> SpendRow:

@@ -45,13 +45,18 @@ class CostWindow:
 
     #: USD.
     dollars: float
-    items: int
-    items_redone: int
+    items: float
+    items_redone: float
     #: Instances launched within the span.
-    launches: int
+    launches: float
     boot_seconds: float
     busy_seconds: float
     idle_seconds: float
+
+    @property
+    def paid_seconds(self) -> float:
+        """Return all seconds that were paid for."""
+        return self.boot_seconds + self.busy_seconds + self.idle_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +122,7 @@ def shape_of(window: CostWindow) -> CostShape | None:
 
     A span without a launch used earlier ones, and counts as one launch.
     """
-    paid = window.boot_seconds + window.busy_seconds + window.idle_seconds
+    paid = window.paid_seconds
     if window.items <= 0 or paid <= 0.0 or window.dollars <= 0.0:
         return None
     launches = max(window.launches, 1)

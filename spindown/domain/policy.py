@@ -120,6 +120,13 @@ class Policy:
     throughput_estimate: float = 1000.0
     #: MiB of input an item.
     mib_per_item_estimate: float = 1.0
+    # What a person is told of, over the last day; None: is not told.
+    #: USD, all in.
+    alarm_max_cost_per_item: float | None = None
+    #: Share of the paid time, unless workers are kept warm.
+    alarm_max_idle_share: float | None = 0.6
+    #: USD.
+    alarm_max_dollars_without_items: float | None = 10.0
     # Limits of the contract.
     max_items_per_job: int = 1000
     #: The tick's period, which bounds how late anything can start.

@@ -246,7 +246,11 @@ def test_what_nobody_can_end_is_told_by_the_idle_metric() -> None:
     lives(world, 15)
 
     assert ends(world) == {}
-    assert world.metrics.values("IdleBeyondExpectation")[-1] >= 1
+    # As the alarm wants it: in each of the last 5 minutes.
+    ticks = len(world.metrics.values("Ticks"))
+    told = world.metrics.values("IdleBeyondExpectation")
+    assert len(told) == ticks
+    assert min(told[-5:]) >= 1
 
 
 def test_a_spent_budget_stops_launches_and_never_work() -> None:

@@ -191,3 +191,17 @@ def test_the_rate_of_reclaims_is_true() -> None:
     lived = sum(bill.seconds for bill in run.world.compute.bills()) / HOUR
     true = run.record.counts["reclaimed"] / lived
     assert interruption_rate(record, None) == pytest.approx(true, rel=CLOSE)
+
+
+def test_a_half_done_item_that_saves_state_is_half_the_work_left() -> None:
+    job = replace(an_arrival(items=1, item_seconds=4 * HOUR), keeps_state=True)
+    policy = a_policy(
+        checkpoint_interval=timedelta(seconds=60), finish_within=timedelta(hours=9), ladder=SPOT
+    )
+    run = Run(a_scenario(job, replace(job, at=10 * HOUR)), policy, 1)
+    while run.agenda.seconds < 12 * HOUR + 90:
+        run.step()
+
+    assert run.decision is not None
+    (deadline,) = run.decision.deadlines
+    assert deadline.work_seconds == pytest.approx(2 * HOUR, rel=CLOSE)

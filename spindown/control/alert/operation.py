@@ -17,7 +17,9 @@ from spindown.contract.decision import (
 )
 from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.control.alert.deadline import find_deadlines
+from spindown.control.plan import ActionKind
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
+from spindown.domain.diagnosis import CostWindow
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
@@ -29,6 +31,10 @@ _SEEN_BY_EACH = frozenset(
         "policy-invalid",
         "bad-rows",
         "reaping-held-back",
+        "unended",
+        "item-cost",
+        "idle-share",
+        "dollars-without-items",
         "late",
         "breaker",
         "deadline-missed",
@@ -40,8 +46,12 @@ _SEEN_BY_EACH = frozenset(
 _ENDED_BY_LAUNCH = frozenset({"no-offer", "capacity", "account", "unknown-refusal", "quota"})
 _ENDED_BY_ENOUGH = frozenset({"no-offer", "capacity"})
 
+#: USD of a day below which a share of it says nothing.
+_DOLLARS_WORTH_A_SHARE = 1.0
 _ACCOUNT, _UNKNOWN = "account", "unknown"
 _A_WHILE = timedelta(minutes=15)
+#: How long something may be to end in every tick before a person is told.
+_UNENDED_FOR = timedelta(minutes=8)
 #: A claim is seen a tick later, and a launch is asked for within ``start_within``.
 _TICKS_OF_GRACE = 3
 
@@ -59,6 +69,14 @@ class AlertInput:
     #: Those that the workload has met; None: not looked at.
     quotas: Sequence[QuotaRow] | None
     held_back: bool
+    #: Instances that were to be ended some minutes ago, the longest first, and still run.
+    unended: Sequence[str] = ()
+    #: Whether EC2 has said in this tick what runs: instances without a row are seen only then.
+    is_described: bool = True
+    #: What the last day has cost.
+    last_day: CostWindow
+    #: Items that were done today and yesterday.
+    items_of_two_days: float = 0.0
 
     @property
     def now(self) -> datetime:
@@ -79,13 +97,14 @@ class AlertInput:
 
 def over(given: AlertInput) -> frozenset[str]:
     """Return the names of the alerts that are over, unless ``find`` finds them in this tick."""
+    seen = _SEEN_BY_EACH if given.is_described else _SEEN_BY_EACH - {"unended"}
     match given.decision.outcome:
         case Outcome.LAUNCHED:
-            return _SEEN_BY_EACH | _ENDED_BY_LAUNCH
+            return seen | _ENDED_BY_LAUNCH
         case Outcome.IDLE | Outcome.ENOUGH:
-            return _SEEN_BY_EACH | _ENDED_BY_ENOUGH
+            return seen | _ENDED_BY_ENOUGH
         case _:
-            return _SEEN_BY_EACH
+            return seen
 
 
 def find(given: AlertInput) -> Iterator[Alert]:
@@ -96,7 +115,48 @@ def find(given: AlertInput) -> Iterator[Alert]:
     if not why and (given.stopped_in or not breaker):
         yield from _waiting(given)
     yield from find_deadlines(given.decision.deadlines, given.workload, given.now)
+    yield from _costs(given)
     yield from _control(given)
+
+
+def _costs(given: AlertInput) -> Iterator[Alert]:
+    """Yield what costs more than a person has allowed, whatever it cost before."""
+    policy, day, workload = given.policy, given.last_day, given.workload
+    most = policy.alarm_max_cost_per_item
+    if most is not None and day.items > 0 and day.dollars > most * day.items:
+        yield Alert(
+            name="item-cost",
+            says=f"An item of {workload} has cost {day.dollars / day.items:.3g} USD over the last "
+            f"day, more than {most:g} USD (`alarm_max_cost_per_item`).",
+            remedy=f"run `spindown advise {workload}`, which says what would cost less.",
+            for_=_A_WHILE,
+            rest=SAID_AGAIN_AFTER,
+        )
+    share = policy.alarm_max_idle_share
+    is_warm = policy.warm_workers > 0 or bool(policy.warm_schedule)
+    is_worth_it = day.dollars >= _DOLLARS_WORTH_A_SHARE
+    if share is not None and not is_warm and is_worth_it:
+        idle = day.idle_seconds / day.paid_seconds if day.paid_seconds > 0 else 0.0
+        if idle > share:
+            yield Alert(
+                name="idle-share",
+                says=f"Workers of {workload} were idle for {idle:.0%} of the time that was paid "
+                f"over the last day, more than {share:.0%} (`alarm_max_idle_share`).",
+                remedy='set `idle_timeout` to "auto" or to a shorter time, or raise '
+                "`scale_up_threshold`, so that work gathers.",
+                for_=_A_WHILE,
+                rest=SAID_AGAIN_AFTER,
+            )
+    dollars = policy.alarm_max_dollars_without_items
+    if dollars is not None and given.items_of_two_days <= 0 and day.dollars >= dollars:
+        yield Alert(
+            name="dollars-without-items",
+            says=f"{workload} has cost {day.dollars:,.2f} USD over the last day, and not one item "
+            "was done today or yesterday.",
+            remedy=f"read the log /spindown/{given.deployment}/worker/{workload}. Raise "
+            "`alarm_max_dollars_without_items` if one item takes so long.",
+            rest=SAID_AGAIN_AFTER,
+        )
 
 
 def _breaker(given: AlertInput) -> Iterator[Alert]:
@@ -275,6 +335,16 @@ def _control(given: AlertInput) -> Iterator[Alert]:
                 "workers. After 2 days they are dead letters, which `spindown redrive` of that "
                 "version sends back.",
             )
+    if given.unended:
+        yield Alert(
+            name="unended",
+            says=f"EC2 does not end what {workload} no longer needs, and bills it: "
+            f"{_listed(given.unended)}.{_why_unended(decision)}",
+            remedy="terminate it in the console of EC2. If that is refused, turn off its "
+            "termination protection, or let the role of the scaler end instances again. Each tick "
+            "tries it anew.",
+            for_=_UNENDED_FOR,
+        )
     if decision.bad_rows:
         yield Alert(
             name="bad-rows",
@@ -283,6 +353,12 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             remedy=f"delete or fix them in the table {given.deployment}-ledger.",
             for_=_A_WHILE,
         )
+
+
+def _why_unended(decision: Decision) -> str:
+    """Return why a call to end instances failed in this tick; "" if EC2 took it."""
+    said = [note for note in decision.notes if note.about.get("asked") == ActionKind.TERMINATE]
+    return f" {_sentence(say(said[0]))}" if said else ""
 
 
 def _because(decision: Decision) -> str:

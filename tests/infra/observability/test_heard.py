@@ -51,6 +51,10 @@ BY_FUNCTION = {
     "what is deployed cannot read messages": "newer-messages",
     "rows cannot be read": "bad-rows",
     "most workers look dead": "reaping-held-back",
+    "EC2 does not end an instance": "unended",
+    "an item costs more than allowed": "item-cost",
+    "machines are idle for most of a day": "idle-share",
+    "dollars are spent and no item is done": "dollars-without-items",
     "an item became dear": "cost-",
 }
 

@@ -9,9 +9,12 @@ from spindown.contract.event import StateChange
 from spindown.contract.row import (
     BUDGET,
     DEPLOYMENT_PARTITION,
+    SpendRow,
+    spend_sort,
     worker_sort,
 )
 from spindown.control.interrupt import react
+from spindown.control.spend import items_since_yesterday, last_day
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import DRAINED_FOR
@@ -255,3 +258,43 @@ def test_a_worker_without_check_in_is_charged_until_gone() -> None:
 
 def _day(world: ControlWorld) -> Any:
     return world.view().spend[f"{world.now:%Y-%m-%d}"]
+
+
+def test_the_last_day_goes_on_over_midnight() -> None:
+    noon = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    days = {
+        "2026-01-04": SpendRow(dollars=4.0, items=40, idle_seconds=100.0),
+        "2026-01-05": SpendRow(dollars=1.0, items=10, busy_seconds=50.0, launches=1),
+        "2026-01-03": SpendRow(dollars=99.0, items=1),
+    }
+
+    late = last_day(days, noon.replace(hour=23, minute=59, second=59))
+    half = last_day(days, noon)
+    early = last_day({name: days[name] for name in ("2026-01-04",)}, noon.replace(hour=0))
+
+    assert (late.dollars, late.items) == (pytest.approx(1.0, abs=1e-3), pytest.approx(10, abs=1e-2))
+    assert (half.dollars, half.items, half.launches) == (3.0, 30.0, 1.0)
+    assert (half.idle_seconds, half.busy_seconds, half.paid_seconds) == (50.0, 50.0, 100.0)
+    assert (early.dollars, early.items) == (4.0, 40.0)
+    assert last_day({}, noon).items == 0
+
+
+def test_the_cost_of_an_item_does_not_begin_anew_at_midnight() -> None:
+    world = ControlWorld()
+    midnight = world.now.replace(hour=0, minute=0) + timedelta(days=1)
+    world.put(
+        spend_sort(world.now), dollars=8.0, items=100, busy_seconds=3600.0, idle_seconds=1200.0
+    )
+    world.clock.advance(midnight - world.now - minutes(3))
+
+    world.run(6)
+
+    assert world.metrics.values("CostPerItem") == [pytest.approx(0.08)] * 6
+    assert world.metrics.values("IdleShare") == [pytest.approx(25.0)] * 6
+
+
+@pytest.mark.parametrize(("day", "items"), [(5, 1), (4, 1), (3, 0)])
+def test_items_of_two_days_count(day: int, items: int) -> None:
+    days = {f"2026-01-0{day}": SpendRow(items_failed=1)}
+
+    assert items_since_yesterday(days, datetime(2026, 1, 5, 12, tzinfo=UTC)) == items

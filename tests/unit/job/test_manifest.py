@@ -160,7 +160,12 @@ def test_other_code_begins_anew_without_the_first_one_s_state() -> None:
     world = WorkWorld()
     file = StateFile(path="a", key="state/j/0", bytes=1, sha256="0", stored_at=world.clock.now())
     before = world.put_manifest(
-        epoch=1, released=True, next_item=0, user_state=(file,), code_version="v1"
+        epoch=1,
+        released=True,
+        next_item=0,
+        user_state=(file,),
+        begun_seconds={"T4#1": 60.0},
+        code_version="v1",
     )
     world.objects.put(manifest_key("j"), encode_manifest(before))
     world.send(JOB)
@@ -168,6 +173,7 @@ def test_other_code_begins_anew_without_the_first_one_s_state() -> None:
     held = world.hold(slot_id=a_slot_id(code_version="v2"))
 
     assert (held.manifest.user_state, held.manifest.code_version) == ((), "v2")
+    assert held.manifest.begun_seconds == {}, "time of that state is lost too"
 
 
 def test_code_that_gives_the_same_goes_on_if_told_to() -> None:

@@ -3,24 +3,37 @@
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     DEPLOYMENT_PARTITION,
     breaker_sort,
     quota_sort,
+    spend_sort,
     worker_sort,
 )
 from spindown.control.market import refresh
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied
+from spindown.memory import PortCall
 from spindown.port import Key, RefusalKind, Write
 from tests.builders import a_type
-from tests.control import AWAY, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+from tests.control import (
+    AWAY,
+    DEPLOYMENT,
+    REGION,
+    WORKLOAD,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+    with_policy,
+)
 from tests.failure import failing
 from tests.wording import strangers
 
@@ -116,6 +129,120 @@ def workers_that_all_look_stale() -> ControlWorld:
     return world
 
 
+def keep(error: Exception | None) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Let EC2 end nothing, and say so or not."""
+
+    def refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method != "terminate":
+            return proceed()
+        if error is not None:
+            raise error
+        return None
+
+    return refuse
+
+
+def an_idle_worker_of(policy: Policy, error: Exception | None, minutes: int) -> ControlWorld:
+    world = ControlWorld(policy=policy)
+    world.launched()
+    world.empty_the_queue()
+    world.interfere = keep(error)
+    world.run(minutes, beats=True)
+    return world
+
+
+def an_instance_that_ec2_keeps() -> ControlWorld:
+    policy = Policy(idle_timeout=MINUTE, scale_down_delay=MINUTE)
+    return an_idle_worker_of(policy, AccessDenied("ec2:TerminateInstances"), 18)
+
+
+def an_orphan_that_ec2_keeps() -> ControlWorld:
+    world = ControlWorld()
+    world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD})
+    world.interfere = keep(None)
+    # While nothing else runs, such are looked for every quarter of an hour.
+    world.run(35)
+    return world
+
+
+def costs(policy: Policy | None = None, **day: float) -> ControlWorld:
+    """Return a deployment whose day has come to this, and half an hour more."""
+    world = ControlWorld(policy=policy or Policy())
+    world.put(spend_sort(world.now), **day)
+    world.run(30)
+    return world
+
+
+def dear_items() -> ControlWorld:
+    policy = Policy(alarm_max_cost_per_item=0.04)
+    return costs(policy, dollars=5.0, items=100, busy_seconds=3600.0)
+
+
+def idle_machines() -> ControlWorld:
+    return costs(dollars=2.0, items=100, busy_seconds=2400.0, idle_seconds=7600.0)
+
+
+def dollars_for_nothing() -> ControlWorld:
+    return costs(dollars=12.0, busy_seconds=36_000.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: an_idle_worker_of(Policy(idle_timeout=MINUTE), None, 9), id="not yet"),
+        pytest.param(lambda: costs(dollars=5.0, items=100, busy_seconds=3600.0), id="no limit"),
+        pytest.param(
+            lambda: costs(Policy(alarm_max_cost_per_item=0.06), dollars=5.0, items=100),
+            id="cheap enough",
+        ),
+        pytest.param(
+            lambda: costs(dollars=0.9, items=9, busy_seconds=240.0, idle_seconds=760.0),
+            id="hardly a dollar",
+        ),
+        pytest.param(
+            lambda: costs(dollars=2.0, items=9, busy_seconds=450.0, idle_seconds=550.0),
+            id="half of the time",
+        ),
+        pytest.param(
+            lambda: costs(
+                Policy(alarm_max_idle_share=None), dollars=2.0, items=9, idle_seconds=550.0
+            ),
+            id="nobody asks",
+        ),
+        pytest.param(lambda: costs(dollars=9.9, busy_seconds=9.0), id="some dollars"),
+        pytest.param(lambda: costs(dollars=99.0, items=1, busy_seconds=9.0), id="one item"),
+        pytest.param(lambda: costs(dollars=99.0, items_failed=1, busy_seconds=9.0), id="a failed"),
+    ],
+)
+def test_near_a_limit_nobody_is_told(make: Callable[[], ControlWorld]) -> None:
+    assert make().topic.said == ()
+
+
+def test_what_ec2_does_not_end_is_told_within_a_quarter_of_an_hour() -> None:
+    world = ControlWorld(policy=Policy(idle_timeout=MINUTE, scale_down_delay=MINUTE))
+    world.launched()
+    world.empty_the_queue()
+    world.interfere = keep(None)
+    decisions = world.run(40, beats=True)
+
+    condemned_at = next(each.at for each in decisions if each.condemned)
+    (told_at,) = [state.told_at for name, state in world.view().alerts.items() if name == "unended"]
+    assert told_at is not None
+    assert told_at - condemned_at <= 15 * MINUTE
+
+
+def test_workers_that_are_ended_one_after_the_other_are_no_alert() -> None:
+    policy = Policy(idle_timeout=MINUTE, scale_down_delay=MINUTE, max_workers=1)
+    world = ControlWorld(policy=policy)
+    for _ in range(8):
+        world.launched()
+        world.empty_the_queue()
+        world.run(6, beats=True)
+
+    assert len(world.compute.bills()) == 8
+    assert world.topic.said == ()
+
+
 @pytest.mark.parametrize(
     ("make", "name", "words"),
     [
@@ -170,6 +297,19 @@ def workers_that_all_look_stale() -> ControlWorld:
         ),
         pytest.param(
             workers_that_all_look_stale, "reaping-held-back", ["DynamoDB"], id="all look stale"
+        ),
+        pytest.param(
+            an_instance_that_ec2_keeps, "unended", ["ec2:TerminateInstances"], id="kept by EC2"
+        ),
+        pytest.param(
+            an_orphan_that_ec2_keeps, "unended", ["console of EC2"], id="kept, and without a row"
+        ),
+        pytest.param(
+            dear_items, "item-cost", ["`alarm_max_cost_per_item`", "0.05 USD"], id="dear items"
+        ),
+        pytest.param(idle_machines, "idle-share", ["76%", "`idle_timeout`"], id="mostly idle"),
+        pytest.param(
+            dollars_for_nothing, "dollars-without-items", ["12.00 USD"], id="not one item"
         ),
     ],
 )

@@ -1,0 +1,172 @@
+"""CloudWatch in memory: it keeps metrics by time, and evaluates alarms of a template on them.
+
+As the Amazon CloudWatch User Guide says ("Using Amazon CloudWatch alarms", "Configuring how
+CloudWatch alarms treat missing data", "Using math expressions with CloudWatch metrics").
+"""
+
+import ast
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from spindown.contract.settings import NAMESPACE
+from spindown.memory import MemoryJobQueue
+from spindown.port import Clock, Datum
+
+#: Periods that CloudWatch looks back beyond those that it evaluates, for real data points.
+_LOOK_BACK = 2
+#: A message that was received more often no longer counts for the age of the oldest (Amazon SQS
+#: Developer Guide, "Available CloudWatch metrics for Amazon SQS").
+_RECEIVES_COUNTED = 3
+
+_STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
+    "Sum": math.fsum,
+    "Maximum": max,
+    "Minimum": min,
+    "Average": lambda values: math.fsum(values) / len(values),
+    "SampleCount": len,
+}
+_BREACHES: Mapping[str, Callable[[float, float], bool]] = {
+    "GreaterThanOrEqualToThreshold": lambda value, limit: value >= limit,
+    "GreaterThanThreshold": lambda value, limit: value > limit,
+    "LessThanThreshold": lambda value, limit: value < limit,
+    "LessThanOrEqualToThreshold": lambda value, limit: value <= limit,
+}
+
+_Series = tuple[str, str, frozenset[tuple[str, str]]]
+
+
+@dataclass
+class CloudWatch:
+    """Takes metrics as a MetricSink does, and says whether an alarm of a template rings."""
+
+    clock: Clock
+    _data: dict[_Series, list[tuple[datetime, float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def emit(self, data: Iterable[Datum]) -> None:
+        """Take metrics of our own."""
+        for datum in data:
+            self.put(NAMESPACE, datum.name, datum.value, datum.dimensions)
+
+    def put(self, namespace: str, name: str, value: float, dimensions: Mapping[str, str]) -> None:
+        """Take one value as of now."""
+        series = (namespace, name, frozenset(dimensions.items()))
+        self._data[series].append((self.clock.now(), value))
+
+    def watch_queue(self, name: str, queue: MemoryJobQueue) -> None:
+        """Take what SQS says of a queue."""
+        visible = queue.backlog().visible
+        present = [entry for _, turn, entry in queue._expiries if entry.turn >= turn >= 0]
+        counted = [e for e in present if e.receives <= _RECEIVES_COUNTED and e.turn >= 0]
+        oldest = min((e.sent_at for e in counted), default=self.clock.now())
+        age = (self.clock.now() - oldest).total_seconds()
+        for metric, value in (
+            ("ApproximateNumberOfMessagesVisible", visible),
+            ("ApproximateAgeOfOldestMessage", age),
+        ):
+            self.put("AWS/SQS", metric, value, {"QueueName": name})
+
+    def invoke(self, function: str, call: Callable[[], object], *, seconds: float = 0.3) -> None:
+        """Call a function, and take what Lambda says of it."""
+        errors = 0
+        try:
+            call()
+        except Exception:  # noqa: BLE001 - as Lambda counts them
+            errors = 1
+        self.count_calls(function, 1, seconds=seconds, errors=errors)
+
+    def count_calls(self, function: str, calls: int, *, seconds: float, errors: int = 0) -> None:
+        """Take what Lambda says of some calls that take so long each."""
+        values = {"Invocations": calls, "Errors": errors, "Duration": 1000 * calls * seconds}
+        for metric, value in values.items():
+            self.put("AWS/Lambda", metric, value, {"FunctionName": function})
+
+    def rings(self, alarm: Mapping[str, Any]) -> bool:
+        """Tell whether an alarm of a template is in the state ALARM now."""
+        periods = alarm["EvaluationPeriods"]
+        needed = alarm.get("DatapointsToAlarm", periods)
+        points = self._points(alarm, periods + _LOOK_BACK)
+        real = [point for point in points if point is not None][-periods:]
+        breaches = _BREACHES[alarm["ComparisonOperator"]]
+        breaching = sum(breaches(value, alarm["Threshold"]) for value in real)
+        if alarm["TreatMissingData"] == "breaching":
+            breaching += periods - len(real)
+        else:
+            assert alarm["TreatMissingData"] == "notBreaching"
+        return breaching >= needed
+
+    def _points(self, alarm: Mapping[str, Any], count: int) -> list[float | None]:
+        """Return the last whole periods of what an alarm looks at, the oldest first."""
+        if "MetricName" in alarm:
+            return self._read(alarm, alarm["Period"], alarm["Statistic"], count)
+        given: dict[str, list[float | None]] = {}
+        for query in alarm["Metrics"]:
+            if "MetricStat" in query:
+                stat = query["MetricStat"]
+                given[query["Id"]] = self._read(stat["Metric"], stat["Period"], stat["Stat"], count)
+        (expression,) = (query["Expression"] for query in alarm["Metrics"] if "Expression" in query)
+        return [
+            calculate(expression, {name: values[n] for name, values in given.items()})
+            for n in range(count)
+        ]
+
+    def _read(
+        self, metric: Mapping[str, Any], period: int, statistic: str, count: int
+    ) -> list[float | None]:
+        dimensions = frozenset((one["Name"], one["Value"]) for one in metric["Dimensions"])
+        series = self._data.get((metric["Namespace"], metric["MetricName"], dimensions), [])
+        seconds, length = self.clock.now().timestamp(), timedelta(seconds=period)
+        end = datetime.fromtimestamp(seconds - seconds % period, self.clock.now().tzinfo)
+        found = []
+        for n in range(count, 0, -1):
+            since = end - n * length
+            values = [value for at, value in series if since <= at < since + length]
+            found.append(_STATISTICS[statistic](values) if values else None)
+        return found
+
+
+def calculate(expression: str, values: Mapping[str, float | None]) -> float | None:
+    """Return what metric math makes of one data point of each metric; None: no data point."""
+    python = expression.replace(" AND ", " and ").replace(" OR ", " or ").replace("IF(", "when(")
+    return _value_of(ast.parse(python.strip(), mode="eval").body, values)
+
+
+def _value_of(node: ast.expr, given: Mapping[str, float | None]) -> float | None:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.Name(id=name):
+            return given[name]
+        case ast.Call(func=ast.Name(id="FILL"), args=[value, default]):
+            found = _value_of(value, given)
+            return _value_of(default, given) if found is None else found
+        case ast.Call(func=ast.Name(id="when"), args=[condition, yes, no]):
+            holds = _value_of(condition, given)
+            return None if holds is None else _value_of(yes if holds else no, given)
+        case ast.Compare(left=left, ops=[operator], comparators=[right]):
+            return _operate(type(operator), _value_of(left, given), _value_of(right, given))
+        case ast.BinOp(left=left, op=operator, right=right):
+            return _operate(type(operator), _value_of(left, given), _value_of(right, given))
+    raise AssertionError(f"no metric math: {ast.unparse(node)}")
+
+
+_OPERATIONS: Mapping[type, Callable[[float, float], float | None]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    # A division by zero is no data point.
+    ast.Div: lambda a, b: a / b if b else None,
+    ast.GtE: lambda a, b: a >= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Lt: lambda a, b: a < b,
+}
+
+
+def _operate(kind: type, left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else _OPERATIONS[kind](left, right)

@@ -1,0 +1,339 @@
+"""Each alarm rings in a story that it is there for, and not in one that is near it.
+
+What runs is the shipped control plane in memory; what CloudWatch makes of its metrics is worked
+out from the alarm in the template (``tests.cloudwatch``).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from spindown.contract.event import InterruptionWarning
+from spindown.contract.row import DEPLOYMENT_PARTITION, worker_sort
+from spindown.control.interrupt import react
+from spindown.control.market import refresh
+from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
+from spindown.error import AccessDenied, SpindownError
+from spindown.job.message import dead_letter_malformed
+from spindown.memory import MemoryJobQueue
+from spindown.port import DEPLOYMENT as DEPLOYMENT_SETTINGS
+from spindown.port import Key, Outgoing, Write
+from tests.cloudwatch import CloudWatch
+from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld
+from tests.failure import failing
+from tests.infra.assembly import once
+from tests.infra.observability.assembly import a_config, all_of, synthesise
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+QUEUE = f"{DEPLOYMENT}-{WORKLOAD}"
+BUDGET = 10.0
+
+Alarms = Mapping[str, Mapping[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def alarms(tmp_path_factory: pytest.TempPathFactory) -> Alarms:
+    def write(root: Path) -> None:
+        config = a_config(WORKLOAD, name=DEPLOYMENT, budget_per_month=BUDGET)
+        resources = synthesise(config, root / "out")
+        (root / "resources.json").write_text(json.dumps(resources))
+
+    root = once(tmp_path_factory, "ring", write)
+    resources = json.loads((root / "resources.json").read_text())
+    return {one["AlarmName"]: one for one in all_of(resources, "AWS::CloudWatch::Alarm")}
+
+
+@dataclass
+class Watched:
+    """A deployment in memory, CloudWatch that watches it, and whether one alarm rang."""
+
+    alarm: Mapping[str, Any]
+    policy: Policy = field(default_factory=lambda: Policy(idle_timeout=2 * MINUTE))
+    rang_at: list[timedelta] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.world = ControlWorld(policy=self.policy, budget=BUDGET)
+        self.began = self.world.now
+        self.cloudwatch = CloudWatch(self.world.clock)
+        self.world.ports = replace(self.world.ports, metrics=self.cloudwatch)
+        self.dead = MemoryJobQueue(self.world.clock, Random(2), name="dead")
+
+    @property
+    def rings(self) -> bool:
+        """Tell whether it ever rang."""
+        return bool(self.rang_at)
+
+    def live(
+        self,
+        minutes: int,
+        *,
+        ticks: bool = True,
+        beats: bool = True,
+        meanwhile: Callable[[], object] = lambda: None,
+        step: timedelta = MINUTE,
+    ) -> None:
+        """Let minutes pass; after each CloudWatch looks."""
+        for _ in range(minutes * MINUTE // step):
+            self.world.clock.advance(step)
+            if ticks:
+                self.cloudwatch.invoke(f"{DEPLOYMENT}-scaler", self.world.tick)
+            if beats:
+                self.world.beat()
+            meanwhile()
+            self.cloudwatch.watch_queue(QUEUE, self.world.queue)
+            self.cloudwatch.watch_queue(f"{QUEUE}-dlq", self.dead)
+            if self.cloudwatch.rings(self.alarm):
+                self.rang_at.append(self.world.now - self.began)
+
+    def refresh(self) -> None:
+        """Let the function of each hour run."""
+        self.cloudwatch.invoke(f"{DEPLOYMENT}-offers", lambda: refresh(self.world.ports))
+
+    def work(self) -> None:
+        """Let a worker that came up take the job that waits, and finish it."""
+        for worker in self.world.workers(WorkerState.BOOTING):
+            self.world.check_in(worker.instance_id)
+            lease = self.world.claim(worker.instance_id)
+            self.world.finish(lease)
+
+
+Story = Callable[[Watched], None]
+
+
+def no_tick_for(minutes: int) -> Story:
+    def story(watched: Watched) -> None:
+        watched.live(10)
+        watched.rang_at.clear()
+        watched.live(minutes, ticks=False)
+        watched.live(5)
+
+    return story
+
+
+def an_idle_worker(*, ends: bool) -> Story:
+    """Let a worker that ignores its idle limit be ended by the scaler, or not by EC2."""
+
+    def story(watched: Watched) -> None:
+        world = watched.world
+        world.launched()
+        world.empty_the_queue()
+
+        def refuse(call: Any, proceed: Callable[[], Any]) -> Any:
+            if call.method == "terminate":
+                raise AccessDenied("ec2:TerminateInstances")
+            return proceed()
+
+        world.interfere = None if ends else refuse
+        watched.live(20)
+        ended = [w for w in world.view().workers.values() if w.state is WorkerState.ENDED]
+        assert bool(ended) is ends
+
+    return story
+
+
+def a_job_that_waits(minutes: int) -> Story:
+    def story(watched: Watched) -> None:
+        watched.world.send()
+        watched.live(minutes)
+        watched.world.empty_the_queue()
+        watched.live(15)
+
+    return story
+
+
+def a_message_that_stays(length: timedelta) -> Story:
+    def story(watched: Watched) -> None:
+        watched.world.send()
+        # Nothing ticks: only SQS is asked.
+        watched.live(length // MINUTE, ticks=False, step=5 * MINUTE)
+        watched.world.empty_the_queue()
+        watched.live(15, ticks=False)
+
+    return story
+
+
+def a_message(body: str) -> Story:
+    """Let somebody send a message, and a worker deal with it."""
+
+    def story(watched: Watched) -> None:
+        world = watched.world
+        world.queue.send([Outgoing(body=body)])
+
+        def deal() -> None:
+            message = world.queue.receive(wait=timedelta(0), visibility=MINUTE)
+            if message is None:
+                return
+            if "items" in message.body:
+                world.queue.delete(message.receipt_handle)
+            else:
+                ports = _WorkQueues(world.queue, watched.dead)
+                dead_letter_malformed(message, "it has no items", ports)  # type: ignore[arg-type]
+
+        watched.live(12, meanwhile=deal)
+
+    return story
+
+
+@dataclass
+class _WorkQueues:
+    queue: MemoryJobQueue
+    dead_letters: MemoryJobQueue
+
+
+def a_month_that_cost(dollars: float) -> Story:
+    """Let the month have cost so much when a job comes, for which a launch reserves some more."""
+
+    def story(watched: Watched) -> None:
+        watched.live(3)
+        month = f"budget#{watched.world.now:%Y-%m}"
+        watched.world.table.write(
+            _add(DEPLOYMENT_PARTITION, month, {"dollars": dollars, "committed": dollars})
+        )
+        watched.world.ports.cache.forget(DEPLOYMENT_SETTINGS, "")
+        watched.world.send()
+        watched.live(20)
+
+    return story
+
+
+def offers_are_refreshed(hours: int, *, fails_for: int) -> Story:
+    def story(watched: Watched) -> None:
+        for hour in range(hours):
+            if not 8 <= hour < 8 + fails_for:
+                watched.refresh()
+            watched.live(60, ticks=False, step=5 * MINUTE)
+            if hour < 7:
+                # Of the time before it was deployed there is no data.
+                watched.rang_at.clear()
+
+    return story
+
+
+def a_notice(*, ledger_answers: bool) -> Story:
+    """Let EC2 take a worker away."""
+
+    def story(watched: Watched) -> None:
+        world = watched.world
+        worker = world.launched()
+        notice = InterruptionWarning(
+            instance_id=worker.instance_id, region=worker.region, at=world.now
+        )
+        if not ledger_answers:
+            world.interfere = failing(SpindownError("the table gives no answer"), "get", "query")
+        watched.cloudwatch.invoke(
+            f"{DEPLOYMENT}-interruption", lambda: react(notice, world.ports, holder="event")
+        )
+        world.interfere = None
+        watched.live(12)
+        if ledger_answers:
+            assert world.row(worker_sort(worker.instance_id)) is not None
+
+    return story
+
+
+def the_topic_refuses_for(minutes: int) -> Story:
+    def story(watched: Watched) -> None:
+        world = watched.world
+        watched.live(5)
+        world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+        world.interfere = failing(AccessDenied("sns:Publish"), "publish")
+        watched.live(minutes)
+        world.interfere = None
+        watched.live(20)
+        assert world.topic.said
+
+    return story
+
+
+def two_days_with_a_worker(*, calls_a_minute: int) -> Story:
+    """Let one worker be kept for two days, while so many calls of the scaler come."""
+
+    def story(watched: Watched) -> None:
+        world, step = watched.world, 5 * MINUTE
+        watched.live(5)
+        for worker in world.workers(WorkerState.BOOTING):
+            world.check_in(worker.instance_id)
+        scaler, calls = f"{DEPLOYMENT}-scaler", calls_a_minute * (step // MINUTE) - 1
+        watched.live(
+            2 * 24 * 60,
+            step=step,
+            meanwhile=lambda: watched.cloudwatch.count_calls(scaler, calls, seconds=0.5),
+        )
+        assert [w.is_live for w in world.workers()] == [True]
+
+    return story
+
+
+def _add(partition: str, sort: str, sums: Mapping[str, float]) -> Write:
+    return Write(key=Key(partition=partition, sort=sort), add=dict(sums))
+
+
+W = f"{DEPLOYMENT}-{WORKLOAD}"
+NOBODY = Policy(max_workers=0)
+KEPT = Policy(max_lifetime=timedelta(days=9), warm_workers=1, tick=5 * MINUTE)
+#: Alarm -> a story that it rings in, one near it that it does not ring in, and their policy.
+STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
+    f"{W}-tick-missing": (no_tick_for(8), no_tick_for(4), Policy()),
+    f"{W}-idle": (
+        an_idle_worker(ends=False),
+        an_idle_worker(ends=True),
+        Policy(idle_timeout=2 * MINUTE),
+    ),
+    f"{W}-oldest-message": (a_job_that_waits(85), a_job_that_waits(60), NOBODY),
+    f"{W}-message-of-a-week": (
+        a_message_that_stays(timedelta(days=7, minutes=20)),
+        a_message_that_stays(timedelta(days=7) - 10 * MINUTE),
+        NOBODY,
+    ),
+    f"{W}-dead-letters": (a_message("{}"), a_message('{"items": [1]}'), NOBODY),
+    f"{DEPLOYMENT}-budget-80": (a_month_that_cost(8.01), a_month_that_cost(7.0), Policy()),
+    f"{DEPLOYMENT}-budget-100": (a_month_that_cost(10.0), a_month_that_cost(9.0), Policy()),
+    f"{DEPLOYMENT}-catalogue-missing": (
+        offers_are_refreshed(17, fails_for=8),
+        offers_are_refreshed(17, fails_for=3),
+        NOBODY,
+    ),
+    f"{DEPLOYMENT}-interruption-errors": (
+        a_notice(ledger_answers=False),
+        a_notice(ledger_answers=True),
+        Policy(),
+    ),
+    f"{DEPLOYMENT}-untold": (the_topic_refuses_for(25), the_topic_refuses_for(8), Policy()),
+    f"{DEPLOYMENT}-control-share": (
+        two_days_with_a_worker(calls_a_minute=80),
+        two_days_with_a_worker(calls_a_minute=40),
+        KEPT,
+    ),
+}
+
+
+def test_every_alarm_has_its_two_stories(alarms: Alarms) -> None:
+    assert alarms.keys() == STORIES.keys()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_an_alarm_rings_when_it_should(name: str, alarms: Alarms) -> None:
+    story, _, policy = STORIES[name]
+    watched = Watched(alarms[name], policy)
+
+    story(watched)
+
+    assert watched.rings
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_an_alarm_is_silent_near_that(name: str, alarms: Alarms) -> None:
+    _, story, policy = STORIES[name]
+    watched = Watched(alarms[name], policy)
+
+    story(watched)
+
+    assert watched.rang_at == []
