@@ -14,7 +14,7 @@ from spindown.domain.fleet import (
     Worker,
     WorkerState,
 )
-from spindown.domain.learning import JobRecord, Knowledge
+from spindown.domain.learning import JobSizes, Knowledge
 from spindown.domain.offer import (
     CapacityType,
     Catalogue,
@@ -91,9 +91,9 @@ def a_policy(**changes: Any) -> Policy:
     return replace(Policy(ladder=(), max_price_per_hour=100.0), **changes)
 
 
-def job_record(*sizes: float) -> JobRecord:
+def job_sizes(*sizes: float) -> JobSizes:
     """Return what jobs of so many items each have shown."""
-    return JobRecord(items=sum(sizes), jobs=len(sizes), largest=sizes)
+    return JobSizes(items=sum(sizes), jobs=len(sizes), largest=sizes)
 
 
 def a_demand(**changes: Any) -> Demand:

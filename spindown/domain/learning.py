@@ -51,7 +51,7 @@ class PoolRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobSizes:
     """How large jobs have been; older ones count less and less."""
 
     items: float = 0.0
@@ -74,7 +74,7 @@ class Knowledge:
     #: Seconds without work until the next work came. They are seen at the queue: a worker would see
     #: none that is longer than its own idle timeout, so the timeout could only become shorter.
     gaps: tuple[float, ...] = ()
-    jobs: JobRecord = field(default_factory=JobRecord)
+    jobs: JobSizes = field(default_factory=JobSizes)
     #: Seconds that computing stood still for one checkpoint.
     checkpoints: tuple[float, ...] = ()
     #: "per-gpu", "per-instance" or a number: how reports a slot add up to an instance.

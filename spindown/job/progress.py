@@ -223,9 +223,10 @@ def share_items(
     Returns:
         The items that count for ``gpu``; of each other GPU, what to add to its throughput.
     """
+    named = ((parse_processor_kind(each), seconds) for each, seconds in earlier.items())
     spent = {
         kind: seconds / _SECONDS_PER_HOUR
-        for kind, seconds in ((parse_processor_kind(each), value) for each, value in earlier.items())
+        for kind, seconds in named
         if kind is not None and kind != gpu and seconds > 0.0
     }
     if not spent:

@@ -8,7 +8,7 @@ from spindown.contract.codec import decode
 from spindown.contract.row import RateRow, parse_processor_kind, pool_sort, workload_partition
 from spindown.domain.fleet import Worker
 from spindown.domain.learning import (
-    JobRecord,
+    JobSizes,
     Knowledge,
     PoolRecord,
     ThroughputRecord,
@@ -40,7 +40,7 @@ def read_knowledge(
         alive=frozenset(w.processor for w in workers if w.is_live),
         boots=rates.get(rows.BOOT_RATE, empty).samples,
         gaps=rates.get(rows.GAP_RATE, empty).samples,
-        jobs=JobRecord(items=job.count, jobs=job.jobs, largest=job.samples),
+        jobs=JobSizes(items=job.count, jobs=job.jobs, largest=job.samples),
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
     )

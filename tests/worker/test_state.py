@@ -160,7 +160,7 @@ def test_a_checkpoint_without_an_item_is_part_of_its_item(tmp_path: Path) -> Non
     assert slot.world.table.get(key), "what state costs is learned too"
 
 
-def test_an_item_that_three_workers_computed_counts_its_whole_time(tmp_path: Path) -> None:
+def test_an_item_that_three_workers_computed_counts_all_time(tmp_path: Path) -> None:
     world = WorkWorld(policy=Policy(checkpoint_interval=MINUTE))
     world.send({"job_id": "j", "items": items(1)})
     for number in range(3):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spindown.cli.history.row import ROWS_AT_MOST, HistoryRow, read_rows
 from spindown.cli.render.count import say_count
+from spindown.domain.lease import RELEASE_AFTER
 from spindown.error import BadInput
 from spindown.port import Sent, TrafficHistory
 from spindown.simulator import Arrival
@@ -165,7 +166,13 @@ def _arrival(row: HistoryRow, at: float, shape: JobShape) -> Arrival:
     seconds = row.optional_amount("item_seconds") or shape.item_seconds
     if items * seconds > _WORK_AT_MOST:
         raise row.bad("item_seconds", f"write at most {_WORK_AT_MOST / items:,.0f} s an item")
-    return Arrival(at=at, items=items, item_seconds=seconds)
+    return _job(at, items, seconds)
+
+
+def _job(at: float, items: int, item_seconds: float) -> Arrival:
+    """Return a job. Code of longer items than a job may be held for must keep a checkpoint."""
+    keeps_state = item_seconds >= RELEASE_AFTER.total_seconds()
+    return Arrival(at=at, items=items, item_seconds=item_seconds, keeps_state=keeps_state)
 
 
 def _items(row: HistoryRow) -> int | None:
@@ -223,11 +230,10 @@ def _spread(sent: Sequence[Sent], start: datetime, shape: JobShape) -> tuple[Arr
     """Return the messages of each period, evenly over it."""
     items = max(1, round(shape.items))
     return tuple(
-        Arrival(
-            at=max((one.at - start).total_seconds(), 0.0)
-            + one.period * (number + 0.5) / one.messages,
-            items=items,
-            item_seconds=shape.item_seconds,
+        _job(
+            max((one.at - start).total_seconds(), 0.0) + one.period * (number + 0.5) / one.messages,
+            items,
+            shape.item_seconds,
         )
         for one in sent
         for number in range(one.messages)

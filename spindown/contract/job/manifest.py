@@ -122,8 +122,8 @@ class Manifest:
     #: ``next_item`` when the present epoch began: no progress since then makes it a loss.
     epoch_first: int = 0
     busy_seconds: float = 0.0
-    #: GPU and count, as ``contract.row.processor_kind`` names them -> slot seconds spent on items that
-    #: have no result yet, and that the state keeps.
+    #: What computed, as ``contract.row.processor_kind`` names it -> slot seconds spent on items
+    #: that have no result yet, and that the state keeps.
     begun_seconds: Mapping[str, float] = field(default_factory=dict)
     cost_usd: float = 0.0
     #: Random per write, so that a writer knows its own write after a lost answer.

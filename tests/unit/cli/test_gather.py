@@ -83,7 +83,7 @@ def a_deployment(*, boots: tuple[float, ...] = ()) -> tuple[ControlWorld, FakeAw
     world = ControlWorld()
     aws = FakeAws(world)
     world.put(BOOT_RATE, samples=boots)
-    world.put(JOB_RATE, samples=(12.0, 8.0))
+    world.put(JOB_RATE, count=20.0, jobs=2.0, samples=(12.0, 8.0))
     deployment = world.settings.deployment()
     return world, aws, Session(aws=cast("Aws", aws), deployment=deployment)
 

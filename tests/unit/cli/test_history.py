@@ -21,7 +21,7 @@ from spindown.error import BadInput
 from spindown.memory import MemoryTrafficHistory
 from spindown.port import Sent
 from spindown.simulator import Arrival
-from tests.builders import job_record
+from tests.builders import job_sizes
 from tests.unit.cli.history import HOUR, MONDAY, a_file
 
 SHAPE = JobShape(items=40.0, item_seconds=3.0, source="assumed")
@@ -65,6 +65,14 @@ def test_a_row_is_a_job_and_what_it_does_not_say_is_assumed(
         Arrival(at=3600.0, items=40, item_seconds=3.0),
     )
     assert (traffic.length, traffic.items, traffic.is_dated) == (7200.0, 50, True)
+
+
+def test_an_item_longer_than_a_job_is_held_keeps_a_checkpoint(tmp_path: Path) -> None:
+    text = "timestamp,items,item_seconds\n1780306200,1,39600\n1780306200,1,39599\n"
+
+    traffic = read_arrivals(a_file(tmp_path, text), SHAPE)
+
+    assert [arrival.keeps_state for arrival in traffic.arrivals] == [True, False]
 
 
 def test_a_date_without_hyphens_is_a_day_and_no_epoch_second(tmp_path: Path) -> None:
@@ -319,7 +327,7 @@ def test_a_made_up_month_is_the_same_for_the_same_seed() -> None:
 
 def test_what_a_workload_has_shown_shapes_its_jobs_and_boots() -> None:
     plain = SimulatedWorkload(workload="ocr", source="here")
-    shown = with_knowledge(plain, Knowledge(boots=(60.0,) * 19 + (200.0,), jobs=job_record(8.0)))
+    shown = with_knowledge(plain, Knowledge(boots=(60.0,) * 19 + (200.0,), jobs=job_sizes(8.0)))
 
     assert (plain.shape.items, plain.shape.item_seconds) == (100.0, 3.6)
     assert (shown.shape.items, shown.shape.source) == (8.0, "as the workload has shown")

@@ -16,7 +16,7 @@ from spindown.domain.idle import (
 )
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
-from tests.builders import job_record, minutes
+from tests.builders import job_sizes, minutes
 
 gaps = st.lists(st.floats(0.0, 1e5), min_size=1, max_size=40)
 
@@ -50,7 +50,7 @@ def test_a_boot_is_worth_less_idling_where_launches_wait(
 def test_the_worth_of_a_boot_goes_by_what_was_learned() -> None:
     policy = Policy(scale_up_threshold=2, start_within=timedelta(seconds=610))
     policy = replace(policy, throughput_estimate=900.0)
-    known = Knowledge(boots=(90.0,) * 9, jobs=job_record(20.0))
+    known = Knowledge(boots=(90.0,) * 9, jobs=job_sizes(20.0))
 
     assert worth_of_boot(known, policy) == timedelta(seconds=15)
 

@@ -218,7 +218,7 @@ def test_near_a_limit_nobody_is_told(make: Callable[[], ControlWorld]) -> None:
     assert make().topic.said == ()
 
 
-def test_what_ec2_does_not_end_is_told_within_a_quarter_of_an_hour() -> None:
+def test_what_ec2_does_not_end_is_told_in_15_minutes() -> None:
     world = ControlWorld(policy=Policy(idle_timeout=MINUTE, scale_down_delay=MINUTE))
     world.launched()
     world.empty_the_queue()
@@ -231,7 +231,7 @@ def test_what_ec2_does_not_end_is_told_within_a_quarter_of_an_hour() -> None:
     assert told_at - condemned_at <= 15 * MINUTE
 
 
-def test_workers_that_are_ended_one_after_the_other_are_no_alert() -> None:
+def test_workers_ended_one_after_the_other_are_no_alert() -> None:
     policy = Policy(idle_timeout=MINUTE, scale_down_delay=MINUTE, max_workers=1)
     world = ControlWorld(policy=policy)
     for _ in range(8):

@@ -15,7 +15,7 @@ from spindown.domain.learning import (
     items_per_job,
     traffic,
 )
-from tests.builders import job_record, minutes
+from tests.builders import job_sizes, minutes
 from tests.unit.domain.learning.report import POLICY
 
 
@@ -54,7 +54,7 @@ def test_a_launch_has_until_twice_its_usual_boot(
     ("samples", "expected"), [((), 100.0), ((10.0, 30.0), 20.0), ((0.0,), 1.0)]
 )
 def test_items_of_a_job_are_at_least_one(samples: tuple[float, ...], expected: float) -> None:
-    assert items_per_job(Knowledge(jobs=job_record(*samples)), POLICY) == expected
+    assert items_per_job(Knowledge(jobs=job_sizes(*samples)), POLICY) == expected
 
 
 @pytest.mark.parametrize(

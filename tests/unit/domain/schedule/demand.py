@@ -25,12 +25,12 @@ from tests.builders import (
     a_ranking,
     a_worker,
     an_offer,
-    job_record,
+    job_sizes,
     minutes,
 )
 
 #: Boot 6 min, 100 items a job, a T4 does 1000 an hour, drain within an hour.
-KNOWLEDGE = Knowledge(boots=(360.0,), jobs=job_record(100.0))
+KNOWLEDGE = Knowledge(boots=(360.0,), jobs=job_sizes(100.0))
 POLICY = a_policy(max_workers=50, throughput_estimate=1000.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spindown.domain.learning import Knowledge
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.schedule import latest_launch, waited_for
-from tests.builders import NOW, a_start_plan, a_worker, job_record, minutes
+from tests.builders import NOW, a_start_plan, a_worker, job_sizes, minutes
 from tests.unit.domain.schedule.demand import HELD, KNOWLEDGE, POLICY, busy, sized
 
 
@@ -111,7 +111,7 @@ def test_a_launch_whose_boot_is_unknown_is_due_by_the_estimate() -> None:
 
 def test_several_slots_that_are_due_are_launched_at_once() -> None:
     # Jobs of an hour: no slot starts two of them in time.
-    knowledge = replace(KNOWLEDGE, jobs=job_record(1000.0))
+    knowledge = replace(KNOWLEDGE, jobs=job_sizes(1000.0))
     late = sized(3, policy=HELD, waited=minutes(40), knowledge=knowledge)
     nothing = sized(3, policy=HELD, waited=minutes(40), knowledge=knowledge, best=None)
 

@@ -15,13 +15,13 @@ from spindown.domain.schedule import (
     never_claimed,
     requeued,
 )
-from tests.builders import NOW, ON_DEMAND, SPOT, a_lease, a_policy, a_worker, job_record, minutes
+from tests.builders import NOW, ON_DEMAND, SPOT, a_lease, a_policy, a_worker, job_sizes, minutes
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 #: A T4 does 60 items an hour, measured for so long that the prior is nothing.
 RECORD = ThroughputRecord(items=60_000.0, hours=1000.0, reports=1000)
-KNOWLEDGE = Knowledge(throughput={("T4", 1.0): RECORD}, jobs=job_record(100.0, 20.0))
+KNOWLEDGE = Knowledge(throughput={("T4", 1.0): RECORD}, jobs=job_sizes(100.0, 20.0))
 #: The same of four on one machine, a slot each; no job was seen to end.
 SIZELESS = Knowledge(throughput={("T4", 4.0): RECORD})
 POLICY = a_policy(lease_duration=minutes(5), items_per_job_estimate=30.0)

@@ -19,7 +19,7 @@ from tests.builders import (
     a_policy,
     a_start_plan,
     a_worker,
-    job_record,
+    job_sizes,
     minutes,
 )
 from tests.unit.domain.schedule.demand import HELD, KNOWLEDGE, POLICY, busy, present, sized
@@ -158,7 +158,7 @@ def test_only_hidden_jobs_that_no_worker_may_hold_are_told(
 
 
 def test_a_need_below_one_item_an_hour_is_one() -> None:
-    slow = replace(KNOWLEDGE, jobs=job_record(1.0))
+    slow = replace(KNOWLEDGE, jobs=job_sizes(1.0))
     policy = replace(
         HELD, drain_within=timedelta(hours=30), throughput_estimate=1.0, scale_up_threshold=0
     )

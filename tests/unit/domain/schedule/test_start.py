@@ -16,11 +16,11 @@ from spindown.domain.schedule import (
     next_margin,
     plan_starts,
 )
-from tests.builders import NOW, a_policy, job_record, minutes
+from tests.builders import NOW, a_policy, job_sizes, minutes
 
 #: Jobs of 80 s, boots of 90 s, a start within ten minutes.
 POLICY = a_policy(start_within=minutes(10), throughput_estimate=45.0)
-KNOWLEDGE = Knowledge(boots=(90.0,), jobs=job_record(1.0))
+KNOWLEDGE = Knowledge(boots=(90.0,), jobs=job_sizes(1.0))
 
 
 def asked(
@@ -101,7 +101,7 @@ def test_a_slot_that_is_free_in_time_is_waited_for() -> None:
 def test_a_slot_of_ours_starts_as_many_jobs_as_its_time_allows(
     free_in: float, per_hour: float, late: int
 ) -> None:
-    knowledge = replace(KNOWLEDGE, jobs=job_record(2.0))
+    knowledge = replace(KNOWLEDGE, jobs=job_sizes(2.0))
 
     found = asked((6, 0), free_in=(free_in,), per_hour=per_hour, knowledge=knowledge)
 
@@ -129,7 +129,7 @@ def test_two_slots_may_wait_until_each_still_does_half() -> None:
 
 def test_unknown_boots_take_as_long_as_the_policy_says() -> None:
     policy = replace(POLICY, boot_estimate=timedelta(seconds=90))
-    unknown = asked((100, 60), knowledge=Knowledge(jobs=job_record(1.0)), policy=policy)
+    unknown = asked((100, 60), knowledge=Knowledge(jobs=job_sizes(1.0)), policy=policy)
 
     assert unknown == asked((100, 60))
 
