@@ -126,7 +126,7 @@ def _cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
         ),
         graphs=[
             Graph(
-                title="Cost per item today",
+                title="Cost per item over a day",
                 left=[
                     metrics.metric("CostPerItem", "Maximum", label="all paid time"),
                     metrics.metric("CostPerItemBusy", "Maximum", label="busy time"),
@@ -329,7 +329,7 @@ def _idleness(metrics: MetricScope) -> Section:
         ),
         graphs=[
             Graph(
-                title="Idle share today",
+                title="Idle share of the last day",
                 left=[metrics.metric("IdleShare", "Maximum")],
                 left_label="percent of paid time",
             ),

@@ -302,7 +302,8 @@ def check_in_within(knowledge: Knowledge, policy: Policy) -> timedelta:
 def items_per_job(knowledge: Knowledge, policy: Policy) -> float:
     """Return the mean items of a job, at least one."""
     record = knowledge.jobs
-    mean = record.items / record.jobs if record.jobs > 0.0 else policy.items_per_job_estimate
+    # Less than one job was written by nobody of ours.
+    mean = record.items / record.jobs if record.jobs >= 1.0 else policy.items_per_job_estimate
     return max(1.0, mean)
 
 

@@ -15,11 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from spindown.contract.codec import encode_instant
+from spindown.contract.codec import Row, decode, encode_instant
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.row import (
     CHECKPOINT_RATE,
     JOB_RATE,
+    RateRow,
     parse_processor_kind,
     spend_sort,
     throughput_sort,
@@ -28,7 +29,7 @@ from spindown.contract.row import (
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import Processor
 from spindown.domain.prior import relative_throughput
-from spindown.error import PreconditionFailed
+from spindown.error import ContractError, PreconditionFailed
 from spindown.job.held import WorkPorts
 from spindown.port import Datum, Key, When, Write
 
@@ -191,11 +192,12 @@ class Reporter:
         key = Key(partition=self._partition, sort=sort)
         row = self._ports.table.get(key) or {}
         when = When(equals={"updated_at": row.get("updated_at")})
-        samples = [*(row.get("samples") or ()), value][-_SAMPLES_AT_MOST:]
+        known = _decode_rate(row)
+        samples = [*known.samples, value][-_SAMPLES_AT_MOST:]
         change = {"samples": samples, "updated_at": encode_instant(now), _STAMP: stamp}
         added = {name: number for name, number in sums.items() if number}
         if fade:
-            change |= {name: row.get(name, 0.0) * (1 - fade) + n for name, n in added.items()}
+            change |= {name: getattr(known, name) * (1 - fade) + n for name, n in added.items()}
             added = {}
         try:
             self._ports.table.write(Write(key=key, when=when, set=change, add=added))
@@ -203,6 +205,14 @@ class Reporter:
             # A client that repeats after a lost answer loses against itself.
             return (self._ports.table.get(key) or {}).get(_STAMP) == stamp
         return True
+
+
+def _decode_rate(row: Row) -> RateRow:
+    """Return a row of samples; one that cannot be read begins anew."""
+    try:
+        return decode(RateRow, row)
+    except ContractError:
+        return RateRow()
 
 
 def share_items(

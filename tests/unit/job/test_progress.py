@@ -18,7 +18,7 @@ from spindown.contract.row import (
 from spindown.domain.prior import relative_throughput
 from spindown.job.progress import Progress, Reporter, share_items
 from spindown.memory.interception import PortCall, intercept
-from spindown.port import Key
+from spindown.port import Key, Write
 from tests.work import WORKLOAD, WorkWorld, a_worker
 
 
@@ -271,3 +271,15 @@ def test_old_jobs_fade() -> None:
     known = row(world, JOB_RATE)
     assert known["jobs"] < 250
     assert known["count"] / known["jobs"] == pytest.approx(50, rel=0.02)
+
+
+@pytest.mark.parametrize("damage", [{"samples": 5.0}, {"count": "many"}, {"jobs": "few"}])
+def test_a_row_that_cannot_be_read_begins_anew(damage: Row) -> None:
+    world = WorkWorld()
+    key = Key(partition=workload_partition(WORKLOAD), sort=JOB_RATE)
+    world.table.write(Write(key=key, set=damage))
+
+    a_reporter(world).report(Progress(items_ok=4, job_items=4))
+
+    known = row(world, JOB_RATE)
+    assert (known["count"], known["jobs"], known["samples"]) == (4.0, 1.0, [4.0])
