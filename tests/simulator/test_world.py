@@ -1,13 +1,15 @@
 """The parts of the simulated world keep to the rules of the real one."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 
 import pytest
 
-from spindown.domain.policy import Policy
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
 from spindown.ec2sim import Agenda, Turn
 from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.port import Message, Outgoing
@@ -154,6 +156,26 @@ def test_prices_move_on_time() -> None:
 
     # Two hours of work begin at 0.20; the second hour of the instance begins after the move.
     assert 0.20 * 2 < result.dollars < 0.40 * 2.2
+
+
+@pytest.mark.parametrize("missing", [0.0, 1.0])
+def test_an_item_that_saves_state_goes_on_where_it_was(missing: float) -> None:
+    # Gone for a minute every 2 hours; an item takes 5.
+    falls = tuple((n * 2 * HOUR + 60.0 * up, 9.0 * up) for n in range(1, 9) for up in (0, 1))
+    zone = a_zone(capacity=((0.0, 9.0), *falls))
+    job = replace(an_arrival(items=1, item_seconds=5 * HOUR), keeps_state=True)
+    listings = (a_listing(zones={"us-west-2a": zone}),)
+    scenario = a_scenario(job, listings=listings, notice_missing=missing)
+    spot = (Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT})),)
+    policy = a_policy(checkpoint_interval=timedelta(minutes=5), ladder=spot)
+
+    result = simulate(scenario, policy, 1)
+
+    assert (result.items_done, result.interruptions) == (1, 2)
+    # With a notice the worker saves at the last moment; else at most an interval is lost.
+    most = 2 * 300.0 * missing + 1.0
+    assert result.redo_seconds <= most
+    assert result.busy_seconds - 5 * HOUR == pytest.approx(result.redo_seconds, abs=1.0)
 
 
 def test_a_job_too_large_is_split_and_counts_once() -> None:

@@ -337,3 +337,17 @@ def test_an_alarm_is_silent_near_that(name: str, alarms: Alarms) -> None:
     story(watched)
 
     assert watched.rang_at == []
+
+
+def test_what_ec2_does_not_end_rings_in_time_and_until_it_ends(alarms: Alarms) -> None:
+    story, _, policy = STORIES[f"{W}-idle"]
+    watched = Watched(alarms[f"{W}-idle"], policy)
+    story(watched)
+
+    # Booted after 2 minutes; it may be idle for 2, and the scaler waits for 2 more.
+    assert watched.rang_at[0] <= 6 * MINUTE + 15 * MINUTE
+    assert watched.rang_at[-1] == watched.world.now - watched.began
+
+    watched.world.interfere = None
+    watched.live(10)
+    assert watched.rang_at[-1] < watched.world.now - watched.began
