@@ -88,12 +88,13 @@ class CloudWatch:
 
     def rings(self, alarm: Mapping[str, Any]) -> bool:
         """Tell whether an alarm of a template is in the state ALARM now."""
-        periods = alarm["EvaluationPeriods"]
-        needed = alarm.get("DatapointsToAlarm", periods)
+        periods: int = alarm["EvaluationPeriods"]
+        needed: int = alarm.get("DatapointsToAlarm", periods)
         points = self._points(alarm, periods + _LOOK_BACK)
         real = [point for point in points if point is not None][-periods:]
         breaches = _BREACHES[alarm["ComparisonOperator"]]
-        breaching = sum(breaches(value, alarm["Threshold"]) for value in real)
+        limit: float = alarm["Threshold"]
+        breaching = sum(breaches(value, limit) for value in real)
         if alarm["TreatMissingData"] == "breaching":
             breaching += periods - len(real)
         else:
