@@ -203,7 +203,7 @@ class Handover:
             self._log.warning("fault_not_settled", reason=str(exc), items=len(portion.finished))
             return None
         if portion.finished:
-            self.tell(settled, portion, context.ports.clock.now() - started)
+            self.tell(held, settled, portion, context.ports.clock.now() - started)
         return settled
 
     def dead_letter(self, held: ClaimedJob, why: str) -> AttemptEnd:

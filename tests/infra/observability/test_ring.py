@@ -21,7 +21,7 @@ from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, SpindownError
-from spindown.job.message import dead_letter_malformed
+from spindown.job.message import dead_letter_untouched
 from spindown.memory import MemoryJobQueue
 from spindown.port import DEPLOYMENT as DEPLOYMENT_SETTINGS
 from spindown.port import Key, Outgoing, Write
@@ -175,7 +175,7 @@ def a_message(body: str) -> Story:
                 world.queue.delete(message.receipt_handle)
             else:
                 ports = _WorkQueues(world.queue, watched.dead)
-                dead_letter_malformed(message, "it has no items", ports)  # type: ignore[arg-type]
+                dead_letter_untouched(message, "it has no items", ports)  # type: ignore[arg-type]
 
         watched.live(12, meanwhile=deal)
 
