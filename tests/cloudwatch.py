@@ -18,9 +18,9 @@ from spindown.port import Clock, Datum
 
 #: Periods that CloudWatch looks back beyond those that it evaluates, for real data points.
 _LOOK_BACK = 2
-#: A message that was received more often no longer counts for the age of the oldest (Amazon SQS
-#: Developer Guide, "Available CloudWatch metrics for Amazon SQS").
-_RECEIVES_COUNTED = 3
+#: A message that was received so often goes to the back of the queue, and no longer counts for the
+#: age of the oldest (Amazon SQS Developer Guide, "Available CloudWatch metrics for Amazon SQS").
+_RECEIVES_UNCOUNTED = 3
 
 _STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
     "Sum": math.fsum,
@@ -62,7 +62,7 @@ class CloudWatch:
         """Take what SQS says of a queue."""
         visible = queue.backlog().visible
         present = [entry for _, turn, entry in queue._expiries if entry.turn >= turn >= 0]
-        counted = [e for e in present if e.receives <= _RECEIVES_COUNTED and e.turn >= 0]
+        counted = [e for e in present if e.receives < _RECEIVES_UNCOUNTED and e.turn >= 0]
         oldest = min((e.sent_at for e in counted), default=self.clock.now())
         age = (self.clock.now() - oldest).total_seconds()
         for metric, value in (

@@ -155,7 +155,8 @@ class Triggers(Construct):
 
         An alarm acts only when its state changes: it is a wake-up, and the tick is the guarantee.
         A queue that never runs empty changes the state of the first alarm only once. The second
-        one acts when the oldest message has waited for as long as a launch may wait.
+        one acts when the oldest message has waited for as long as a launch may wait; SQS leaves out
+        what was received three times (Amazon SQS Developer Guide, "Available CloudWatch metrics").
         """
         queue, name = workload.jobs.queue, workload.name
         minute = Duration.minutes(1)

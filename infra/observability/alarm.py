@@ -110,13 +110,14 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
     promised = policy.start_within + policy.drain_within
     yield AlarmDefinition(
         name="oldest-message",
-        metric=metrics.queue("ApproximateAgeOfOldestMessage"),
+        # SQS's own age counts jobs that are worked on, and leaves out what came back three times.
+        metric=metrics.metric("WaitingAge", "Maximum", period=FIVE_MINUTES),
         threshold=promised.total_seconds(),
         periods=3,
-        problem=f"The oldest message of {workload} is older than {format_duration(promised)}, the "
-        "sum of `start_within` and `drain_within`.",
-        remedy="raise `max_workers`, `max_price_per_hour` or `max_dollars_per_hour`, or set a "
-        "longer `drain_within`.",
+        problem=f"A message of {workload} has waited for {format_duration(promised)}, the sum of "
+        "`start_within` and `drain_within`.",
+        remedy="run `spindown why`, which says what keeps it waiting; raise `max_workers`, "
+        "`max_price_per_hour` or `max_dollars_per_hour`, or set a longer `drain_within`.",
     )
     yield AlarmDefinition(
         name="message-of-a-week",

@@ -79,7 +79,7 @@ def _flow(metrics: MetricScope, policy: Policy) -> Section:
                 title="Waiting",
                 left=[
                     metrics.level("BacklogAge", label="backlog without a claim"),
-                    metrics.queue("ApproximateAgeOfOldestMessage"),
+                    metrics.level("WaitingAge", label="oldest visible message"),
                     metrics.metric("WaitSeconds", "p95", label="first claim, p95"),
                 ],
                 right=[metrics.metric("JobSeconds", "p95", label="time of a job, p95")],

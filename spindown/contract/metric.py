@@ -66,6 +66,13 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("Backlog", _COUNT, (), _SCALER, "Visible messages, as the tick read them."),
     ("InFlight", _COUNT, (), _SCALER, "Messages received and not yet deleted."),
     ("BacklogAge", _SECONDS, (), _SCALER, "Since when work waits with no claim; 0 if none."),
+    (
+        "WaitingAge",
+        _SECONDS,
+        (),
+        _SCALER,
+        "How long the oldest visible message is so; 0: none.",
+    ),
     ("DeadlineSlack", _SECONDS, (), _SCALER, "Time left beyond a job's work, the least of all."),
     ("Held", _COUNT, (), _SCALER, "1 while a launch waits for more work or a lower price."),
     ("ItemsDone", _COUNT, (), _WORKER, "Items committed with status ok."),

@@ -108,13 +108,15 @@ def _split(
 
 
 def _flow(tick: TickResult) -> Mapping[str, float]:
-    since = tick.plan.fleet.backlog.backlog_since
+    backlog = tick.plan.fleet.backlog
+    since, oldest = backlog.backlog_since, next(iter(backlog.waiting_since), None)
     return {
         "Ticks": 1,
         "TickSeconds": tick.seconds,
         "Backlog": tick.plan.fleet.queue.visible,
         "InFlight": tick.plan.fleet.queue.in_flight,
         "BacklogAge": (tick.facts.now - since).total_seconds() if since else 0,
+        "WaitingAge": (tick.facts.now - oldest).total_seconds() if oldest else 0,
         "Held": tick.decision.outcome is Outcome.HELD,
         "InstancesLaunched": sum(len(request.instances) for request in tick.record.requests),
     }

@@ -28,11 +28,11 @@ def alarms(resources: Mapping[str, Any]) -> Alarms:
         pytest.param("lab-ocr-idle", "IdleBeyondExpectation", 0, 1, 5, id="idle too long"),
         pytest.param(
             "lab-ocr-oldest-message",
-            "ApproximateAgeOfOldestMessage",
+            "WaitingAge",
             3800,
             3900,
             15,
-            id="older than start and drain together",
+            id="waits longer than start and drain together",
         ),
         pytest.param(
             "lab-ocr-message-of-a-week",

@@ -24,7 +24,7 @@ from tests.infra.observability.assembly import alarm_metrics, all_of
 BY_ALARM = {
     "a worker idles longer than expected": "lab-ocr-idle",
     "the dead-letter queue is not empty": "lab-ocr-dead-letters",
-    "the oldest message is over the promise": "lab-ocr-oldest-message",
+    "a message waits longer than promised": "lab-ocr-oldest-message",
     "a message is older than 7 days": "lab-ocr-message-of-a-week",
     "nothing ticks": "lab-ocr-tick-missing",
     "80 % of the budget is used": "lab-budget-80",

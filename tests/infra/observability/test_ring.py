@@ -5,7 +5,7 @@ out from the alarm in the template (``tests.cloudwatch``).
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -26,10 +26,17 @@ from spindown.memory import MemoryJobQueue
 from spindown.port import DEPLOYMENT as DEPLOYMENT_SETTINGS
 from spindown.port import Key, Outgoing, Write
 from tests.cloudwatch import CloudWatch
-from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld
+from tests.control import (
+    AWAY,
+    AWAY_ZONE,
+    DEPLOYMENT,
+    REGION,
+    WORKLOAD,
+    ZONES,
+    ControlWorld,
+)
 from tests.failure import failing
-from tests.infra.assembly import once
-from tests.infra.observability.assembly import a_config, all_of, synthesise
+from tests.infra.assembly import synthesise_once, write_project
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -39,16 +46,45 @@ BUDGET = 10.0
 Alarms = Mapping[str, Mapping[str, Any]]
 
 
+CONFIG = f"""
+[deployment]
+name = "{DEPLOYMENT}"
+region = "{REGION}"
+zones = ["{ZONES[0]}"]
+budget_per_month = {BUDGET}
+outpost.{AWAY}.zones = ["{AWAY_ZONE}"]
+
+[workload.{WORKLOAD}.run]
+entrypoint = "job:run"
+code = "code"
+
+[workload.{WORKLOAD}.image]
+mode = "bake"
+"""
+
+
 @pytest.fixture(scope="session")
 def alarms(tmp_path_factory: pytest.TempPathFactory) -> Alarms:
-    def write(root: Path) -> None:
-        config = a_config(WORKLOAD, name=DEPLOYMENT, budget_per_month=BUDGET)
-        resources = synthesise(config, root / "out")
-        (root / "resources.json").write_text(json.dumps(resources))
+    """Return the alarms of every stack of a deployment, by name."""
 
-    root = once(tmp_path_factory, "ring", write)
-    resources = json.loads((root / "resources.json").read_text())
-    return {one["AlarmName"]: one for one in all_of(resources, "AWS::CloudWatch::Alarm")}
+    def write(root: Path) -> Path:
+        return write_project(root, CONFIG)
+
+    assembly = synthesise_once(tmp_path_factory, "ring", write)
+    templates = sorted(assembly.directory.glob("*.template.json"))
+    assert len(templates) > 2
+    return {alarm["AlarmName"]: alarm for path in templates for alarm in _alarms_of(path)}
+
+
+def _alarms_of(path: Path) -> Iterator[Mapping[str, Any]]:
+    resources = json.loads(path.read_text())["Resources"]
+    for resource in resources.values():
+        if resource["Type"] == "AWS::CloudWatch::Alarm":
+            for dimension in resource["Properties"].get("Dimensions", ()):
+                if isinstance(reference := dimension["Value"], dict):
+                    name, attribute = reference["Fn::GetAtt"]
+                    dimension["Value"] = resources[name]["Properties"][attribute]
+            yield resource["Properties"]
 
 
 @dataclass
@@ -145,6 +181,29 @@ def a_job_that_waits(minutes: int) -> Story:
         watched.live(minutes)
         watched.world.empty_the_queue()
         watched.live(15)
+
+    return story
+
+
+def a_message_comes(*, is_taken: bool) -> Story:
+    """Let a message come while nothing ticks; a worker may take it at once, and work for hours."""
+
+    def story(watched: Watched) -> None:
+        watched.live(5, ticks=False)
+        watched.world.send()
+        if is_taken:
+            watched.world.queue.receive(wait=timedelta(0), visibility=2 * HOUR)
+        watched.live(3, ticks=False)
+
+    return story
+
+
+def a_message_is_taken_after(minutes: int) -> Story:
+    def story(watched: Watched) -> None:
+        watched.world.send()
+        watched.live(minutes, ticks=False)
+        watched.world.empty_the_queue()
+        watched.live(10, ticks=False)
 
     return story
 
@@ -288,6 +347,8 @@ STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
         Policy(idle_timeout=2 * MINUTE),
     ),
     f"{W}-oldest-message": (a_job_that_waits(85), a_job_that_waits(60), NOBODY),
+    f"{W}-backlog": (a_message_comes(is_taken=False), a_message_comes(is_taken=True), Policy()),
+    f"{W}-oldest": (a_message_is_taken_after(7), a_message_is_taken_after(4), Policy()),
     f"{W}-message-of-a-week": (
         a_message_that_stays(timedelta(days=7, minutes=20)),
         a_message_that_stays(timedelta(days=7) - 10 * MINUTE),
@@ -335,6 +396,33 @@ def test_an_alarm_is_silent_near_that(name: str, alarms: Alarms) -> None:
     watched = Watched(alarms[name], policy)
 
     story(watched)
+
+    assert watched.rang_at == []
+
+
+def test_a_message_that_came_back_thrice_rings(alarms: Alarms) -> None:
+    watched = Watched(alarms[f"{W}-oldest-message"], NOBODY)
+    by_sqs = Watched(alarms[f"{W}-oldest"], NOBODY)
+
+    for each in (watched, by_sqs):
+        each.world.send()
+        for _ in range(3):
+            taken = each.world.queue.receive(wait=timedelta(0), visibility=MINUTE)
+            assert taken is not None
+            each.world.queue.extend(taken.receipt_handle, timedelta(0))
+        each.live(90)
+
+    assert watched.rings
+    # SQS leaves it out: the tick of each minute is what does not.
+    assert not by_sqs.rings
+
+
+def test_a_job_of_hours_is_no_message_that_waits(alarms: Alarms) -> None:
+    watched = Watched(alarms[f"{W}-oldest-message"], KEPT)
+    worker = watched.world.launched()
+    watched.world.claim(worker.instance_id)
+
+    watched.live(5 * 60)
 
     assert watched.rang_at == []
 
