@@ -15,6 +15,7 @@ SpindownError
     Unreachable          no answer, or a fault of the service: the outcome is unknown
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -66,7 +67,16 @@ class NotFound(SpindownError):
 
 
 class PreconditionFailed(SpindownError):
-    """A conditional write did not apply because its condition no longer held."""
+    """A conditional write did not apply because its condition no longer held.
+
+    Attributes:
+        keys: partition and sort key of each row whose condition failed, as far as the table names
+            them.
+    """
+
+    def __init__(self, *said: object, keys: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(*said)
+        self.keys = frozenset(keys)
 
 
 class WriteConflict(SpindownError):

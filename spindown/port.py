@@ -78,6 +78,10 @@ class JobQueue(Protocol):
         """
         ...
 
+    def show(self, receipt_handles: Sequence[str]) -> None:
+        """Requeue any number of messages; a handle that has lost its message is left out."""
+        ...
+
     def delete(self, receipt_handle: str) -> None:
         """Delete the message for good.
 
@@ -269,7 +273,7 @@ class Table(Protocol):
         """Change one row; return it as it is now (None once deleted).
 
         Raises:
-            PreconditionFailed: the condition does not hold.
+            PreconditionFailed: the condition does not hold; names the row.
         """
         ...
 
@@ -277,7 +281,7 @@ class Table(Protocol):
         """Change up to 100 rows, all or none.
 
         Raises:
-            PreconditionFailed: one of the conditions does not hold.
+            PreconditionFailed: conditions do not hold; names the rows.
         """
         ...
 

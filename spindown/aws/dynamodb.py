@@ -151,8 +151,9 @@ INSTANCE = "instance_id"
 _CONFLICT_ATTEMPTS = 5
 
 #: CancellationReasons codes, the most telling first: what else failed matters less.
+_CONDITION = "ConditionalCheckFailed"
 _CANCELLED: Sequence[tuple[str, type[SpindownError]]] = (
-    ("ConditionalCheckFailed", PreconditionFailed),
+    (_CONDITION, PreconditionFailed),
     ("ValidationError", ContractError),
     ("TransactionConflict", WriteConflict),
     ("ThrottlingError", Throttled),
@@ -203,17 +204,20 @@ class DynamoTable:
             request["ConditionExpression"] = condition
         if write.delete:
             request |= expression.arguments()
-            self._repeat(lambda: self._client.delete_item(**request))
+            self._repeat(lambda: self._client.delete_item(**request), [write.key])
             return None
         request["UpdateExpression"] = expression.update(write)
         request |= expression.arguments()
-        answer = self._repeat(lambda: self._client.update_item(ReturnValues="ALL_NEW", **request))
+        answer = self._repeat(
+            lambda: self._client.update_item(ReturnValues="ALL_NEW", **request), [write.key]
+        )
         return from_item(answer["Attributes"])
 
     def transact(self, writes: Sequence[Write]) -> None:
         """Change up to 100 rows, all or none."""
         items = [self._transact_item(write) for write in writes]
-        self._repeat(lambda: self._client.transact_write_items(TransactItems=items))
+        keys = [write.key for write in writes]
+        self._repeat(lambda: self._client.transact_write_items(TransactItems=items), keys)
 
     def find_instance(self, instance_id: str) -> Key | None:
         """Return the key of the worker row of an instance, from the index."""
@@ -243,29 +247,32 @@ class DynamoTable:
             request["UpdateExpression"] = expression.update(write)
         return cast("TransactWriteItemTypeDef", {kind: request | expression.arguments()})
 
-    def _repeat(self, call: Callable[[], T]) -> T:
-        """Make a call, again while another transaction holds one of its rows."""
+    def _repeat(self, call: Callable[[], T], keys: Sequence[Key]) -> T:
+        """Make a call on rows, again while another transaction holds one of them."""
         for _ in range(_CONFLICT_ATTEMPTS - 1):
             try:
-                return _make(call)
+                return _make(call, keys)
             except WriteConflict:
                 continue
-        return _make(call)
+        return _make(call, keys)
 
 
-def _make(call: Callable[[], T]) -> T:
+def _make(call: Callable[[], T], keys: Sequence[Key]) -> T:
     try:
         return call()
     except ClientError as error:
         if code_of(error) == "TransactionCanceledException":
-            raise _cancellation(error) from error
-        raise translate(error) from error
+            raise _cancellation(error, keys) from error
+        translation = translate(error)
+        if isinstance(translation, PreconditionFailed):
+            translation = PreconditionFailed(*translation.args, keys=keys)
+        raise translation from error
     except BotoCoreError as error:
         raise translate(error) from error
 
 
-def _cancellation(error: ClientError) -> SpindownError:
-    """Return why a transaction was cancelled, from the reasons that come one a write."""
+def _cancellation(error: ClientError, keys: Sequence[Key]) -> SpindownError:
+    """Return why a transaction on rows was cancelled, from the reasons that come one a row."""
     reasons: Sequence[Mapping[str, Any]] = error.response.get("CancellationReasons", [])
     codes = {reason.get("Code") for reason in reasons}
     kind = next((kind for code, kind in _CANCELLED if code in codes), None)
@@ -274,6 +281,13 @@ def _cancellation(error: ClientError) -> SpindownError:
         return translate(error)
     if kind is ContractError:
         return ContractError("transaction", said, "fix the rows")
+    if kind is PreconditionFailed:
+        failed = [
+            key
+            for key, reason in zip(keys, reasons, strict=False)
+            if reason.get("Code") == _CONDITION
+        ]
+        return PreconditionFailed(f"transaction cancelled: {said}", keys=failed)
     return kind(f"transaction cancelled: {said or message_of(error)}")
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 BATCH_ENTRIES_MAX = 10
 BATCH_BYTES_MAX = 1024 * 1024
 
-#: How often entries that SQS failed to accept are sent again.
-_SEND_ROUNDS = 3
+#: How often a batch is tried with the entries that SQS has failed to take.
+_ROUNDS = 3
 
 #: Codes for a receipt handle that has lost its message. Twelve hours after the receive it is
 #: InvalidParameterValue, as for text that never was a handle.
@@ -42,7 +42,7 @@ class SqsJobQueue:
         """Send messages in batches; raise if one was not accepted."""
         for batch in _batches(messages):
             left = [_entry(str(index), outgoing) for index, outgoing in enumerate(batch)]
-            for _ in range(_SEND_ROUNDS):
+            for _ in range(_ROUNDS):
                 left = self._send_batch(left)
                 if not left:
                     break
@@ -75,6 +75,30 @@ class SqsJobQueue:
                 ReceiptHandle=receipt_handle,
                 VisibilityTimeout=_seconds(visibility),
             )
+
+    def show(self, receipt_handles: Sequence[str]) -> None:
+        """Requeue messages in batches; a handle that has lost its message is left out."""
+        for start in range(0, len(receipt_handles), BATCH_ENTRIES_MAX):
+            left = list(receipt_handles[start : start + BATCH_ENTRIES_MAX])
+            for _ in range(_ROUNDS):
+                left = self._show_batch(left)
+                if not left:
+                    break
+            else:
+                raise Throttled(f"SQS did not requeue {len(left)} messages")
+
+    def _show_batch(self, receipt_handles: Sequence[str]) -> list[str]:
+        """Requeue one batch; return the handles with which SQS has failed for now."""
+        with translated(_STALE):
+            answer = self._client.change_message_visibility_batch(
+                QueueUrl=self._url,
+                Entries=[
+                    {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+                    for number, handle in enumerate(receipt_handles)
+                ],
+            )
+        failed = answer.get("Failed", [])
+        return [receipt_handles[int(one["Id"])] for one in failed if not one["SenderFault"]]
 
     def delete(self, receipt_handle: str) -> None:
         """Delete the message for good."""

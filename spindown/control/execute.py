@@ -4,12 +4,12 @@ Actions go in their order. One whose condition no longer holds has lost a race a
 an event: it is left out, with what needs it, and the next tick plans anew.
 """
 
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime
 
 from spindown.contract.row import Backoff, BreakerRow
-from spindown.control.ending import bound_leases, free_leases
+from spindown.control.ending import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.control.execution import Execution, RequestRecords
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.launch import replay, try_offers
@@ -28,10 +28,10 @@ from spindown.control.plan import (
     StoreCatalogue,
     Terminate,
 )
-from spindown.domain.fleet import Unavailable, Worker
+from spindown.domain.fleet import Lease, Unavailable, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
-from spindown.error import SpindownError, StaleHandle, Throttled
+from spindown.error import SpindownError, Throttled
 from spindown.ledger import AccountView
 from spindown.port import ControlPorts
 
@@ -83,19 +83,21 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         allowance=plan.allowance,
         quotas_met={*plan.quotas_short},
     )
-    for action in plan.actions:
-        if action.needs in run.lost:
+    for batch in _batches(plan.actions):
+        due = [action for action in batch if action.needs not in run.lost]
+        if not due:
             continue
-        if isinstance(action, LaunchWorkers):
-            _launch(run, action)
+        if isinstance(due[0], LaunchWorkers):
+            _launch(run, due[0])
             continue
         try:
-            _carry_out(run, action)
+            _carry_out(run, due)
         except FenceLost:
             raise
         except SpindownError as exc:
-            run.lose(action.subject)
-            run.tell(failure_of(exc, action.kind.value, subject=action.subject))
+            for action in due:
+                run.lose(action.subject)
+            run.tell(failure_of(exc, due[0].kind.value, subject=due[0].subject))
     return TickRecord(
         done=tuple(run.done),
         requests=tuple(run.requests),
@@ -112,31 +114,71 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
     )
 
 
-def _carry_out(run: Execution, action: Action) -> None:
+def _batches(actions: Iterable[Action]) -> Iterator[Sequence[Action]]:
+    """Yield the actions in their order; together what a few calls carry out for many."""
+    batch: list[Action] = []
+    for action in actions:
+        if batch and not _goes_with(batch, action):
+            yield batch
+            batch = []
+        batch.append(action)
+    if batch:
+        yield batch
+
+
+def _goes_with(batch: Sequence[Action], action: Action) -> bool:
+    if isinstance(action, FreeJobs):
+        leases = [lease for x in (*batch, action) if isinstance(x, FreeJobs) for lease in x.leases]
+        return isinstance(batch[0], FreeJobs) and len(leases) <= LEASES_FREED_AT_ONCE
+    return batch[0].kind in _COMMITTED and action.kind in _COMMITTED
+
+
+def _carry_out(run: Execution, batch: Sequence[Action]) -> None:
+    first = batch[0]
+    if first.kind in _COMMITTED:
+        _commit(run, batch)
+    elif isinstance(first, FreeJobs):
+        _free(run, batch)
+    else:
+        _carry_out_one(run, first)
+
+
+def _commit(run: Execution, batch: Sequence[Action]) -> None:
+    """Make actions durable; each that has lost its race is left out."""
+    won = run.journal.commit([action.writes for action in batch])
+    bounds: list[tuple[Lease, datetime]] = []
+    for action, is_done in zip(batch, won, strict=True):
+        if not is_done:
+            run.lose(action.subject)
+            continue
+        run.done.append(action)
+        if isinstance(action, MarkInterrupted):
+            bounds += [(lease, action.deadline) for lease in action.leases]
+    bound_leases(bounds, run.journal.ledger)
+
+
+def _free(run: Execution, batch: Sequence[Action]) -> None:
+    """Free as many leases as one transaction takes; after a failure the next tick does."""
+    queue = run.ports.queue(run.facts.settings.queue_url)
+    leases = [lease for x in batch if isinstance(x, FreeJobs) for lease in x.leases]
+    run.leases_freed += len(free_leases(leases, run.journal.ledger, queue, now=run.now))
+    run.done += batch
+
+
+def _carry_out_one(run: Execution, action: Action) -> None:
     match action:
-        case FreeJobs():
-            queue = run.ports.queue(run.facts.settings.queue_url)
-            freed = free_leases(action.leases, run.journal.ledger, queue, now=run.now)
-            run.leases_freed += len(freed)
         case Terminate():
             _terminate(run, action)
             return
         case ShowMessage():
             # Without its handle it is visible already, or somebody has received it.
-            with suppress(StaleHandle):
-                queue = run.ports.queue(run.facts.settings.queue_url)
-                queue.extend(action.receipt_handle, timedelta(0))
+            queue = run.ports.queue(run.facts.settings.queue_url)
+            queue.show([action.receipt_handle])
             run.journal.note(action.writes)
         case Replay():
             replay(run, action)
         case StoreCatalogue():
             store(action.refreshed, run.ports)
-        case _ if action.kind in _COMMITTED:
-            if not run.journal.commit(action.writes):
-                run.lose(action.subject)
-                return
-            if isinstance(action, MarkInterrupted):
-                bound_leases(action.leases, action.deadline, run.journal.ledger)
         case _:
             run.journal.note(action.writes)
             if isinstance(action, Adopt):

@@ -169,7 +169,7 @@ def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Rea
         return True
 
     acted = _try(ours, attempt)
-    bound_leases(ours.leases(), event.deadline, ours.ledger)
+    bound_leases([(lease, event.deadline) for lease in ours.leases()], ours.ledger)
     _emit(ours, {"Interruptions": float(acted)})
     return Reaction(
         instance_id=event.instance_id,

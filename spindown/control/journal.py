@@ -2,11 +2,11 @@
 
 A *unit* is a few writes that hold together: all of them or none. Units wait in the journal until
 something must be durable (an intent, a condemnation, the end of the tick) and then go in one
-transaction under the fence. If that fails, each goes on its own: a unit whose condition no
-longer holds lost a race against a worker or an event, and is dropped; the next tick sees why. A
-unit is also dropped if the table refuses it because of a row's content. One exception: additions to
-an unreadable row are left out, and the rest of the unit is written. Otherwise one bad row would
-stop the whole fleet.
+transaction under the fence. If that fails, those that may stand in its way go on their own: a unit
+whose condition no longer holds lost a race against a worker or an event, and is dropped; the next
+tick sees why. A unit is also dropped if the table refuses it because of a row's content. One
+exception: additions to an unreadable row are left out, and the rest of the unit is written.
+Otherwise one bad row would stop the whole fleet.
 """
 
 from collections.abc import Collection, Sequence
@@ -55,22 +55,18 @@ class Journal:
         if unit:
             self._units.append(unit)
 
-    def commit(self, unit: Unit) -> bool:
-        """Make a unit durable now, with all that wait; False if it lost a race.
+    def commit(self, units: Sequence[Unit]) -> list[bool]:
+        """Make units durable now, with all that wait; return of each whether it won its race.
 
         Raises:
             FenceLost: another reconcile is at work.
         """
         waiting, self._units = self._units, []
-        together = _loads([*waiting, unit])
-        if len(together) > 1:
-            for load in _loads(waiting):
-                self._carry_out(load)
-        elif self._try(together[0]):
-            return True
-        else:
-            self._flush_one_by_one(waiting)
-        return self._try_alone(unit)
+        lost: set[int] = set()
+        for load in _loads([*waiting, *units]):
+            lost |= {id(unit) for unit in self._carry_out(load)}
+        self.dropped += [unit for unit in waiting if id(unit) in lost]
+        return [id(unit) not in lost for unit in units]
 
     def flush(self, *, release: bool = False) -> None:
         """Carry out what waits; with ``release`` give the lock back in the last transaction.
@@ -81,41 +77,53 @@ class Journal:
         waiting, self._units = self._units, []
         *first, last = _loads(waiting)
         for load in first:
-            self._carry_out(load)
-        self._carry_out(last, release=release)
+            self.dropped += self._carry_out(load)
+        self.dropped += self._carry_out(last, release=release)
 
-    def _carry_out(self, load: Sequence[Unit], *, release: bool = False) -> None:
-        if not self._try(load, release=release):
-            self._flush_one_by_one(load)
-            if release:
-                # If even this is in the way of another write, the lock's lease ends by itself.
-                self._try([], release=True)
+    def _carry_out(self, load: Sequence[Unit], *, release: bool = False) -> list[Unit]:
+        """Carry out a load of units; return those that lost a race, or were refused.
 
-    def _flush_one_by_one(self, units: Sequence[Unit]) -> None:
-        for unit in units:
-            if not self._try_alone(unit):
-                self.dropped.append(unit)
+        Where the table names the rows whose conditions fail, only the units of these are tried
+        alone: of a thousand workers that end, a few may have just written their rows.
+        """
+        failed = self._try(load, release=release)
+        if failed is None:
+            return []
+        is_suspect = [any(write.key in failed for write in unit) for unit in load]
+        suspects = [unit for unit, suspect in zip(load, is_suspect, strict=True) if suspect]
+        rest = [unit for unit, suspect in zip(load, is_suspect, strict=True) if not suspect]
+        if not suspects or (rest and self._try(rest) is not None):
+            suspects = list(load)
+        lost = [unit for unit in suspects if not self._try_alone(unit)]
+        if release:
+            # If even this is in the way of another write, the lock's lease ends by itself.
+            self._try([], release=True)
+        return lost
 
     def _try_alone(self, unit: Unit) -> bool:
         kept = tuple(w for w in unit if not (w.is_sum and w.key in self._damaged))
-        return self._try([unit]) or (len(kept) < len(unit) and self._try([kept]))
+        return self._try([unit]) is None or (len(kept) < len(unit) and self._try([kept]) is None)
 
-    def _try(self, units: Sequence[Unit], *, release: bool = False) -> bool:
+    def _try(self, units: Sequence[Unit], *, release: bool = False) -> frozenset[Key] | None:
+        """Carry out units together; None: done, else the rows that are known to stand in the way.
+
+        Nothing was done then.
+        """
         try:
             self.ledger.apply(
                 self._fence, merge(write for unit in units for write in unit), release=release
             )
         except PreconditionFailed as exc:
             self._check_fence(exc)
-            return False
+            return frozenset(Key(*key) for key in exc.keys)
         except WriteConflict:
             # Another transaction on one of the rows was under way, for all of our tries.
-            return False
+            return frozenset()
         except ContractError:
             # A row holds what cannot be added to.
             self.refused += 1
-            return False
-        return True
+            return frozenset()
+        return None
 
     def _check_fence(self, cause: PreconditionFailed) -> None:
         try:

@@ -230,7 +230,7 @@ def _write_intent(run: Execution, planned: PlannedRequest, intent: Launch) -> Re
     put = facts.rows.put(rows.launch_sort(intent.launch_id), intent)
     for _ in range(_TRIES):
         call = take_call(region, run.account, run.now)
-        if run.journal.commit((put, reserve(facts, run.launches, intent), call)):
+        if all(run.journal.commit([(put, reserve(facts, run.launches, intent), call)])):
             _note_call(run, region)
             return NO_REASON
         # Another workload was quicker: what has it left?

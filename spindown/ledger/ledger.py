@@ -195,6 +195,42 @@ class Ledger(RowWrites):
         """
         self._table.transact(merge(writes))
 
+    def carry_out_each(self, units: Sequence[Sequence[Write]]) -> list[bool]:
+        """Carry out units of writes, each all or none, without the lock and in few transactions.
+
+        Return of each whether it was done; False: one of its conditions does not hold. No two
+        units write one row.
+        """
+        done: list[bool] = []
+        load: list[Sequence[Write]] = []
+        for unit in units:
+            if load and sum(map(len, load)) + len(unit) > _WRITES_AT_ONCE:
+                done += self._carry_out_load(load)
+                load = []
+            load.append(unit)
+        return done + self._carry_out_load(load)
+
+    def _carry_out_load(self, load: Sequence[Sequence[Write]]) -> list[bool]:
+        left = dict(enumerate(load))
+        while left:
+            try:
+                self._carry_out([write for unit in left.values() for write in unit])
+                break
+            except PreconditionFailed as exc:
+                failed = [n for n, u in left.items() if any(w.key in exc.keys for w in u)]
+                for number in failed:
+                    del left[number]
+                if not failed:
+                    raise
+        return [number in left for number in range(len(load))]
+
+    def _carry_out(self, writes: Sequence[Write]) -> None:
+        """Carry out writes together; one alone costs half as much without a transaction."""
+        if len(writes) == 1:
+            self._table.write(writes[0])
+        else:
+            self._table.transact(writes)
+
 
 def account_key(sort: str) -> Key:
     """Return the key of a row that all workloads share."""

@@ -8,6 +8,7 @@ import heapq
 import threading
 from bisect import insort
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
@@ -147,6 +148,12 @@ class MemoryJobQueue:
                 raise StaleHandle(f"{receipt_handle}: beyond 12 hours from its receive")
             self._in_flight -= 1
             self._hide(entry, now + visibility)
+
+    def show(self, receipt_handles: Sequence[str]) -> None:
+        """Requeue messages; a handle that has lost its message is left out."""
+        for receipt_handle in receipt_handles:
+            with suppress(StaleHandle):
+                self.extend(receipt_handle, _ZERO)
 
     def delete(self, receipt_handle: str) -> None:
         """Delete a message for good."""

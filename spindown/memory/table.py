@@ -75,7 +75,7 @@ class MemoryTable:
         _check_indexed(write)
         with self._lock:
             row = self._find(write.key)
-            _check_condition(write, row)
+            _check_conditions([write], [row])
             changed = self._changed(write, row)
             self._put(write.key, row, changed)
             return changed if changed is None or self._shares_rows else _copy_row(changed)
@@ -90,8 +90,7 @@ class MemoryTable:
             _check_indexed(write)
         with self._lock:
             found = [self._find(write.key) for write in writes]
-            for write, row in zip(writes, found, strict=True):
-                _check_condition(write, row)
+            _check_conditions(writes, found)
             changes = [self._changed(write, row) for write, row in zip(writes, found, strict=True)]
             for write, row, changed in zip(writes, found, changes, strict=True):
                 self._put(write.key, row, changed)
@@ -165,9 +164,15 @@ class MemoryTable:
             self._index.setdefault(new, {})[key] = (now, None)
 
 
-def _check_condition(write: Write, row: Row | None) -> None:
-    if write.when is not ALWAYS and not holds(write.when, row):
-        raise PreconditionFailed(f"{write.key.partition} {write.key.sort}: condition fails")
+def _check_conditions(writes: Sequence[Write], found: Sequence[Row | None]) -> None:
+    failed = [
+        write.key
+        for write, row in zip(writes, found, strict=True)
+        if write.when is not ALWAYS and not holds(write.when, row)
+    ]
+    if failed:
+        said = ", ".join(f"{key.partition} {key.sort}" for key in failed)
+        raise PreconditionFailed(f"{said}: condition fails", keys=failed)
 
 
 def holds(when: When, row: Row | None) -> bool:

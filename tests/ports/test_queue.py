@@ -113,6 +113,18 @@ def test_a_message_extended_by_nothing_is_visible_at_once(queue: JobQueue) -> No
     assert again.receive_count == 2
 
 
+def test_shows_more_messages_than_one_batch_holds(queue: JobQueue) -> None:
+    queue.send([Outgoing(body=str(number)) for number in range(12)])
+    held = [queue.receive(wait=NOW, visibility=MINUTES) for _ in range(12)]
+    handles = [message.receipt_handle for message in held if message is not None]
+    queue.delete(handles[4])
+
+    queue.show([*handles, "no handle at all"])
+
+    assert queue.backlog() == Backlog(visible=11, in_flight=0)
+    queue.show([])
+
+
 def test_a_deleted_message_is_gone(queue: JobQueue) -> None:
     queue.send([Outgoing(body="a")])
     message = queue.receive(wait=NOW, visibility=MINUTES)

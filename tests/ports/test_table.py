@@ -284,6 +284,22 @@ def test_a_transaction_changes_all_rows_or_none(table: Table, key: Key) -> None:
     assert table.query(key.partition) == {"other": {"a": 1}, "row": {"fence": 8}}
 
 
+def test_a_failed_condition_names_its_row(table: Table, key: Key) -> None:
+    others = [Key(partition=key.partition, sort=f"row-{number}") for number in range(4)]
+    writes = [
+        Write(key=other, when=When(exists=number % 2 == 1), set={"n": number})
+        for number, other in enumerate(others)
+    ]
+
+    with pytest.raises(PreconditionFailed) as of_many:
+        table.transact(writes)
+    with pytest.raises(PreconditionFailed) as of_one:
+        table.write(writes[1])
+
+    assert of_many.value.keys == {others[1], others[3]}
+    assert of_one.value.keys == {others[1]}
+
+
 def test_a_transaction_holds_a_hundred_rows(table: Table, key: Key) -> None:
     keys = [Key(partition=key.partition, sort=f"{number:03}") for number in range(101)]
     table.transact([Write(key=k, set={"a": 1}) for k in keys[:100]])

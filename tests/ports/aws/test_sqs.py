@@ -116,3 +116,30 @@ def test_says_what_was_wrong_with_a_message(both: tuple[SqsJobQueue, Stubber]) -
 
     with pytest.raises(ContractError, match="not taken"):
         queue.send(THREE)
+
+
+def test_shows_again_only_what_sqs_failed_to_show(both: tuple[SqsJobQueue, Stubber]) -> None:
+    queue, stub = both
+    stub.add_response("change_message_visibility_batch", _failed("0", "2"), _shown("a", "b", "c"))
+    stub.add_response(
+        "change_message_visibility_batch", _failed("0", is_ours=True), _shown("a", "c")
+    )
+
+    queue.show(["a", "b", "c"])
+
+
+def test_gives_up_when_sqs_goes_on_hiding(both: tuple[SqsJobQueue, Stubber]) -> None:
+    queue, stub = both
+    for _ in range(3):
+        stub.add_response("change_message_visibility_batch", _failed("0"))
+
+    with pytest.raises(Throttled):
+        queue.show(["a"])
+
+
+def _shown(*handles: str) -> dict[str, object]:
+    entries = [
+        {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+        for number, handle in enumerate(handles)
+    ]
+    return {"QueueUrl": URL, "Entries": entries}
