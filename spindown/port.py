@@ -269,6 +269,10 @@ class Table(Protocol):
         """Read all rows of a partition whose sort key begins with ``prefix``, by sort key."""
         ...
 
+    def query_each(self, partitions: Sequence[str]) -> Sequence[Mapping[str, Row]]:
+        """Read all rows of some partitions by one request, each partition by sort key."""
+        ...
+
     def write(self, write: Write) -> Row | None:
         """Change one row; return it as it is now (None once deleted).
 

@@ -11,11 +11,13 @@ from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.contract.row import (
-    BACKLOG,
+    CLAIMS,
+    control_partition,
+    done_sort,
     lease_sort,
-    spend_sort,
+    live_partition,
+    worker_partition,
     worker_sort,
-    workload_partition,
 )
 from spindown.contract.settings import (
     DeploymentSettings,
@@ -45,6 +47,7 @@ from spindown.memory import (
 )
 from spindown.port import ControlPorts, Key, LaunchOverride, LaunchRequest, Outgoing, Write
 from tests.builders import NOW, a_type
+from tests.day import day_rows
 
 DEPLOYMENT = "demo"
 WORKLOAD = "classify"
@@ -207,21 +210,25 @@ class ControlWorld:
         return [w for w in found if not states or w.state in states]
 
     def row(self, sort: str) -> dict[str, Any] | None:
-        return self.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort))
+        return self.table.get(live_key(sort))
 
     def partition(self) -> dict[str, dict[str, Any]]:
         """Return all live rows."""
-        return dict(self.table.query(workload_partition(WORKLOAD)))
+        parts = self.table.query_each([control_partition(WORKLOAD), worker_partition(WORKLOAD)])
+        return {sort: row for part in parts for sort, row in part.items()}
 
     def put(self, sort: str, **values: Any) -> None:
         """Change a row as another process would."""
-        key = Key(partition=workload_partition(WORKLOAD), sort=sort)
-        self.table.write(Write(key=key, set=encode(values)))
+        self.table.write(Write(key=live_key(sort), set=encode(values)))
+
+    def put_day(self, at: datetime, day: Any = None, **values: Any) -> None:
+        """Change what a day has come to."""
+        for sort, row in day_rows(at, day or values).items():
+            self.put(sort, **row)
 
     def remove(self, sort: str) -> None:
         """Lose a row."""
-        key = Key(partition=workload_partition(WORKLOAD), sort=sort)
-        self.table.write(Write(key=key, delete=True))
+        self.table.write(Write(key=live_key(sort), delete=True))
 
     def check_in(self, instance_id: str) -> None:
         self.change(
@@ -266,14 +273,12 @@ class ControlWorld:
         self.change(
             instance_id, state=WorkerState.BUSY, busy_slots=1, idle_since=None, claimed_at=self.now
         )
-        key = Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)
-        self.table.write(Write(key=key, add={"claims": 1}))
+        self.table.write(Write(key=live_key(CLAIMS), add={"claims": 1}))
         return lease
 
     def do_items(self, items: int) -> None:
         """Let a worker have done items today."""
-        key = Key(partition=workload_partition(WORKLOAD), sort=spend_sort(self.now))
-        self.table.write(Write(key=key, add={"items": items}))
+        self.table.write(Write(key=live_key(done_sort(self.now)), add={"items": items}))
 
     def empty_the_queue(self) -> None:
         """Let others take and complete all that waits."""
@@ -319,6 +324,11 @@ class ControlWorld:
     def metric(self, name: str) -> float:
         """Return the last value of a metric."""
         return self.metrics.values(name)[-1]
+
+
+def live_key(sort: str) -> Key:
+    """Return where a live row of the workload lies."""
+    return Key(partition=live_partition(WORKLOAD, sort), sort=sort)
 
 
 def pools(decision: Decision) -> list[str]:

@@ -11,6 +11,7 @@ READS = frozenset(
     {
         "get",
         "query",
+        "query_each",
         "find_instance",
         "list",
         "versions",

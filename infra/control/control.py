@@ -168,10 +168,8 @@ class ControlPlane(Construct):
 
     def _judge_costs(self) -> list[iam.PolicyStatement]:
         return [
-            grants.keep_alerts(
-                table_arn=self._shared.ledger.table.table_arn,
-                workloads=[one.name for one in self._workloads],
-            ),
+            grants.read_ledger(table_arn=self._shared.ledger.table.table_arn),
+            grants.keep_alerts(table_arn=self._shared.ledger.table.table_arn),
             grants.see_prices(),
             grants.tell_people(topic_arn=self._shared.topic.topic.topic_arn),
         ]

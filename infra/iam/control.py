@@ -10,10 +10,19 @@ from collections.abc import Sequence
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.iam.statement import CHANGE_ROWS, READ_ROWS, allow, parameter, public, regional
+from infra.iam.statement import (
+    CHANGE_ROWS,
+    READ_EACH,
+    READ_ROWS,
+    allow,
+    parameter,
+    public,
+    regional,
+    within,
+)
 from infra.shared.resources import INSTANCE_INDEX
 from spindown.contract import tag
-from spindown.contract.row import workload_partition
+from spindown.contract.row import control_partition
 from spindown.contract.settings import (
     deployment_parameter,
     live_parameter,
@@ -26,20 +35,20 @@ def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
     """Allow reading and changing the whole ledger and its index."""
     return allow(
         "KeepLedger",
-        [*READ_ROWS, *CHANGE_ROWS],
+        [*READ_ROWS, READ_EACH, *CHANGE_ROWS],
         [table_arn, f"{table_arn}/index/{INSTANCE_INDEX}"],
     )
 
 
-def keep_alerts(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
-    """Allow judging costs: reading what each day cost, and keeping which alerts were sent."""
-    partitions = [workload_partition(name) for name in workloads]
-    return allow(
-        "KeepAlerts",
-        ["dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:UpdateItem"],
-        [table_arn],
-        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": partitions}},
-    )
+def read_ledger(*, table_arn: str) -> iam.PolicyStatement:
+    """Allow reading all live rows of a workload, and so what each day cost."""
+    return allow("ReadLedger", [READ_EACH], [table_arn])
+
+
+def keep_alerts(*, table_arn: str) -> iam.PolicyStatement:
+    """Allow keeping which alerts were sent."""
+    actions = ["dynamodb:DeleteItem", "dynamodb:UpdateItem"]
+    return allow("KeepAlerts", actions, [table_arn], within(control_partition("*")))
 
 
 def tell_people(*, topic_arn: str) -> iam.PolicyStatement:
@@ -72,7 +81,8 @@ def requeue_jobs(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 
 def see_backlogs(*, table_arn: str) -> iam.PolicyStatement:
     """Allow reading since when each queue has not been empty, and noting when it was checked."""
-    return allow("SeeBacklogs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [table_arn])
+    actions = ["dynamodb:GetItem", "dynamodb:UpdateItem"]
+    return allow("SeeBacklogs", actions, [table_arn], within(control_partition("*")))
 
 
 def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:
@@ -108,7 +118,9 @@ def find_instances() -> iam.PolicyStatement:
 
 def keep_reconcile_out(*, table_arn: str) -> iam.PolicyStatement:
     """Allow taking the lock of every workload, so that none reconciles."""
-    return allow("KeepReconcileOut", ["dynamodb:UpdateItem"], [table_arn])
+    return allow(
+        "KeepReconcileOut", ["dynamodb:UpdateItem"], [table_arn], within(control_partition("*"))
+    )
 
 
 def see_prices() -> iam.PolicyStatement:

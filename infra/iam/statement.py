@@ -8,6 +8,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 READ_ROWS = ["dynamodb:GetItem", "dynamodb:Query"]
+#: PartiQL's SELECT, which reads more partitions than one by one request.
+READ_EACH = "dynamodb:PartiQLSelect"
 CHANGE_ROWS = [
     "dynamodb:ConditionCheckItem",
     "dynamodb:DeleteItem",
@@ -43,6 +45,14 @@ def allow(
     return iam.PolicyStatement(
         sid=sid, actions=list(actions), resources=list(resources), conditions=conditions
     )
+
+
+def within(*partitions: str) -> dict[str, dict[str, list[str]]]:
+    """Return the condition that a call names rows of these partitions alone; ``*`` is a pattern.
+
+    It holds of a call that names none, so it must stand at no such action (Scan, PartiQL).
+    """
+    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(partitions)}}
 
 
 def see_missing_objects(*, bucket_arn: str) -> iam.PolicyStatement:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.iam.statement import READ_ROWS, allow, parameter, regional, see_missing_objects
+from infra.iam.statement import (
+    READ_ROWS,
+    allow,
+    parameter,
+    regional,
+    see_missing_objects,
+    within,
+)
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.event import DETAIL_TYPES, SOURCE
@@ -169,20 +176,22 @@ def use_keys(arns: Sequence[str]) -> list[iam.PolicyStatement]:
 
 
 def keep_own_rows(*, table_arn: str, workload: str) -> list[iam.PolicyStatement]:
-    """Allow using the rows of the worker's own workload in the ledger, live and past.
+    """Allow using the rows of the worker's own workload in the ledger.
 
-    Each of these actions names its keys, so the condition always has a value to compare.
+    It writes what workers tell, and reads what the control plane has decided and what is past.
     """
-
-    def within(partition: str) -> dict[str, dict[str, list[str]]]:
-        return {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [partition]}}
-
     return [
         allow(
             "KeepOwnRows",
             [*READ_ROWS, "dynamodb:DeleteItem", "dynamodb:UpdateItem"],
             [table_arn],
-            within(row.workload_partition(workload)),
+            within(row.worker_partition(workload)),
+        ),
+        allow(
+            "ReadPolicy",
+            ["dynamodb:GetItem"],
+            [table_arn],
+            within(row.control_partition(workload)),
         ),
         allow(
             "ReadOwnHistory",

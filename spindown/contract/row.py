@@ -1,8 +1,10 @@
 """The ledger's rows: where each lies in the table, and how a row becomes a domain value.
 
-Partition of a workload ``w#{workload}``; its finished rows ``h#{workload}``; what belongs to
-the account ``d#``. Values are the dataclasses of ``spindown.domain.fleet`` through
-``contract.codec``; rows that have no dataclass there are defined here.
+What a workload's workers write lies in the partition ``w#{workload}``, what the control plane obeys
+in ``c#{workload}``: workers may read that and not write it. Finished rows lie in ``h#{workload}``,
+what belongs to the account in ``d#``. Values are the dataclasses of
+``spindown.domain.fleet`` through ``contract.codec``; rows that have no dataclass there are defined
+here.
 """
 
 from collections.abc import Mapping
@@ -22,9 +24,14 @@ from spindown.domain.reason import NO_REASON, Reason
 DEPLOYMENT_PARTITION = "d#"
 
 
-def workload_partition(workload: str) -> str:
-    """Return the partition of a workload's live rows."""
+def worker_partition(workload: str) -> str:
+    """Return the partition of the live rows that a workload's workers may write."""
     return f"w#{workload}"
+
+
+def control_partition(workload: str) -> str:
+    """Return the partition of a workload's live rows that only the control plane writes."""
+    return f"c#{workload}"
 
 
 def history_partition(workload: str) -> str:
@@ -49,6 +56,8 @@ CALLS = "calls#"
 ALERT = "alert#"
 REQUEUED = "requeued#"
 NEWER = "newer#"
+DONE = "done#"
+CLAIMS = "claims"
 
 
 def worker_sort(instance_id: str) -> str:
@@ -88,7 +97,7 @@ def parse_processor_kind(text: str) -> tuple[str, float] | None:
 
 def throughput_sort(name: str, count: float) -> str:
     """Return the sort key of the learned throughput of what computes: GPU or vCPU, and count."""
-    return f"{RATE}throughput#{processor_kind(name, count)}"
+    return f"{_THROUGHPUT}{processor_kind(name, count)}"
 
 
 def alert_sort(name: str) -> str:
@@ -117,11 +126,41 @@ GAP_RATE = f"{RATE}gap"
 JOB_RATE = f"{RATE}job"
 CHECKPOINT_RATE = f"{RATE}checkpoint"
 
+_THROUGHPUT = f"{RATE}throughput#"
+#: How the sort keys of rows begin that workers write.
+_OF_WORKERS = (
+    WORKER,
+    LEASE,
+    REQUEUED,
+    NEWER,
+    DONE,
+    CLAIMS,
+    _THROUGHPUT,
+    JOB_RATE,
+    CHECKPOINT_RATE,
+)
+
+
+def is_of_workers(sort: str) -> bool:
+    """Tell whether workers write the rows under a sort key."""
+    return sort.startswith(_OF_WORKERS)
+
+
+def live_partition(workload: str, sort: str) -> str:
+    """Return the partition in which a live row lies."""
+    return worker_partition(workload) if is_of_workers(sort) else control_partition(workload)
+
 
 @lru_cache(maxsize=64)
 def spend_sort(at: datetime) -> str:
     """Return the sort key of the spend of the UTC day that ``at`` lies in."""
     return f"{SPEND}{at.year:04d}-{at.month:02d}-{at.day:02d}"
+
+
+@lru_cache(maxsize=64)
+def done_sort(at: datetime) -> str:
+    """Return the sort key of what workers did in the UTC day that ``at`` lies in."""
+    return f"{DONE}{at.year:04d}-{at.month:02d}-{at.day:02d}"
 
 
 @lru_cache(maxsize=64)
@@ -181,8 +220,18 @@ class Backoff:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BacklogRow:
-    """What the ticks have seen of the queue."""
+class ClaimsRow:
+    """What workers say that they have taken off the queue."""
+
+    #: Raised by every claim; a change between two ticks is progress.
+    claims: Tally = 0
+    #: Claims of jobs that had waited for longer than ``start_within``.
+    late: Tally = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacklogRow(ClaimsRow):
+    """What the ticks have seen of the queue; the claims lie in a row of the workers' own."""
 
     #: First tick that saw visible work and no claim since; None while there is none.
     backlog_since: datetime | None = None
@@ -197,10 +246,6 @@ class BacklogRow:
     seen_at: datetime | None = None
     #: Since when ticks have reached the ledger without a break (``domain.reaping.watch_from``).
     watched_since: datetime | None = None
-    #: Raised by every claim; a change between two ticks is progress.
-    claims: Tally = 0
-    #: Claims of jobs that had waited for longer than ``start_within``.
-    late: Tally = 0
     #: ``claims`` and ``late`` as the last tick saw them.
     claims_seen: Tally = 0
     late_seen: Tally = 0
@@ -336,8 +381,21 @@ class RateRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpendRow:
-    """What a workload has spent and done in a day; dollars at the prices stamped at launches."""
+class DoneRow:
+    """What workers say that they did in a day."""
+
+    items: Tally = 0
+    items_failed: Tally = 0
+    items_redone: Tally = 0
+    jobs: Tally = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpendRow(DoneRow):
+    """What a workload has spent and done in a day; dollars at the prices stamped at launches.
+
+    Live, what was done lies in a row of the workers' own.
+    """
 
     dollars: Dollars = 0.0
     on_demand_dollars: Dollars = 0.0
@@ -348,10 +406,6 @@ class SpendRow:
     minimum_seconds: Amount = 0.0
     #: Of all seconds: of instances that EC2 reclaimed in their first hour and does not charge.
     refunded_seconds: Amount = 0.0
-    items: Tally = 0
-    items_failed: Tally = 0
-    items_redone: Tally = 0
-    jobs: Tally = 0
     launches: Tally = 0
     instances: Tally = 0
     refusals: Tally = 0

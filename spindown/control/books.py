@@ -192,7 +192,10 @@ def _old_days(draft: PlanDraft) -> list[tuple[Write, ...]]:
     spend = draft.facts.view.spend
     kept = sorted(spend)[-_DAYS_KEPT:]
     return [
-        draft.rows.move_to_history(f"{rows.SPEND}{day}", row, now=draft.now)
+        (
+            *draft.rows.move_to_history(f"{rows.SPEND}{day}", row, now=draft.now),
+            draft.rows.delete(f"{rows.DONE}{day}"),
+        )
         for day, row in spend.items()
         if day not in kept
     ]

@@ -124,7 +124,7 @@ class OurInstance:
         return settings, effective_policy(settings, edit, known).policy
 
     def _read(self, cls: type[T], sort: str) -> T | None:
-        row = self.ports.table.get(Key(partition=self.key.partition, sort=sort))
+        row = self.ports.table.get(self.ledger.key(sort))
         try:
             return None if row is None else decode_at(cls, sort, row)
         except ContractError:
@@ -144,7 +144,7 @@ def _find(instance_id: str, ports: ControlPorts) -> OurInstance | None:
     return OurInstance(key=key, workload=workload, worker=worker, ledger=ledger, ports=ports)
 
 
-_LIVE = rows.workload_partition("")
+_LIVE = rows.worker_partition("")
 
 
 def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Reaction:

@@ -23,7 +23,7 @@ from spindown.contract.decision import (
     SizingRecord,
     summary_counts,
 )
-from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
+from spindown.contract.row import BreakerRow, ClaimsRow, DecisionRow, PolicyRow, QuotaRow
 from spindown.control.alert.operation import AlertInput, find, over
 from spindown.control.alert.tell import Untold, remember, tell
 from spindown.control.backlog import tick_fields
@@ -330,10 +330,13 @@ def _keep(
     )
     journal.note((ledger.put(rows.DECISION, row),))
     backlog = replace_fields(plan.fleet.backlog, {"backoffs": record.backoffs})
-    # One that could not be read stays so until all of it is replaced, the workers' sums too.
-    is_bad = rows.BACKLOG in seen.facts.view.bad_rows
+    # One that could not be read stays so until all of it is replaced.
+    is_bad = rows.BACKLOG in facts.view.bad_rows
     changes = encode(backlog) if is_bad else tick_fields(backlog)
     journal.note((ledger.change(rows.BACKLOG, changes),))
+    if rows.CLAIMS in facts.view.bad_rows:
+        claims = ClaimsRow(claims=backlog.claims, late=backlog.late)
+        journal.note((ledger.put(rows.CLAIMS, claims),))
     # The policy in force as workers read it, who cannot read settings.
     policy = replace_fields(
         facts.effective.row,

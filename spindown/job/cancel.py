@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import own_children, parse_job, with_id
-from spindown.contract.row import requeued_sort, workload_partition
+from spindown.contract.row import requeued_sort, worker_partition
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -121,7 +121,7 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
     key = lease_key(workload, manifest.owner)
     lease = read_lease(ports.table, key)
     if lease is None or lease.job_id != manifest.job_id:
-        due = Key(partition=workload_partition(workload), sort=requeued_sort(manifest.job_id))
+        due = Key(partition=worker_partition(workload), sort=requeued_sort(manifest.job_id))
         ports.table.write(Write(key=due, delete=True))
         return
     delete(lease.receipt_handle, ports.queue)

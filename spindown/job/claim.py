@@ -13,7 +13,7 @@ from enum import StrEnum
 from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage, body_digest, parse_job, with_id
-from spindown.contract.row import history_partition, worker_sort, workload_partition
+from spindown.contract.row import history_partition, worker_partition, worker_sort
 from spindown.contract.run import OnNewCode
 from spindown.domain.dead_letter import EpochEnd, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease
@@ -135,7 +135,7 @@ class Epochs:
     def _was_interrupted(self, manifest: Manifest) -> bool:
         """Tell whether the ledger knows of an interruption of the last owner."""
         sort = worker_sort(manifest.owner.rpartition("/")[0])
-        for partition in (workload_partition, history_partition):
+        for partition in (worker_partition, history_partition):
             row = self.ports.table.get(Key(partition=partition(self.slot_id.workload), sort=sort))
             if row is not None:
                 return row.get("interrupted_at") is not None

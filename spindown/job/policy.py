@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from spindown.contract.codec import decode, from_json
-from spindown.contract.row import POLICY, PolicyRow, workload_partition
+from spindown.contract.row import POLICY, PolicyRow, control_partition
 from spindown.domain.idle import idle_timeout
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
@@ -18,7 +18,7 @@ OUTDATED_FOR = SETTINGS_FOR + timedelta(minutes=1)
 
 def read_standing(table: Table, workload: str, known: Standing | None = None) -> Standing:
     """Return the policy in force; one that cannot be read leaves ``known`` in force."""
-    row = table.get(Key(partition=workload_partition(workload), sort=POLICY)) or {}
+    row = table.get(Key(partition=control_partition(workload), sort=POLICY)) or {}
     try:
         stored = decode(PolicyRow, row)
         policy = decode(Policy, from_json("policy", stored.effective))
@@ -33,7 +33,7 @@ def read_standing(table: Table, workload: str, known: Standing | None = None) ->
 
 def read_code_version(table: Table, workload: str) -> str:
     """Return the version of the code that is deployed; "": that is not known."""
-    row = table.get(Key(partition=workload_partition(workload), sort=POLICY)) or {}
+    row = table.get(Key(partition=control_partition(workload), sort=POLICY)) or {}
     return str(row.get("code_version") or "")
 
 

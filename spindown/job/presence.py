@@ -14,13 +14,13 @@ from typing import Any
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
 from spindown.contract.row import (
-    BACKLOG,
+    CLAIMS,
     LEASE,
     NewerMessage,
     newer_sort,
     requeued_sort,
+    worker_partition,
     worker_sort,
-    workload_partition,
 )
 from spindown.domain.fleet import GpuUse, Lease, RequeuedJob, Worker, WorkerState
 from spindown.domain.reason import Reason
@@ -73,7 +73,7 @@ class Presence:
 
     def __init__(self, *, workload: str, instance_id: str, ports: WorkPorts) -> None:
         self.workload = workload
-        self._partition = workload_partition(workload)
+        self._partition = worker_partition(workload)
         self._instance_id = instance_id
         self._key = Key(partition=self._partition, sort=worker_sort(instance_id))
         self._ports = ports
@@ -200,7 +200,7 @@ class Presence:
         with suppress(SpindownError):
             self._ports.table.write(
                 Write(
-                    key=Key(partition=self._partition, sort=BACKLOG),
+                    key=Key(partition=self._partition, sort=CLAIMS),
                     add={"claims": 1, "late": 1} if is_late else {"claims": 1},
                 )
             )

@@ -21,10 +21,10 @@ from spindown.contract.row import (
     CHECKPOINT_RATE,
     JOB_RATE,
     RateRow,
+    done_sort,
     parse_processor_kind,
-    spend_sort,
     throughput_sort,
-    workload_partition,
+    worker_partition,
 )
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import Processor
@@ -71,7 +71,7 @@ class Reporter:
     """Where one worker reports to. Threads may share it."""
 
     def __init__(self, *, deployment: str, workload: str, worker: Worker, ports: WorkPorts) -> None:
-        self._partition = workload_partition(workload)
+        self._partition = worker_partition(workload)
         self._dimensions = {DEPLOYMENT: deployment, WORKLOAD: workload}
         self._processor = worker.processor
         self._throughput = throughput_sort(*self._processor)
@@ -88,11 +88,11 @@ class Reporter:
         self._is_new = True
 
     def report(self, progress: Progress) -> None:
-        """Add what was committed to the day's spend, the throughput and the samples."""
+        """Add what was committed to what the day has done, the throughput and the samples."""
         now, stamp = self._ports.clock.now(), f"{self._process}-{next(self._reports)}"
         items = progress.items_ok + progress.items_failed
         self._add(
-            spend_sort(now),
+            done_sort(now),
             {
                 "items": progress.items_ok,
                 "items_failed": progress.items_failed,

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, parse_job, with_id
-from spindown.contract.row import BACKLOG, BacklogRow, workload_partition
+from spindown.contract.row import BACKLOG, BacklogRow, control_partition
 from spindown.error import ContractError, NewerSchema
 from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
 from spindown.port import ControlPorts, JobQueue, Key, Message, ObjectStore, Outgoing, Write
@@ -83,7 +83,7 @@ def renew(
         store: the workload's part of the bucket, for items that leave no room for an id.
         until: start nothing after this instant.
     """
-    key = Key(partition=workload_partition(workload), sort=BACKLOG)
+    key = Key(partition=control_partition(workload), sort=BACKLOG)
     row = decode(BacklogRow, ports.table.get(key) or {})
     if not _is_due(row, ports.clock.now()):
         return None

@@ -1,4 +1,4 @@
-"""The ledger of one workload: read whole in one query, written row by row under conditions."""
+"""The ledger of one workload: read whole by one request, written row by row under conditions."""
 
 from spindown.ledger.ledger import (
     FencingToken,

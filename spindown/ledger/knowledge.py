@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
-from spindown.contract.row import RateRow, parse_processor_kind, pool_sort, workload_partition
+from spindown.contract.row import RateRow, control_partition, parse_processor_kind, pool_sort
 from spindown.domain.fleet import Worker
 from spindown.domain.learning import (
     JobSizes,
@@ -53,7 +53,7 @@ def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float
     """
     if worker.capacity_type is not CapacityType.SPOT:
         return 0.0
-    key = Key(partition=workload_partition(workload), sort=pool_sort(worker.pool))
+    key = Key(partition=control_partition(workload), sort=pool_sort(worker.pool))
     try:
         rate = decode(RateRow, table.get(key) or {})
     except ContractError:

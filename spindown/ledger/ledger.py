@@ -1,4 +1,4 @@
-"""The ledger of one workload: read whole in one query, written row by row under conditions.
+"""The ledger of one workload: read whole by one request, written row by row under conditions.
 
 Whoever reconciles holds the lock, whose fence only grows; every transaction of a reconcile is
 conditional on it.
@@ -12,12 +12,15 @@ from typing import Any
 
 from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode, encode, encode_instant
-from spindown.contract.row import LockRow, SpendRow
+from spindown.contract.row import LockRow, SpendRow, is_of_workers
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
 from spindown.ledger.partition import Partition, decode_at
 from spindown.ledger.view import AccountView, LedgerView, account_of, view_of
 from spindown.port import ALWAYS, Key, Table, When, Write, merge
+
+#: What the control plane has decided, then what workers tell.
+_LIVE = (rows.control_partition, rows.worker_partition)
 
 #: DynamoDB's bound on one transaction (AWS, TransactWriteItems); one is the fence's check.
 _WRITES_AT_ONCE = 99
@@ -42,7 +45,7 @@ class RowWrites:
     """Makes the writes of one workload's rows; carries out none."""
 
     def __init__(self, workload: str) -> None:
-        self._live = rows.workload_partition(workload)
+        self._workload = workload
         self._history = rows.history_partition(workload)
 
     def put(self, sort: str, value: Any) -> Write:
@@ -71,7 +74,7 @@ class RowWrites:
 
     def key(self, sort: str) -> Key:
         """Return where a live row lies."""
-        return Key(self._live, sort)
+        return Key(rows.live_partition(self._workload, sort), sort)
 
 
 class Ledger(RowWrites):
@@ -82,8 +85,16 @@ class Ledger(RowWrites):
         self._table = table
 
     def read(self) -> LedgerView:
-        """Read all live rows in one consistent query."""
-        return view_of(Partition(self._table.query(self._live)))
+        """Read all live rows by one consistent request.
+
+        A row in the other's partition is none: workers may write theirs under any sort key.
+        """
+        names = [partition(self._workload) for partition in _LIVE]
+        decided, told = self._table.query_each(names)
+        return view_of(
+            Partition({sort: row for sort, row in decided.items() if not is_of_workers(sort)}),
+            Partition({sort: row for sort, row in told.items() if is_of_workers(sort)}),
+        )
 
     def read_account(self) -> AccountView:
         """Read what all workloads share."""
@@ -97,13 +108,6 @@ class Ledger(RowWrites):
     def read_past_days(self) -> Mapping[str, SpendRow]:
         """Read the days of spend that are not live any more, as long as history keeps them."""
         return Partition(self._table.query(self._history, rows.SPEND)).named(SpendRow, rows.SPEND)
-
-    def worker(self, instance_id: str) -> Worker | None:
-        """Find the live row of an instance by the index, then read it consistently."""
-        key = self._table.find_instance(instance_id)
-        if key is None or key.partition != self._live:
-            return None
-        return read_worker(self._table, key)
 
     def take_lock(
         self, *, holder: str, now: datetime, lease: timedelta = rows.LOCK_LEASE

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode
-from spindown.contract.row import NewerMessage, SpendRow
+from spindown.contract.row import DoneRow, NewerMessage, SpendRow
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.error import ContractError
 
@@ -72,12 +72,12 @@ def decode_at(cls: type[T], sort: str, row: Row) -> T:
     return value
 
 
-def _is_day(sort: str, _: SpendRow) -> bool:
+def _is_day(sort: str, _: DoneRow) -> bool:
+    prefix, _mark, day = sort.rpartition("#")
     try:
-        day = date.fromisoformat(sort.removeprefix(rows.SPEND))
+        return f"{prefix}#{date.fromisoformat(day)}" == sort
     except ValueError:
         return False
-    return f"{rows.SPEND}{day}" == sort
 
 
 #: Kind of row -> whether a sort key is that of a value.
@@ -89,4 +89,5 @@ _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
     Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
     Unavailable: lambda sort, x: sort == rows.unavailable_sort(x.pool),
     SpendRow: _is_day,
+    DoneRow: _is_day,
 }

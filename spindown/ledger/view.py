@@ -1,17 +1,20 @@
 """What one query of the ledger saw, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 from spindown.contract import row as rows
+from spindown.contract.codec import replace_fields
 from spindown.contract.row import (
     LOCK_HELD_AT_MOST,
     BacklogRow,
     BreakerRow,
     BudgetRow,
     CallsRow,
+    ClaimsRow,
     DecisionRow,
+    DoneRow,
     LockRow,
     NewerMessage,
     PolicyRow,
@@ -96,29 +99,52 @@ class AccountView:
         return self.budgets.get(rows.budget_sort(at), BudgetRow())
 
 
-def view_of(live: Partition) -> LedgerView:
-    """Return everything live about one workload."""
-    leases = live.all_of(Lease, rows.LEASE, required="job_id")
-    decision = live.one(DecisionRow, rows.DECISION)
+def view_of(decided: Partition, told: Partition) -> LedgerView:
+    """Return everything live about one workload.
+
+    Args:
+        decided: the rows that only the control plane writes.
+        told: those that workers write.
+    """
+    leases = told.all_of(Lease, rows.LEASE, required="job_id")
     return LedgerView(
-        workers={w.instance_id: w for w in live.all_of(Worker, rows.WORKER).values()},
+        workers={w.instance_id: w for w in told.all_of(Worker, rows.WORKER).values()},
         leases=tuple(leases.values()),
-        requeued_jobs={x.job_id: x for x in live.all_of(RequeuedJob, rows.REQUEUED).values()},
-        newer=tuple(live.all_of(NewerMessage, rows.NEWER).values()),
-        launches={x.launch_id: x for x in live.all_of(Launch, rows.LAUNCH).values()},
-        unavailable={x.pool: x for x in live.all_of(Unavailable, rows.UNAVAILABLE).values()},
-        rates=live.all_of(RateRow, rows.RATE),
-        spend=live.named(SpendRow, rows.SPEND),
-        backlog=live.one(BacklogRow, rows.BACKLOG) or BacklogRow(),
+        requeued_jobs={x.job_id: x for x in told.all_of(RequeuedJob, rows.REQUEUED).values()},
+        newer=tuple(told.all_of(NewerMessage, rows.NEWER).values()),
+        launches={x.launch_id: x for x in decided.all_of(Launch, rows.LAUNCH).values()},
+        unavailable={x.pool: x for x in decided.all_of(Unavailable, rows.UNAVAILABLE).values()},
+        rates={**decided.all_of(RateRow, rows.RATE), **told.all_of(RateRow, rows.RATE)},
+        spend=_days(decided.named(SpendRow, rows.SPEND), told.named(DoneRow, rows.DONE)),
+        backlog=_backlog(decided.one(BacklogRow, rows.BACKLOG), told.one(ClaimsRow, rows.CLAIMS)),
         breakers={
-            name.removeprefix("#"): x for name, x in live.named(BreakerRow, rows.BREAKER).items()
+            name.removeprefix("#"): x for name, x in decided.named(BreakerRow, rows.BREAKER).items()
         },
-        alerts=live.named(AlertState, rows.ALERT),
-        policy=live.one(PolicyRow, rows.POLICY) or PolicyRow(),
-        decision=decision,
-        lock=live.one(LockRow, rows.LOCK),
-        bad_rows=tuple(live.bad),
+        alerts=decided.named(AlertState, rows.ALERT),
+        policy=decided.one(PolicyRow, rows.POLICY) or PolicyRow(),
+        decision=decided.one(DecisionRow, rows.DECISION),
+        lock=decided.one(LockRow, rows.LOCK),
+        bad_rows=(*decided.bad, *told.bad),
     )
+
+
+def _days(spent: Mapping[str, SpendRow], done: Mapping[str, DoneRow]) -> dict[str, SpendRow]:
+    """Return day -> what was spent, with what workers did: each is believed of its own alone."""
+    return {
+        day: replace_fields(spent.get(day, SpendRow()), _own_fields(done.get(day, DoneRow())))
+        for day in sorted(spent.keys() | done.keys())
+    }
+
+
+def _backlog(seen: BacklogRow | None, claims: ClaimsRow | None) -> BacklogRow:
+    """Return what ticks have seen; a row of claims that cannot be read says nothing new."""
+    seen = seen or BacklogRow()
+    known = claims or ClaimsRow(claims=seen.claims_seen, late=seen.late_seen)
+    return replace_fields(seen, _own_fields(known))
+
+
+def _own_fields(row: DoneRow | ClaimsRow) -> dict[str, object]:
+    return {each.name: getattr(row, each.name) for each in fields(row)}
 
 
 def account_of(shared: Partition) -> AccountView:

@@ -70,6 +70,11 @@ class MemoryTable:
                 return {sort: rows[sort] for sort in found}
             return {sort: _copy_row(rows[sort]) for sort in found}
 
+    def query_each(self, partitions: Sequence[str]) -> Sequence[Mapping[str, Row]]:
+        """Read all rows of some partitions."""
+        with self._lock:
+            return [self.query(partition) for partition in partitions]
+
     def write(self, write: Write) -> Row | None:
         """Change one row if its condition holds; return it as it is now."""
         _check_indexed(write)

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import JobState, StateFile, state_key
 from spindown.contract.job.result import ItemStatus, Record
-from spindown.contract.row import POLICY, processor_kind, workload_partition
+from spindown.contract.row import POLICY, control_partition, processor_kind
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import RELEASE_AFTER
@@ -115,7 +115,7 @@ class SimSite:
 
     def standing(self) -> Standing:
         """Return the policy in force; decoded once for all who read the same."""
-        key = Key(partition=workload_partition(self.workload), sort=POLICY)
+        key = Key(partition=control_partition(self.workload), sort=POLICY)
         row, standing = self.ports.table.get(key), self._standing
         # A row of the simulation's table never changes: another version is another row.
         if standing is not None and standing[0] is row:

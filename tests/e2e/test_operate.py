@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.row import spend_sort
 from spindown.local import daemon
 from spindown.local.status import SystemStatus
+from tests.day import day_rows
 from tests.e2e.world import SWIFT, Deployed, found, in_background, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
@@ -98,8 +98,9 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: Deployed) -> None:
     ledger, today = world.session.ledger("absent"), datetime.now(UTC)
     day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
     for ago, dollars in ((0, 4.0), (1, 1.0), (2, 1.0), (3, 1.0)):
-        sort = spend_sort(today - timedelta(days=ago))
-        ledger.write(ledger.change(sort, {"dollars": dollars, **day}))
+        at = today - timedelta(days=ago)
+        for sort, row in day_rows(at, {"dollars": dollars, **day}).items():
+            ledger.write(ledger.change(sort, row))
 
     said = world.invoke("offers")
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from functions import interruption, offers, scaler
-from spindown.contract.row import spend_sort
 from spindown.control.market import load_catalogue
 from spindown.error import ContractError, NotFound, Unreachable
 from spindown.port import SETTINGS_FOR
@@ -93,7 +92,7 @@ def test_unreadable_settings_are_an_error_and_no_bad_event(function: ModuleType)
 def test_a_fault_of_aws_is_an_error_of_the_function() -> None:
     world = ControlWorld()
 
-    world.interfere = failing(Unreachable("no answer"), "query")
+    world.interfere = failing(Unreachable("no answer"), "query_each")
 
     with pytest.raises(Unreachable):
         scale(world, load("tick"))
@@ -177,8 +176,8 @@ def test_the_refresh_of_offers_tells_why_an_item_is_dear() -> None:
     world = ControlWorld()
     day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
     for ago in range(1, 5):
-        world.put(spend_sort(world.now - timedelta(days=ago)), dollars=1.0, **day)
-    world.put(spend_sort(world.now), dollars=4.0, **day)
+        world.put_day(world.now - timedelta(days=ago), dollars=1.0, **day)
+    world.put_day(world.now, dollars=4.0, **day)
 
     said = offers.handle(world.ports, lambda _: world.objects)
 

@@ -115,6 +115,8 @@ def _holds(operator: str, given: Sequence[str] | None, wanted: Sequence[str]) ->
     """Evaluate a condition; one on a key that the request lacks fails, save of ForAllValues."""
     if operator == "ForAllValues:StringEquals":
         return all(value in wanted for value in given or ())
+    if operator == "ForAllValues:StringLike":
+        return all(any(matches(pattern, value) for pattern in wanted) for value in given or ())
     if given is None:
         return False
     (value,) = given

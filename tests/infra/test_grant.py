@@ -77,9 +77,10 @@ def test_a_worker_touches_the_rows_of_its_workload_alone(assembly: Assembly, rol
     workload = role.removeprefix("Workload").removesuffix("FleetRole")
     statements = assembly.statements(role)
 
-    for sid, partition in (("KeepOwnRows", "w"), ("ReadOwnHistory", "h")):
+    kept = (("KeepOwnRows", "w"), ("ReadPolicy", "c"), ("ReadOwnHistory", "h"))
+    for sid, partition in kept:
         assert statements[sid]["Condition"] == {
-            "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{partition}#{workload}"]}
+            "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{partition}#{workload}"]}
         }
         # Neither names keys, so the condition would not hold them.
         assert not {"dynamodb:Scan", "dynamodb:PartiQLSelect"} & set(

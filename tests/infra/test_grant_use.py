@@ -34,6 +34,7 @@ STATEMENTS = [
             "UseKeys",
             "TellOfJobs",
             "KeepOwnRows",
+            "ReadPolicy",
             "ReadOwnHistory",
             "WriteLog",
         )
@@ -88,7 +89,10 @@ STATEMENTS = [
         ("ControlTeardownFunctionRole", sid)
         for sid in ("KeepReconcileOut", "FindInstances", "EndWorkers", "WriteLog", OF_CDK)
     ),
-    *(("ControlOffersRole", sid) for sid in ("KeepAlerts", "SeePrices", "TellPeople")),
+    *(
+        ("ControlOffersRole", sid)
+        for sid in ("ReadLedger", "KeepAlerts", "SeePrices", "TellPeople")
+    ),
     ("ControlInterruptionRole", OF_CDK),
     ("ControlOffersRole", OF_CDK),
     ("ControlTriggerRole", "InvokeFunctions"),

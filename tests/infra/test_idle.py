@@ -36,7 +36,9 @@ def test_an_idle_tick_uses_what_the_estimate_says() -> None:
         for call in calls
         if call.port == "table" and call.method in {"write", "transact"}
     )
-    read = sum(call.method in {"query", "get"} for call in calls if call.port == "table")
+    read = sum(
+        call.method in {"query", "query_each", "get"} for call in calls if call.port == "table"
+    )
     assert written / TICKS == TICK.used[Usage.TABLE_WRITE]
     assert read / TICKS <= TICK.used[Usage.TABLE_READ]
     assert sum(call.port == "queue" for call in calls) / TICKS == TICK.used[Usage.QUEUE_REQUEST]
@@ -58,7 +60,7 @@ def test_an_idle_hour_of_advice_uses_what_the_estimate_says() -> None:
     before = len(world.metrics.data)
     judge(world.ports)
 
-    assert [call.method for call in calls if call.port == "table"] == ["query"]
+    assert [call.method for call in calls if call.port == "table"] == ["query_each"]
     assert JUDGEMENT.used[Usage.TABLE_READ] == TICK.used[Usage.TABLE_READ]
     assert not [call for call in calls if call.port in {"topic", "objects", "queue"}]
     assert len(world.metrics.data) - before == JUDGEMENT.metrics

@@ -10,7 +10,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
-from spindown.contract.row import CHECKPOINT_RATE, throughput_sort, workload_partition
+from spindown.contract.row import CHECKPOINT_RATE, throughput_sort, worker_partition
 from spindown.domain.policy import Policy
 from spindown.job.attachment.log import read_logs
 from spindown.memory.interception import PortCall
@@ -137,7 +137,7 @@ def saving(slot: SlotWorld, polls: int, *, every: timedelta) -> None:
 
 
 def throughput(slot: SlotWorld, gpu: str = "T4") -> tuple[float, float, list[float]]:
-    key = Key(partition=workload_partition(WORKLOAD), sort=throughput_sort(gpu, 1.0))
+    key = Key(partition=worker_partition(WORKLOAD), sort=throughput_sort(gpu, 1.0))
     found = slot.world.table.get(key) or {}
     return found.get("count", 0), found.get("hours", 0.0), found.get("samples", [])
 
@@ -156,7 +156,7 @@ def test_a_checkpoint_without_an_item_is_part_of_its_item(tmp_path: Path) -> Non
     # Items of 90 s, and the poll that says that the batch is done: 40 an hour.
     assert samples == [pytest.approx(40, rel=0.02)] * len(samples)
     assert slot.world.manifest("j").begun_seconds == {}
-    key = Key(partition=workload_partition(WORKLOAD), sort=CHECKPOINT_RATE)
+    key = Key(partition=worker_partition(WORKLOAD), sort=CHECKPOINT_RATE)
     assert slot.world.table.get(key), "what state costs is learned too"
 
 

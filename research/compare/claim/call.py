@@ -49,6 +49,7 @@ _TABLE: Mapping[str, Units] = {
     "get": {Usage.TABLE_READ: 1},
     "find_instance": {Usage.TABLE_READ: 1},
     "query": {Usage.TABLE_READ: _QUERY_UNITS},
+    "query_each": {Usage.TABLE_READ: _QUERY_UNITS},
     "write": {Usage.TABLE_WRITE: 1},
 }
 

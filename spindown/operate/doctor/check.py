@@ -18,7 +18,7 @@ from spindown.contract.row import (
     BudgetRow,
     breaker_sort,
     budget_sort,
-    workload_partition,
+    control_partition,
 )
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Quota, build_offers
@@ -557,7 +557,7 @@ def command_to_try(subject: DoctorSubject, workload: str, region: str, at: datet
     values = {":now": {"S": encode_instant(at)}}
     sort = breaker_sort(region)
     return _update(
-        subject, workload_partition(workload), sort, change="open_until = :now", values=values
+        subject, control_partition(workload), sort, change="open_until = :now", values=values
     )
 
 

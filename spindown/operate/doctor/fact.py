@@ -149,7 +149,7 @@ def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obsta
     """Read each deployed workload once, and the month once."""
     breakers: dict[tuple[str, str], BreakerRow] = {}
     for case in subject.cases:
-        found = table.query(rows.workload_partition(case.name), rows.BREAKER)
+        found = table.query(rows.control_partition(case.name), rows.BREAKER)
         for name, row in Partition(found).named(BreakerRow, rows.BREAKER).items():
             if row.open_until is not None and row.open_until > at:
                 breakers[case.name, name.removeprefix("#")] = row

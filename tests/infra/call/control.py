@@ -22,7 +22,14 @@ RECONCILE_CALLS = [
     *REFRESH_CALLS,
     *(
         Call(f"dynamodb:{action}", TABLE)
-        for action in ("ConditionCheckItem", "DeleteItem", "GetItem", "Query", "UpdateItem")
+        for action in (
+            "ConditionCheckItem",
+            "DeleteItem",
+            "GetItem",
+            "PartiQLSelect",
+            "Query",
+            "UpdateItem",
+        )
     ),
     Call("dynamodb:Query", f"{TABLE}/index/instance"),
     *objects(["PutObject"], "decisions/rich/2026-11-20/120000-d.json"),
@@ -39,8 +46,8 @@ RECONCILE_CALLS = [
 ]
 
 RENEW_CALLS = [
-    rows("GetItem", "w#rich"),
-    rows("UpdateItem", "w#rich"),
+    rows("GetItem", "c#rich"),
+    rows("UpdateItem", "c#rich"),
     *(
         Call(f"sqs:{action}", ours("sqs", f"lab-{name}"))
         for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
@@ -52,9 +59,10 @@ RENEW_CALLS = [
 TELL_CALLS = [Call("sns:Publish", ours("sns", "lab-alarms"))]
 
 JUDGE_CALLS = [
+    Call("dynamodb:PartiQLSelect", TABLE),
     *(
-        rows(action, f"w#{name}")
-        for action in ("DeleteItem", "Query", "UpdateItem")
+        rows(action, f"c#{name}")
+        for action in ("DeleteItem", "UpdateItem")
         for name in ("plain", "rich")
     ),
     Call("ec2:DescribeSpotPriceHistory", context=HERE),
@@ -63,7 +71,7 @@ JUDGE_CALLS = [
 
 TEARDOWN_CALLS = [
     # Locks, taken and given back; instances, found and ended.
-    Call("dynamodb:UpdateItem", TABLE),
+    rows("UpdateItem", "c#rich"),
     Call("ec2:DescribeInstances", context=HERE),
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
 ]

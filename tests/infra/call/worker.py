@@ -46,8 +46,9 @@ WORKER_CALLS = [
     # What it runs.
     Call("s3:GetObject", CODE),
     Call("s3:GetObject", KIT),
-    # Its row, leases, the policy in force; how an owner that is gone has ended.
+    # Its row, leases; the policy in force; how an owner that is gone has ended.
     *(rows(action, "w#rich") for action in ("GetItem", "Query", "UpdateItem", "DeleteItem")),
+    rows("GetItem", "c#rich"),
     rows("GetItem", "h#rich"),
     # What other systems hear of jobs.
     *(
@@ -100,6 +101,9 @@ WORKER_MUST_NOT = [
     rows("UpdateItem", "w#plain"),
     rows("UpdateItem", "h#rich"),
     rows("UpdateItem", "d#"),
+    # What the control plane obeys.
+    *(rows(action, "c#rich") for action in ("UpdateItem", "DeleteItem", "Query")),
+    Call("dynamodb:PartiQLSelect", TABLE),
     Call("dynamodb:Scan", TABLE),
     Call("dynamodb:Query", f"{TABLE}/index/instance"),
     # Events that are not its own to tell.

@@ -286,7 +286,9 @@ def a_notice(*, ledger_answers: bool) -> Story:
             instance_id=worker.instance_id, region=worker.region, at=world.now
         )
         if not ledger_answers:
-            world.interfere = failing(SpindownError("the table gives no answer"), "get", "query")
+            world.interfere = failing(
+                SpindownError("the table gives no answer"), "get", "query_each"
+            )
         watched.cloudwatch.invoke(
             f"{DEPLOYMENT}-interruption", lambda: react(notice, world.ports, holder="event")
         )

@@ -19,13 +19,13 @@ from spindown.contract.row import (
     SpendRow,
     alert_sort,
     lease_sort,
-    spend_sort,
     worker_sort,
 )
 from spindown.domain.alert import AlertState
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import say
+from tests.day import day_rows
 from tests.proof.grant.world import INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
 from tests.work import a_worker
 
@@ -206,7 +206,8 @@ def tells_what_is_dear(world: World) -> bool:
         spent = SpendRow(
             dollars=1.0, busy_seconds=3600.0, boot_seconds=60.0, items=items, launches=1
         )
-        ledger.write(ledger.put(spend_sort(now - timedelta(days=days)), spent))
+        for sort, row in day_rows(now - timedelta(days=days), spent).items():
+            ledger.write(ledger.change(sort, row))
     prompt_offers(world)
     return bool(world.heard())
 

@@ -50,7 +50,7 @@ def test_an_idle_tick_makes_two_calls_besides_the_lock() -> None:
     assert world.calls - before == {
         "table.write": 1,
         "table.transact": 1,
-        "table.query": 1,
+        "table.query_each": 1,
         "queue.backlog": 1,
     }
 

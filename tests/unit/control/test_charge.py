@@ -101,7 +101,7 @@ def test_a_worker_ended_before_its_charge_is_charged_no_more() -> None:
     assert dollars(world) == pytest.approx(charged)
 
 
-@pytest.mark.parametrize("call", ["query", "backlog", "transact"])
+@pytest.mark.parametrize("call", ["query_each", "backlog", "transact"])
 def test_an_event_and_a_tick_charge_no_second_twice(call: str) -> None:
     world = with_policy(max_workers=2)
     gone, _ = two_at_work(world)

@@ -9,7 +9,7 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
-from spindown.contract.row import NewerMessage, SpendRow, budget_sort
+from spindown.contract.row import DoneRow, NewerMessage, SpendRow, budget_sort
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
 from spindown.port import Key, Write
@@ -54,6 +54,7 @@ def _a_newer_message(message_id: str) -> NewerMessage:
         ("newer#m-2", _a_newer_message("m-1")),
         ("unavailable#elsewhere", an_unavailable()),
         ("spend#not-a-day", SpendRow(dollars=1.0)),
+        ("done#not-a-day", DoneRow(items=1)),
     ],
 )
 def test_a_row_under_a_key_that_is_not_its_own_is_bad(sort: str, value: object) -> None:
@@ -68,17 +69,25 @@ def test_a_row_under_a_key_that_is_not_its_own_is_bad(sort: str, value: object) 
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("claims", "many"), ("late", [1]), ("claims_seen", -1), ("seen_at", "soon")]
+    ("sort", "name", "value"),
+    [
+        (rows.CLAIMS, "claims", "many"),
+        (rows.CLAIMS, "late", [1]),
+        (rows.BACKLOG, "claims_seen", -1),
+        (rows.BACKLOG, "seen_at", "soon"),
+    ],
 )
-def test_a_backlog_row_that_cannot_be_read_is_replaced(name: str, value: object) -> None:
+def test_a_row_of_the_queue_that_cannot_be_read_is_replaced(
+    sort: str, name: str, value: object
+) -> None:
     world = ControlWorld()
     worker = world.launched(3)
-    world.put(rows.BACKLOG, **{name: value})
+    world.put(sort, **{name: value})
 
     damaged, mended = world.run(2)
     world.claim(worker.instance_id)
 
-    assert (damaged.bad_rows, mended.bad_rows) == ((rows.BACKLOG,), ())
+    assert (damaged.bad_rows, mended.bad_rows) == ((sort,), ())
     assert world.view().backlog.claims == 1
 
 

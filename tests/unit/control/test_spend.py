@@ -10,7 +10,6 @@ from spindown.contract.row import (
     BUDGET,
     DEPLOYMENT_PARTITION,
     SpendRow,
-    spend_sort,
     worker_sort,
 )
 from spindown.control.interrupt import react
@@ -283,9 +282,7 @@ def test_the_last_day_goes_on_over_midnight() -> None:
 def test_the_cost_of_an_item_does_not_begin_anew_at_midnight() -> None:
     world = ControlWorld()
     midnight = world.now.replace(hour=0, minute=0) + timedelta(days=1)
-    world.put(
-        spend_sort(world.now), dollars=8.0, items=100, busy_seconds=3600.0, idle_seconds=1200.0
-    )
+    world.put_day(world.now, dollars=8.0, items=100, busy_seconds=3600.0, idle_seconds=1200.0)
     world.clock.advance(midnight - world.now - minutes(3))
 
     world.run(6)

@@ -7,7 +7,7 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
-from spindown.contract.row import BACKLOG, workload_partition
+from spindown.contract.row import CLAIMS, worker_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
@@ -31,7 +31,7 @@ def test_gives_a_new_job_to_the_first_who_claims_it() -> None:
     assert world.lease() == held.lease
     assert world.worker().state is WorkerState.BUSY
     assert world.worker().busy_slots == 1
-    backlog = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=BACKLOG))
+    backlog = world.table.get(Key(partition=worker_partition(WORKLOAD), sort=CLAIMS))
     assert backlog == {"claims": 1}
 
 

@@ -13,7 +13,7 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
-from spindown.contract.row import lease_sort, requeued_sort, workload_partition
+from spindown.contract.row import lease_sort, requeued_sort, worker_partition
 from spindown.control.ending import free_leases
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy
@@ -33,7 +33,7 @@ DAY = timedelta(days=1)
 JOB = {"job_id": "j", "items": items(4)}
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
 PARENT = Manifest(job_id="p", epoch=1, owner="i-9/0", state=JobState.SPLIT)
-KEY = Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("j"))
+KEY = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort("j"))
 
 
 def a_world(within: timedelta | None = DAY) -> WorkWorld:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.codec import encode
-from spindown.contract.row import BACKLOG, workload_partition
+from spindown.contract.row import CLAIMS, worker_partition
 from spindown.domain.fleet import GpuUse, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, Unreachable, WriteConflict
@@ -23,7 +23,7 @@ JOB = {"job_id": "j", "items": items(4)}
 
 
 def backlog(world: WorkWorld, name: str) -> float:
-    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)) or {}
+    row = world.table.get(Key(partition=worker_partition(WORKLOAD), sort=CLAIMS)) or {}
     return float(row.get(name, 0))
 
 

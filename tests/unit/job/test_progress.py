@@ -11,9 +11,9 @@ from spindown.contract.codec import Row
 from spindown.contract.row import (
     CHECKPOINT_RATE,
     JOB_RATE,
-    spend_sort,
+    done_sort,
     throughput_sort,
-    workload_partition,
+    worker_partition,
 )
 from spindown.domain.prior import relative_throughput
 from spindown.job.progress import Progress, Reporter, share_items
@@ -27,7 +27,7 @@ def a_reporter(world: WorkWorld) -> Reporter:
 
 
 def row(world: WorkWorld, sort: str) -> Row:
-    return world.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort)) or {}
+    return world.table.get(Key(partition=worker_partition(WORKLOAD), sort=sort)) or {}
 
 
 def counts(found: Row) -> Row:
@@ -54,8 +54,8 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
     reporter.report(progress)
     reporter.flush()
 
-    rows = world.table.query(workload_partition(WORKLOAD))
-    day = rows[spend_sort(world.clock.now())]
+    rows = world.table.query(worker_partition(WORKLOAD))
+    day = rows[done_sort(world.clock.now())]
     assert counts(day) == {"items": 3, "items_failed": 1, "items_redone": 2, "jobs": 1}
     assert rows[JOB_RATE]["samples"] == [8.0]
     assert rows[CHECKPOINT_RATE]["samples"] == [2.0]
@@ -84,7 +84,7 @@ def test_what_a_client_repeats_after_a_lost_answer_adds_once() -> None:
     for _ in range(3):
         reporter.report(Progress(items_ok=3, busy=timedelta(minutes=6), job_items=3))
 
-    day, known = row(world, spend_sort(world.clock.now())), throughput(world)
+    day, known = row(world, done_sort(world.clock.now())), throughput(world)
     assert (day["items"], day["jobs"]) == (9, 3)
     assert (known["count"], known["reports"], known["samples"]) == (9, 3, [30.0])
 
@@ -95,7 +95,7 @@ def test_a_restarted_process_counts_from_its_first_report() -> None:
     for _ in range(2):
         a_reporter(world).report(Progress(items_ok=1))
 
-    assert row(world, spend_sort(world.clock.now()))["items"] == 2
+    assert row(world, done_sort(world.clock.now()))["items"] == 2
 
 
 def test_work_without_a_commit_or_end_tells_nothing_of_them() -> None:
@@ -107,7 +107,7 @@ def test_work_without_a_commit_or_end_tells_nothing_of_them() -> None:
 
     names = {datum.name for datum in world.metrics.data}
     assert names == {"ItemsDone", "ItemsFailed", "ItemsRedone"}
-    assert counts(row(world, spend_sort(world.clock.now()))) == {"items": 1}
+    assert counts(row(world, done_sort(world.clock.now()))) == {"items": 1}
     assert row(world, JOB_RATE) == {}
 
 
@@ -133,7 +133,7 @@ def test_samples_of_one_minute_are_one_and_the_oldest_go() -> None:
         reporter.report(Progress(commit=timedelta(seconds=n)))
         world.clock.advance(timedelta(seconds=30))
 
-    key = Key(partition=workload_partition(WORKLOAD), sort=CHECKPOINT_RATE)
+    key = Key(partition=worker_partition(WORKLOAD), sort=CHECKPOINT_RATE)
     samples = (world.table.get(key) or {})["samples"]
     assert samples == [float(n) for n in range(20, 120, 2)]
 
@@ -276,7 +276,7 @@ def test_old_jobs_fade() -> None:
 @pytest.mark.parametrize("damage", [{"samples": 5.0}, {"count": "many"}, {"jobs": "few"}])
 def test_a_row_that_cannot_be_read_begins_anew(damage: Row) -> None:
     world = WorkWorld()
-    key = Key(partition=workload_partition(WORKLOAD), sort=JOB_RATE)
+    key = Key(partition=worker_partition(WORKLOAD), sort=JOB_RATE)
     world.table.write(Write(key=key, set=damage))
 
     a_reporter(world).report(Progress(items_ok=4, job_items=4))

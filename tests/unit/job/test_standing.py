@@ -8,7 +8,7 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest, manifest_key
-from spindown.contract.row import POLICY, workload_partition
+from spindown.contract.row import POLICY, control_partition
 from spindown.domain.idle import idle_timeout
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
@@ -25,7 +25,7 @@ LEARNED = timedelta(minutes=7)
 
 def put_policy(world: WorkWorld, policy: Policy, **fields: object) -> None:
     row = {"effective": json.dumps(encode(policy)), **fields}
-    key = Key(partition=workload_partition(WORKLOAD), sort=POLICY)
+    key = Key(partition=control_partition(WORKLOAD), sort=POLICY)
     world.table.write(Write(key=key, set=row))
 
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.contract.row import SpendRow, spend_sort
 from spindown.ledger import Ledger
 from spindown.operate.bill import read_bill
 from tests.control import WORKLOAD, ControlWorld
@@ -18,8 +17,7 @@ def test_days_that_the_ledger_has_put_away_are_in_the_bill() -> None:
     start = end - timedelta(days=DAYS - 1)
     ledger = Ledger(world.table, WORKLOAD)
     for back in range(DAYS + 20):
-        day = SpendRow(dollars=1.0, items=10)
-        ledger.write(ledger.put(spend_sort(end - timedelta(days=back)), day))
+        world.put_day(end - timedelta(days=back), dollars=1.0, items=10)
     world.run(5)
     assert len(ledger.read().spend) < DAYS
 

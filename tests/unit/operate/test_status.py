@@ -11,7 +11,14 @@ from spindown.cli.render.screen import format_item_cost, format_seconds, render_
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
-from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
+from spindown.contract.row import (
+    BacklogRow,
+    BreakerRow,
+    DecisionRow,
+    DoneRow,
+    QuotaRow,
+    SpendRow,
+)
 from spindown.domain.alert import AlertState
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
@@ -48,7 +55,7 @@ class World:
 
 
 def put_row(table: Table, sort: str, value: object) -> None:
-    key = Key(partition=rows.workload_partition("ocr"), sort=sort)
+    key = Key(partition=rows.live_partition("ocr", sort), sort=sort)
     table.write(Write(key=key, set=encode(value)))
 
 
@@ -144,8 +151,7 @@ def test_names_a_job_that_waits_after_a_failure() -> None:
 
 def test_what_a_worker_has_cost_since_the_last_tick_counts() -> None:
     world = World()
-    sort = rows.spend_sort(NOW)
-    world.put(sort, SpendRow(items=10))
+    world.put(rows.done_sort(NOW), DoneRow(items=10))
     free = world.status()
     charged = a_worker(accrued_until=NOW - timedelta(minutes=1), price_per_hour=0.60)
     world.put(rows.worker_sort(charged.instance_id), charged)
@@ -213,8 +219,10 @@ def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
 
 def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     world = World()
-    world.put(rows.spend_sort(NOW), SpendRow(dollars=2.0, items=1000))
-    world.put(rows.spend_sort(NOW - timedelta(days=1)), SpendRow(dollars=3.0, items=1))
+    world.put(rows.spend_sort(NOW), SpendRow(dollars=2.0))
+    world.put(rows.done_sort(NOW), DoneRow(items=1000))
+    world.put(rows.spend_sort(NOW - timedelta(days=1)), SpendRow(dollars=3.0))
+    world.put(rows.done_sort(NOW - timedelta(days=1)), DoneRow(items=1))
     for at, dollars in ((NOW, 90.0), (NOW - timedelta(days=60), 50.0)):
         key = account_key(rows.budget_sort(at))
         world.table.write(Write(key=key, add={"dollars": dollars, "committed": dollars}))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.row import SPEND, workload_partition
+from spindown.contract.row import DONE, worker_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -83,7 +83,7 @@ def test_what_was_computed_before_an_input_failed_is_kept(tmp_path: Path, has_pa
     manifest = slot.world.manifest("j")
     assert (manifest.next_item, manifest.released) == (2 if has_parts else 0, True)
     assert manifest.failures == ()
-    told = slot.world.table.query(workload_partition(WORKLOAD), SPEND).values()
+    told = slot.world.table.query(worker_partition(WORKLOAD), DONE).values()
     assert sum(int(row.get("items", 0)) for row in told) == manifest.next_item
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
-from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workload_partition
+from spindown.contract.row import JOB_RATE, done_sort, throughput_sort, worker_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
@@ -59,7 +59,7 @@ def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=slowly))
     slot.world.send(JOB)
     slot.step()
-    day = row(slot.world, spend_sort(slot.world.clock.now()))
+    day = row(slot.world, done_sort(slot.world.clock.now()))
     assert (day["items"], day["items_failed"], day["jobs"]) == (2, 3, 1)
     rate = row(slot.world, throughput_sort("T4", 1.0))
     assert (rate["count"], rate["hours"], rate["reports"]) == (5, pytest.approx(0.05), 1)
@@ -291,11 +291,11 @@ def test_counts_items_that_had_to_be_computed_again(tmp_path: Path) -> None:
     slot.world.clock.advance(6 * MINUTE)
     other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
     other.step()
-    spend = row(slot.world, spend_sort(slot.world.clock.now()))
+    spend = row(slot.world, done_sort(slot.world.clock.now()))
     assert (spend["items"], spend["items_redone"]) == (5, 2)
 
 
 def row(world: WorkWorld, sort: str) -> dict[str, object]:
-    found = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort))
+    found = world.table.get(Key(partition=worker_partition(WORKLOAD), sort=sort))
     assert found is not None
     return found

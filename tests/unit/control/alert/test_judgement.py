@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.codec import encode
-from spindown.contract.row import SpendRow, spend_sort
+from spindown.contract.row import SpendRow
 from spindown.control.alert.judgement import judge
 from spindown.domain.diagnosis import Cause
 from spindown.domain.offer import Requirements
@@ -61,8 +60,8 @@ def a_world(today: SpendRow, **world: Any) -> ControlWorld:
     """Return a workload with four usual days and this one."""
     made = ControlWorld(**world)
     for ago in range(1, 5):
-        made.put(spend_sort(made.now - ago * DAY), **encode(USUAL))
-    made.put(spend_sort(made.now), **encode(today))
+        made.put_day(made.now - ago * DAY, USUAL)
+    made.put_day(made.now, today)
     return made
 
 
@@ -105,7 +104,7 @@ def test_a_cause_is_told_once_a_day_and_its_metric_every_hour() -> None:
     assert len(world.topic.said) == 1
     assert len(world.metrics.values("CostRise")) == 12
 
-    world.put(spend_sort(world.now), **encode(replace(USUAL, **DEAR[Cause.IDLE][0])))
+    world.put_day(world.now, replace(USUAL, **DEAR[Cause.IDLE][0]))
     judge(world.ports)
     assert [subject.partition("cost-")[2] for subject, _ in world.topic.said] == ["price", "idle"]
 
@@ -168,7 +167,7 @@ def test_tells_what_an_hour_of_one_warm_machine_would_cost() -> None:
 def test_a_workload_that_cannot_be_judged_is_said(fault: Exception) -> None:
     world = a_world(replace(USUAL, dollars=6.0))
 
-    world.interfere = failing(fault, "query")
+    world.interfere = failing(fault, "query_each")
     (judgement,) = judge(world.ports)
 
     assert (judgement.diagnosis, judgement.failure) == (None, "no answer")

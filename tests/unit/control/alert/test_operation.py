@@ -14,7 +14,6 @@ from spindown.contract.row import (
     DEPLOYMENT_PARTITION,
     breaker_sort,
     quota_sort,
-    spend_sort,
     worker_sort,
 )
 from spindown.control.market import refresh
@@ -168,7 +167,7 @@ def an_orphan_that_ec2_keeps() -> ControlWorld:
 def costs(policy: Policy | None = None, **day: float) -> ControlWorld:
     """Return a deployment whose day has come to this, and half an hour more."""
     world = ControlWorld(policy=policy or Policy())
-    world.put(spend_sort(world.now), **day)
+    world.put_day(world.now, **day)
     world.run(30)
     return world
 

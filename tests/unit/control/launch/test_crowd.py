@@ -61,7 +61,7 @@ def test_recent_worker_costs_say_how_many_a_ceiling_leaves() -> None:
     paid = {"dollars": 0.6, "boot_seconds": 600.0, "busy_seconds": 6000.0, "idle_seconds": 600.0}
     world.put(spend_sort(NOW - timedelta(days=3)), **paid)
     # Of a day without any worker nothing is known.
-    world.put(spend_sort(NOW), items=0)
+    world.put_day(NOW, items=0)
     world.send(10)
 
     assert world.tick().outcome is Outcome.HELD

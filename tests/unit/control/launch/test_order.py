@@ -196,13 +196,13 @@ def test_max_workers_bounds_the_fleet_without_reading_prices() -> None:
     world = with_policy(max_workers=2, drain_within=minutes(10))
     world.send(100)
     world.tick()
-    before = world.calls["table.query"]
+    before = world.calls["table.query_each"]
 
     decision = world.tick(minutes(1))
 
     assert len(world.workers()) == 2
     assert decision.summary.why.code is ReasonCode.MAX_WORKERS
-    assert world.calls["table.query"] - before == 1
+    assert world.calls["table.query_each"] - before == 1
 
 
 def test_fills_the_need_from_several_bands_when_pools_are_small() -> None:

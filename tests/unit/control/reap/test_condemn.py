@@ -204,7 +204,7 @@ def test_a_worker_that_was_just_heard_is_not_condemned() -> None:
 
     def wake(call: PortCall, proceed: Callable[[], Any]) -> Any:
         answer = proceed()
-        if call.port == "table" and call.method == "query" and "w#" in call.args[0]:
+        if call.port == "table" and call.method == "query_each":
             world.put(worker_sort(worker.instance_id), heartbeat_at=world.now)
         return answer
 

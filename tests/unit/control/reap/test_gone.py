@@ -15,7 +15,6 @@ from spindown.contract.row import (
     history_partition,
     lease_sort,
     worker_sort,
-    workload_partition,
 )
 from spindown.control import reconcile
 from spindown.domain.fleet import WorkerState
@@ -276,7 +275,7 @@ def test_a_ledger_that_lost_everything_finds_its_instances() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    for sort in list(world.table.query(workload_partition(WORKLOAD))):
+    for sort in list(world.partition()):
         world.remove(sort)
 
     world.run(20)

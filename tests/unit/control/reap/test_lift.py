@@ -81,7 +81,7 @@ def test_a_done_item_lifts_a_stop_by_failing_jobs_alone(unclaimed: int, closes: 
 def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
     world = ControlWorld()
     for ago in range(1, 41):
-        world.put(rows.spend_sort(world.now - minutes(ago * 24 * 60)), items=100)
+        world.put_day(world.now - minutes(ago * 24 * 60), items=100)
     until = world.now + minutes(60)
     world.put(
         rows.BREAKER,
