@@ -289,8 +289,11 @@ class Table(Protocol):
         """
         ...
 
-    def find_instance(self, instance_id: str) -> Key | None:
-        """Return the key of the worker row of an instance, eventually consistent."""
+    def find_instance(self, instance_id: str) -> Sequence[Key]:
+        """Return the keys of the worker rows of an instance, eventually consistent.
+
+        There is one, unless a worker of another workload has written one as well.
+        """
         ...
 
 

@@ -243,8 +243,8 @@ class DynamoTable:
         keys = [write.key for write in writes]
         self._repeat(lambda: self._client.transact_write_items(TransactItems=items), keys)
 
-    def find_instance(self, instance_id: str) -> Key | None:
-        """Return the key of the worker row of an instance, from the index."""
+    def find_instance(self, instance_id: str) -> Sequence[Key]:
+        """Return the keys of the worker rows of an instance, from the index."""
         pages = self._client.get_paginator("query").paginate(
             TableName=self._name,
             IndexName=INSTANCE_INDEX,
@@ -253,12 +253,13 @@ class DynamoTable:
             ExpressionAttributeValues={":instance": {"S": instance_id}},
         )
         with translated():
-            for page in pages:
-                for item in page["Items"]:
-                    # Leases are indexed too, by the same attribute.
-                    if item[SORT]["S"].startswith(WORKER):
-                        return Key(partition=item[PARTITION]["S"], sort=item[SORT]["S"])
-        return None
+            return [
+                Key(partition=item[PARTITION]["S"], sort=item[SORT]["S"])
+                for page in pages
+                for item in page["Items"]
+                # Leases are indexed too, by the same attribute.
+                if item[SORT]["S"].startswith(WORKER)
+            ]
 
     def _transact_item(self, write: Write) -> "TransactWriteItemTypeDef":
         expression = Expression()

@@ -1,6 +1,6 @@
 """Correct what rows of workers say and what cannot be.
 
-A worker writes its own row, by its own clock, and its role may write the rows of its whole
+A worker writes its own row, by its own clock, and its role may write all that workers tell of their
 workload. So what EC2 says goes before what a row says, nothing has happened later than now, and
 what runs counts, whatever its row says.
 """

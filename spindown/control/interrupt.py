@@ -117,6 +117,12 @@ class OurInstance:
         """Return the launch that it came from."""
         return self._read(Launch, rows.launch_sort(self.worker.launch_id))
 
+    @property
+    def is_launched(self) -> bool:
+        """Tell whether a launch of its workload has brought it."""
+        launch = self.launch()
+        return launch is not None and self.worker.instance_id in launch.instance_ids
+
     def policy(self) -> tuple[WorkloadSettings, Policy]:
         """Return the workload's settings, and the policy in force."""
         settings, edit = self.ports.settings.workload(self.workload)
@@ -133,8 +139,16 @@ class OurInstance:
 
 def _find(instance_id: str, ports: ControlPorts) -> OurInstance | None:
     """Return an instance and its rows; None if it is not ours or has ended."""
-    key = ports.table.find_instance(instance_id)
-    if key is None or not key.partition.startswith(_LIVE):
+    keys = ports.table.find_instance(instance_id)
+    found = [ours for key in keys if (ours := _read_instance(key, ports)) is not None]
+    if len(found) < 2:  # noqa: PLR2004 - a choice needs two
+        return next(iter(found), None)
+    # A worker may write a row of any instance for its workload. A launch is the scaler's word.
+    return next((ours for ours in found if ours.is_launched), None)
+
+
+def _read_instance(key: Key, ports: ControlPorts) -> OurInstance | None:
+    if not key.partition.startswith(_LIVE):
         return None
     worker = read_worker(ports.table, key)
     if worker is None or worker.state is WorkerState.ENDED:

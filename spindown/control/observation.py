@@ -244,8 +244,7 @@ def client_token(facts: TickFacts, launch_id: str, at: datetime) -> str:
 def is_own_request(launch: Launch, request: LaunchRequest, facts: TickFacts) -> bool:
     """Tell whether a stored request is one that the scaler would make as things are deployed now.
 
-    Workers may write the ledger's rows of their workload. What is made again word by word must
-    not be what one of them has put there.
+    What is made again word by word must be ours, whoever has written it down.
     """
     outpost = facts.settings.outposts.get(request.region)
     if outpost is None or launch.intended_at > facts.now:

@@ -100,19 +100,16 @@ class MemoryTable:
             for write, row, changed in zip(writes, found, changes, strict=True):
                 self._put(write.key, row, changed)
 
-    def find_instance(self, instance_id: str) -> Key | None:
-        """Return the key of the worker row of an instance, as late as the index lags."""
+    def find_instance(self, instance_id: str) -> Sequence[Key]:
+        """Return the keys of the worker rows of an instance, as late as the index lags."""
         seen_at = self._clock.now() - self._index_lag
         with self._lock:
             entries = self._index.get(instance_id, {})
-            return next(
-                (
-                    key
-                    for key, (since, until) in entries.items()
-                    if since <= seen_at and (until is None or until > seen_at)
-                ),
-                None,
-            )
+            return [
+                key
+                for key, (since, until) in entries.items()
+                if since <= seen_at and (until is None or until > seen_at)
+            ]
 
     def _find(self, key: Key) -> Row | None:
         partition = self._partitions.get(key.partition)

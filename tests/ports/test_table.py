@@ -377,12 +377,12 @@ def test_finds_the_worker_row_of_an_instance(table: Table, key: Key) -> None:
     worker = Key(partition=key.partition, sort=worker_sort(instance_id))
     lease = Key(partition=key.partition, sort=lease_sort(instance_id, 0))
     table.write(Write(key=lease, set={"instance_id": instance_id}))
-    assert table.find_instance(instance_id) is None
+    assert table.find_instance(instance_id) == []
 
     table.write(Write(key=worker, set={"instance_id": instance_id}))
-    assert table.find_instance(instance_id) == worker
+    assert table.find_instance(instance_id) == [worker]
     table.write(Write(key=worker, delete=True))
-    assert table.find_instance(instance_id) is None
+    assert table.find_instance(instance_id) == []
 
 
 def test_partitions_are_read_together_each_by_sort_key(table: Table, key: Key) -> None:

@@ -463,7 +463,7 @@ def check_obstacles(
             what=f"ledger {subject.table}",
             found=facts.obstacles.reason,
             needed="to see whether launching is stopped",
-            remedy=f"grant dynamodb:Query and dynamodb:GetItem on table {subject.table}",
+            remedy=f"grant dynamodb:PartiQLSelect, Query and GetItem on table {subject.table}",
             severity=Severity.WARNING,
         )
         return

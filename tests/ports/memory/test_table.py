@@ -18,13 +18,13 @@ def test_memory_finds_an_instance_as_late_as_its_index_lags(clock: MemoryClock) 
     key = Key(partition="w#a", sort=worker_sort(WORKER))
     table.write(Write(key=key, set={"instance_id": WORKER}))
 
-    assert table.find_instance(WORKER) is None
+    assert table.find_instance(WORKER) == []
     clock.advance(timedelta(seconds=2))
-    assert table.find_instance(WORKER) == key
+    assert table.find_instance(WORKER) == [key]
     table.write(Write(key=key, delete=True))
-    assert table.find_instance(WORKER) == key
+    assert table.find_instance(WORKER) == [key]
     clock.advance(timedelta(seconds=2))
-    assert table.find_instance(WORKER) is None
+    assert table.find_instance(WORKER) == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ _BATCH = "Batch"
 #: In a key condition, the partition comes first: "#pk = :partition AND ...".
 _PARTITION = re.compile(r"=\s*(:\w+)")
 _PARTITION_ATTRIBUTE = "pk"
+_TABLE = re.compile(r'FROM "([^"]+)"')
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ def asked_by_aws(
         bucket, _, key = ask.resource.rpartition(":")[2].partition("/")
         listing = Ask("s3:ListBucket", f"arn:aws:s3:::{bucket}")
         return [ask] if has_object(bucket, key) else [ask, listing]
+    if ask.action == "dynamodb:ExecuteStatement":
+        return [replace(ask, action="dynamodb:PartiQLSelect", resource=_table_of(body, region))]
     if service == "dynamodb":
         keys = list(_leading_keys(ask.action, body))
         return [replace(ask, context={**ask.context, "dynamodb:LeadingKeys": keys})]
@@ -81,6 +84,12 @@ _OF_ACTION: Mapping[str, Callable[[Ask, bytes, str], Iterator[Ask]]] = {
     "logs:CreateLogStream": _of_stream,
     "logs:PutLogEvents": _of_stream,
 }
+
+
+def _table_of(body: bytes, region: str) -> str:
+    """Return the table of a statement."""
+    (name,) = _TABLE.findall(json.loads(body)["Statement"])
+    return f"arn:aws:dynamodb:{region}:{ACCOUNT}:table/{name}"
 
 
 def _leading_keys(action: str, body: bytes) -> Iterator[str]:

@@ -6,6 +6,7 @@ of it with the whole role is known; without a statement just what the statement 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import boto3
@@ -42,6 +43,8 @@ SERVES: Mapping[str, frozenset[str]] = {
     "SeeVersions": frozenset({"torn"}),
     # How the last owner ended stands in history.
     "ReadOwnHistory": frozenset({"left"}),
+    # By which policy it should work, nobody tells.
+    "ReadPolicy": WORK,
     "ReadUploads": frozenset({"uploaded"}),
     "ReadInputs": frozenset({"listed"}),
     "ListInputs1": frozenset({"listed"}),
@@ -124,8 +127,18 @@ def test_a_worker_cannot_do_what_is_not_its_own(world: World) -> None:
             QueueUrl=world.session.workload("count").dlq_url
         ),
         "another workload's rows": lambda: made["dynamodb"].get_item(
-            TableName="iam-ledger", Key={"pk": {"S": "w#other"}, "sk": {"S": "policy"}}
+            TableName="iam-ledger", Key={"pk": {"S": "c#other"}, "sk": {"S": "policy"}}
         ),
+        **{
+            f"a row of its own {sort}": partial(
+                made["dynamodb"].update_item,
+                TableName="iam-ledger",
+                Key={"pk": {"S": "c#count"}, "sk": {"S": sort}},
+                UpdateExpression="SET x = :x",
+                ExpressionAttributeValues={":x": {"S": "x"}},
+            )
+            for sort in ("lock", "launch#count-1-1", "policy", "breaker", "spend#2026-11-20")
+        },
         "a change of history": lambda: made["dynamodb"].delete_item(
             TableName="iam-ledger", Key={"pk": {"S": "h#count"}, "sk": {"S": "worker#i-1"}}
         ),
