@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.contract.codec import encode
-from spindown.contract.row import lease_sort, worker_sort, workload_partition
+from spindown.contract.row import lease_sort, worker_partition, worker_sort
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.memory import PortCall
 from spindown.port import Key, Outgoing, Write
@@ -64,7 +64,7 @@ class Storm(ControlWorld):
         self._write(worker_sort(instance_id), encode(busy))
 
     def _write(self, sort: str, values: Any) -> None:
-        key = Key(partition=workload_partition(WORKLOAD), sort=sort)
+        key = Key(partition=worker_partition(WORKLOAD), sort=sort)
         self.table.write(Write(key=key, set=values))
 
     def take_all(self, notice: timedelta) -> None:
