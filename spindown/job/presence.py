@@ -102,7 +102,8 @@ class Presence:
     def mark_unfit(self, reason: Reason) -> None:
         """Say that this machine is no good, and that it takes no job, now or any more."""
         now = encode_instant(self._ports.clock.now())
-        marks = {"unfit_at": now, "draining_at": now, "reason": encode_row(reason)}
+        signs = dict.fromkeys(("unfit_at", "draining_at", "heartbeat_at"), now)
+        marks = {**signs, "reason": encode_row(reason)}
         self._change(marks, _NOT_CONDEMNED, add={"version": 1})
 
     def check_in(self, *, patience: timedelta) -> Worker:
@@ -324,15 +325,13 @@ class Presence:
 
         With ``unless_warm`` also if reconcile keeps the worker warm.
         """
+        now = encode_instant(self._ports.clock.now())
         when = When(equals={"state": WorkerState.IDLE.value, "busy_slots": 0})
         if unless_warm:
-            now = encode_instant(self._ports.clock.now())
             when = replace(when, at_most={"warm_until": now})
-        row = self._change(
-            {"state": WorkerState.DRAINED.value, "reason": encode_row(reason)},
-            when,
-            add={"version": 1},
-        )
+        # It is charged by its last sign of life, and this is one.
+        drained = {"state": WorkerState.DRAINED.value, "heartbeat_at": now}
+        row = self._change({**drained, "reason": encode_row(reason)}, when, add={"version": 1})
         # If the first answer was lost, the call's repetition finds what it has written itself.
         row = self._ports.table.get(self._key) if row is None else row
         return row is not None and row.get("state") == WorkerState.DRAINED.value

@@ -30,6 +30,8 @@ _FETCH = ("wget", "-q", "-O-")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 #: The worker's user on an instance, and the group that may use docker's socket.
 _WORKER, _DOCKER_GROUP = 64003, 64004
+#: Who builds the packages of the code.
+_BUILDER = 64005
 #: Program -> Debian's package that holds it.
 _COMMON = {
     "busybox": "busybox-static",
@@ -136,10 +138,12 @@ class Engine(ABC):
         return asked.stdout == "credentials"
 
     def guard(self, uid: int) -> None:
-        """Load the rule that worker/system/guard-metadata.sh loads, for a user that is here."""
+        """Load the rule that worker/system/guard-metadata.sh loads, for users that are here."""
         rule = self.directory / "metadata.nft"
         text = (SYSTEM / "metadata.nft").read_text(encoding="utf-8")
-        rule.write_text(text.replace('"spindown-run"', str(uid)), encoding="utf-8")
+        for name, user in (("spindown-run", uid), ("spindown-build", _BUILDER)):
+            text = text.replace(f'"{name}"', str(user))
+        rule.write_text(text, encoding="utf-8")
         done = self.inside("nft", "--file", str(rule))
         assert done.returncode == 0, done.stderr
 

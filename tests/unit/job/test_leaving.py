@@ -33,6 +33,17 @@ def test_an_idle_worker_drains_with_its_reason_a_busy_one_stays() -> None:
     assert worker.version == before.version + 1
 
 
+@pytest.mark.parametrize("leave", [Presence.drain, Presence.mark_unfit])
+def test_to_leave_is_a_sign_of_life(leave: Callable[[Presence, Reason], object]) -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    world.clock.advance(11 * MINUTE)
+
+    leave(presence, Reason(ReasonCode.STOPPED))
+
+    assert world.worker().last_sign == world.clock.now()
+
+
 def test_a_default_caller_drains_a_warm_worker_too() -> None:
     world = WorkWorld()
     presence = world.presence()
