@@ -307,6 +307,8 @@ class BreakerRow:
     unclaimed: Tally = 0
     #: Instances that ended since all their last jobs had failed, while no item was done.
     failed: Tally = 0
+    #: Launches in a row of which the account may have no pool that was asked for.
+    forbidden: Tally = 0
     #: Items of the days at hand that were done when the last of those was counted.
     items_done: Tally = 0
     open_until: datetime | None = None

@@ -5,7 +5,7 @@ all their jobs had failed. Each kind has its own count, which starts again at 0 
 the contrary.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
@@ -114,6 +114,29 @@ def open_for_account(
         reason=Reason(ReasonCode.ACCOUNT_REFUSED, about),
         launch_version=version,
     )
+
+
+def count_forbidden(
+    facts: TickFacts, known: BreakerRow, region: str, refusals: Sequence[Refusal]
+) -> BreakerRow:
+    """Return a region's breaker after a launch that was refused every pool it asked for.
+
+    A rule against the first types, or against spot, leaves others: only the third such launch in a
+    row opens the breaker, since each asks for pools that the ones before did not.
+
+    Args:
+        facts: of the tick.
+        known: the breaker so far.
+        region: where.
+        refusals: what EC2 said of each pool.
+    """
+    version = facts.launch_version(region)
+    counted = known if known.launch_version == version else BreakerRow(launch_version=version)
+    counted = replace(counted, forbidden=counted.forbidden + 1)
+    if counted.forbidden < STRIKES:
+        return counted
+    types = {refusal.instance_type for refusal in refusals if refusal.instance_type}
+    return open_for_account(facts, counted, region, refusals[0], types)
 
 
 def close_mended_breakers(draft: PlanDraft) -> PlanDraft:

@@ -13,7 +13,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import BreakerRow, CallsRow, QuotaRow
-from spindown.control.breaker import breaker_name, open_for_account
+from spindown.control.breaker import breaker_name, count_forbidden, open_for_account
 from spindown.control.budget import PlannedRequest, reserve, take_call
 from spindown.control.execution import Execution
 from spindown.control.observation import (
@@ -73,17 +73,22 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
             continue
         asked.add(request.region)
         _make_request(run, progress, request)
-    for region in sorted(progress.forbidden.keys() - progress.hopeful - progress.closed):
-        _stop_region(run, progress, region)
+    for region in sorted(asked - progress.closed):
+        _judge_region(run, progress, region)
     return progress.ended
 
 
-def _stop_region(run: Execution, progress: LaunchProgress, region: str) -> None:
-    """Stop launches in a region where all that was asked is refused to the account."""
-    refusals = progress.forbidden[region]
-    _open_breaker(run, region, refusals[0], {r.instance_type for r in refusals if r.instance_type})
-    why = run.breakers[region].reason
-    progress.close(region, why.within(ReasonCode.LAUNCHING_STOPPED))
+def _judge_region(run: Execution, progress: LaunchProgress, region: str) -> None:
+    """Count a launch that was refused all it asked for in a region; any other ends the count."""
+    known = run.breakers.get(region, BreakerRow())
+    if region in progress.hopeful:
+        if known.forbidden:
+            _write_breaker(run, region, replace(known, forbidden=0))
+    elif refusals := progress.forbidden.get(region):
+        breaker = count_forbidden(run.facts, known, region, refusals)
+        _write_breaker(run, region, breaker)
+        if breaker.open_until is not None and breaker.open_until > run.now:
+            progress.close(region, breaker.reason.within(ReasonCode.LAUNCHING_STOPPED))
 
 
 def _is_there(run: Execution, region: str) -> bool:
@@ -334,10 +339,15 @@ def _avoid(run: Execution, pool: Pool, reason: Reason) -> None:
 
 def _open_breaker(run: Execution, region: str, refusal: Refusal, types: Collection[str]) -> None:
     facts, known = run.facts, run.breakers.get(region, BreakerRow())
-    breaker = run.breakers[region] = open_for_account(facts, known, region, refusal, types)
-    run.note(facts.rows.put(breaker_name(facts, region), breaker))
-    # A deploy may have replaced what was asked for.
-    forget_settings(run.ports, facts.workload)
+    _write_breaker(run, region, open_for_account(facts, known, region, refusal, types))
+
+
+def _write_breaker(run: Execution, region: str, breaker: BreakerRow) -> None:
+    run.breakers[region] = breaker
+    run.note(run.facts.rows.put(breaker_name(run.facts, region), breaker))
+    if breaker.open_until is not None:
+        # A deploy may have replaced what was asked for.
+        forget_settings(run.ports, run.facts.workload)
 
 
 def _block_quotas(run: Execution, request: LaunchRequest, refusal: Refusal) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.decision import Outcome
+from spindown.domain.offer import CapacityType
 from spindown.domain.reason import ReasonCode
 from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
@@ -116,23 +117,35 @@ def test_a_bad_override_beside_instances_stops_nothing() -> None:
     assert pool in world.view().unavailable
 
 
-def test_the_account_is_refused_once_all_that_was_asked_is() -> None:
+def test_the_account_is_refused_once_three_launches_were() -> None:
     world = with_policy(**STRICT, max_requests_per_tick=2)
     for pool in every_spot_pool():
         world.compute.refuse_next(RefusalKind.ACCOUNT, "OptInRequired", pool=pool, times=99)
     world.send()
 
-    refused, stopped = world.tick(), world.tick(minutes(1))
+    refused = [world.tick(), world.tick(minutes(1)), world.tick(minutes(1))]
+    stopped = world.tick(minutes(1))
     breaker = world.view().breaker
     again = world.tick(minutes(15))
 
-    assert [a.outcome for a in refused.requests] == ["account"] * 2
+    assert [a.outcome for decision in refused for a in decision.requests] == ["account"] * 6
     assert stopped.outcome is Outcome.STOPPED
     assert breaker.reason.about["refusal"] == "OptInRequired"
-    assert breaker.reason.about["types"] == "g4dn.xlarge"
+    assert breaker.reason.about["types"] == "g5.xlarge"
     # What was refused before is not all that is ever asked.
-    later = {pool for request in again.requests for pool in request.pools}
-    assert later & {str(a_pool_of("g6.xlarge", zone)) for zone in ZONES}
+    assert pools(again) == [str(a_pool_of("g4dn.xlarge", ZONES[0], CapacityType.ON_DEMAND))]
+
+
+def test_an_account_that_forbids_spot_gets_what_it_allows() -> None:
+    world = with_policy(start_within=minutes(10))
+    for pool in every_spot_pool():
+        world.compute.refuse_next(RefusalKind.ACCOUNT, "OptInRequired", pool=pool, times=99)
+    world.send()
+
+    decisions = world.run(10)
+
+    assert next(pool for decision in decisions for pool in pools(decision)).endswith("on-demand")
+    assert world.view().breaker.forbidden == 0
 
 
 def test_a_full_pool_beside_a_refused_one_leaves_the_rest() -> None:
