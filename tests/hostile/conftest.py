@@ -1,6 +1,6 @@
 """Hostile code has a cell of its own, where this machine can give it another user than ours.
 
-Elsewhere the attacks are not collected, and the proof says so (``test_here``).
+Elsewhere the attacks are not collected, and the proof says so (``tests/proof/test_hostile.py``).
 """
 
 import os
@@ -19,11 +19,6 @@ CAN_ATTACK = (
     and all(shutil.which(name) for name in ("setpriv", "prlimit"))
 )
 collect_ignore = [] if CAN_ATTACK else ["test_exhaustion.py", "test_files.py", "test_process.py"]
-
-
-@pytest.fixture
-def can_attack() -> bool:
-    return CAN_ATTACK
 
 
 @pytest.fixture

@@ -1,50 +1,11 @@
-"""Accounts with rules of their own: what is allowed is bought, the rest is asked for seldom."""
+"""Some accounts with rules of their own; many more in the proof."""
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from spindown.domain.offer import CapacityType, Pool
-from spindown.port import RefusalKind
-from tests.control import PRICES, ZONES, ControlWorld, a_pool_of
-
-_POOLS = tuple(
-    a_pool_of(name, zone, kind) for name in PRICES for zone in ZONES for kind in CapacityType
-)
-#: How EC2 refuses one override, as ``spindown.aws.error`` reads it. A quota is of a whole class.
-_REFUSALS = (
-    (RefusalKind.ACCOUNT, "UnauthorizedOperation"),
-    (RefusalKind.ACCOUNT, "InvalidParameterValue"),
-    (RefusalKind.ACCOUNT, "InvalidParameterCombination"),
-    (RefusalKind.ACCOUNT, "OptInRequired"),
-    (RefusalKind.CAPACITY, "InsufficientInstanceCapacity"),
-    (RefusalKind.CAPACITY, "InvalidFleetConfiguration"),
-    (RefusalKind.UNKNOWN, "NobodyKnows"),
-)
-HOUR = 60
-
-Rules = dict[Pool, tuple[RefusalKind, str] | None]
-_rules = st.fixed_dictionaries({pool: st.sampled_from([None, *_REFUSALS]) for pool in _POOLS})
+from tests.hostile.account import RULES, Rules, check
 
 
-@settings(max_examples=30, deadline=None)
-@given(_rules)
+@settings(max_examples=25)
+@given(RULES)
 def test_what_an_account_allows_is_bought(rules: Rules) -> None:
     check(rules)
-
-
-def check(rules: Rules) -> None:
-    """Let an account refuse pools for ever, each with its code, while jobs wait for three hours."""
-    world = ControlWorld()
-    for pool, refusal in rules.items():
-        if refusal is not None:
-            world.compute.refuse_next(*refusal, pool=pool, times=10_000)
-    world.send(2)
-    took = 0
-    while not world.compute.ec2.instances and took < 3 * 60:
-        world.run(1)
-        took += 1
-
-    if None in rules.values():
-        assert took <= 5, (took, rules)
-    # Every pool is asked for again now and then, since a rule may be lifted; none each minute.
-    assert world.calls["compute.launch"] <= took / 2 + 5

@@ -15,6 +15,15 @@ def record(name: str, figures: Mapping[str, Any]) -> None:
     (_FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
+def record_part(name: str, part: str, figures: object) -> None:
+    """Write one part of ``docs/proof/{name}.json``, and leave the others as they are."""
+    try:
+        known = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        known = {}
+    record(name, dict(sorted({**known, part: figures}.items())))
+
+
 def count_points(who: str, story: str, kind: str, points: int) -> None:
     """Add to ``docs/proof/crash.json`` how many faults of a kind one story was put through."""
     try:

@@ -18,15 +18,15 @@ from spindown.memory import PortCall
 from spindown.port import LaunchRequest
 from tests.builders import minutes
 from tests.control import AWAY_TEMPLATE, ControlWorld
-from tests.hostile.row import VALUES, all_fields, check, running
+from tests.hostile.row import VALUES, Place, all_fields, check, running
 
 FAR = "2099-01-01T00:00:00.000000Z"
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(all_fields()), st.sampled_from(VALUES))
-def test_no_value_of_a_row_stops_a_tick(place: tuple[str, str], value: Any) -> None:
-    check(*place, value)
+def test_no_value_of_a_row_stops_a_tick(place: Place, value: Any) -> None:
+    check((place, value))
 
 
 @pytest.mark.parametrize(
