@@ -141,7 +141,7 @@ def _worker_lines(status: Status) -> Iterator[Text]:
     pools = [str(entry.worker.pool) for entry in status.workers]
     width, state = max(map(len, pools)), max(5, *(len(entry.word) for entry in status.workers))
     yield Text(
-        f"{'instance':19}  {'offer':{width}}    $/h  {'state':{state}}   lasts  work", style="bold"
+        f"{'instance':19}  {'offer':{width}}    $/h  {'state':{state}}     for  work", style="bold"
     )
     for entry, pool in zip(status.workers, pools, strict=True):
         worker = entry.worker
@@ -152,11 +152,14 @@ def _worker_lines(status: Status) -> Iterator[Text]:
 
 
 def _since(entry: WorkerStatus) -> datetime:
+    """Return since when a worker is in its state; of a busy one since its last claim."""
     worker = entry.worker
     if worker.ended_at is not None:
         return worker.ended_at
     if worker.idle_since is not None and not worker.busy_slots:
         return worker.idle_since
+    if worker.busy_slots and worker.claimed_at is not None:
+        return worker.claimed_at
     return worker.launched_at
 
 
