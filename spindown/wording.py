@@ -278,6 +278,14 @@ def _items_per_hour(about: About) -> str:
     return f"{max(float(about['items_per_hour']), 1.0):,.0f} items/h"
 
 
+def _in_vain(about: About) -> str:
+    return (
+        f"{_count(about['attempts'], 'attempt')} ended by interruptions without progress, the "
+        f"longest after {say_number(float(about['hours']))} h of work on a T4, for "
+        f"${float(about['dollars']):.2f}"
+    )
+
+
 def _nearest(about: About) -> str:
     return f"nearest is {about['offer']}: {_inner(about, 'ruled_out_by')}"
 
@@ -474,6 +482,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CAN_WAIT: lambda about: (
         f"{_count(about['jobs'], 'job')} can wait: held until {_clock(about['until'])}"
     ),
+    ReasonCode.TO_SURER: lambda about: (
+        f"{_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} a machine "
+        f"that stays: {_in_vain(about)}"
+    ),
     ReasonCode.TO_SPOT: lambda about: (
         f"{_count(about['jobs'], 'job')} could move to spot, or to cheaper spot"
     ),
@@ -536,6 +548,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NO_OUTPOST_READ: "no outpost can be read",
     ReasonCode.FAILED_TOO_OFTEN: "{failures} failures or losses in all",
     ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
+    ReasonCode.NEVER_DONE: lambda about: (
+        f"{_in_vain(about)}; the policy allows no machine that stays: let it keep a checkpoint, "
+        "or allow on-demand"
+    ),
     ReasonCode.OTHER_BODY: (
         "job {job} was first claimed with other items or params; send this under another id"
     ),

@@ -292,6 +292,7 @@ class Attempt:
                 interrupted=context.life.state.is_interrupted,
                 slot_id=context.slot_id,
                 ports=context.ports,
+                policy=context.policy,
             )
         else:
             reason = printable(end.broken.reason)
@@ -324,7 +325,8 @@ class Attempt:
             case JobState.COMPLETED:
                 return self._handover.complete(self._held)
             case JobState.FAILED:
-                return self._handover.dead_letter(self._held, "failures")
+                why = "interruptions" if end.broken is None else "failures"
+                return self._handover.dead_letter(self._held, why)
             case _:
                 self._handover.release(self._held)
                 return AttemptEnd.RELEASED if end.broken is None else AttemptEnd.FAILED

@@ -188,6 +188,8 @@ class Daemon:
             on_new_code=parts.code.spec.on_new_code,
             price_per_hour=worker.price_per_hour / max(worker.slots, 1),
             gpu=processor_kind(*worker.processor),
+            spot=worker.spot_terms(rate),
+            boot=worker.boot,
             log_pointer=f"{parts.home.log_group}:{worker.instance_id}",
         )
         spec = parts.code.spec

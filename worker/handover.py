@@ -134,7 +134,7 @@ class Handover:
     def release(self, held: ClaimedJob, *, wait: timedelta = timedelta(0)) -> AttemptEnd:
         """Give a job back to whoever comes next, not before ``wait``."""
         with self._letting_go(held) as job:
-            release(job, **self._ours, wait=wait)
+            release(job, **self._ours, policy=self._context.policy, wait=wait)
         self._log.info("job_released", next_item=held.manifest.next_item)
         return AttemptEnd.RELEASED
 
@@ -146,10 +146,13 @@ class Handover:
                 held = self._save(held, rest)
             if not context.life.must_leave():
                 wait = outage_wait(message.receive_count, context.ports.random.random())
-        if held.manifest.state is JobState.COMPLETED:
-            self.complete(held)
-        else:
-            self.release(held, wait=wait)
+        match held.manifest.state:
+            case JobState.COMPLETED:
+                self.complete(held)
+            case JobState.FAILED:
+                self.dead_letter(held, "interruptions")
+            case _:
+                self.release(held, wait=wait)
 
     def _save(self, held: ClaimedJob, rest: Portion) -> ClaimedJob:
         """Commit, as far as S3 can be had, what is done and that the epoch ends in order."""
@@ -162,6 +165,7 @@ class Handover:
                     interrupted=context.life.state.is_interrupted,
                     slot_id=context.slot_id,
                     ports=context.ports,
+                    policy=context.policy,
                 )
                 if portion.finished:
                     self.tell(held, saved, portion, context.ports.clock.now() - started)

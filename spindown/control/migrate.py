@@ -77,11 +77,16 @@ def _movers(draft: PlanDraft, forecast: DeadlineForecast, kind: CapacityType) ->
     for instance_id, jobs in held.items():
         worker = draft.fleet.workers[instance_id]
         wish = [job.moves_to is kind for job in jobs]
-        is_wanted = any(wish) if kind is _ON_DEMAND else all(wish)
+        is_wanted = any(wish) if kind is _ON_DEMAND else all(wish) and not _stays(draft, worker)
         if is_wanted and worker.takes_jobs and worker.busy_slots == len(jobs):
             most = math.inf if kind is _ON_DEMAND else _pays_at(draft, worker, jobs)
             movers.append(_Mover(worker=worker, item_at_most=most))
     return sorted(movers, key=lambda mover: -mover.item_at_most)
+
+
+def _stays(draft: PlanDraft, worker: Worker) -> bool:
+    """Tell whether a worker holds a job that has been interrupted too often to go back to spot."""
+    return any(lease.stays for lease in draft.fleet.leases_of(worker.instance_id))
 
 
 def _pays_at(draft: PlanDraft, worker: Worker, jobs: Sequence[JobForecast]) -> float:

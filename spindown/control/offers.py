@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
 from spindown.control.breaker import is_on_test
@@ -13,9 +13,11 @@ from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
 from spindown.control.size import blocked_regions, waiting_work
 from spindown.domain.fleet import LaunchState
+from spindown.domain.in_vain import InVain, may_be_risked, pays_here, terms_of_offer
 from spindown.domain.ladder import PurchaseMode, ladder_now
-from spindown.domain.learning import throughput, usual_throughput
+from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.offer import Offer, slot_count
+from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import Bounds, Sizing, size, vcpus_left
@@ -24,6 +26,8 @@ from spindown.port import CATALOGUE_FOR
 
 #: What is as fast as it must be is not left out for the rounding of its estimate.
 _AS_FAST = 1.01
+#: Hours; no attempt is longer, and the slowest machine is far from a hundred times a T4.
+_BOUND_AT_MOST = 10_000.0
 #: Older than this the catalogue is worth a note.
 _CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
 
@@ -185,7 +189,7 @@ def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Rank
         blocked={quota.quota_class: quota.until for quota in account.quotas},
         closed=blocked_regions(draft),
         quota_left=quotas_left(draft, seen),
-        policy=ladder.policy,
+        policy=_at_bound(ladder.policy, need.in_vain),
         requirements=facts.settings.requirements,
         waited=ladder.waited,
         now=draft.now,
@@ -206,6 +210,8 @@ def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: PlanDraft) -> 
     move that shall save those that do.
     """
     knowledge, policy, least = draft.facts.knowledge, draft.facts.policy, 0.0
+    if need.in_vain is not None:
+        return [offer for offer in offers if _is_sure(offer, need.in_vain, draft)]
     if need.forecast is not None and need.opens is PurchaseMode.ON_DEMAND:
         least = need.forecast.speed * usual_throughput(knowledge, policy)
     if not least and need.item_at_most is None:
@@ -221,6 +227,29 @@ def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: PlanDraft) -> 
         if speeds[name] * _AS_FAST >= least * slot_count(kind.gpu_count, knowledge.slots)
     }
     return [o for o in offers if o.instance_type.name in fast] or offers
+
+
+def _is_sure(offer: Offer, in_vain: InVain, draft: PlanDraft) -> bool:
+    """Tell whether jobs that interruptions keep from any progress may go on there, and if it pays.
+
+    A worker from it asks the first again, by the same prices; so it does not leave them either.
+    """
+    knowledge = draft.facts.knowledge
+    rate = interruption_rate(knowledge.pools.get(offer.pool), offer.reclaim_share)
+    terms = terms_of_offer(offer, rate, knowledge.slots)
+    return may_be_risked(in_vain, terms, draft.facts.policy) and pays_here(in_vain, terms)
+
+
+def _at_bound(policy: Policy, in_vain: InVain | None) -> Policy:
+    """Return the policy by which such jobs cost what they are expected to, by their bound.
+
+    An interruption costs them all that they have done: as if they kept a checkpoint no sooner.
+    """
+    if in_vain is None:
+        return policy
+    at_once = tuple(replace(rung, after=timedelta(0)) for rung in policy.ladder)
+    bound = timedelta(hours=min(in_vain.hours, _BOUND_AT_MOST))
+    return replace(policy, ladder=at_once, checkpoint_interval=bound)
 
 
 def quotas_left(draft: PlanDraft, seen: Observation) -> Mapping[str, float]:

@@ -26,6 +26,7 @@ from spindown.domain.fleet import (
     Worker,
     WorkerState,
 )
+from spindown.domain.in_vain import InVain
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.ranking import Candidate, CandidateList, Demand
@@ -217,6 +218,8 @@ class LaunchChoice:
     #: whatever it costs.
     is_takeover: bool = False
     item_at_most: float | None = None
+    #: What interruptions have cost the jobs that it is for; None: it is for any job.
+    in_vain: InVain | None = None
     #: None: prices were not looked at, since no launch is due.
     candidates: CandidateList | None = None
     #: Why no launch may happen although one is due.

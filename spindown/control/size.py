@@ -1,6 +1,6 @@
 """Size the fleet by the queue and the ledger alone: how many workers are missing, and when."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -10,6 +10,7 @@ from spindown.control.budget import headroom
 from spindown.control.observe_ec2 import backing_off_until
 from spindown.control.plan import LaunchChoice, PlanDraft
 from spindown.domain.fleet import Backlog, Worker, WorkerState
+from spindown.domain.in_vain import InVain
 from spindown.domain.ranking import Demand, RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import (
@@ -125,12 +126,12 @@ def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPla
 def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
     """Return what waits, oldest first, and which of it had started once."""
     now, fleet = draft.now, draft.fleet
-    waiting = waiting_of(fleet.backlog)
+    waiting = _without(waiting_of(fleet.backlog), _apart(draft))
     returning = work.visible - sum(group.jobs for group in waiting)
     if returning > 0:
         waiting = (*waiting, Waiting(since=now, jobs=returning))
     leaving = _leaving(fleet.workers)
-    dates = {job.job_id: job.at for job in fleet.requeued_jobs.values()}
+    dates = {x.job_id: x.at for x in fleet.requeued_jobs.values() if x.in_vain is None}
     held = set()
     for lease in fleet.leases:
         if lease.deadline <= now:
@@ -140,6 +141,17 @@ def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
         else:
             held.add(lease.job_id)
     return mark_requeued(waiting, [at for job_id, at in dates.items() if job_id not in held])
+
+
+def _without(waiting: Sequence[Waiting], jobs: int) -> tuple[Waiting, ...]:
+    """Return what waits without so many jobs: the last, since they came back."""
+    left = []
+    for group in reversed(waiting):
+        taken = min(group.jobs, jobs)
+        jobs -= taken
+        if group.jobs > taken:
+            left.append(replace(group, jobs=group.jobs - taken))
+    return tuple(reversed(left))
 
 
 def _price_of_late(draft: PlanDraft) -> float | None:
@@ -159,11 +171,37 @@ def waiting_work(draft: PlanDraft) -> Backlog:
     starts at the notice, not at the deadline.
     """
     queue, leaving = draft.fleet.queue, _leaving(draft.fleet.workers)
-    if not leaving:
-        return queue
     # What has lapsed is visible again, and counted.
     soon = sum(x.instance_id in leaving and x.deadline > draft.now for x in draft.fleet.leases)
-    return replace(queue, visible=queue.visible + soon, in_flight=max(0, queue.in_flight - soon))
+    apart = _apart(draft)
+    if not soon and not apart:
+        return queue
+    visible = max(queue.visible - apart, 0) + soon
+    return replace(queue, visible=visible, in_flight=max(0, queue.in_flight - soon))
+
+
+def in_vain_jobs(draft: PlanDraft) -> list[InVain]:
+    """Return what interruptions have cost each job that waits for a machine that stays."""
+    held = {lease.job_id for lease in draft.fleet.leases if lease.deadline > draft.now}
+    found = [
+        job.in_vain
+        for job in draft.fleet.requeued_jobs.values()
+        if job.in_vain is not None and job.job_id not in held
+    ]
+    # A row may outlive its message.
+    return found[: draft.fleet.queue.visible + _hidden(draft)]
+
+
+def _apart(draft: PlanDraft) -> int:
+    """Return how many visible messages wait for machines that stay, and for no other."""
+    jobs = len(in_vain_jobs(draft))
+    return max(jobs - _hidden(draft), 0) if jobs else 0
+
+
+def _hidden(draft: PlanDraft) -> int:
+    """Return how many messages are hidden and held by nobody, such as workers leave to others."""
+    held = sum(lease.deadline > draft.now for lease in draft.fleet.leases)
+    return max(draft.fleet.queue.in_flight - held, 0)
 
 
 def _leaving(workers: Mapping[str, Worker]) -> frozenset[str]:
@@ -203,7 +241,7 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
         claimed += found.on is None
         yield found
     for job in waiting.values():
-        if job.job_id not in held:
+        if job.job_id not in held and job.in_vain is None:
             claimed += 1
             yield requeued(job, within=within, knowledge=knowledge, policy=policy)
     yield from never_claimed(

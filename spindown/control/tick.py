@@ -13,8 +13,8 @@ decision). Now and then it reads settings, prices, the catalogue or shared rows 
 decision that differs from the last one.
 
 Where to look further: ``observation`` and ``observe_ec2`` read, ``backlog``, ``adopt``, ``reap``,
-``newer``, ``breaker``, ``books``, ``size``, ``migrate``, ``offers`` and ``request`` plan,
-``execute`` and ``launch`` act, ``record`` writes down.
+``newer``, ``breaker``, ``books``, ``size``, ``migrate``, ``surer``, ``offers`` and ``request``
+plan, ``execute`` and ``launch`` act, ``record`` writes down.
 """
 
 from contextlib import suppress
@@ -55,6 +55,7 @@ from spindown.control.reap import (
 from spindown.control.record import write_down
 from spindown.control.request import foresee
 from spindown.control.size import size_again, size_fleet
+from spindown.control.surer import plan_surer
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
 from spindown.port import ControlPorts, Datum
@@ -167,7 +168,10 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
 
 def add_need(draft: PlanDraft, need: LaunchChoice) -> Settled:
     """Return a draft with what is missing, for the queue and for jobs that move."""
-    return Settled(draft=draft, need=need, moves=plan_moves(draft, need))
+    moves, surer = plan_moves(draft, need), plan_surer(draft, need)
+    if surer is not None:
+        moves = replace(moves, takeovers=(*moves.takeovers, surer))
+    return Settled(draft=draft, need=need, moves=moves)
 
 
 def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:

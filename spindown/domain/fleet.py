@@ -17,8 +17,10 @@ from spindown.domain.bound import (
     Tally,
     VcpuCount,
 )
+from spindown.domain.in_vain import InVain, SpotTerms
 from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
 from spindown.domain.policy import Policy
+from spindown.domain.prior import relative_throughput
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 _HOUR = timedelta(hours=1)
@@ -118,6 +120,24 @@ class Worker:
         )
 
     @property
+    def boot(self) -> float:
+        """Return how long it took to boot, hours; 0: it has not checked in."""
+        return max(((self.checked_in_at or self.launched_at) - self.launched_at) / _HOUR, 0.0)
+
+    def spot_terms(self, rate: float = 0.0) -> SpotTerms | None:
+        """Return what it costs, and how surely it stays; None: EC2 takes no such machine back."""
+        if self.capacity_type is not CapacityType.SPOT:
+            return None
+        return SpotTerms(
+            price=self.price_per_hour,
+            listed=self.on_demand_price,
+            speed=relative_throughput(*self.processor),
+            slots=self.slots,
+            gpus=self.gpu_count,
+            rate=rate,
+        )
+
+    @property
     def is_live(self) -> bool:
         """Tell whether it bills and may still do work."""
         return self.state in _LIVE
@@ -188,6 +208,8 @@ class Lease:
     items_done: Tally = 0
     #: Items that were done when it was claimed.
     first_item: Tally = 0
+    #: Whether interruptions have cost it so much that it stays where EC2 takes nothing back.
+    stays: bool = False
 
     def pace(self, items_done: int, at: datetime) -> float | None:
         """Return items an hour since the claim, the present one counted as done; None: unknown."""
@@ -225,6 +247,8 @@ class RequeuedJob:
     at: datetime
     #: Failures and losses that count so far, if its last holder gave it up itself.
     failures: int = 0
+    #: What interruptions have cost it, if it must go on on a surer machine.
+    in_vain: InVain | None = None
 
 
 class LaunchState(StrEnum):

@@ -84,6 +84,9 @@ class ReasonCode(StrEnum):
     FAILED_TOO_OFTEN = "failed-too-often"
     #: ``failures`` on so many ``instances``.
     FAILED_ON_SEVERAL = "failed-on-several"
+    #: ``attempts`` that interruptions ended without progress, the longest of ``hours`` on a T4;
+    #: ``dollars`` that they cost. Nothing that the policy allows is sure enough.
+    NEVER_DONE = "never-done"
 
     #: A message asks for other items or parameters than the one with which ``job`` was claimed.
     OTHER_BODY = "other-body"
@@ -160,6 +163,9 @@ class ReasonCode(StrEnum):
     #: ``jobs``; ``until``.
     CAN_WAIT = "can-wait"
     #: ``jobs`` that run, and move.
+    #: ``jobs`` that interruptions keep from any progress want surer machines; ``attempts``,
+    #: ``hours`` and ``dollars`` as of ``NEVER_DONE``, of the job that has cost most.
+    TO_SURER = "to-surer"
     TO_SPOT = "to-spot"
     OFF_SPOT = "off-spot"
     #: ``workers``.

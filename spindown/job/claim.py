@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spindown.contract.codec import replace_fields
+from spindown.contract.codec import Row, decode, encode, replace_fields
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage, body_digest, parse_job, with_id
-from spindown.contract.row import history_partition, worker_partition, worker_sort
+from spindown.contract.row import history_partition, requeued_sort, worker_partition, worker_sort
 from spindown.contract.run import OnNewCode
 from spindown.domain.dead_letter import EpochEnd, dead_letter_reason, epoch_end
-from spindown.domain.fleet import Lease
+from spindown.domain.fleet import Lease, RequeuedJob, Worker
+from spindown.domain.in_vain import NOTHING_IN_VAIN, GoesOn, goes_on, may_be_risked, never_done
 from spindown.domain.lease import (
     ClaimVerdict,
     claim_verdict,
@@ -56,6 +57,7 @@ from spindown.job.message import (
 )
 from spindown.job.policy import read_code_version
 from spindown.job.presence import Condemned, Presence
+from spindown.job.release import count_in_vain
 from spindown.port import Key, Message, When, Write
 from spindown.wording import say
 
@@ -80,15 +82,24 @@ class Epochs:
         counted = _for_code_of(self._count_end(fence.manifest), self.slot_id)
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy)
+        if not reason and self.goes_on(manifest) is GoesOn.NOWHERE:
+            reason = never_done(manifest.in_vain)
         if not reason:
             return manifest
         ended = {
             "state": JobState.FAILED,
             "reason": say(reason),
+            "code": reason.code.value,
             "finished_at": self.ports.clock.now(),
             "released": True,
         }
         return replace_fields(manifest, ended)
+
+    def goes_on(self, manifest: Manifest) -> GoesOn:
+        """Return where a job goes on: here, if interruptions have not cost it too much."""
+        if may_be_risked(manifest.in_vain, self.slot_id.spot, self.policy):
+            return GoesOn.ANYWHERE
+        return goes_on(manifest.in_vain, self.slot_id.spot, self.policy)
 
     def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
         """Return the manifest as the beginning of an epoch of ours."""
@@ -113,12 +124,15 @@ class Epochs:
     def _count_end(self, manifest: Manifest) -> Manifest:
         if manifest.epoch == 0:
             return manifest
-        is_taken = not manifest.released and self._was_interrupted(manifest)
+        taken = None if manifest.released else self._interrupted(manifest)
         if not manifest.released:
             manifest = replace(manifest, lost_epochs=(*manifest.lost_epochs, manifest.epoch))
-        match epoch_end(manifest, interrupted=is_taken):
+        match epoch_end(manifest, interrupted=taken is not None):
             case EpochEnd.INTERRUPTED:
-                return replace(manifest, interruptions=manifest.interruptions + 1)
+                return replace(
+                    self._count_in_vain(manifest, taken or {}),
+                    interruptions=manifest.interruptions + 1,
+                )
             case EpochEnd.LOST:
                 loss = Failure(
                     at=self.ports.clock.now(),
@@ -132,14 +146,27 @@ class Epochs:
             case _:
                 return manifest
 
-    def _was_interrupted(self, manifest: Manifest) -> bool:
-        """Tell whether the ledger knows of an interruption of the last owner."""
+    def _count_in_vain(self, manifest: Manifest, row: Row) -> Manifest:
+        """Count an epoch that was interrupted without a word, unless it got anywhere."""
+        freed = find_freed_lease(manifest, self.slot_id.workload, self.ports)
+        if freed is not None and freed.items_done > manifest.next_item:
+            # It has done an item, though it has not committed it.
+            return manifest
+        try:
+            worker = decode(Worker, row)
+        except ContractError:
+            return manifest
+        ends = [at for at in (worker.interrupted_at, worker.ended_at) if at is not None]
+        return count_in_vain(manifest, worker.boot, worker.spot_terms(), min(ends))
+
+    def _interrupted(self, manifest: Manifest) -> Row | None:
+        """Return the row of the last owner if the ledger knows of an interruption of it."""
         sort = worker_sort(manifest.owner.rpartition("/")[0])
         for partition in (worker_partition, history_partition):
             row = self.ports.table.get(Key(partition=partition(self.slot_id.workload), sort=sort))
             if row is not None:
-                return row.get("interrupted_at") is not None
-        return False
+                return None if row.get("interrupted_at") is None else row
+        return None
 
 
 def find_freed_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> Lease | None:
@@ -158,7 +185,11 @@ def _for_code_of(manifest: Manifest, slot_id: SlotId) -> Manifest:
     Results of another version of the code are dropped, unless the workload says that both give
     the same: then a job may hold results of two versions.
     """
-    if slot_id.on_new_code is OnNewCode.KEEP or not is_other_code(manifest, slot_id):
+    if not is_other_code(manifest, slot_id):
+        return manifest
+    # Other code may keep checkpoints, or be faster.
+    manifest = replace(manifest, in_vain=NOTHING_IN_VAIN)
+    if slot_id.on_new_code is OnNewCode.KEEP:
         return manifest
     return replace(manifest, next_item=0, parts=(), user_state=(), begun_seconds={})
 
@@ -306,6 +337,8 @@ class _Claim:
         """Count how the last epoch ended, then begin the next or give the job up."""
         manifest = self._epochs.begin_next(fence)
         before = lease or find_freed_lease(fence.manifest, self.slot_id.workload, self.ports)
+        if self._epochs.goes_on(manifest) is GoesOn.SURER:
+            return self._leave_to_surer(manifest, before)
         raised = write_fence(manifest, fence.etag, self.ports)
         clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
         has_failed = raised.manifest.state is JobState.FAILED
@@ -329,6 +362,7 @@ class _Claim:
             items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
             sent_at=fence.manifest.sent_at or self.message.sent_at,
             first_item=fence.manifest.next_item,
+            stays=self.slot_id.spot is None and fence.manifest.in_vain.attempts > 0,
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
         is_first = fence.manifest.epoch == 1
@@ -381,6 +415,23 @@ class _Claim:
         put_back(self.message, wait, self.ports.queue)
         return self._decline(ClaimOutcome.PUT_BACK, _HELD if lease else why)
 
+    def _leave_to_surer(self, manifest: Manifest, before: Lease | None) -> Declined:
+        """Leave a job to a machine that stays, and let the ledger know that it wants one."""
+        sort, now = requeued_sort(self.job_id), self.ports.clock.now()
+        key = Key(partition=worker_partition(self.slot_id.workload), sort=sort)
+        row = self.ports.table.get(key)
+        if row is None or row.get("in_vain") is None:
+            known = RequeuedJob(
+                job_id=self.job_id,
+                sent_at=manifest.sent_at or self.message.sent_at,
+                items=manifest.items or 0,
+                items_done=max(manifest.next_item, _done(before, self.job_id)),
+                at=now,
+                in_vain=manifest.in_vain,
+            )
+            self.ports.table.write(Write(key=key, set=encode(known)))
+        return self._put_back(None, "left to a machine that stays")
+
     def _leave_to_owner(self, lease: Lease) -> Declined:
         """Leave a job to its owner; a second message of it is deleted, since one is enough.
 
@@ -426,7 +477,15 @@ class _Claim:
             return
 
     def _bury(self, manifest: Manifest) -> Declined:
-        dead_letter(self.message, self.job, manifest.reason, self.slot_id.log_pointer, self.ports)
+        dead_letter(
+            self.message,
+            self.job,
+            manifest.reason,
+            self.slot_id.log_pointer,
+            self.ports,
+            code=manifest.code,
+            dollars=manifest.in_vain.dollars,
+        )
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
 
     def _refuse_body(self, manifest: Manifest) -> Declined:

@@ -20,6 +20,7 @@ from spindown.contract.job.result import (
     part_key,
     part_stem,
 )
+from spindown.domain.in_vain import NOTHING_IN_VAIN
 from spindown.error import LeaseLost, PreconditionFailed
 from spindown.job.attachment.state import State, measure, upload_state
 from spindown.job.fence import write_fence, write_patiently
@@ -83,6 +84,8 @@ def extend_manifest(
         part = _upload_part(manifest, portion.finished, ports)
         next_item = part.last + 1
         changes |= {"parts": (*manifest.parts, part), "next_item": next_item}
+    if portion.finished or changes.get("user_state", manifest.user_state) != manifest.user_state:
+        changes["in_vain"] = NOTHING_IN_VAIN
     if manifest.items is not None and next_item >= manifest.items:
         changes |= {
             "state": JobState.COMPLETED,

@@ -16,6 +16,7 @@ from spindown.contract.job.result import Record
 from spindown.contract.row import lease_sort, worker_partition
 from spindown.contract.run import OnNewCode
 from spindown.domain.fleet import Lease
+from spindown.domain.in_vain import SpotTerms
 from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, SpindownError
 from spindown.port import (
@@ -63,6 +64,10 @@ class SlotId:
     price_per_hour: float = 0.0
     #: Of the instance, as ``contract.row.processor_kind`` names it.
     gpu: str = ""
+    #: What the machine costs, and how surely it stays; None: it is not spot.
+    spot: SpotTerms | None = None
+    #: Hours that it took to boot.
+    boot: float = 0.0
     #: Where a person finds what happened; goes with a dead letter.
     log_pointer: str = ""
 

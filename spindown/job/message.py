@@ -69,9 +69,29 @@ def resend(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
     return True
 
 
-def dead_letter(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPorts) -> None:
-    """Move the message of a job that failed for good to the dead-letter queue."""
-    attributes = _clean({"reason": reason, "job_id": job.job_id or "", "log": log}, message)
+def dead_letter(
+    message: Message,
+    job: JobMessage,
+    reason: str,
+    log: str,
+    ports: WorkPorts,
+    *,
+    code: str = "",
+    dollars: float = 0.0,
+) -> None:
+    """Move the message of a job that failed for good to the dead-letter queue.
+
+    Args:
+        message: of the job.
+        job: what it asks for.
+        reason: why, for a person.
+        log: where a person finds what happened.
+        ports: the world.
+        code: why, for programs; "": there is none.
+        dollars: USD that interruptions have cost since its last progress.
+    """
+    told = {"reason": reason, "code": code, "job_id": job.job_id or "", "log": log}
+    attributes = _clean(told | ({"dollars": f"{dollars:.4f}"} if dollars else {}), message)
     copy = copy_message(message, job, ports.objects, attributes)
     ports.dead_letters.send([_shorten(copy, message, ports)])
     delete(message.receipt_handle, ports.queue)

@@ -19,6 +19,7 @@ from spindown.contract.job.message import (
     parse_job,
     with_id,
 )
+from spindown.domain.in_vain import NOTHING_IN_VAIN
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
 from spindown.job.fence import Fence, is_other_body, read_fence, write_fence
 from spindown.job.held import WorkPorts, is_at_work
@@ -163,9 +164,11 @@ def _forgotten(fence: Fence) -> Manifest:
         epoch=fence.epoch_floor,
         state=JobState.RUNNING,
         failures=(),
+        in_vain=NOTHING_IN_VAIN,
         losses=0,
         released=True,
         reason="",
+        code="",
         finished_at=None,
         sent_at=None,
     )

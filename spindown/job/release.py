@@ -5,11 +5,13 @@ hide the message again for nobody.
 """
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.domain.dead_letter import dead_letter_reason
+from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
 from spindown.job.message import dead_letter, put_back
@@ -22,12 +24,45 @@ _REASON_CHARACTERS = 1000
 
 
 def settle_release(
-    held: ClaimedJob, portion: Portion, *, interrupted: bool, slot_id: SlotId, ports: WorkPorts
+    held: ClaimedJob,
+    portion: Portion,
+    *,
+    interrupted: bool,
+    slot_id: SlotId,
+    ports: WorkPorts,
+    policy: Policy,
 ) -> ClaimedJob:
-    """Commit what is done, and that this epoch ends in order (raises LeaseLost)."""
+    """Commit what is done, and that this epoch ends in order (raises LeaseLost).
+
+    The job has failed if an interruption has ended the epoch and nothing that the policy allows
+    can do it.
+    """
     manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
-    interruptions = manifest.interruptions + interrupted
-    return commit_as(replace(manifest, released=True, interruptions=interruptions), held, ports)
+    if not interrupted or manifest.state is not JobState.RUNNING:
+        return commit_as(replace(manifest, released=True), held, ports)
+    manifest = replace(manifest, released=True, interruptions=manifest.interruptions + 1)
+    manifest = count_in_vain(manifest, slot_id.boot, slot_id.spot, ports.clock.now())
+    if goes_on(manifest.in_vain, slot_id.spot, policy) is GoesOn.NOWHERE:
+        why = never_done(manifest.in_vain)
+        manifest = _failed(manifest, say(why), ports, why.code)
+    return commit_as(manifest, held, ports)
+
+
+def count_in_vain(
+    manifest: Manifest, boot: float, terms: SpotTerms | None, until: datetime
+) -> Manifest:
+    """Return a manifest after an interruption of its present epoch, which may have moved it on.
+
+    Args:
+        manifest: as that epoch leaves it.
+        boot: hours that the machine took to boot.
+        terms: of the machine; None: it is not spot.
+        until: when the epoch ended.
+    """
+    if terms is None or manifest.claimed_at is None or manifest.has_moved:
+        return manifest
+    hours = max((until - manifest.claimed_at) / timedelta(hours=1), 0.0)
+    return replace(manifest, in_vain=manifest.in_vain.after(hours, boot, terms))
 
 
 def settle_failure(
@@ -54,7 +89,7 @@ def settle_failure(
     verdict = dead_letter_reason(manifest.failures, policy)
     if verdict:
         told = f"{say(verdict)}; last: {failure.reason}"
-        return commit_as(_failed(manifest, told, ports), held, ports)
+        return commit_as(_failed(manifest, told, ports, verdict.code), held, ports)
     return commit_as(manifest, held, ports)
 
 
@@ -69,12 +104,15 @@ def release(
     slot_id: SlotId,
     presence: Presence,
     ports: WorkPorts,
+    policy: Policy,
     wait: timedelta = timedelta(0),
 ) -> None:
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
     handle = current_handle(held, slot_id, ports)
     requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
     requeued = replace(requeued, failures=len(held.manifest.failures))
+    if goes_on(held.manifest.in_vain, slot_id.spot, policy) is not GoesOn.ANYWHERE:
+        requeued = replace(requeued, in_vain=held.manifest.in_vain)
     presence.vacate(slot_id, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 
@@ -90,15 +128,26 @@ def dead_letter_job(
     """Move the message of a job that failed for good to the dead-letter queue."""
     handle = current_handle(held, slot_id, ports)
     message: Message = replace(held.message, receipt_handle=handle)
-    dead_letter(message, held.job, held.manifest.reason, slot_id.log_pointer, ports)
+    dead_letter(
+        message,
+        held.job,
+        held.manifest.reason,
+        slot_id.log_pointer,
+        ports,
+        code=held.manifest.code,
+        dollars=held.manifest.in_vain.dollars,
+    )
     presence.vacate(slot_id, held.lease)
 
 
-def _failed(manifest: Manifest, reason: str, ports: WorkPorts) -> Manifest:
+def _failed(
+    manifest: Manifest, reason: str, ports: WorkPorts, code: ReasonCode = ReasonCode.NONE
+) -> Manifest:
     return replace(
         manifest,
         state=JobState.FAILED,
         reason=reason[:_REASON_CHARACTERS],
+        code=code.value,
         finished_at=ports.clock.now(),
         released=True,
     )

@@ -71,7 +71,7 @@ from spindown.job.message import put_back
 from spindown.job.policy import read_standing
 from spindown.job.presence import Condemned, Presence
 from spindown.job.progress import Progress, Reporter
-from spindown.job.release import abandon, release, settle_release
+from spindown.job.release import abandon, dead_letter_job, release, settle_release
 from spindown.job.split import is_too_large, split
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.port import Key, Message
@@ -339,6 +339,8 @@ class SimSlot:
             slot=number,
             price_per_hour=worker.row.price_per_hour / max(worker.row.slots, 1),
             gpu=processor_kind(*worker.row.processor),
+            spot=worker.row.spot_terms(worker.interruption_rate),
+            boot=worker.row.boot,
         )
         self.attempt: SimAttempt | None = None
         self._poll: WaitingPoll | None = None
@@ -528,19 +530,25 @@ class SimAttempt:
                 interrupted=self._worker.life.is_interrupted,
                 slot_id=self._slot.slot_id,
                 ports=self._site.ports,
+                policy=self._worker.policy,
             )
         except LeaseLost:
             self._lose()
             return
         self._tell(before, portion)
-        if self.held.manifest.state is JobState.COMPLETED:
-            self._close()
-            return
+        match self.held.manifest.state:
+            case JobState.COMPLETED:
+                self._close()
+                return
+            case JobState.FAILED:
+                self._bury()
+                return
         release(
             self.held,
             slot_id=self._slot.slot_id,
             presence=self._worker.presence,
             ports=self._site.ports,
+            policy=self._worker.policy,
         )
         self._site.record.note("released", self.held.job_id)
         self._site.record.stopped(self.held.job_id)
@@ -623,6 +631,14 @@ class SimAttempt:
         )
         self._site.record.completed(self.held.job_id, self._total)
         slot.ended((self.held.job_id, False))
+
+    def _bury(self) -> None:
+        slot = self._slot
+        dead_letter_job(
+            self.held, slot_id=slot.slot_id, presence=self._worker.presence, ports=self._site.ports
+        )
+        self._site.record.note("dead-lettered", self.held.job_id)
+        slot.ended((self.held.job_id, True))
 
     def _lose(self) -> None:
         abandon(self.held, slot_id=self._slot.slot_id, presence=self._worker.presence)

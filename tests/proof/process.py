@@ -114,6 +114,8 @@ class Process:
             code_version=self.world.code_digest,
             price_per_hour=self.worker.price_per_hour / self.worker.slots,
             gpu=processor_kind(*self.worker.processor),
+            spot=self.worker.spot_terms(),
+            boot=self.worker.boot,
             log_pointer=f"log:{self.instance_id}",
         )
         context = SlotContext(

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from spindown.contract.codec import decode, encode, to_json
+from spindown.domain.in_vain import NOTHING_IN_VAIN, InVain
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -126,6 +127,8 @@ class Manifest:
     #: that have no result yet, and that the state keeps.
     begun_seconds: Mapping[str, float] = field(default_factory=dict)
     cost_usd: float = 0.0
+    #: What interruptions have cost since the last item or new state.
+    in_vain: InVain = NOTHING_IN_VAIN
     #: Random per write, so that a writer knows its own write after a lost answer.
     nonce: str = ""
     batch_id: str | None = None
@@ -137,9 +140,19 @@ class Manifest:
     sent_at: datetime | None = None
     finished_at: datetime | None = None
     reason: str = ""
+    #: ``ReasonCode`` of it, where there is one.
+    code: str = ""
     schema: int = SCHEMA
     #: Fields that a later version wrote; carried along unread.
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_moved(self) -> bool:
+        """Tell whether the present epoch has committed an item or new state."""
+        begun = self.claimed_at
+        return self.next_item > self.epoch_first or (
+            begun is not None and any(file.stored_at >= begun for file in self.user_state)
+        )
 
     @property
     def items_done(self) -> int:

@@ -69,7 +69,12 @@ def test_another_body_does_not_go_on_with_a_job(other: dict[str, Any]) -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = settle_release(
-        held, a_portion(held, 3), interrupted=True, slot_id=a_slot_id(), ports=world.ports
+        held,
+        a_portion(held, 3),
+        interrupted=True,
+        slot_id=a_slot_id(),
+        ports=world.ports,
+        policy=Policy(),
     )
     world.queue.delete(held.message.receipt_handle)
     refused(world, other, ReasonCode.OTHER_BODY)
@@ -131,7 +136,9 @@ def test_a_copy_with_stored_items_is_the_same_job() -> None:
     held = world.hold(body)
     copy = copy_message(held.message, held.job, world.objects, {"a": "x" * 100})
     assert parse_job(copy.body).stored
-    release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+    )
     message = world.receive()
     assert message is not None
     world.queue.delete(message.receipt_handle)
@@ -227,7 +234,7 @@ class Story:
     def give_back(self, held: ClaimedJob) -> None:
         slot_id = a_slot_id(held.lease.instance_id)
         presence = self.world.presence(slot_id.instance_id)
-        release(held, slot_id=slot_id, presence=presence, ports=self.world.ports)
+        release(held, slot_id=slot_id, presence=presence, ports=self.world.ports, policy=Policy())
         self.held = None
 
     def finish(self) -> None:

@@ -9,6 +9,7 @@ from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import CLAIMS, worker_partition
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
@@ -182,7 +183,9 @@ def test_clears_a_lease_at_the_very_instant_that_it_lapses() -> None:
 def test_leaves_the_lease_of_what_the_last_owner_works_on_now() -> None:
     world = WorkWorld()
     released = world.hold(JOB)
-    release(released, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        released, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+    )
     message = world.receive()
     assert message is not None
     now = world.hold({"job_id": "k", "items": items(4)}).lease

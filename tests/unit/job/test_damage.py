@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.job.manifest import Manifest, manifest_key, state_key
+from spindown.domain.policy import Policy
 from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable
 from spindown.job.attachment.state import restore_state, upload_state
@@ -54,9 +55,16 @@ def world(tmp_path: Path) -> WorkWorld:
     for text in ("one", "two"):
         held = with_state(world.hold(), tmp_path, text)
         held = settle_release(
-            held, a_portion(held, 1), interrupted=True, slot_id=a_slot_id(), ports=world.ports
+            held,
+            a_portion(held, 1),
+            interrupted=True,
+            slot_id=a_slot_id(),
+            ports=world.ports,
+            policy=Policy(),
         )
-        release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+        release(
+            held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+        )
     world.clock.advance(timedelta(seconds=1))
     world.hold()
     return world

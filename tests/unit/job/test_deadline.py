@@ -47,9 +47,16 @@ def due(world: WorkWorld) -> RequeuedJob | None:
 
 def requeued(world: WorkWorld, held: ClaimedJob, done: int) -> None:
     settled = settle_release(
-        held, a_portion(held, done), interrupted=False, slot_id=a_slot_id(), ports=world.ports
+        held,
+        a_portion(held, done),
+        interrupted=False,
+        slot_id=a_slot_id(),
+        ports=world.ports,
+        policy=Policy(),
     )
-    release(settled, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        settled, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+    )
 
 
 def remember(world: WorkWorld) -> RequeuedJob:

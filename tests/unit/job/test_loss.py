@@ -7,6 +7,7 @@ from datetime import timedelta
 from spindown.contract.job.manifest import Failure, JobState
 from spindown.contract.row import lease_sort
 from spindown.control.ending import free_leases
+from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
@@ -22,7 +23,12 @@ JOB = {"job_id": "j", "items": items(4)}
 def settle(world: WorkWorld, held: ClaimedJob) -> ClaimedJob:
     """End an epoch in order, with nothing done."""
     return settle_release(
-        held, a_portion(held, 0), interrupted=False, slot_id=a_slot_id(), ports=world.ports
+        held,
+        a_portion(held, 0),
+        interrupted=False,
+        slot_id=a_slot_id(),
+        ports=world.ports,
+        policy=Policy(),
     )
 
 
@@ -61,7 +67,13 @@ def test_a_freed_lease_says_nothing_of_a_properly_released_job() -> None:
     freed = replace(held.lease, items_done=6)
     _, past = ledger.move_to_history(lease_sort("i-1", 0), freed, now=world.clock.now())
     ledger.write(past)
-    release(settle(world, held), slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        settle(world, held),
+        slot_id=a_slot_id(),
+        presence=world.presence(),
+        ports=world.ports,
+        policy=Policy(),
+    )
 
     assert world.hold(slot_id=a_slot_id("i-2")).lease.items_done == 0
 
@@ -108,7 +120,13 @@ def test_counts_an_interruption_in_the_ledger_and_no_loss() -> None:
 def test_does_not_count_an_orderly_release() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    release(settle(world, held), slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        settle(world, held),
+        slot_id=a_slot_id(),
+        presence=world.presence(),
+        ports=world.ports,
+        policy=Policy(),
+    )
     manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
     assert (manifest.epoch, manifest.losses, manifest.interruptions) == (2, 0, 0)
     assert manifest.lost_epochs == ()

@@ -6,6 +6,7 @@ import pytest
 
 from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
 from spindown.contract.run import OnNewCode
+from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import Portion, commit
@@ -201,10 +202,15 @@ def test_two_versions_do_not_reset_each_other_in_a_deploy() -> None:
         if isinstance(held, ClaimedJob):
             held = commit(held, a_portion(held, 90), slot_id=slot_id, ports=world.ports)
             held = settle_release(
-                held, Portion(), interrupted=False, slot_id=slot_id, ports=world.ports
+                held,
+                Portion(),
+                interrupted=False,
+                slot_id=slot_id,
+                ports=world.ports,
+                policy=Policy(),
             )
             presence = world.presence(slot_id.instance_id)
-            release(held, slot_id=slot_id, presence=presence, ports=world.ports)
+            release(held, slot_id=slot_id, presence=presence, ports=world.ports, policy=Policy())
         world.clock.advance(timedelta(minutes=2))
         done.append((world.manifest("j").code_version, world.manifest("j").next_item))
 

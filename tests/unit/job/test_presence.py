@@ -9,6 +9,7 @@ import pytest
 from spindown.contract.codec import encode
 from spindown.contract.row import CLAIMS, worker_partition
 from spindown.domain.fleet import GpuUse, WorkerState
+from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, Unreachable, WriteConflict
 from spindown.job.held import lease_key
@@ -254,7 +255,9 @@ def test_a_release_uses_its_own_handle_and_no_other_job_s_row() -> None:
     others = replace(held.lease, job_id="k", receipt_handle="not ours")
     world.table.write(Write(key=a_slot_id().lease_key, set=encode(others)))
 
-    release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+    )
 
     assert world.lease() == others
     assert world.queue.backlog().visible == 1

@@ -80,8 +80,11 @@ def test_failures_and_losses_are_forgotten() -> None:
         held = settle_failure(
             held, a_portion(held, 0), "boom", slot_id=slot_id, ports=world.ports, policy=policy
         )
-        end = dead_letter_job if held.manifest.state is JobState.FAILED else release
-        end(held, slot_id=slot_id, presence=world.presence(slot_id.instance_id), ports=world.ports)
+        presence, ports = world.presence(slot_id.instance_id), world.ports
+        if held.manifest.state is JobState.FAILED:
+            dead_letter_job(held, slot_id=slot_id, presence=presence, ports=ports)
+        else:
+            release(held, slot_id=slot_id, presence=presence, ports=ports, policy=policy)
     assert len(world.manifest("j").failures) == 2
 
     redriven(world)

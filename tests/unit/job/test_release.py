@@ -8,6 +8,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import LeaseLost
 from spindown.job.claim import Declined
@@ -31,9 +32,16 @@ def test_makes_the_original_message_visible_at_once() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = settle_release(
-        held, a_portion(held, 2), interrupted=True, slot_id=a_slot_id(), ports=world.ports
+        held,
+        a_portion(held, 2),
+        interrupted=True,
+        slot_id=a_slot_id(),
+        ports=world.ports,
+        policy=Policy(),
     )
-    release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+    )
     assert world.queue.backlog().visible == 1
     assert world.lease() is None
     assert world.worker().state is WorkerState.IDLE
@@ -48,7 +56,9 @@ def test_releases_through_the_handle_that_was_left_in_the_row() -> None:
     world.queue.extend(held.message.receipt_handle, timedelta(0))
     assert isinstance(world.claim(a_slot_id("i-2")), Declined)
     assert world.queue.backlog().visible == 0
-    release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    release(
+        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+    )
     assert world.queue.backlog().visible == 1
 
 
@@ -56,7 +66,12 @@ def test_a_release_that_finishes_the_job_completes_it() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = settle_release(
-        held, a_portion(held), interrupted=True, slot_id=a_slot_id(), ports=world.ports
+        held,
+        a_portion(held),
+        interrupted=True,
+        slot_id=a_slot_id(),
+        ports=world.ports,
+        policy=Policy(),
     )
     assert held.manifest.state is JobState.COMPLETED
 
@@ -204,7 +219,13 @@ def fail(
     if held.manifest.state is JobState.FAILED:
         dead_letter_job(held, slot_id=slot_id, presence=world.presence(instance), ports=world.ports)
     else:
-        release(held, slot_id=slot_id, presence=world.presence(instance), ports=world.ports)
+        release(
+            held,
+            slot_id=slot_id,
+            presence=world.presence(instance),
+            ports=world.ports,
+            policy=Policy(),
+        )
     return held
 
 

@@ -1,0 +1,78 @@
+"""Find machines that stay for jobs that interruptions keep from any progress.
+
+Such a job says so in its row (``domain.in_vain``), and workers on spot leave it to others. Here it
+is taken out of what waits for any worker, and a launch of its own is planned: whatever the price
+ladder ever allows, without its waits, ranked by what going on there is expected to cost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spindown.control.observe_ec2 import open_launches
+from spindown.control.plan import LaunchChoice, PlanDraft
+from spindown.control.size import in_vain_jobs, size_for
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.in_vain import InVain, may_be_risked, pays_here, told
+from spindown.domain.ladder import PurchaseMode
+from spindown.domain.learning import (
+    Knowledge,
+    interruption_rate,
+    items_per_job,
+    usual_throughput,
+)
+from spindown.domain.reason import Reason, ReasonCode
+
+
+def plan_surer(draft: PlanDraft, need: LaunchChoice) -> LaunchChoice | None:
+    """Return what is wanted for jobs that need a machine that stays; None: nothing."""
+    knowledge, policy = draft.facts.knowledge, draft.facts.policy
+    jobs = in_vain_jobs(draft)
+    if not jobs:
+        return None
+    most = _most(jobs)
+    missing = len(jobs) - _slots_for(draft, most)
+    if missing <= 0:
+        return None
+    demand = replace(
+        need.demand,
+        need_items_per_hour=missing * usual_throughput(knowledge, policy),
+        backlog_items=missing * items_per_job(knowledge, policy),
+        jobs=missing,
+        slots=missing,
+    )
+    sized = size_for(draft, demand, None)
+    about = {"jobs": len(jobs), **told(most)}
+    return replace(
+        sized,
+        sizing=replace(sized.sizing, reason=Reason(ReasonCode.TO_SURER, about)),
+        opens=PurchaseMode.ANY,
+        is_takeover=True,
+        in_vain=most,
+    )
+
+
+def _most(jobs: Sequence[InVain]) -> InVain:
+    """Return what the job has cost that leaves the least room; a machine must suit all."""
+    return max(jobs, key=lambda each: (each.dollars, each.hours))
+
+
+def _slots_for(draft: PlanDraft, most: InVain) -> int:
+    """Return the slots that are free for such jobs, or soon will be."""
+    there = sum(
+        worker.slots
+        for worker in draft.fleet.workers.values()
+        if worker.state in {WorkerState.IDLE, WorkerState.BOOTING}
+        and worker.takes_jobs
+        and _suits(worker, most, draft)
+    )
+    launches = open_launches(draft.fleet.launches.values())
+    return there + sum(x.count * x.slots for x in launches if x.is_takeover)
+
+
+def _suits(worker: Worker, most: InVain, draft: PlanDraft) -> bool:
+    terms = worker.spot_terms(_rate(worker, draft.facts.knowledge))
+    return may_be_risked(most, terms, draft.facts.policy) and pays_here(most, terms)
+
+
+def _rate(worker: Worker, knowledge: Knowledge) -> float:
+    return interruption_rate(knowledge.pools.get(worker.pool), None)

@@ -1,0 +1,181 @@
+"""What interruptions have cost a job that makes no progress, and where it may go on.
+
+An item that saves nothing needs a machine for all its time at once. How long that is, nobody knows;
+each attempt that EC2 ended without progress took less. So the longest is a lower bound L of what
+the next progress needs, and S is what all of them have cost. A machine costs p an hour as spot and
+D >= p on demand, and a boot takes b.
+
+*The rule.* Another attempt on spot is made only while ``S + p (b + L) <= D (b + L)``: if it ended
+at the bound too, all would have cost no more than on-demand up to the bound.
+
+*Why it costs at most twice what on-demand from the start would have* (the ski rental: rent until
+the rent has reached the price, then buy). The item needs T in truth, and on-demand from the start
+costs OD = D (b + T). Let an attempt that the rule allowed end after x <= T, and S' be all that is
+spent then. If x <= L, then S' <= S + p (b + L) <= D (b + L) <= OD. If x > L, then
+S' = S + p (b + L) + p (x - L) <= D (b + L) + D (x - L) <= OD. So what is spent in vain never
+exceeds OD, whatever is reclaimed when. An attempt that succeeds has x = T, so all is at most OD.
+Otherwise the item is done on demand for another OD: at most 2 OD in all, and no rule that does not
+know T is better by more than the difference between p and 0. Machines of another speed count by
+work: an hour of one twice as fast is two. What EC2 refunds of a first hour only makes S smaller.
+
+Where the price ladder or a ceiling rules on-demand out, there is no second leg. Then spot is tried
+until ``S + p (b + L)`` exceeds twice ``D (b + L)``; by the same argument the job has cost at most
+2 OD by then, and it becomes a dead letter.
+
+This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
+there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
+(``checkpointing.slowdown``). Once on-demand is cheaper than that, a surer machine is looked for.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spindown.domain.bound import Amount, Tally
+from spindown.domain.checkpointing import slowdown
+from spindown.domain.ladder import price_ceilings
+from spindown.domain.offer import CapacityType, Offer, slot_count
+from spindown.domain.policy import Policy
+from spindown.domain.prior import relative_throughput
+from spindown.domain.reason import About, Reason, ReasonCode
+
+#: EC2 sells spot at a discount of up to 90 % (EC2 User Guide, "Spot Instances"): where nobody knows
+#: the price on demand, it is taken for this many times the price of spot.
+_DEAREST = 10.0
+#: Where on-demand is ruled out, so many times its cost is spent on spot.
+_WITHOUT_ON_DEMAND = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotTerms:
+    """What a slot of a spot machine costs, and how surely it stays."""
+
+    #: USD an hour of the whole machine, as spot and on demand.
+    price: float
+    #: None: not known.
+    listed: float | None
+    #: Of the whole machine by its data sheet; one T4 is 1.
+    speed: float
+    slots: int = 1
+    gpus: float = 0.0
+    #: Reclaims an hour to expect.
+    rate: float = 0.0
+
+    @property
+    def on_demand(self) -> float:
+        """Return USD an hour on demand; where that is not known, the most that it can be."""
+        return self.price * _DEAREST if self.listed is None else self.listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InVain:
+    """What interruptions have cost a job since it last made progress."""
+
+    attempts: Tally = 0
+    #: Work of the longest, in hours on a T4: the next progress takes more.
+    hours: Amount = 0.0
+    #: Of a boot, in hours: the shortest of those attempts.
+    boot: Amount = 0.0
+    #: USD of all of them, boots included.
+    dollars: Amount = 0.0
+
+    def after(self, hours: float, boot: float, terms: SpotTerms) -> "InVain":
+        """Return it after one more attempt of so many hours on a machine that took so to boot."""
+        return InVain(
+            attempts=self.attempts + 1,
+            hours=max(self.hours, hours * terms.speed / terms.slots),
+            boot=min(self.boot, boot) if self.attempts else boot,
+            dollars=self.dollars + terms.price / terms.slots * (boot + hours),
+        )
+
+
+NOTHING_IN_VAIN = InVain()
+
+
+class GoesOn(StrEnum):
+    """Where a job goes on."""
+
+    ANYWHERE = "anywhere"
+    #: On a machine that EC2 does not take back, or takes back more seldom.
+    SURER = "surer"
+    #: Nothing that the policy allows can do it for what it is worth.
+    NOWHERE = "nowhere"
+
+
+def terms_of_offer(offer: Offer, rate: float, slots: str) -> SpotTerms | None:
+    """Return the terms of an offer; None: EC2 takes no such machine back.
+
+    Args:
+        offer: what is on sale.
+        rate: reclaims an hour to expect.
+        slots: ``run.slots`` of the workload.
+    """
+    if offer.capacity_type is not CapacityType.SPOT:
+        return None
+    listed, kind = offer.on_demand_price, offer.instance_type
+    return SpotTerms(
+        price=offer.price,
+        listed=None if listed is None else listed + offer.extra_price,
+        speed=relative_throughput(*kind.processor),
+        slots=slot_count(kind.gpu_count, slots),
+        gpus=kind.gpu_count,
+        rate=rate,
+    )
+
+
+def has_on_demand(terms: SpotTerms, policy: Policy) -> bool:
+    """Tell whether the policy ever allows such a machine on demand, however long work waits."""
+    most = price_ceilings(policy, policy.start_within).get(CapacityType.ON_DEMAND)
+    if policy.max_price_per_gpu_hour is not None and terms.gpus > 0.0 and most is not None:
+        most = min(most, policy.max_price_per_gpu_hour * terms.gpus)
+    return most is not None and terms.on_demand <= most
+
+
+def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> bool:
+    """Tell whether a job may have another attempt on a machine; None: it is not spot.
+
+    Worked: a T4 at 0.20 as spot and 0.50 on demand, boots of 0.1 h. An attempt of 2 h cost 0.42,
+    and another would cost as much: 0.84 <= 0.5 x 2.1 = 1.05, so it is made. If it ends after 1 h,
+    0.64 are spent, and 0.64 + 0.42 > 1.05.
+    """
+    if terms is None or not in_vain.attempts:
+        return True
+    hours = in_vain.boot * terms.speed / terms.slots + in_vain.hours
+    factor = 1.0 if has_on_demand(terms, policy) else _WITHOUT_ON_DEMAND
+    most = factor * terms.on_demand * hours / terms.speed
+    return in_vain.dollars + terms.price * hours / terms.speed <= most
+
+
+def pays_here(in_vain: InVain, terms: SpotTerms | None) -> bool:
+    """Tell whether to go on here is expected to cost no more than on demand, by the bound."""
+    if terms is None or not in_vain.attempts:
+        return True
+    hours = in_vain.hours * terms.slots / terms.speed
+    if hours <= 0.0:
+        return True
+    factor = slowdown(rate=terms.rate, boot=in_vain.boot, interval=hours, cost=0.0)
+    return terms.price * factor <= terms.on_demand
+
+
+def goes_on(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> GoesOn:
+    """Return where a job goes on that leaves such a machine; None: it is not spot."""
+    if not in_vain.attempts:
+        return GoesOn.ANYWHERE
+    if terms is None:
+        return GoesOn.SURER
+    if not may_be_risked(in_vain, terms, policy):
+        return GoesOn.SURER if has_on_demand(terms, policy) else GoesOn.NOWHERE
+    return GoesOn.ANYWHERE if pays_here(in_vain, terms) else GoesOn.SURER
+
+
+def never_done(in_vain: InVain) -> Reason:
+    """Return why a job becomes a dead letter that goes on nowhere."""
+    return Reason(ReasonCode.NEVER_DONE, told(in_vain))
+
+
+def told(in_vain: InVain) -> About:
+    """Return the numbers of a reason."""
+    return {
+        "attempts": in_vain.attempts,
+        "hours": in_vain.hours,
+        "dollars": in_vain.dollars,
+    }
