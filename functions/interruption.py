@@ -2,7 +2,7 @@
 
 Trigger: EventBridge rules on EC2's events; every instance of the account, ours or not.
 Input: the instance; the ledger says whether it is ours.
-Effects: marks and ends worker rows, requeues the jobs of ended instances, reconciles at once.
+Effects: notes it in the instance's row, bounds its leases, reconciles at once.
 """
 
 from typing import Any
@@ -35,7 +35,6 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
         "instance_id": reaction.instance_id,
         "workload": reaction.workload,
         "acted": reaction.acted,
-        "leases_freed": reaction.leases_freed,
         "summary": _told(reaction.decision),
     }
 

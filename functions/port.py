@@ -8,8 +8,14 @@ from random import Random
 from spindown.aws.advisor import URL, SpotAdvisor
 from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
-from spindown.contract.settings import ENV_DEPLOYMENT, ENV_SPOT_ADVISOR
-from spindown.port import DEPLOYMENT, Cache, ControlPorts, Nobody
+from spindown.contract.settings import (
+    ENV_BUCKET,
+    ENV_DEPLOYMENT,
+    ENV_SPOT_ADVISOR,
+    ENV_TABLE,
+    ENV_TOPIC,
+)
+from spindown.port import ControlPorts
 
 
 @cache
@@ -25,23 +31,20 @@ def connect() -> Aws:
 
 @cache
 def control_ports() -> ControlPorts:
-    """Return the ports on AWS of this container."""
+    """Return the ports on AWS of this container; making them calls nothing."""
     aws = connect()
-    settings = aws.settings(deployment_name())
-    cache = Cache()
     advisor_url = os.environ.get(ENV_SPOT_ADVISOR, URL)
-    deployment = cache.recall(DEPLOYMENT, "", aws.clock.now(), settings.deployment)
     return ControlPorts(
+        name=deployment_name(),
         clock=aws.clock,
         random=Random(),
-        table=aws.table(deployment.table),
-        objects=aws.object_store(deployment.bucket),
-        settings=settings,
+        table=aws.table(os.environ[ENV_TABLE]),
+        objects=aws.object_store(os.environ[ENV_BUCKET]),
+        settings=aws.settings(deployment_name()),
         compute=aws.compute(),
         market=aws.market(),
         metrics=aws.printed_metrics(sys.stdout),
         queue=aws.queue,
-        topic=aws.topic(deployment.topic) if deployment.topic else Nobody(),
-        cache=cache,
+        topic=aws.topic(os.environ[ENV_TOPIC]),
         advisor=SpotAdvisor(aws.clock, advisor_url) if advisor_url else None,
     )

@@ -854,6 +854,8 @@ DEPLOYMENT: AnswerKind[DeploymentSettings] = AnswerKind("deployment", SETTINGS_F
 class ControlPorts:
     """The ports of reconcile, interrupt and offers."""
 
+    #: Of the deployment.
+    name: str
     clock: Clock
     random: Random
     table: Table

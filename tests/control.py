@@ -133,6 +133,7 @@ class ControlWorld:
             {WORKLOAD: self.workload_settings()},
         )
         self.ports = ControlPorts(
+            name=DEPLOYMENT,
             clock=self.clock,
             random=Random(3),
             table=intercept(self.table, "table", self._call),

@@ -17,6 +17,7 @@ from infra.shared.resources import SharedResources
 from infra.shared.stack import fixed_name
 from infra.workload import Workload
 from spindown.contract.row import SCALER_TIMEOUT
+from spindown.contract.settings import ENV_BUCKET, ENV_TABLE, ENV_TOPIC
 from spindown.domain.interruption import NOTICE
 
 #: The interruption function reconciles as well, under the same lock.
@@ -75,6 +76,7 @@ class ControlPlane(Construct):
             code=self._code,
             statements=self._reconcile(),
             memory_mib=512,
+            places=self._places(),
             timeout=_RECONCILE_TIMEOUT,
             # The next tick repeats what a failed one did not do.
             retries=0,
@@ -92,6 +94,7 @@ class ControlPlane(Construct):
             code=self._code,
             statements=self._reconcile(),
             memory_mib=512,
+            places=self._places(),
             timeout=_RECONCILE_TIMEOUT,
             retries=2,
             # A notice is useless after the interruption.
@@ -114,6 +117,7 @@ class ControlPlane(Construct):
                 *self._judge_costs(),
             ],
             memory_mib=512,
+            places=self._places(),
             # Lambda's longest. A region takes half a minute, and there may be ten besides the old
             # messages; a refresh that is cut off writes no catalogue.
             timeout=Duration.minutes(15),
@@ -135,6 +139,14 @@ class ControlPlane(Construct):
         )
         teardown.outlive(shared.network, shared.ledger, shared.store, *self._workloads)
         return teardown
+
+    def _places(self) -> dict[str, str]:
+        """Return where things are that a function must not ask SSM for."""
+        return {
+            ENV_TABLE: self._shared.ledger.table.table_name,
+            ENV_BUCKET: self._shared.store.bucket.bucket_name,
+            ENV_TOPIC: self._shared.topic.topic.topic_arn,
+        }
 
     def _role_name(self, function: str) -> str | None:
         """Return the fixed name of a role to which outposts attach grants, if there are any."""

@@ -1,6 +1,6 @@
 """One Lambda function of the control plane, with its own role and log."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -38,6 +38,7 @@ class ControlFunction(Construct):
         oldest_event: Duration,
         failed_events: sqs.IQueue | None = None,
         role_name: str | None = None,
+        places: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         log_group = make_log(self, f"/spindown/{deployment}/{name}")
@@ -64,5 +65,5 @@ class ControlFunction(Construct):
             retry_attempts=retries,
             max_event_age=oldest_event,
             on_failure=SqsDestination(failed_events) if failed_events else None,
-            environment={ENV_DEPLOYMENT: deployment},
+            environment={ENV_DEPLOYMENT: deployment, **(places or {})},
         )

@@ -130,6 +130,7 @@ class Session:
     def control_ports(self) -> ControlPorts:
         """Return the ports of the control plane."""
         return ControlPorts(
+            name=self.deployment.name,
             clock=self.aws.clock,
             random=Random(),
             table=self.table,

@@ -15,6 +15,12 @@ from spindown.domain.policy import Policy
 
 #: Environment variables of every function.
 ENV_DEPLOYMENT = "SPINDOWN_DEPLOYMENT"
+#: Of those that reconcile or refresh: where the ledger, the bucket and the topic are, so that a
+#: storm of events, each in a container of its own, reads no settings (SSM answers 40 reads a
+#: second; AWS general reference, "Systems Manager endpoints and quotas").
+ENV_TABLE = "SPINDOWN_TABLE"
+ENV_BUCKET = "SPINDOWN_BUCKET"
+ENV_TOPIC = "SPINDOWN_TOPIC"
 #: Where the spot advisor is, if not where AWS keeps it; empty: it is not read.
 ENV_SPOT_ADVISOR = "SPINDOWN_SPOT_ADVISOR"
 

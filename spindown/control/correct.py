@@ -33,6 +33,8 @@ _PAST = (
     "idle_since",
     "claimed_at",
     "declined_at",
+    "noticed_at",
+    "gone_at",
     "rebalance_at",
     "draining_at",
     "unfit_at",

@@ -151,6 +151,9 @@ def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
     now, described = facts.now, fleet.backlog.described_at
     if is_launch_due and _has_launched_enough(facts, fleet):
         return INSTANCES
+    told = [w.gone_at for w in fleet.present if w.gone_at is not None]
+    if told and (described is None or max(told) > described - _EARLY):
+        return INSTANCES
     if not fleet.present and not any(open_launches(fleet.launches.values())):
         return INSTANCES if _is_older(described, _ORPHANS_EVERY, now) else ""
     # What nobody has asked yet counts from the first launch that it could be about.

@@ -43,12 +43,16 @@ _WARM_TICKS = 5
 
 
 def mark_interrupted(draft: PlanDraft) -> PlanDraft:
-    """Plan for instances whose spot request says that EC2 takes them away."""
-    deadline, workers, unavailable = deadline_after(draft.now), [], dict(draft.fleet.unavailable)
+    """Plan for instances that EC2 takes away, as an event or their spot request says."""
+    workers, unavailable = [], dict(draft.fleet.unavailable)
+    told = {
+        w.instance_id for w in draft.fleet.present if w.noticed_at and not w.interruption_counted
+    }
     actions = []
-    for instance_id in sorted(draft.facts.ec2.reclaimed or ()):
+    for instance_id in sorted(told | (draft.facts.ec2.reclaimed or frozenset())):
         worker = draft.fleet.workers[instance_id]
         known, policy = unavailable.get(worker.pool), draft.facts.policy
+        deadline = worker.interrupted_at or deadline_after(draft.now)
         actions.append(
             MarkInterrupted(
                 kind=ActionKind.INTERRUPT,
@@ -180,8 +184,10 @@ def _ended_at(worker: Worker, policy: Policy, now: datetime) -> datetime:
 
     At its deadline, if it had one. Nobody may have looked for hours: one that has checked in has
     not outlived its last sign of life by more than it may be silent for, or takes to power off.
-    A condemned one ran until it was ended, whatever it said.
+    A condemned one ran until it was ended, whatever it said. What an event has told is exact.
     """
+    if worker.gone_at is not None:
+        return max(min(worker.gone_at, now), worker.launched_at)
     known = [now]
     if worker.interrupted_at is not None:
         known.append(worker.interrupted_at)
@@ -198,7 +204,8 @@ def requeue_jobs(draft: PlanDraft) -> PlanDraft:
     gone: dict[str, list[Lease]] = {}
     for lease in fleet.leases:
         worker = fleet.workers.get(lease.instance_id)
-        is_gone = worker is None or worker.state is WorkerState.ENDED
+        # EC2's descriptions lag behind its events.
+        is_gone = worker is None or worker.state is WorkerState.ENDED or worker.gone_at is not None
         if is_gone and lease.instance_id not in unreadable:
             gone.setdefault(lease.instance_id, []).append(lease)
     if not gone:

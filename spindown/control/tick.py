@@ -200,6 +200,6 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
 
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
-    dimensions = {DEPLOYMENT: ports.deployment().name, WORKLOAD: workload}
+    dimensions = {DEPLOYMENT: ports.name, WORKLOAD: workload}
     ports.metrics.emit([Datum(name="LockBusy", value=1, dimensions=dimensions)])
     return Decision(workload=workload, at=ports.clock.now(), outcome=Outcome.LOCKED, source=source)

@@ -85,6 +85,10 @@ class Worker:
     vram_gib: Amount | None = None
     #: When EC2 takes it away: set by an interruption notice.
     interrupted_at: datetime | None = None
+    #: When EC2 gave that notice, as an event has told; the next tick counts it.
+    noticed_at: datetime | None = None
+    #: When the instance ended, as an event has told; the next tick sees to it.
+    gone_at: datetime | None = None
     rebalance_at: datetime | None = None
     #: Since when it takes no new job, whatever the reason; it ends after those in hand.
     draining_at: datetime | None = None
@@ -162,7 +166,11 @@ class Worker:
     def takes_jobs(self) -> bool:
         """Tell whether work that waits now may go to it."""
         is_leaving = (
-            self.is_interrupting or self.rebalance_at or self.draining_at or self.migrating_at
+            self.is_interrupting
+            or self.gone_at
+            or self.rebalance_at
+            or self.draining_at
+            or self.migrating_at
         )
         return self.is_live and not is_leaving
 

@@ -66,7 +66,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     standing = read_standing(ports.table, workload)
     view = Ledger(ports.table, workload).read()
     queue = ports.queue(settings.queue_url).backlog()
-    ours = {tag.DEPLOYMENT: ports.deployment().name, tag.WORKLOAD: workload}
+    ours = {tag.DEPLOYMENT: ports.name, tag.WORKLOAD: workload}
     return Remainder(
         workload=workload,
         at=ports.clock.now(),

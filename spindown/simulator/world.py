@@ -139,6 +139,7 @@ class World:
         )
         queue = self._watched(self.queue, "control queue")
         return ControlPorts(
+            name=deployment.name,
             clock=clock,
             random=Random(f"{seed}/control"),
             table=self._watched(self.table, "control table"),

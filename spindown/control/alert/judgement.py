@@ -55,7 +55,7 @@ def _try(workload: str, ports: ControlPorts) -> Judgement:
 def _judge(workload: str, ports: ControlPorts) -> Judgement:
     ledger, now = Ledger(ports.table, workload), ports.clock.now()
     view = ledger.read()
-    dimensions = of_workload(ports.deployment().name, workload)
+    dimensions = of_workload(ports.name, workload)
     ports.metrics.emit(_warm_dollars(_offers(workload, view, ports), dimensions))
     diagnosis = _diagnose(workload, view, ports)
     alerts = [] if diagnosis is None else [_alert(workload, diagnosis)]

@@ -43,7 +43,7 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
 
     After the first that the topic does not take, the others wait for the next time.
     """
-    deployment = ports.deployment().name
+    deployment = ports.name
     for number, alert in enumerate(review.due):
         subject = f"{deployment}-{workload}: {alert.name}"[:_SUBJECT_AT_MOST]
         try:

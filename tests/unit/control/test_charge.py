@@ -96,6 +96,7 @@ def test_a_worker_ended_before_its_charge_is_charged_no_more() -> None:
 
     world.just_before("backlog", lambda: react(event, world.ports, holder="event"))
     world.tick()
+    world.tick(minutes(1))
 
     assert world.view().workers[gone.instance_id].ended_at == at
     assert dollars(world) == pytest.approx(charged)

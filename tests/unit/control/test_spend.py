@@ -64,7 +64,7 @@ def test_an_instance_ended_by_an_event_is_charged_no_further() -> None:
         instance_id=worker.instance_id, region=REGION, at=gone_at, state="terminated"
     )
 
-    world.just_before("backlog", lambda: react(event, world.ports, holder="event"))
+    react(event, world.ports, holder="event")
     world.tick()
 
     assert world.view().workers[worker.instance_id].accrued_until == gone_at

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.row import LOCK_LEASE, lease_sort, pool_sort
+from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
+from spindown.contract.row import LOCK, LOCK_LEASE, lease_sort, pool_sort, worker_sort
+from spindown.control.interrupt import react
 from spindown.domain.fleet import WorkerState
 from spindown.error import SpindownError
 from spindown.memory import PortCall
+from spindown.port import Write
 from tests.builders import minutes
+from tests.control import REGION
 from tests.storm import Storm
 
 #: A round trip to AWS within a region, and what a storm may take.
@@ -102,6 +106,73 @@ def test_leases_that_changed_meanwhile_keep_nobody_else_s() -> None:
 
     assert [x.job_id for x in world.view().leases] == [taken.job_id]
     assert world.queue.backlog().in_flight == 1
+
+
+def notices(world: Storm) -> list[InterruptionWarning]:
+    return [
+        InterruptionWarning(instance_id=w.instance_id, region=REGION, at=world.now)
+        for w in world.workers()
+    ]
+
+
+def ends(world: Storm) -> list[StateChange]:
+    return [
+        StateChange(instance_id=w.instance_id, region=REGION, at=world.now, state="shutting-down")
+        for w in world.workers()
+    ]
+
+
+@pytest.mark.parametrize("make", [notices, ends], ids=["notices", "ends"])
+def test_an_event_of_a_storm_waits_for_nobody(
+    make: Callable[[Storm], list[InstanceEvent]],
+) -> None:
+    world = Storm(size=SOME)
+    world.take_all(minutes(2) if make is notices else timedelta(0))
+    world.clock.advance(timedelta(seconds=1))
+    world.put(LOCK, until=world.now + minutes(1), holder="tick", fence=99)
+    written: list[Write] = []
+
+    def watch(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        # No settings, no EC2, no queue: a thousand at once would be throttled.
+        assert call.port == "table"
+        if call.method in {"write", "transact"}:
+            written.extend(call.args[0] if call.method == "transact" else call.args)
+        return proceed()
+
+    for event in make(world):
+        world.interfere, world.trips = watch, 0
+        written.clear()
+        react(event, world.ports, holder=f"event-{event.instance_id}")
+        own = {worker_sort(event.instance_id), lease_sort(event.instance_id, 0), LOCK}
+        assert {write.key.sort for write in written} <= own
+        assert world.trips <= 7
+
+    world.interfere = None
+    world.trips = 0
+    world.tick(minutes(2))
+    assert world.trips < 40
+    world.run(3)
+    all_is_booked(world)
+
+
+@pytest.mark.parametrize("make", [notices, ends], ids=["notices", "ends"])
+def test_1000_events_are_booked_by_one_tick(make: Callable[[Storm], list[InstanceEvent]]) -> None:
+    world = Storm()
+    world.take_all(minutes(2) if make is notices else timedelta(0))
+    events = make(world)
+    # The first one's tick is under way while all the others come.
+    world.put(LOCK, until=world.now + minutes(1), holder="tick", fence=99)
+    for event in events:
+        react(event, world.ports, holder="event")
+    world.trips = 0
+
+    world.tick(minutes(1))
+
+    assert world.trips * TRIP < LIMIT / 2
+    view = world.view()
+    assert sum(day.interruptions for day in view.spend.values()) == world.size
+    if make is ends:
+        all_is_booked(world)
 
 
 def trips_of_a_storm() -> int:
