@@ -33,8 +33,7 @@ class Storm(ControlWorld):
         self.trips = 0
 
     def _call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
-        # SQS takes ten at once.
-        self.trips += -(-len(call.args[0]) // 10) if call.method == "show" else 1
+        self.trips += trips_of(call)
         return super()._call(call, proceed)
 
     def _work(self, instance_id: str, number: int) -> None:
@@ -71,6 +70,12 @@ class Storm(ControlWorld):
         """Let EC2 take every instance."""
         for worker in self.view().workers.values():
             self.compute.reclaim(worker.instance_id, notice=notice)
+
+
+def trips_of(call: PortCall) -> int:
+    """Return how many round trips a call of a port takes on AWS."""
+    # SQS takes ten messages at once.
+    return -(-len(call.args[0]) // 10) if call.method == "show" else 1
 
 
 _SOON = timedelta(minutes=5)
