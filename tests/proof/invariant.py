@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 import pytest
 
@@ -25,6 +26,7 @@ from spindown.ec2sim import EndReason
 from spindown.ec2sim.engine import DESCRIBED_FOR
 from spindown.error import ContractError, NotFound
 from spindown.ledger import LedgerView
+from tests.bounded import RunRecord
 from tests.part import decode_part
 from tests.proof.world import ProofWorld
 
@@ -32,6 +34,9 @@ OVER = {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.SPLIT}
 #: A parent that has yet to send its children, or never will.
 _UNFINISHED = {JobState.RUNNING, JobState.CANCELLED}
 _HOUR = timedelta(hours=1)
+
+#: For how long one machine is paid for nothing: until a silent one is ended, and its lease lapsed.
+_FOR_NOTHING = timedelta(minutes=15)
 
 #: Reasons that the tick or an event takes from EC2's description of an instance that is gone.
 _TOLD_BY_EC2 = frozenset(
@@ -44,6 +49,16 @@ _TOLD_BY_EC2 = frozenset(
 )
 #: Launches of which not all is known.
 _UNTOLD = frozenset({ReasonCode.FATE_UNKNOWN, ReasonCode.ADOPTED_IN_PART})
+
+
+class _Present(NamedTuple):
+    """What a look has found."""
+
+    at: datetime
+    ticks: int
+    #: Machines, and those of them that hold a job.
+    running: int
+    at_work: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +87,15 @@ class Chronicle:
         self._launch_of: dict[str, str] = {}
         #: Job id -> the version of its manifest that was checked last.
         self._versions: dict[str, str] = {}
+        #: Seconds of machines whose slots held jobs, and of those for which no tick came.
+        self._held_seconds = 0.0
+        self._unattended_seconds = 0.0
+        self._looked = self._present()
 
     def look(self) -> None:
         """Check what must hold now."""
         view = self.world.view()
+        self._count_seconds()
         self._note_ends(view)
         for job_id in self.world.jobs:
             self._check_manifest(job_id)
@@ -100,6 +120,37 @@ class Chronicle:
                 self.found.setdefault(worker.instance_id, now)
             if worker.state is WorkerState.DRAINED:
                 self._drained.add(worker.instance_id)
+
+    # Money.
+
+    def _present(self) -> "_Present":
+        running = {instance.instance_id for instance in self.world.running}
+        at_work = {lease.instance_id for lease in self.world.view().leases} & running
+        return _Present(self.world.now, self.world.ticks, len(running), len(at_work))
+
+    def _count_seconds(self) -> None:
+        """Count what machines did since the last look: as many as there were then, or are now."""
+        before, now = self._looked, self._present()
+        self._looked = now
+        seconds = (now.at - before.at).total_seconds()
+        self._held_seconds += seconds * max(before.at_work, now.at_work)
+        if now.ticks == before.ticks:
+            self._unattended_seconds += seconds * before.running
+
+    def record(self, causes: int) -> RunRecord:
+        """Return what came of the story so far, in which so many things happened."""
+        bills = self.world.compute.bills()
+        return RunRecord(
+            dollars=sum(bill.dollars for bill in bills),
+            price_per_hour=max(
+                (x.dollars / max(x.seconds, 60.0) * 3600.0 for x in bills), default=0.0
+            ),
+            # In a story a job is held, and its items take no time.
+            useful_seconds=self._held_seconds,
+            unattended_seconds=self._unattended_seconds,
+            causes=causes,
+            seconds_each=_FOR_NOTHING.total_seconds(),
+        )
 
     # Jobs.
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.bounded import is_bounded
 from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
@@ -48,6 +49,9 @@ class Story(RuleBasedStateMachine):
         super().__init__()
         self.world = a_world()
         self.chronicle = Chronicle(self.world)
+        self.happened = 0
+        #: Whether the last step was one by which a machine may be bought.
+        self.is_event = True
 
     @initialize(counts=st.lists(st.integers(0, 10), min_size=1, max_size=4))
     def begin(self, counts: list[int]) -> None:
@@ -81,15 +85,18 @@ class Story(RuleBasedStateMachine):
 
     @rule(length=_WAITS)
     def wait(self, length: timedelta) -> None:
+        self.is_event = False
         self.world.clock.advance(length)
 
     @rule()
     def tick(self) -> None:
+        self.is_event = False
         self.world.tick_once()
 
     @rule(minutes=st.integers(1, 5))
     def pass_minutes(self, minutes: int) -> None:
         """Let live workers beat and the scaler tick, as they do when nothing goes wrong."""
+        self.is_event = False
         for _ in range(minutes):
             self.world.clock.advance(timedelta(minutes=1))
             for process in self.world.live:
@@ -129,11 +136,13 @@ class Story(RuleBasedStateMachine):
     @precondition(lambda self: self.world.bootable)
     @rule(number=_NUMBERS)
     def boot(self, number: int) -> None:
+        self.is_event = False
         self.world.boot(pick(self.world.bootable, number))
 
     @precondition(lambda self: self.world.live)
     @rule(number=_NUMBERS, steps=st.integers(1, 6), count=st.integers(1, 4), failing=st.booleans())
     def work(self, number: int, steps: int, count: int, failing: bool) -> None:
+        self.is_event = failing
         process = pick(self.world.live, number)
         for _ in range(steps):
             self._run(process, lambda p: p.step(number // 3, count=count, failing=failing))
@@ -178,6 +187,8 @@ class Story(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_or_done_twice(self) -> None:
         Story.steps += 1
+        self.happened += self.is_event
+        self.is_event = True
         self.chronicle.look()
 
     def teardown(self) -> None:
@@ -185,6 +196,8 @@ class Story(RuleBasedStateMachine):
         self.chronicle.look()
         recover(self.world, self.chronicle.look)
         self.chronicle.close()
+        paid = self.chronicle.record(self.happened)
+        assert is_bounded(paid), paid
 
 
 def test_nothing_is_lost_or_left_running_in_a_few_stories() -> None:

@@ -13,8 +13,10 @@ from typing import Any
 from spindown.cli.session import Session, connect
 from spindown.contract.job.manifest import JobState
 from spindown.control.spend import sum_spend
+from spindown.ec2sim import Ec2Bill
 from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.ledger import Ledger
+from tests.bounded import RunRecord, is_bounded, most_dollars
 from tests.local.waiting import is_quiet
 from tests.proof.chaos.money import compare
 from tests.proof.chaos.plant import NAME, WORKLOAD, Plant, local_system, pause
@@ -27,6 +29,9 @@ _RECOVERY_SECONDS = 300.0
 _SCALER_SHARE = 0.4
 _SCALER = "kill the scaler"
 _REGION = "us-east-1"
+#: Seconds that a message or an attack may cost: a machine that finds nothing to do, and one whose
+#: end is seen late.
+_FOR_NOTHING = 120.0
 
 
 def run(directory: Path, *, random: Random, seed: int, seconds: float, jobs: int) -> dict[str, Any]:
@@ -135,7 +140,16 @@ class Siege:
         spend = sum_spend(view.spend.values())
         rows = {**ledger.read_ended(), **view.workers}
         money = compare(market, rows, spend.dollars)
+        paid = RunRecord(
+            dollars=sum(line.dollars for line in bill),
+            price_per_hour=max((_price(line) for line in bill), default=0.0),
+            useful_seconds=sum(one.busy_seconds for one in progress.values()),
+            causes=len(self.bodies) + self.attacks.total(),
+            seconds_each=_FOR_NOTHING,
+        )
         faults = [*self._lost_or_doubled(progress), *self._left(), *money.faults]
+        if not is_bounded(paid):
+            faults.append(f"nothing explains what it cost: {paid}")
         done = len(self.bodies) * ITEMS_PER_JOB
         return {
             "faults": faults,
@@ -147,7 +161,8 @@ class Siege:
             "losses": sum(one.losses for one in progress.values()),
             "epochs": sum(one.epoch for one in progress.values()),
             "dollars_charged": round(spend.dollars, 6),
-            "dollars_of_the_market": round(sum(line.dollars for line in bill), 6),
+            "dollars_of_the_market": round(paid.dollars, 6),
+            "dollars_at_most": round(most_dollars(paid), 6),
             "dollars_that_differ": {
                 "prices that moved after the launch": money.moved_prices,
                 "volumes and addresses": money.volumes_and_addresses,
@@ -184,6 +199,11 @@ class Siege:
             if self.plant.processes(instance.instance_id):
                 found.append(f"processes of {instance.instance_id} are left")
         return found
+
+
+def _price(line: Ec2Bill) -> float:
+    """Return USD an hour that an instance was paid for."""
+    return line.dollars * 3600.0 / line.paid_seconds if line.paid_seconds else 0.0
 
 
 _ATTACKS: Mapping[str, Callable[[Siege, float], bool]] = {
