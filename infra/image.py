@@ -21,6 +21,7 @@ from spindown.config import Config, DeploymentConfig, WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_bake
+from spindown.contract.name import resource_name
 
 #: Image Builder itself increases the last number of a recipe's version and the build number of a
 #: component. So both are made again when they change (EC2 Image Builder User Guide, "Create a new
@@ -58,7 +59,8 @@ class Recipe:
     @property
     def name(self) -> str:
         """Return the name of everything that is made for this image, fit for an ARN."""
-        return f"{self.deployment}-{self.workload}-{self.architecture.replace('_', '-')}"
+        architecture = self.architecture.replace("_", "-")
+        return resource_name(self.deployment, self.workload, architecture)
 
     @property
     def tags(self) -> dict[str, str]:
@@ -363,7 +365,7 @@ class ImageStack(DeploymentStack):
     def _find_infrastructure(self, architecture: Architecture) -> str:
         """Return the ARN of an architecture's build configuration; add it at the first use."""
         if architecture not in self._infrastructure:
-            name = f"{self._config.deployment.name}-{architecture.replace('_', '-')}"
+            name = resource_name(self._config.deployment.name, architecture.replace("_", "-"))
             configuration = imagebuilder.CfnInfrastructureConfiguration
             (subnet_id,) = self._network.subnets.values()
             made = configuration(

@@ -21,6 +21,7 @@ from infra.workload import Workload, add_templates, refs_of
 from spindown.config import DeploymentConfig
 from spindown.contract import tag
 from spindown.contract.codec import encode
+from spindown.contract.name import resource_name
 from spindown.contract.settings import Outpost, outpost_parameter
 
 
@@ -70,7 +71,7 @@ class OutpostStack(DeploymentStack):
         profile = fixed_name(deployment, name)
         templates = add_templates(
             Construct(self._stays, f"Workload-{name}"),
-            name=f"{deployment.name}-{name}",
+            name=resource_name(deployment.name, name),
             workload=workload.config,
             images=workload.fleet.images,
             profile_arn=f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/{profile}",

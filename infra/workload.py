@@ -17,11 +17,11 @@ from infra.shared.stack import fixed_name
 from spindown.config import WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
-from spindown.contract.event import queue_name
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_user_data
 from spindown.contract.job.batch import SUBMITTED
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
+from spindown.contract.name import queue_name, resource_name
 from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings
 
 #: SQS counts every receive, also after an interruption, which must not use up a job's tries. The
@@ -30,7 +30,7 @@ MAX_RECEIVE_COUNT = 100
 
 
 class WorkloadQueues(Construct):
-    """``{deployment}-{workload}`` and ``{deployment}-{workload}-dlq``, both standard queues.
+    """``{deployment}--{workload}`` and ``{deployment}--{workload}--dlq``, both standard queues.
 
     The dead-letter queue keeps messages longer, since a message that is moved there keeps its age.
     """
@@ -43,7 +43,7 @@ class WorkloadQueues(Construct):
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
-            queue_name=f"{name}-dlq",
+            queue_name=resource_name(name, "dlq"),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=Duration.days(14),
@@ -87,7 +87,7 @@ def add_templates(
         architecture: ec2.CfnLaunchTemplate(
             scope,
             f"Template-{architecture}",
-            launch_template_name=f"{name}-{architecture}",
+            launch_template_name=resource_name(name, architecture),
             launch_template_data=_template_data(
                 image_parameter=parameter,
                 root_device=workload.image.find_root_device(architecture),
@@ -203,7 +203,7 @@ class WorkerFleet(Construct):
         #: Architecture -> launch template.
         self.templates = add_templates(
             self,
-            name=f"{deployment}-{name}",
+            name=resource_name(deployment, name),
             workload=workload,
             images=self.images,
             profile_arn=profile.attr_arn,
@@ -272,7 +272,7 @@ class WorkerFleet(Construct):
             tag.BUCKET: shared.store.bucket.bucket_name,
             tag.CODE: archive.uri,
             tag.LOG_GROUP: self.log_group.log_group_name,
-            "Name": f"{shared.deployment.name}-{name}",
+            "Name": resource_name(shared.deployment.name, name),
         }
 
 

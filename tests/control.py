@@ -26,7 +26,7 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
 )
-from spindown.control.tick import reconcile
+from spindown.control import reconcile
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
@@ -124,10 +124,10 @@ class ControlWorld:
             DeploymentSettings(
                 name=DEPLOYMENT,
                 region=REGION,
-                table="demo-ledger",
+                table="demo--ledger",
                 bucket="demo-bucket",
                 workloads=(WORKLOAD,),
-                scaler="demo-scaler",
+                scaler="demo--scaler",
                 budget_per_month=self.budget,
             ),
             {WORKLOAD: self.workload_settings()},
@@ -156,8 +156,8 @@ class ControlWorld:
         away = Outpost(subnets={AWAY_ZONE: "subnet-z"}, templates={"x86_64": AWAY_TEMPLATE})
         return WorkloadSettings(
             name=WORKLOAD,
-            queue_url="https://sqs/demo-classify",
-            dlq_url="https://sqs/demo-classify-dlq",
+            queue_url="https://sqs/demo--classify",
+            dlq_url="https://sqs/demo--classify--dlq",
             log_group="/spindown/demo/classify",
             outposts={REGION: home, **({AWAY: away} if self.away else {})},
             regions=(AWAY,) if self.away else (),

@@ -12,6 +12,7 @@ from constructs import Construct
 from infra.control import bundle
 from infra.iam.statement import make_role, write_log
 from infra.shared.resources import make_log
+from spindown.contract.name import resource_name
 from spindown.contract.settings import ENV_DEPLOYMENT
 
 
@@ -52,7 +53,7 @@ class ControlFunction(Construct):
         self.function = lambda_.Function(
             self,
             "Function",
-            function_name=f"{deployment}-{name}",
+            function_name=resource_name(deployment, name),
             description=description,
             runtime=bundle.RUNTIME,
             architecture=bundle.ARCHITECTURE,

@@ -16,6 +16,7 @@ from infra.control.function import ControlFunction
 from infra.iam.statement import allow, make_role, regional
 from infra.workload import Workload
 from spindown.contract.event import TICK
+from spindown.contract.name import resource_name
 from spindown.domain.interruption import NOTICE
 
 #: EC2's events that concern a worker. EC2 sends them with best effort, and for every instance of
@@ -74,12 +75,12 @@ class Triggers(Construct):
             scope=self,
             principal=iam.ServicePrincipal("lambda.alarms.cloudwatch.amazonaws.com"),
             source_account=Aws.ACCOUNT_ID,
-            source_arn=regional("cloudwatch", f"alarm:{deployment}-*"),
+            source_arn=regional("cloudwatch", f"alarm:{resource_name(deployment, '*')}"),
         )
         for workload in workloads:
             self._schedule(
                 f"Tick-{workload.name}",
-                name=f"{deployment}-{workload.name}-tick",
+                name=resource_name(deployment, workload.name, "tick"),
                 rate="rate(1 minute)",
                 function=scaler,
                 role=role,
@@ -88,7 +89,7 @@ class Triggers(Construct):
             self._watch_queue(deployment, workload, scaler)
         self._schedule(
             "RefreshOffers",
-            name=f"{deployment}-offers",
+            name=resource_name(deployment, "offers"),
             rate="rate(1 hour)",
             function=offers,
             role=role,
@@ -182,7 +183,7 @@ class Triggers(Construct):
             cloudwatch.Alarm(
                 self,
                 construct_id,
-                alarm_name=f"{deployment}-{name}-{suffix}",
+                alarm_name=resource_name(deployment, name, suffix),
                 alarm_description=description,
                 metric=metric,
                 threshold=threshold,

@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from infra.iam.statement import allow, public, regional
 from infra.iam.worker import open_sessions, use_keys
 from spindown.contract import tag
+from spindown.contract.name import resource_name
 
 #: The tag of what Image Builder made.
 _ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}
@@ -79,6 +80,6 @@ def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicySt
         allow(
             "ForgetImages",
             ["imagebuilder:DeleteImage"],
-            [regional("imagebuilder", f"image/{deployment}-*")],
+            [regional("imagebuilder", f"image/{resource_name(deployment, '*')}")],
         ),
     ]

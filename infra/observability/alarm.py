@@ -24,6 +24,7 @@ from infra.observability.metric import (
     function_metrics,
 )
 from spindown.config import format_duration
+from spindown.contract.name import resource_name
 from spindown.domain.policy import Policy
 
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
@@ -64,9 +65,9 @@ class AlarmDefinition:
 def make_alarm(
     scope: Construct, definition: AlarmDefinition, *, prefix: str, topic: sns.ITopic
 ) -> cloudwatch.Alarm:
-    """Add the alarm ``{prefix}-{name}``, which sends its text to ``topic``."""
+    """Add the alarm ``{prefix}--{name}``, which sends its text to ``topic``."""
     treat = cloudwatch.TreatMissingData
-    name = f"{prefix}-{definition.name}"
+    name = resource_name(prefix, definition.name)
     alarm = cloudwatch.Alarm(
         scope,
         name,
@@ -95,7 +96,7 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
         problem=f"No tick of {workload} has run for 5 minutes: no worker starts, and workers end "
         "only by themselves.",
         remedy=f"look for errors in the log /spindown/{deployment}/scaler, and check that the "
-        f"schedule {deployment}-{workload}-tick is enabled.",
+        f"schedule {resource_name(metrics.name, 'tick')} is enabled.",
     )
     yield AlarmDefinition(
         name="idle",
@@ -131,7 +132,8 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
         name="dead-letters",
         metric=metrics.queue("ApproximateNumberOfMessagesVisible", dead_letters=True),
         problem=f"Jobs of {workload} have failed for good. SQS keeps their messages for 14 days.",
-        remedy=f"read the attribute reason of a message in {deployment}-{workload}-dlq, correct "
+        remedy=f"read the attribute reason of a message in "
+        f"{resource_name(metrics.name, 'dlq')}, correct "
         f"the code or the input, then run `spindown redrive {workload}`. `max_failures` and "
         "`max_losses` set how often a job is tried.",
     )
@@ -157,8 +159,8 @@ def deployment_alarms(
     yield AlarmDefinition(
         name="interruption-errors",
         metric=metrics.function("interruption", "Errors", FIVE_MINUTES),
-        problem=f"The function {deployment}-interruption fails. Interrupted jobs return to the "
-        "queue when their lease expires instead of at once.",
+        problem=f"The function {resource_name(deployment, 'interruption')} fails. "
+        "Interrupted jobs return to the queue when their lease expires instead of at once.",
         remedy=f"read the log /spindown/{deployment}/interruption.",
     )
     yield AlarmDefinition(
@@ -168,7 +170,7 @@ def deployment_alarms(
         problem=f"The functions of {deployment} cannot publish a message to their topic.",
         remedy="run `spindown status` to read the message. The reason is in the logs of scaler and "
         "offers, in the line with the metric Untold; most often a policy denies sns:Publish on "
-        f"{deployment}-alarms.",
+        f"{resource_name(deployment, 'alarms')}.",
     )
     yield _control_share(metrics)
 

@@ -11,8 +11,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from infra.price import PRICES, Usage
-from spindown.contract.event import queue_name
 from spindown.contract.metric import DEPLOYMENT, METRICS, WORKLOAD, Metric
+from spindown.contract.name import queue_name, resource_name
 from spindown.contract.settings import NAMESPACE
 from spindown.error import ContractError
 
@@ -73,6 +73,11 @@ class MetricScope:
             period=MINUTE,
         )
 
+    @property
+    def name(self) -> str:
+        """Return the name of its dashboard, with which those of its alarms begin."""
+        return resource_name(self.deployment, *([self.workload] if self.workload else []))
+
     def total(self, name: str, *, period: Duration = FIVE_MINUTES) -> cloudwatch.Metric:
         """Return the sum over each period."""
         return self.metric(name, "Sum", period=period)
@@ -114,7 +119,7 @@ class MetricScope:
         return cloudwatch.Metric(
             namespace="AWS/SQS",
             metric_name=name,
-            dimensions_map={"QueueName": f"{queue}-dlq" if dead_letters else queue},
+            dimensions_map={"QueueName": resource_name(queue, "dlq") if dead_letters else queue},
             statistic="Maximum",
             period=FIVE_MINUTES,
         )
@@ -126,7 +131,7 @@ class MetricScope:
         return cloudwatch.Metric(
             namespace="AWS/Lambda",
             metric_name=name,
-            dimensions_map={"FunctionName": f"{self.deployment}-{function}"},
+            dimensions_map={"FunctionName": resource_name(self.deployment, function)},
             statistic="Sum",
             period=period,
         )

@@ -31,7 +31,7 @@ class OverviewDashboard(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         dashboard = cloudwatch.Dashboard(
-            self, "Dashboard", dashboard_name=metrics.deployment, start="-P1D"
+            self, "Dashboard", dashboard_name=metrics.name, start="-P1D"
         )
         show_alarms(dashboard, f"Alarms of {metrics.deployment}", alarms)
         lay_out(

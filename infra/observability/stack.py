@@ -71,9 +71,7 @@ class InsightStack(DeploymentStack):
             metrics=metrics,
             policy=policy,
             budget_per_month=deployment.budget_per_month,
-            alarms=self._make_alarms(
-                scope, workload_alarms(metrics, policy), prefix=f"{deployment.name}-{name}"
-            ),
+            alarms=self._make_alarms(scope, workload_alarms(metrics, policy), prefix=metrics.name),
         )
 
     def _show_deployment(self) -> None:
@@ -85,7 +83,7 @@ class InsightStack(DeploymentStack):
             scope,
             "Overview",
             metrics=metrics,
-            alarms=self._make_alarms(scope, definitions, prefix=deployment.name),
+            alarms=self._make_alarms(scope, definitions, prefix=metrics.name),
         )
 
     def _make_alarms(

@@ -43,7 +43,7 @@ class WorkloadDashboard(Construct):
         dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
-            dashboard_name=f"{metrics.deployment}-{metrics.workload}",
+            dashboard_name=metrics.name,
             start="-PT12H",
         )
         show_alarms(dashboard, f"Alarms of {metrics.workload}", alarms)

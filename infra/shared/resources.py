@@ -13,6 +13,7 @@ from constructs import Construct
 from infra.shared.archive import KitArchive
 from infra.shared.network import Network
 from spindown.config import DeploymentConfig
+from spindown.contract.name import resource_name
 
 #: The index that finds the worker row of an instance. It holds keys only; a consistent read of the
 #: row follows.
@@ -23,7 +24,7 @@ ANSWERS = "athena/"
 
 
 class LedgerTable(Construct):
-    """The table ``{deployment}-ledger``: live control state and recent history.
+    """The table ``{deployment}--ledger``: live control state and recent history.
 
     It is deleted with the stack: DynamoDB keeps a backup of a deleted table for 35 days where
     point-in-time recovery was on (Amazon DynamoDB Developer Guide, "Point-in-time recovery").
@@ -34,7 +35,7 @@ class LedgerTable(Construct):
         self.table = dynamodb.TableV2(
             self,
             "Table",
-            table_name=f"{deployment}-ledger",
+            table_name=resource_name(deployment, "ledger"),
             partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
             billing=dynamodb.Billing.on_demand(),
@@ -95,7 +96,7 @@ class DeploymentBucket(Construct):
 
 
 class AlarmTopic(Construct):
-    """The topic ``{deployment}-alarms``, to which CloudWatch's alarms and the functions publish.
+    """The topic ``{deployment}--alarms``, to which CloudWatch's alarms and the functions publish.
 
     AWS asks the address of a subscription to confirm it.
 
@@ -110,7 +111,7 @@ class AlarmTopic(Construct):
         self.topic = sns.Topic(
             self,
             "Topic",
-            topic_name=f"{deployment}-alarms",
+            topic_name=resource_name(deployment, "alarms"),
             display_name=f"Spindown {deployment}",
             enforce_ssl=True,
         )

@@ -5,6 +5,7 @@ from constructs import Construct
 
 from spindown.config import DeploymentConfig
 from spindown.contract import tag
+from spindown.contract.name import resource_name
 
 
 class DeploymentStack(Stack):
@@ -20,7 +21,10 @@ class DeploymentStack(Stack):
         synthesizer: IStackSynthesizer,
         region: str = "",
     ) -> None:
-        """Name the stack ``{deployment}-{part}``; it is in the home region by default."""
+        """Name the stack ``{deployment}-{part}``; it is in the home region by default.
+
+        The parts are known, so no two deployments share a stack's name, and no grant names one.
+        """
         super().__init__(
             scope,
             f"{deployment.name}-{part}",
@@ -37,6 +41,6 @@ class DeploymentStack(Stack):
 def fixed_name(deployment: DeploymentConfig, what: str) -> str:
     """Return the name of a role or profile of the home region to which an outpost refers.
 
-    IAM is not regional, so the name holds the home region. It has at most 59 characters.
+    IAM is not regional, so the name holds the home region. It has at most 64 characters.
     """
-    return f"{deployment.name}-{deployment.region}-{what}"
+    return resource_name(deployment.name, deployment.region, what)

@@ -16,9 +16,7 @@ from spindown.error import NotFound
 from spindown.local import TICK, daemon
 from spindown.local.status import InstanceStatus, SystemStatus
 
-app = typer.Typer(
-    help="Run a deployment on this machine.", no_args_is_help=True, add_completion=False
-)
+app = typer.Typer(help="Run a deployment on this machine.", no_args_is_help=True)
 
 State = Annotated[Path, typer.Option(help="Directory for logs and generated files.")]
 STATE = Path(".spindown")

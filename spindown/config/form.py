@@ -87,7 +87,12 @@ Count = Annotated[int, Field(ge=0), _Conceivable]
 AtLeastOne = Annotated[int, Field(ge=1), _Conceivable]
 Name = Annotated[
     str,
-    name_pattern("a name", r"[a-z][a-z0-9-]{0,30}", "a-z, 0-9 and -, 31 characters at most"),
+    # ``contract.name.SEPARATOR`` stands between names.
+    name_pattern(
+        "a name",
+        r"(?=.{1,31}$)[a-z](-?[a-z0-9])*",
+        "a-z, 0-9 and single -, 31 characters at most",
+    ),
 ]
 S3Uri = Annotated[str, name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
 KeyArn = Annotated[

@@ -37,8 +37,8 @@ from spindown.error import ConfigError
 
 _MIB_PER_GIB = 1024
 #: Of deployment and workload: a schedule's name has 64 characters (Amazon EventBridge Scheduler
-#: API, "CreateSchedule"), and a tick is called ``{deployment}-{workload}-tick``.
-_NAMES_AT_MOST = 58
+#: API, "CreateSchedule"), and a tick is called ``{deployment}--{workload}--tick``.
+_NAMES_AT_MOST = 56
 
 
 class RungConfig(TomlTable):
@@ -264,9 +264,6 @@ class Config(TomlTable):
     @model_validator(mode="after")
     def _leave_room_for_names(self) -> "Config":
         for name in self.workload:
-            if name.endswith("-dlq"):
-                advice = "choose another name: those of dead-letter queues end in -dlq"
-                raise remedy(f"workload.{name}", advice)
             if len(self.deployment.name) + len(name) > _NAMES_AT_MOST:
                 advice = f"{_NAMES_AT_MOST} characters are the most for both"
                 raise remedy(f"workload.{name}", f"shorten it or deployment.name: {advice}")

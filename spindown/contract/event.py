@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from spindown.contract.codec import decode_instant
+from spindown.contract.name import SEPARATOR, queue_name
 from spindown.domain.interruption import deadline_after
 from spindown.error import ContractError
 
@@ -104,11 +105,6 @@ class StackEvent:
     #: "fleet" or "subnets".
     stands_for: str
     leaving: Leaving
-
-
-def queue_name(deployment: str, workload: str) -> str:
-    """Return the name of a workload's queue."""
-    return f"{deployment}-{workload}"
 
 
 def parse_wake_up(event: object, *, deployment: str) -> WakeUp:
@@ -213,10 +209,11 @@ _INSTANCE_ID = re.compile(r"i-[0-9a-f]{1,17}")
 
 def _alarmed_workload(body: Mapping[str, Any], deployment: str) -> str:
     name = _dimension(body, "QueueName")
-    prefix = queue_name(deployment, "")
-    if name is None or not name.startswith(prefix) or name == prefix or name.endswith("-dlq"):
-        raise ContractError("event.alarmData", name, f"alarm on a queue named {prefix}WORKLOAD")
-    return _text("alarmData", name.removeprefix(prefix))
+    owner, *rest = (name or "").split(SEPARATOR)
+    if owner != deployment or len(rest) != 1 or not rest[0]:
+        wanted = queue_name(deployment, "WORKLOAD")
+        raise ContractError("event.alarmData", name, f"alarm on a queue named {wanted}")
+    return _text("alarmData", rest[0])
 
 
 def _dimension(body: Mapping[str, Any], wanted: str) -> str | None:

@@ -35,8 +35,8 @@ def test_up_tells_what_it_deployed_and_status_what_runs(
 ) -> None:
     world, up = background
     state = world.directory / ".spindown"
-    assert up.functions == ("e2e-interruption", "e2e-offers", "e2e-scaler", "e2e-teardown")
-    assert {"e2e-count", "e2e-count-dlq"} <= {queue.name for queue in up.queues}
+    assert up.functions == ("e2e--interruption", "e2e--offers", "e2e--scaler", "e2e--teardown")
+    assert {"e2e--count", "e2e--count--dlq"} <= {queue.name for queue in up.queues}
 
     def now() -> SystemStatus:
         told = daemon.status(state)
@@ -107,7 +107,7 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: Deployed) -> None:
     assert said["expensive"] == {"absent": "price"}
     assert said["not_judged"] == {}
     (subject, text) = world.heard(inbox)
-    assert subject == "e2e-absent: cost-price"
+    assert subject == "e2e--absent: cost-price"
     assert text.startswith("absent: ")
     assert "0.04 USD" in text
     assert "0.01" in text
@@ -133,12 +133,12 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: Deployed) -
     span = {"since": now - timedelta(hours=1), "until": now + timedelta(minutes=1)}
 
     # CloudWatch tells of a message when its minute is summed up.
-    found(lambda: history.sent("e2e-count", **span))
+    found(lambda: history.sent("e2e--count", **span))
     told = parsed(world.run("simulate", *asked, *("--prices", "live", "--against", "warm")))
     ours, warm = told["results"]
     assert ours["jobs_done"] == ours["jobs"] > 0
     assert ours["dollars"] < warm["dollars"]
-    assert told["arrivals"] == f"{ours['jobs']} messages that came to e2e-count in 0.1 days"
+    assert told["arrivals"] == f"{ours['jobs']} messages that came to e2e--count in 0.1 days"
     assert "an item is taken for" in " ".join(told["assumed"])
 
     advice = parsed(world.run("advise", *asked, *("--within", "10m")))

@@ -49,9 +49,9 @@ def cloudformation() -> Iterator[CloudFormation]:
 class Context:
     """What Lambda tells of an invocation, as far as it is read."""
 
-    function_name = "demo-teardown"
+    function_name = "demo--teardown"
     memory_limit_in_mb = 256
-    invoked_function_arn = "arn:aws:lambda:us-west-2:111122223333:function:demo-teardown"
+    invoked_function_arn = "arn:aws:lambda:us-west-2:111122223333:function:demo--teardown"
     aws_request_id = "6f0a"
 
     def get_remaining_time_in_millis(self) -> int:

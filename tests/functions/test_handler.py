@@ -186,7 +186,7 @@ def test_the_refresh_of_offers_tells_why_an_item_is_dear() -> None:
     said = offers.handle(world.ports, lambda _: world.objects)
 
     assert said["expensive"] == {"classify": "price"}
-    assert [subject for subject, _ in world.topic.said] == ["demo-classify: cost-price"]
+    assert [subject for subject, _ in world.topic.said] == ["demo--classify: cost-price"]
 
 
 @pytest.mark.parametrize("module", ["scaler", "interruption", "offers", "malformed"])

@@ -16,7 +16,7 @@ from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
 from spindown.domain.policy import Policy
 from tests.infra.assembly import ROOT, Assembly, words
 
-FUNCTIONS = ["lab-interruption", "lab-offers", "lab-scaler", "lab-teardown"]
+FUNCTIONS = ["lab--interruption", "lab--offers", "lab--scaler", "lab--teardown"]
 EVENTS = ROOT / "tests" / "events"
 
 
@@ -38,7 +38,7 @@ def test_functions_run_on_the_newest_python_on_arm(assembly: Assembly, name: str
     made = function(assembly, name)
 
     assert (made["Runtime"], made["Architectures"]) == ("python3.14", ["arm64"])
-    assert made["Handler"] == f"functions.{name.removeprefix('lab-')}.handler"
+    assert made["Handler"] == f"functions.{name.removeprefix('lab--')}.handler"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -50,7 +50,7 @@ def test_a_function_is_told_where_things_are_and_nothing_else(
     assert variables.pop("SPINDOWN_DEPLOYMENT") == "lab"
     # A teardown outlives what the others are told of.
     places = {"SPINDOWN_TABLE", "SPINDOWN_BUCKET", "SPINDOWN_TOPIC"}
-    assert variables.keys() == (set() if name == "lab-teardown" else places)
+    assert variables.keys() == (set() if name == "lab--teardown" else places)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -58,7 +58,7 @@ def test_functions_reserve_no_concurrency(assembly: Assembly, name: str) -> None
     assert "ReservedConcurrentExecutions" not in function(assembly, name)
 
 
-@pytest.mark.parametrize("name", ["lab-scaler", "lab-interruption"])
+@pytest.mark.parametrize("name", ["lab--scaler", "lab--interruption"])
 def test_a_reconcile_is_cut_off_before_its_lock_frees_itself(assembly: Assembly, name: str) -> None:
     timeout = timedelta(seconds=function(assembly, name)["Timeout"])
 
@@ -68,7 +68,7 @@ def test_a_reconcile_is_cut_off_before_its_lock_frees_itself(assembly: Assembly,
 def test_the_offers_function_has_time_for_every_region(
     assembly: Assembly,
 ) -> None:
-    timeout = timedelta(seconds=function(assembly, "lab-offers")["Timeout"])
+    timeout = timedelta(seconds=function(assembly, "lab--offers")["Timeout"])
     regions = 1 + OUTPOSTS_AT_MOST
 
     # What reading one is estimated to take, and as much again.
@@ -85,7 +85,7 @@ def test_the_functions_share_one_package(assembly: Assembly) -> None:
 def test_functions_have_several_times_the_memory_they_need(assembly: Assembly, name: str) -> None:
     """Lambda gives processor time by memory: what is above the peak buys quick starts."""
     bench = json.loads((ROOT / "docs" / "bench" / "memory.json").read_text())
-    peak = bench["figures"][f"{name.removeprefix('lab-')}_peak_mib"]
+    peak = bench["figures"][f"{name.removeprefix('lab--')}_peak_mib"]
 
     assert 3 * peak <= function(assembly, name)["MemorySize"] <= 10 * peak
 
@@ -98,10 +98,10 @@ def async_config(assembly: Assembly, name: str) -> Mapping[str, Any]:
 @pytest.mark.parametrize(
     ("name", "retries", "age", "is_kept"),
     [
-        pytest.param("lab-scaler", 0, 60, False, id="the next tick does it again"),
-        pytest.param("lab-interruption", 2, 120, True, id="worth nothing after the notice"),
-        pytest.param("lab-offers", 1, 3600, True, id="until the next refresh"),
-        pytest.param("lab-teardown", 2, 3600, True, id="CloudFormation waits that long"),
+        pytest.param("lab--scaler", 0, 60, False, id="the next tick does it again"),
+        pytest.param("lab--interruption", 2, 120, True, id="worth nothing after the notice"),
+        pytest.param("lab--offers", 1, 3600, True, id="until the next refresh"),
+        pytest.param("lab--teardown", 2, 3600, True, id="CloudFormation waits that long"),
     ],
 )
 def test_an_event_is_not_retried_longer_than_it_is_worth(
@@ -116,22 +116,22 @@ def test_an_event_is_not_retried_longer_than_it_is_worth(
 
 @pytest.mark.parametrize("workload", ["plain", "rich"])
 def test_every_minute_a_tick_comes_for_each_workload(assembly: Assembly, workload: str) -> None:
-    schedule = assembly.one_of("AWS::Scheduler::Schedule", Name=f"lab-{workload}-tick")
+    schedule = assembly.one_of("AWS::Scheduler::Schedule", Name=f"lab--{workload}--tick")
     target = schedule["Target"]
 
     assert schedule["ScheduleExpression"] == "rate(1 minute)"
     assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
-    assert words(target["Arn"]) == reference(assembly, "lab-scaler")
+    assert words(target["Arn"]) == reference(assembly, "lab--scaler")
     wake_up = parse_wake_up(json.loads(target["Input"]), deployment="lab")
     assert (wake_up.source, wake_up.workload) == ("spindown.tick", workload)
 
 
 def test_every_hour_the_catalogue_is_refreshed(assembly: Assembly) -> None:
-    schedule = assembly.one_of("AWS::Scheduler::Schedule", Name="lab-offers")
+    schedule = assembly.one_of("AWS::Scheduler::Schedule", Name="lab--offers")
 
     assert schedule["ScheduleExpression"] == "rate(1 hour)"
-    assert words(schedule["Target"]["Arn"]) == reference(assembly, "lab-offers")
+    assert words(schedule["Target"]["Arn"]) == reference(assembly, "lab--offers")
 
 
 @pytest.mark.parametrize("workload", ["plain", "rich"])
@@ -150,7 +150,7 @@ def test_every_hour_the_catalogue_is_refreshed(assembly: Assembly) -> None:
 def test_a_queue_wakes_the_scaler(
     assembly: Assembly, workload: str, alarm_name: str, metric: str, threshold: float
 ) -> None:
-    alarm = assembly.one_of("AWS::CloudWatch::Alarm", AlarmName=f"lab-{workload}-{alarm_name}")
+    alarm = assembly.one_of("AWS::CloudWatch::Alarm", AlarmName=f"lab--{workload}--{alarm_name}")
 
     assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"], alarm["Period"]) == (
         "AWS/SQS",
@@ -165,7 +165,7 @@ def test_a_queue_wakes_the_scaler(
     )
     assert alarm["TreatMissingData"] == "notBreaching"
     assert [words(action) for action in alarm["AlarmActions"]] == [
-        reference(assembly, "lab-scaler")
+        reference(assembly, "lab--scaler")
     ]
     (dimension,) = alarm["Dimensions"]
     assert dimension["Name"] == "QueueName"
@@ -177,7 +177,7 @@ def test_one_permission_lets_every_alarm_invoke_the_scaler(assembly: Assembly) -
     (allowed,) = (
         one
         for one in assembly.all_of("AWS::Lambda::Permission")
-        if words(one["FunctionName"]) == reference(assembly, "lab-scaler")
+        if words(one["FunctionName"]) == reference(assembly, "lab--scaler")
     )
 
     assert allowed["Principal"] == "lambda.alarms.cloudwatch.amazonaws.com"
@@ -210,7 +210,7 @@ def test_one_rule_takes_an_ec2_event_to_the_function(assembly: Assembly, name: s
     )
 
     (target,) = rule["Targets"]
-    assert words(target["Arn"]) == reference(assembly, "lab-interruption")
+    assert words(target["Arn"]) == reference(assembly, "lab--interruption")
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 120, "MaximumRetryAttempts": 2}
     assert parse_instance_event(event).instance_id.startswith("i-")
 
@@ -230,5 +230,5 @@ def test_a_notice_is_kept_as_long_as_it_lasts(assembly: Assembly) -> None:
     warning = parse_instance_event(event)
 
     assert isinstance(warning, InterruptionWarning)
-    age = async_config(assembly, "lab-interruption")["MaximumEventAgeInSeconds"]
+    age = async_config(assembly, "lab--interruption")["MaximumEventAgeInSeconds"]
     assert timedelta(seconds=age) == warning.deadline - warning.at

@@ -27,7 +27,7 @@ def queue(assembly: Assembly, name: str) -> Any:
 def test_a_job_is_kept_12_days_and_received_at_most_100_times(
     assembly: Assembly,
 ) -> None:
-    jobs = queue(assembly, "lab-plain")
+    jobs = queue(assembly, "lab--plain")
 
     assert jobs["MessageRetentionPeriod"] == 12 * DAY
     assert jobs["VisibilityTimeout"] == 5 * MINUTE
@@ -38,7 +38,7 @@ def test_a_job_is_kept_12_days_and_received_at_most_100_times(
 
 def test_a_dead_letter_outlives_the_queue_it_came_from(assembly: Assembly) -> None:
     for name in ("plain", "rich"):
-        dead = queue(assembly, f"lab-{name}-dlq")
+        dead = queue(assembly, f"lab--{name}--dlq")
         assert dead["MessageRetentionPeriod"] == 14 * DAY > 12 * DAY
 
 
@@ -72,7 +72,7 @@ def test_the_bucket_is_private_versioned_and_stays(assembly: Assembly) -> None:
 
 
 def test_the_ledger_is_restorable_and_indexed_by_instance(assembly: Assembly) -> None:
-    table = assembly.one_of("AWS::DynamoDB::GlobalTable", TableName="lab-ledger")
+    table = assembly.one_of("AWS::DynamoDB::GlobalTable", TableName="lab--ledger")
 
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]

@@ -117,7 +117,9 @@ def test_control_share_follows_the_memory_of_the_functions(
         if each["Type"] == "AWS::Lambda::Function"
     }
 
-    assert {found[f"lab-{name}"] for name in ("scaler", "interruption", "offers")} == {FUNCTION_GIB}
+    assert {found[f"lab--{name}"] for name in ("scaler", "interruption", "offers")} == {
+        FUNCTION_GIB
+    }
 
 
 def test_the_page_says_what_each_line_says(whole: Estimate) -> None:

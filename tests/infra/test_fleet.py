@@ -14,7 +14,7 @@ from tests.worker_system.kit import USER_DATA_BYTES_MAX
 PER_LAUNCH = {tag.LAUNCH, tag.LEASE_UNTIL}
 #: Said only where a workload asks for it.
 ASKED_FOR = {tag.METADATA_ACCESS, tag.CONTAINERS, tag.GPU_MEMORY}
-TEMPLATES = ["lab-plain-x86_64", "lab-rich-arm64", "lab-rich-x86_64"]
+TEMPLATES = ["lab--plain--x86_64", "lab--rich--arm64", "lab--rich--x86_64"]
 
 
 def launch_data(assembly: Assembly, name: str) -> Any:
@@ -41,7 +41,7 @@ def test_every_tag_that_a_worker_reads_is_on_its_template(assembly: Assembly, na
     tags = tags_of(launch_data(assembly, name), "instance")
 
     assert set(tags) - ASKED_FOR == (wanted - PER_LAUNCH - ASKED_FOR) | {"Name"}
-    workload = name.split("-")[1]
+    workload = name.split("--")[1]
     assert tags[tag.WORKLOAD] == workload
     assert tags[tag.QUEUE_URL].startswith(f"<Workload{workload}JobsQueue")
     assert tags[tag.DLQ_URL].startswith(f"<Workload{workload}JobsDeadLetters")
@@ -53,7 +53,7 @@ def test_every_tag_that_a_worker_reads_is_on_its_template(assembly: Assembly, na
 def test_what_comes_with_an_instance_bears_the_tags_of_the_bill(
     assembly: Assembly, kind: str
 ) -> None:
-    tags = tags_of(launch_data(assembly, "lab-rich-arm64"), kind)
+    tags = tags_of(launch_data(assembly, "lab--rich--arm64"), kind)
 
     assert tags[tag.DEPLOYMENT] == "lab"
     assert tags[tag.WORKLOAD] == "rich"
@@ -90,7 +90,7 @@ def test_metadata_answers_only_to_tokens_and_tells_the_tags(assembly: Assembly, 
 
 
 def test_the_root_volume_is_encrypted_and_sized_as_configured(assembly: Assembly) -> None:
-    (volume,) = launch_data(assembly, "lab-rich-x86_64")["BlockDeviceMappings"]
+    (volume,) = launch_data(assembly, "lab--rich--x86_64")["BlockDeviceMappings"]
 
     assert volume["Ebs"]["Encrypted"] is True
     assert volume["Ebs"]["VolumeType"] == "gp3"
@@ -106,8 +106,8 @@ def test_the_root_volume_needs_no_grant_of_a_key(assembly: Assembly, name: str) 
 
 
 def test_the_image_is_looked_up_at_each_launch(assembly: Assembly) -> None:
-    own = launch_data(assembly, "lab-rich-arm64")["ImageId"]
-    default = launch_data(assembly, "lab-plain-x86_64")["ImageId"]
+    own = launch_data(assembly, "lab--rich--arm64")["ImageId"]
+    default = launch_data(assembly, "lab--plain--x86_64")["ImageId"]
 
     assert own == "resolve:ssm:/images/rich/arm64"
     assert default.startswith("resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia")
@@ -117,7 +117,7 @@ def test_machines_without_a_gpu_boot_amazon_linux(tmp_path: Path) -> None:
     made = synthesise_core(write_project(tmp_path, NO_GPU), tmp_path)
 
     for architecture in ("x86_64", "arm64"):
-        data = launch_data(made, f"lab-plain-{architecture}")
+        data = launch_data(made, f"lab--plain--{architecture}")
         image = f"/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"
         assert data["ImageId"] == f"resolve:ssm:{image}"
         (volume,) = data["BlockDeviceMappings"]
@@ -128,7 +128,7 @@ def test_machines_without_a_gpu_boot_amazon_linux(tmp_path: Path) -> None:
 
 
 def test_nobody_can_log_in_and_the_call_chooses_how_to_buy(assembly: Assembly) -> None:
-    data = launch_data(assembly, "lab-plain-x86_64")
+    data = launch_data(assembly, "lab--plain--x86_64")
 
     for absent in ("KeyName", "InstanceMarketOptions", "InstanceType", "NetworkInterfaces"):
         assert absent not in data
@@ -169,7 +169,7 @@ def test_the_root_volume_is_the_one_that_the_image_boots_from(
 ) -> None:
     made = synthesise_core(write_project(tmp_path, PLAIN.format(image=image)), tmp_path / "out")
 
-    (volume,) = launch_data(made, "lab-plain-x86_64")["BlockDeviceMappings"]
+    (volume,) = launch_data(made, "lab--plain--x86_64")["BlockDeviceMappings"]
     assert volume["DeviceName"] == device
 
 
@@ -178,7 +178,7 @@ def test_an_image_of_one_s_own_has_only_to_start_its_units(tmp_path: Path) -> No
 
     made = synthesise_core(write_project(tmp_path, config), tmp_path / "out")
 
-    data = launch_data(made, "lab-plain-x86_64")
+    data = launch_data(made, "lab--plain--x86_64")
     assert data["UserData"]["Fn::Base64"] == render_user_data(None)
     assert data["ImageId"] == "resolve:ssm:/my/image"
     assert "ReadKit" not in made.statements("WorkloadplainFleetRole")

@@ -39,7 +39,7 @@ def a_template(policies: int) -> dict[str, Any]:
         "Resources": {
             f"Policy{number}": {
                 "Type": "AWS::IAM::ManagedPolicy",
-                "Properties": {"Roles": ["lab-scaler"]},
+                "Properties": {"Roles": ["lab--scaler"]},
             }
             for number in range(policies)
         }
@@ -58,7 +58,7 @@ def test_no_policy_of_a_large_outpost_is_too_long(tmp_path: Path) -> None:
     assert len(policies) == 3
     for one in policies:
         assert measure(one["PolicyDocument"]) <= POLICY_CHARACTERS_MAX
-    attached = [one for one in policies if "lab-eu-west-1-scaler" in one["Roles"]]
+    attached = [one for one in policies if "lab--eu-west-1--scaler" in one["Roles"]]
     assert len(attached) == 2
     # Split, and nothing lost.
     sids = [s["Sid"] for one in attached for s in one["PolicyDocument"]["Statement"]]
@@ -86,7 +86,7 @@ def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:
 
     said = str(caught.value)
     assert said.startswith("deployment.outpost is '4 regions for 20 workloads'")
-    assert re.search(r"\blab-scaler\b.*\b11\b.*\b10\b", said)
+    assert re.search(r"\blab--scaler\b.*\b11\b.*\b10\b", said)
 
 
 def test_too_many_workloads_for_a_stack_are_refused_in_words(tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ def test_what_the_outpost_names_at_home_is_there(core: Assembly, outpost: Assemb
         for one in outpost.all_of("AWS::EC2::LaunchTemplate")
     }
 
-    assert named == {f"lab-eu-west-1-{one}" for one in ("scaler", "interruption", "offers")}
+    assert named == {f"lab--eu-west-1--{one}" for one in ("scaler", "interruption", "offers")}
     assert named <= roles
-    assert used == {"lab-eu-west-1-plain", "lab-eu-west-1-rich"}
+    assert used == {"lab--eu-west-1--plain", "lab--eu-west-1--rich"}
     assert used <= profiles
     assert all(len(name) <= 64 for name in named)
 
@@ -138,7 +138,10 @@ def test_it_sends_home_the_events_that_home_has_rules_for(
 def test_reconcile_has_the_same_rights_over_instances_there(
     core: Assembly, outpost: Assembly, role: str
 ) -> None:
-    away, home = policy(outpost, f"lab-eu-west-1-{role}"), core.statements(f"Control{role.title()}")
+    away, home = (
+        policy(outpost, f"lab--eu-west-1--{role}"),
+        core.statements(f"Control{role.title()}"),
+    )
 
     regional = {one for one in actions(home) if one.startswith(("ec2:", "ssm:"))}
     assert actions(away) == regional
@@ -148,7 +151,7 @@ def test_reconcile_has_the_same_rights_over_instances_there(
 
 
 def test_the_catalogue_is_read_there_and_nothing_else(outpost: Assembly) -> None:
-    assert actions(policy(outpost, "lab-eu-west-1-offers")) == {
+    assert actions(policy(outpost, "lab--eu-west-1--offers")) == {
         "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstanceTypes",
         "ec2:DescribeSpotPriceHistory",

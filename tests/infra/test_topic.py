@@ -62,5 +62,5 @@ def test_functions_are_told_where_it_is(assembly: Assembly) -> None:
         if one["Name"] == "/spindown/lab/deployment"
     )
 
-    assert topic["TopicName"] == "lab-alarms"
+    assert topic["TopicName"] == "lab--alarms"
     assert '"topic": "<AlarmsTopic' in settings

@@ -11,12 +11,12 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 def alarm(**changes: Any) -> dict[str, Any]:
     return {
-        "AlarmName": "demo-classify-backlog",
-        "AlarmArn": "arn:aws:cloudwatch:us-east-1:000000000000:alarm:demo-classify-backlog",
+        "AlarmName": "demo--classify--backlog",
+        "AlarmArn": "arn:aws:cloudwatch:us-east-1:000000000000:alarm:demo--classify--backlog",
         "AlarmDescription": "work waits",
         "Namespace": "AWS/SQS",
         "MetricName": "ApproximateNumberOfMessagesVisible",
-        "Dimensions": [{"Name": "QueueName", "Value": "demo-classify"}],
+        "Dimensions": [{"Name": "QueueName", "Value": "demo--classify"}],
         "Statistic": "Maximum",
         "Period": 60,
         "EvaluationPeriods": 3,
@@ -106,7 +106,7 @@ def test_a_function_gets_the_payload_that_cloudwatch_documents() -> None:
         "time": "2026-01-02T03:04:05.678+0000",
         "region": "us-east-1",
         "alarmData": {
-            "alarmName": "demo-classify-backlog",
+            "alarmName": "demo--classify--backlog",
             "state": {
                 "value": "ALARM",
                 "reason": "crossed",
@@ -127,7 +127,7 @@ def test_a_function_gets_the_payload_that_cloudwatch_documents() -> None:
                             "metric": {
                                 "namespace": "AWS/SQS",
                                 "name": "ApproximateNumberOfMessagesVisible",
-                                "dimensions": {"QueueName": "demo-classify"},
+                                "dimensions": {"QueueName": "demo--classify"},
                             },
                             "period": 60,
                             "stat": "Maximum",

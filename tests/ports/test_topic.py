@@ -18,7 +18,7 @@ def inbox(session: boto3.Session) -> Iterator[tuple[str, str]]:
     sqs, sns = session.client("sqs"), session.client("sns")
     url = sqs.create_queue(QueueName="inbox")["QueueUrl"]
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-    arn = sns.create_topic(Name="lab-alarms")["TopicArn"]
+    arn = sns.create_topic(Name="lab--alarms")["TopicArn"]
     queue_arn = attributes["Attributes"]["QueueArn"]
     raw = {"RawMessageDelivery": "true"}
     sns.subscribe(TopicArn=arn, Protocol="sqs", Endpoint=queue_arn, Attributes=raw)
@@ -32,7 +32,7 @@ def test_sns_carries_a_text_to_who_has_subscribed(
 ) -> None:
     arn, url = inbox
 
-    aws.topic(arn).publish("lab-ocr: quota", TEXT)
+    aws.topic(arn).publish("lab--ocr: quota", TEXT)
 
     (message,) = session.client("sqs").receive_message(QueueUrl=url)["Messages"]
     assert message["Body"] == TEXT
@@ -42,14 +42,14 @@ def test_a_topic_that_there_is_not_is_said(aws: Aws) -> None:
     topic = aws.topic("arn:aws:sns:us-east-1:123456789012:gone")
 
     with pytest.raises(NotFound):
-        topic.publish("lab-ocr: quota", TEXT)
+        topic.publish("lab--ocr: quota", TEXT)
 
 
 def test_memory_keeps_what_was_said() -> None:
     topic = MemoryTopic()
-    topic.publish("lab-ocr: quota", TEXT)
+    topic.publish("lab--ocr: quota", TEXT)
 
-    assert topic.said == (("lab-ocr: quota", TEXT),)
+    assert topic.said == (("lab--ocr: quota", TEXT),)
 
 
 @pytest.mark.parametrize("subject", ["", "x" * 101, "caf\u00e9", "two\nlines"], ids=repr)

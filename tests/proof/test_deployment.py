@@ -84,15 +84,17 @@ def of_deployment(system: LocalSystem, name: str) -> Mapping[str, Any]:
     )
     alarms = system.client("cloudwatch").describe_alarms()["MetricAlarms"]
     return {
-        "tables": [one for one in tables if one.startswith(f"{name}-")],
-        "queues": sorted(url.rpartition("/")[2] for url in queues if f"/{name}-" in url),
+        "tables": [one for one in tables if one.startswith(f"{name}--")],
+        "queues": sorted(url.rpartition("/")[2] for url in queues if f"/{name}--" in url),
         "functions": sorted(
-            one["FunctionName"] for one in functions if one["FunctionName"].startswith(f"{name}-")
+            one["FunctionName"] for one in functions if one["FunctionName"].startswith(f"{name}--")
         ),
-        "schedules": sorted(one["Name"] for one in schedules if one["Name"].startswith(f"{name}-")),
+        "schedules": sorted(
+            one["Name"] for one in schedules if one["Name"].startswith(f"{name}--")
+        ),
         "parameters": sorted(one["Name"] for one in parameters["Parameters"]),
         "alarms": sorted(
-            one["AlarmName"] for one in alarms if one["AlarmName"].startswith(f"{name}-")
+            one["AlarmName"] for one in alarms if one["AlarmName"].startswith(f"{name}--")
         ),
     }
 
@@ -105,11 +107,11 @@ NOTHING: Mapping[str, Any] = {
 def deployed(name: str) -> Mapping[str, Any]:
     """Return what one deployment of one workload has under its name."""
     return {
-        "tables": [f"{name}-ledger"],
-        "functions": [f"{name}-{one}" for one in ("interruption", "offers", "scaler", "teardown")],
-        "schedules": [f"{name}-offers", f"{name}-sleep-tick"],
+        "tables": [f"{name}--ledger"],
+        "functions": [f"{name}--{one}" for one in ("interruption", "offers", "scaler", "teardown")],
+        "schedules": [f"{name}--offers", f"{name}--sleep--tick"],
         "parameters": [f"/spindown/{name}/deployment", f"/spindown/{name}/workload/sleep"],
-        "alarms": [f"{name}-sleep-backlog", f"{name}-sleep-oldest"],
+        "alarms": [f"{name}--sleep--backlog", f"{name}--sleep--oldest"],
     }
 
 
@@ -130,7 +132,7 @@ def zones_of(system: LocalSystem, name: str) -> Mapping[str, str]:
 
 
 def send(system: LocalSystem, name: str) -> None:
-    queue = system.client("sqs").get_queue_url(QueueName=f"{name}-sleep")["QueueUrl"]
+    queue = system.client("sqs").get_queue_url(QueueName=f"{name}--sleep")["QueueUrl"]
     system.client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps({"items": ["a"]}))
 
 
@@ -141,7 +143,7 @@ def test_a_deployment_lives_changes_and_goes_with_its_instances(
     was = physical_ids(system, "life-core")
     found = of_deployment(system, "life")
     assert {kind: found[kind] for kind in deployed("life")} == deployed("life")
-    assert {"life-sleep", "life-sleep-dlq"} <= set(found["queues"])
+    assert {"life--sleep", "life--sleep--dlq"} <= set(found["queues"])
 
     write_project(tmp_path, start_within="2m")
     system.deploy()

@@ -34,7 +34,7 @@ TAGS = {
     tag.WORKLOAD: "classify",
     tag.QUEUE_URL: "https://queue",
     tag.DLQ_URL: "https://dead",
-    tag.TABLE: "demo-ledger",
+    tag.TABLE: "demo--ledger",
     tag.BUCKET: "demo-bucket",
     tag.CODE: "s3://assets/abc.zip",
     tag.LOG_GROUP: "/spindown/demo",
@@ -54,7 +54,7 @@ def identity(tags: dict[str, str], region: str = "us-east-1") -> Identity:
 
 def test_finds_home_by_the_tags_of_the_instance() -> None:
     home = find_home(identity(TAGS))
-    assert (home.workload, home.table) == ("classify", "demo-ledger")
+    assert (home.workload, home.table) == ("classify", "demo--ledger")
     assert home.uploads == "s3://demo-bucket/workloads/classify/inputs/"
 
 

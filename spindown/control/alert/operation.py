@@ -15,6 +15,7 @@ from spindown.contract.decision import (
     RefusalRecord,
     RequestOutcome,
 )
+from spindown.contract.name import resource_name
 from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.control.alert.deadline import find_deadlines
 from spindown.control.plan import ActionKind
@@ -350,7 +351,7 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             name="bad-rows",
             says=f"Rows of {workload} in the ledger cannot be read and are passed over: "
             f"{_listed(decision.bad_rows)}.",
-            remedy=f"delete or fix them in the table {given.deployment}-ledger.",
+            remedy=f"delete or fix them in the table {resource_name(given.deployment, 'ledger')}.",
             for_=_A_WHILE,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from spindown.contract import row as rows
 from spindown.contract.metric import ALERT, DEPLOYMENT, WORKLOAD
+from spindown.contract.name import resource_name
 from spindown.domain.alert import Alert, Review
 from spindown.error import SpindownError
 from spindown.ledger import Ledger
@@ -45,7 +46,7 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
     """
     deployment = ports.name
     for number, alert in enumerate(review.due):
-        subject = f"{deployment}-{workload}: {alert.name}"[:_SUBJECT_AT_MOST]
+        subject = f"{resource_name(deployment, workload)}: {alert.name}"[:_SUBJECT_AT_MOST]
         try:
             # What EC2 has said is part of it.
             ports.topic.publish(subject, printable(alert.text))

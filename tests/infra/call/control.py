@@ -34,7 +34,7 @@ RECONCILE_CALLS = [
     Call("dynamodb:Query", f"{TABLE}/index/instance"),
     *objects(["PutObject"], "decisions/rich/2026-11-20/120000-d.json"),
     *(
-        Call(f"sqs:{action}", ours("sqs", f"lab-{name}"))
+        Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
         for action in ("GetQueueAttributes", "ChangeMessageVisibility")
         for name in ("plain", "rich")
     ),
@@ -49,14 +49,14 @@ RENEW_CALLS = [
     rows("GetItem", "c#rich"),
     rows("UpdateItem", "c#rich"),
     *(
-        Call(f"sqs:{action}", ours("sqs", f"lab-{name}"))
+        Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
         for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
         for name in ("plain", "rich")
     ),
     *objects(["PutObject"], "workloads/rich/jobs/j/items/d.jsonl"),
 ]
 
-TELL_CALLS = [Call("sns:Publish", ours("sns", "lab-alarms"))]
+TELL_CALLS = [Call("sns:Publish", ours("sns", "lab--alarms"))]
 
 JUDGE_CALLS = [
     Call("dynamodb:PartiQLSelect", TABLE),

@@ -9,9 +9,9 @@ from tests.infra.policy import REGION, STORE, Call, ours
 CODE = "arn:aws:s3:::<code>"
 KIT = "arn:aws:s3:::<kit>"
 
-TABLE = ours("dynamodb", "table/lab-ledger")
-QUEUE = ours("sqs", "lab-rich")
-DEAD_LETTERS = ours("sqs", "lab-rich-dlq")
+TABLE = ours("dynamodb", "table/lab--ledger")
+QUEUE = ours("sqs", "lab--rich")
+DEAD_LETTERS = ours("sqs", "lab--rich--dlq")
 HERE = {"aws:RequestedRegion": [REGION]}
 OURS = {f"aws:RequestTag/{tag.DEPLOYMENT}": ["lab"]}
 BEARS_OURS = {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["lab"]}

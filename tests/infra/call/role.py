@@ -33,7 +33,7 @@ def _log(function: str) -> list[Call]:
 
 
 def _invoke(function: str) -> Call:
-    return Call("lambda:InvokeFunction", ours("lambda", f"function:lab-{function}"))
+    return Call("lambda:InvokeFunction", ours("lambda", f"function:lab--{function}"))
 
 
 _FAILED_EVENTS = Call("sqs:SendMessage", ours("sqs", "ControlFailedEvents"))

@@ -67,8 +67,8 @@ WORKER_CALLS = [
 
 WORKER_MUST_NOT = [
     # Another workload's jobs, and what lies in the dead-letter queue.
-    Call("sqs:ReceiveMessage", ours("sqs", "lab-plain")),
-    Call("sqs:SendMessage", ours("sqs", "lab-plain")),
+    Call("sqs:ReceiveMessage", ours("sqs", "lab--plain")),
+    Call("sqs:SendMessage", ours("sqs", "lab--plain")),
     Call("sqs:ReceiveMessage", DEAD_LETTERS),
     Call("sqs:PurgeQueue", QUEUE),
     # What decides, and what is only to be read.
@@ -116,6 +116,6 @@ WORKER_MUST_NOT = [
     Call("ec2:RunInstances", ours("ec2", "instance/i-1"), OURS),
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
     Call("ssm:GetParameters", ours("ssm", "parameter/spindown/lab/deployment")),
-    Call("lambda:InvokeFunction", ours("lambda", "function:lab-scaler")),
+    Call("lambda:InvokeFunction", ours("lambda", "function:lab--scaler")),
     Call("logs:PutLogEvents", ours("logs", "log-group:/spindown/lab/scaler:log-stream:s")),
 ]

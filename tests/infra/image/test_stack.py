@@ -27,11 +27,11 @@ from tests.infra.assembly import (
 from tests.infra.image.conftest import CONFIG, write_baking_project
 from tests.worker_system.kit import USER_DATA_BYTES_MAX
 
-IMAGES = ["lab-lean-x86-64", "lab-rich-arm64", "lab-rich-x86-64"]
+IMAGES = ["lab--lean--x86-64", "lab--rich--arm64", "lab--rich--x86-64"]
 PARAMETERS = {
-    "lab-lean-x86-64": "/imagebuilder/spindown/lab/lean/x86_64",
-    "lab-rich-arm64": "/imagebuilder/spindown/lab/rich/arm64",
-    "lab-rich-x86-64": "/imagebuilder/spindown/lab/rich/x86_64",
+    "lab--lean--x86-64": "/imagebuilder/spindown/lab/lean/x86_64",
+    "lab--rich--arm64": "/imagebuilder/spindown/lab/rich/arm64",
+    "lab--rich--x86-64": "/imagebuilder/spindown/lab/rich/x86_64",
 }
 #: Characters of a component that is given in the template (EC2 Image Builder API Reference,
 #: "CreateComponent").
@@ -47,7 +47,7 @@ KEPT = {
         "snapshots come to be later; a condition asks for Image Builder's tag"
     ),
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:imagebuilder:<AWS::Region>"
-    ":<AWS::AccountId>:image/lab-*]": "images of this deployment, by the names that it gives them",
+    ":<AWS::AccountId>:image/lab--*]": "images of this deployment, by the names that it gives them",
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::ec2imagebuilder*]": (
         "buckets of AWS's own, from which Image Builder's program comes"
     ),
@@ -112,7 +112,7 @@ def test_an_image_is_published_where_its_launches_look_it_up(
 
 
 def test_image_builder_s_own_role_may_write_the_parameter() -> None:
-    assert image_parameter("lab", "rich", "arm64") == PARAMETERS["lab-rich-arm64"]
+    assert image_parameter("lab", "rich", "arm64") == PARAMETERS["lab--rich--arm64"]
     # That role may write nowhere else.
     assert image_parameter("a", "b", "c").startswith("/imagebuilder/")
 
@@ -157,20 +157,20 @@ def test_an_image_holds_the_kit_and_the_requirements(core: Assembly, image: Asse
     uri, digest = code_of(core, "rich")
     stamp = make_stamp(core.kit, digest)
 
-    script = script_of(image, "lab-rich-arm64")
+    script = script_of(image, "lab--rich--arm64")
 
     assert script == render_bake(core.kit, code_uri=uri, stamp=stamp)
-    assert user_data(core, "lab-rich-arm64") == render_user_data(core.kit, stamp=stamp)
+    assert user_data(core, "lab--rich--arm64") == render_user_data(core.kit, stamp=stamp)
 
 
 def test_code_without_requirements_changes_no_image(core: Assembly, image: Assembly) -> None:
     stamp = make_stamp(core.kit, None)
 
-    script = script_of(image, "lab-lean-x86-64")
+    script = script_of(image, "lab--lean--x86-64")
 
     assert script == render_bake(core.kit, code_uri=None, stamp=stamp)
     assert code_of(core, "lean")[1] not in json.dumps(image.template)
-    assert user_data(core, "lab-lean-x86_64") == render_user_data(core.kit, stamp=stamp)
+    assert user_data(core, "lab--lean--x86_64") == render_user_data(core.kit, stamp=stamp)
 
 
 def user_data(core: Assembly, template: str) -> str:
@@ -271,7 +271,7 @@ def test_only_images_of_this_deployment_expire(image: Assembly) -> None:
     assert statements["DeleteSnapshots"]["Condition"]["StringEquals"] == {
         "aws:ResourceTag/CreatedBy": "EC2 Image Builder"
     }
-    assert words(statements["ForgetImages"]["Resource"]).endswith(":image/lab-*")
+    assert words(statements["ForgetImages"]["Resource"]).endswith(":image/lab--*")
 
 
 def test_a_worker_of_a_baked_image_may_still_install_itself(core: Assembly) -> None:

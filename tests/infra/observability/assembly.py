@@ -14,7 +14,7 @@ from spindown.config import Config
 from tests.infra.assembly import recommended_flags
 
 BUCKET = "lab-results"
-TOPIC = "arn:aws:sns:eu-west-1:111122223333:lab-alarms"
+TOPIC = "arn:aws:sns:eu-west-1:111122223333:lab--alarms"
 
 
 def a_config(*workloads: str, **deployment: Any) -> Config:

@@ -25,9 +25,9 @@ def alarms(resources: Mapping[str, Any]) -> Alarms:
 @pytest.mark.parametrize(
     ("name", "metric", "calm", "grave", "minutes"),
     [
-        pytest.param("lab-ocr-idle", "IdleBeyondExpectation", 0, 1, 5, id="idle too long"),
+        pytest.param("lab--ocr--idle", "IdleBeyondExpectation", 0, 1, 5, id="idle too long"),
         pytest.param(
-            "lab-ocr-oldest-message",
+            "lab--ocr--oldest-message",
             "WaitingAge",
             3800,
             3900,
@@ -35,7 +35,7 @@ def alarms(resources: Mapping[str, Any]) -> Alarms:
             id="waits longer than start and drain together",
         ),
         pytest.param(
-            "lab-ocr-message-of-a-week",
+            "lab--ocr--message-of-a-week",
             "ApproximateAgeOfOldestMessage",
             604_799,
             604_800,
@@ -43,17 +43,17 @@ def alarms(resources: Mapping[str, Any]) -> Alarms:
             id="a week old",
         ),
         pytest.param(
-            "lab-ocr-dead-letters",
+            "lab--ocr--dead-letters",
             "ApproximateNumberOfMessagesVisible",
             0,
             1,
             5,
             id="a dead letter",
         ),
-        pytest.param("lab-budget-80", "BudgetUsed", 79.9, 80, 5, id="most of the budget"),
-        pytest.param("lab-budget-100", "BudgetUsed", 99.9, 100, 5, id="all of the budget"),
-        pytest.param("lab-untold", "Untold", 0, 1, 15, id="nobody could be told"),
-        pytest.param("lab-interruption-errors", "Errors", 0, 1, 5, id="a failing function"),
+        pytest.param("lab--budget-80", "BudgetUsed", 79.9, 80, 5, id="most of the budget"),
+        pytest.param("lab--budget-100", "BudgetUsed", 99.9, 100, 5, id="all of the budget"),
+        pytest.param("lab--untold", "Untold", 0, 1, 15, id="nobody could be told"),
+        pytest.param("lab--interruption-errors", "Errors", 0, 1, 5, id="a failing function"),
     ],
 )
 def test_rings_at_its_threshold_not_below_nor_without_data(
@@ -71,8 +71,8 @@ def test_rings_at_its_threshold_not_below_nor_without_data(
 @pytest.mark.parametrize(
     ("name", "metric", "minutes"),
     [
-        pytest.param("lab-ocr-tick-missing", "Ticks", 5, id="no tick"),
-        pytest.param("lab-catalogue-missing", "CatalogueTypes", 240, id="no catalogue"),
+        pytest.param("lab--ocr--tick-missing", "Ticks", 5, id="no tick"),
+        pytest.param("lab--catalogue-missing", "CatalogueTypes", 240, id="no catalogue"),
     ],
 )
 def test_rings_in_silence_where_silence_is_the_fault(
@@ -94,26 +94,26 @@ _OTHERS = {"offers": 24 * 30_000, "interruption": 0}
     ("name", "values", "rings"),
     [
         pytest.param(
-            "lab-control-share",
+            "lab--control-share",
             {**_OTHERS, "milliseconds": 18_000_000, "invocations": 60_000, "spend": 1.2},
             True,
             id="functions cost a tenth",
         ),
         pytest.param(
-            "lab-control-share",
+            "lab--control-share",
             {"milliseconds": 432_000, "invocations": 1440, "spend": 1.2}
             | {"offers": 24 * 290_000, "interruption": 3_600_000},
             True,
             id="the function of each hour runs for five minutes",
         ),
         pytest.param(
-            "lab-control-share",
+            "lab--control-share",
             {**_OTHERS, "milliseconds": 432_000, "invocations": 1440, "spend": 1.2},
             False,
             id="a tick a minute costs a cent",
         ),
         pytest.param(
-            "lab-control-share",
+            "lab--control-share",
             {**_OTHERS, "milliseconds": 432_000, "invocations": 1440, "spend": 0.0},
             False,
             id="nothing is spent on workers",

@@ -40,7 +40,7 @@ FOREIGN = {"AWS/SQS": frozenset({"QueueName"}), "AWS/Lambda": frozenset({"Functi
 def test_there_is_one_for_each_workload_and_an_overview(resources: Mapping[str, Any]) -> None:
     names = {one["DashboardName"] for one in all_of(resources, "AWS::CloudWatch::Dashboard")}
 
-    assert names == {"lab", "lab-ocr", "lab-embed"}
+    assert names == {"lab", "lab--ocr", "lab--embed"}
 
 
 def test_each_answers_the_questions_in_the_order_they_are_asked(
@@ -104,7 +104,7 @@ def test_deadline_slack_is_shown_where_a_workload_has_deadlines(
         )
         for one in all_of(made, "AWS::CloudWatch::Dashboard")
     }
-    assert shows == {"lab": True, "lab-ocr": False, "lab-render": True}
+    assert shows == {"lab": True, "lab--ocr": False, "lab--render": True}
 
 
 def test_the_overview_says_how_many_workers_bill_in_one_line(

@@ -22,17 +22,17 @@ from tests.infra.observability.assembly import alarm_metrics, all_of
 
 #: What must be heard -> the alarm that says so even when our functions are silent.
 BY_ALARM = {
-    "a worker idles longer than expected": "lab-ocr-idle",
-    "the dead-letter queue is not empty": "lab-ocr-dead-letters",
-    "a message waits longer than promised": "lab-ocr-oldest-message",
-    "a message is older than 7 days": "lab-ocr-message-of-a-week",
-    "nothing ticks": "lab-ocr-tick-missing",
-    "80 % of the budget is used": "lab-budget-80",
-    "all of the budget is used": "lab-budget-100",
-    "the control plane costs over 5 % of the spend": "lab-control-share",
-    "the catalogue is not refreshed": "lab-catalogue-missing",
-    "notices of EC2 are not answered": "lab-interruption-errors",
-    "people could not be told": "lab-untold",
+    "a worker idles longer than expected": "lab--ocr--idle",
+    "the dead-letter queue is not empty": "lab--ocr--dead-letters",
+    "a message waits longer than promised": "lab--ocr--oldest-message",
+    "a message is older than 7 days": "lab--ocr--message-of-a-week",
+    "nothing ticks": "lab--ocr--tick-missing",
+    "80 % of the budget is used": "lab--budget-80",
+    "all of the budget is used": "lab--budget-100",
+    "the control plane costs over 5 % of the spend": "lab--control-share",
+    "the catalogue is not refreshed": "lab--catalogue-missing",
+    "notices of EC2 are not answered": "lab--interruption-errors",
+    "people could not be told": "lab--untold",
 }
 
 #: What must be heard -> the alert by which a function tells it, in its own words.
@@ -59,7 +59,7 @@ BY_FUNCTION = {
 }
 
 #: Alarms that ring for the scaler (infra/control), which somebody finds in the console.
-WAKE_UPS = ("lab-ocr-backlog", "lab-ocr-oldest")
+WAKE_UPS = ("lab--ocr--backlog", "lab--ocr--oldest")
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 
 
@@ -73,7 +73,7 @@ def test_an_alarm_says_it(what: str, resources: Mapping[str, Any]) -> None:
 def test_there_is_no_other_alarm(resources: Mapping[str, Any]) -> None:
     names = {one["AlarmName"] for one in all_of(resources, "AWS::CloudWatch::Alarm")}
 
-    assert {name for name in names if not name.startswith("lab-embed-")} == {*BY_ALARM.values()}
+    assert {name for name in names if not name.startswith("lab--embed--")} == {*BY_ALARM.values()}
 
 
 def test_own_metrics_that_alarms_read_are_emitted(
@@ -118,7 +118,7 @@ def test_functions_tell_the_rest_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", [*BY_ALARM.values(), *BY_FUNCTION.values(), *WAKE_UPS])
 def test_the_runbook_says_what_to_do_about_each(name: str) -> None:
-    said = re.sub(r"^lab-(ocr-)?", "", name).rstrip("-")
+    said = re.sub(r"^lab--(ocr--)?", "", name).rstrip("-")
     # What lists the alarms says when they ring; what comes after it, what to do.
     todo = RUNBOOK.read_text(encoding="utf-8").partition("## Nothing launches")[2]
 

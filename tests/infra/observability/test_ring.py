@@ -40,7 +40,7 @@ from tests.infra.assembly import synthesise_once, write_project
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-QUEUE = f"{DEPLOYMENT}-{WORKLOAD}"
+QUEUE = f"{DEPLOYMENT}--{WORKLOAD}"
 BUDGET = 10.0
 
 Alarms = Mapping[str, Mapping[str, Any]]
@@ -120,18 +120,18 @@ class Watched:
         for _ in range(minutes * MINUTE // step):
             self.world.clock.advance(step)
             if ticks:
-                self.cloudwatch.invoke(f"{DEPLOYMENT}-scaler", self.world.tick)
+                self.cloudwatch.invoke(f"{DEPLOYMENT}--scaler", self.world.tick)
             if beats:
                 self.world.beat()
             meanwhile()
             self.cloudwatch.watch_queue(QUEUE, self.world.queue)
-            self.cloudwatch.watch_queue(f"{QUEUE}-dlq", self.dead)
+            self.cloudwatch.watch_queue(f"{QUEUE}--dlq", self.dead)
             if self.cloudwatch.rings(self.alarm):
                 self.rang_at.append(self.world.now - self.began)
 
     def refresh(self) -> None:
         """Let the function of each hour run."""
-        self.cloudwatch.invoke(f"{DEPLOYMENT}-offers", lambda: refresh(self.world.ports))
+        self.cloudwatch.invoke(f"{DEPLOYMENT}--offers", lambda: refresh(self.world.ports))
 
     def work(self) -> None:
         """Let a worker that came up take the job that waits, and finish it."""
@@ -290,7 +290,7 @@ def a_notice(*, ledger_answers: bool) -> Story:
                 SpindownError("the table gives no answer"), "get", "query_each"
             )
         watched.cloudwatch.invoke(
-            f"{DEPLOYMENT}-interruption", lambda: react(notice, world.ports, holder="event")
+            f"{DEPLOYMENT}--interruption", lambda: react(notice, world.ports, holder="event")
         )
         world.interfere = None
         watched.live(12)
@@ -322,7 +322,7 @@ def two_days_with_a_worker(*, calls_a_minute: int) -> Story:
         watched.live(5)
         for worker in world.workers(WorkerState.BOOTING):
             world.check_in(worker.instance_id)
-        scaler, calls = f"{DEPLOYMENT}-scaler", calls_a_minute * (step // MINUTE) - 1
+        scaler, calls = f"{DEPLOYMENT}--scaler", calls_a_minute * (step // MINUTE) - 1
         watched.live(
             2 * 24 * 60,
             step=step,
@@ -337,40 +337,40 @@ def _add(partition: str, sort: str, sums: Mapping[str, float]) -> Write:
     return Write(key=Key(partition=partition, sort=sort), add=dict(sums))
 
 
-W = f"{DEPLOYMENT}-{WORKLOAD}"
+W = f"{DEPLOYMENT}--{WORKLOAD}"
 NOBODY = Policy(max_workers=0)
 KEPT = Policy(max_lifetime=timedelta(days=9), warm_workers=1, tick=5 * MINUTE)
 #: Alarm -> a story that it rings in, one near it that it does not ring in, and their policy.
 STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
-    f"{W}-tick-missing": (no_tick_for(8), no_tick_for(4), Policy()),
-    f"{W}-idle": (
+    f"{W}--tick-missing": (no_tick_for(8), no_tick_for(4), Policy()),
+    f"{W}--idle": (
         an_idle_worker(ends=False),
         an_idle_worker(ends=True),
         Policy(idle_timeout=2 * MINUTE),
     ),
-    f"{W}-oldest-message": (a_job_that_waits(85), a_job_that_waits(60), NOBODY),
-    f"{W}-backlog": (a_message_comes(is_taken=False), a_message_comes(is_taken=True), Policy()),
-    f"{W}-oldest": (a_message_is_taken_after(7), a_message_is_taken_after(4), Policy()),
-    f"{W}-message-of-a-week": (
+    f"{W}--oldest-message": (a_job_that_waits(85), a_job_that_waits(60), NOBODY),
+    f"{W}--backlog": (a_message_comes(is_taken=False), a_message_comes(is_taken=True), Policy()),
+    f"{W}--oldest": (a_message_is_taken_after(7), a_message_is_taken_after(4), Policy()),
+    f"{W}--message-of-a-week": (
         a_message_that_stays(timedelta(days=7, minutes=20)),
         a_message_that_stays(timedelta(days=7) - 10 * MINUTE),
         NOBODY,
     ),
-    f"{W}-dead-letters": (a_message("{}"), a_message('{"items": [1]}'), NOBODY),
-    f"{DEPLOYMENT}-budget-80": (a_month_that_cost(8.01), a_month_that_cost(7.0), Policy()),
-    f"{DEPLOYMENT}-budget-100": (a_month_that_cost(10.0), a_month_that_cost(9.0), Policy()),
-    f"{DEPLOYMENT}-catalogue-missing": (
+    f"{W}--dead-letters": (a_message("{}"), a_message('{"items": [1]}'), NOBODY),
+    f"{DEPLOYMENT}--budget-80": (a_month_that_cost(8.01), a_month_that_cost(7.0), Policy()),
+    f"{DEPLOYMENT}--budget-100": (a_month_that_cost(10.0), a_month_that_cost(9.0), Policy()),
+    f"{DEPLOYMENT}--catalogue-missing": (
         offers_are_refreshed(17, fails_for=8),
         offers_are_refreshed(17, fails_for=3),
         NOBODY,
     ),
-    f"{DEPLOYMENT}-interruption-errors": (
+    f"{DEPLOYMENT}--interruption-errors": (
         a_notice(ledger_answers=False),
         a_notice(ledger_answers=True),
         Policy(),
     ),
-    f"{DEPLOYMENT}-untold": (the_topic_refuses_for(25), the_topic_refuses_for(8), Policy()),
-    f"{DEPLOYMENT}-control-share": (
+    f"{DEPLOYMENT}--untold": (the_topic_refuses_for(25), the_topic_refuses_for(8), Policy()),
+    f"{DEPLOYMENT}--control-share": (
         two_days_with_a_worker(calls_a_minute=80),
         two_days_with_a_worker(calls_a_minute=40),
         KEPT,
@@ -403,8 +403,8 @@ def test_an_alarm_is_silent_near_that(name: str, alarms: Alarms) -> None:
 
 
 def test_a_message_that_came_back_thrice_rings(alarms: Alarms) -> None:
-    watched = Watched(alarms[f"{W}-oldest-message"], NOBODY)
-    by_sqs = Watched(alarms[f"{W}-oldest"], NOBODY)
+    watched = Watched(alarms[f"{W}--oldest-message"], NOBODY)
+    by_sqs = Watched(alarms[f"{W}--oldest"], NOBODY)
 
     for each in (watched, by_sqs):
         each.world.send()
@@ -420,7 +420,7 @@ def test_a_message_that_came_back_thrice_rings(alarms: Alarms) -> None:
 
 
 def test_a_job_of_hours_is_no_message_that_waits(alarms: Alarms) -> None:
-    watched = Watched(alarms[f"{W}-oldest-message"], KEPT)
+    watched = Watched(alarms[f"{W}--oldest-message"], KEPT)
     worker = watched.world.launched()
     watched.world.claim(worker.instance_id)
 
@@ -430,8 +430,8 @@ def test_a_job_of_hours_is_no_message_that_waits(alarms: Alarms) -> None:
 
 
 def test_what_ec2_does_not_end_rings_in_time_and_until_it_ends(alarms: Alarms) -> None:
-    story, _, policy = STORIES[f"{W}-idle"]
-    watched = Watched(alarms[f"{W}-idle"], policy)
+    story, _, policy = STORIES[f"{W}--idle"]
+    watched = Watched(alarms[f"{W}--idle"], policy)
     story(watched)
 
     # Booted after 2 minutes; it may be idle for 2, and the scaler waits for 2 more.

@@ -72,7 +72,7 @@ def leaving_out(workload: str, *, region: str, answer_to: str) -> Mapping[str, A
     properties = {
         "Deployment": "iam",
         "Regions": [region],
-        "Table": "iam-ledger",
+        "Table": "iam--ledger",
         "Workloads": ["count", "other"],
     }
     before = {**properties, "Workloads": ["count", "other", workload]}
@@ -212,6 +212,11 @@ def tells_what_is_dear(world: World) -> bool:
     return bool(world.heard())
 
 
+def remembers_what_is_dear(world: World) -> bool:
+    """Keep that people were told, so that they are not told again."""
+    return tells_what_is_dear(world) and bool(world.session.ledger("count").read().alerts)
+
+
 def looks_at_age(world: World) -> bool:
     """See that no message can be old."""
     return not prompt_offers(world)["not_renewed"]
@@ -236,7 +241,7 @@ def renews(body: Mapping[str, Any]) -> Deed:
 def stops_launches(world: World) -> bool:
     """Keep reconcile out and end what a deploy has left out, as CloudFormation asks."""
     # It goes on trying for as long as it may run, less half a minute to answer in.
-    world.client("lambda").update_function_configuration(FunctionName="iam-teardown", Timeout=37)
+    world.client("lambda").update_function_configuration(FunctionName="iam--teardown", Timeout=37)
     with heard_by_cloudformation() as (url, told):
         world.invoke("teardown", leaving_out("gone", region=world.system.region, answer_to=url))
     (answer,) = told
@@ -298,7 +303,8 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     (OFFERS, "RenewMessages"): renews({"items": ["a"]}),
     # Its copy bears an id, for which it has no room unless its items lie elsewhere.
     (OFFERS, "KeepItems"): renews({"items": ["a" * (MESSAGE_BYTES_MAX - 20)]}),
-    (OFFERS, "KeepAlerts"): judges,
+    (OFFERS, "ReadLedger"): judges,
+    (OFFERS, "KeepAlerts"): remembers_what_is_dear,
     (OFFERS, "TellPeople"): tells_what_is_dear,
     (TEARDOWN, "KeepReconcileOut"): stops_launches,
 }

@@ -127,12 +127,12 @@ def test_a_worker_cannot_do_what_is_not_its_own(world: World) -> None:
             QueueUrl=world.session.workload("count").dlq_url
         ),
         "another workload's rows": lambda: made["dynamodb"].get_item(
-            TableName="iam-ledger", Key={"pk": {"S": "c#other"}, "sk": {"S": "policy"}}
+            TableName="iam--ledger", Key={"pk": {"S": "c#other"}, "sk": {"S": "policy"}}
         ),
         **{
             f"a row of its own {sort}": partial(
                 made["dynamodb"].update_item,
-                TableName="iam-ledger",
+                TableName="iam--ledger",
                 Key={"pk": {"S": "c#count"}, "sk": {"S": sort}},
                 UpdateExpression="SET x = :x",
                 ExpressionAttributeValues={":x": {"S": "x"}},
@@ -140,15 +140,15 @@ def test_a_worker_cannot_do_what_is_not_its_own(world: World) -> None:
             for sort in ("lock", "launch#count-1-1", "policy", "breaker", "spend#2026-11-20")
         },
         "a change of history": lambda: made["dynamodb"].delete_item(
-            TableName="iam-ledger", Key={"pk": {"S": "h#count"}, "sk": {"S": "worker#i-1"}}
+            TableName="iam--ledger", Key={"pk": {"S": "h#count"}, "sk": {"S": "worker#i-1"}}
         ),
         "an event of somebody else": lambda: made["events"].put_events(
             Entries=[{"Source": "mine", "DetailType": "Spindown Job Failed", "Detail": "{}"}]
         ),
-        "a scan": lambda: made["dynamodb"].scan(TableName="iam-ledger"),
+        "a scan": lambda: made["dynamodb"].scan(TableName="iam--ledger"),
         "the settings": lambda: made["ssm"].get_parameter(Name="/spindown/iam/deployment"),
         "another secret": lambda: made["secretsmanager"].get_secret_value(SecretId="hub/other"),
-        "the scaler": lambda: made["lambda"].invoke(FunctionName="iam-scaler"),
+        "the scaler": lambda: made["lambda"].invoke(FunctionName="iam--scaler"),
         "its own role": lambda: made["iam"].list_role_policies(RoleName=keys.role),
     }
     allowed = []

@@ -95,7 +95,7 @@ class World:
     def invoke(self, function: str, event: object) -> Mapping[str, Any]:
         """Run a function; return what it answers (FunctionFailed)."""
         answer = self.client("lambda").invoke(
-            FunctionName=f"iam-{function}", Payload=json.dumps(event).encode()
+            FunctionName=f"iam--{function}", Payload=json.dumps(event).encode()
         )
         said: Mapping[str, Any] | None = json.loads(answer["Payload"].read() or b"null")
         if "FunctionError" in answer:
@@ -160,9 +160,9 @@ class World:
             self.client("ec2").terminate_instances(InstanceIds=ids)
             until(lambda: not self.running(), seconds=PATIENCE)
         table = self.client("dynamodb")
-        for item in table.scan(TableName="iam-ledger")["Items"]:
+        for item in table.scan(TableName="iam--ledger")["Items"]:
             key = {name: item[name] for name in ("pk", "sk")}
-            table.delete_item(TableName="iam-ledger", Key=key)
+            table.delete_item(TableName="iam--ledger", Key=key)
         settings = self.session.workload("count")
         for url in (settings.queue_url, settings.dlq_url, self.inbox):
             self.client("sqs").purge_queue(QueueUrl=url)

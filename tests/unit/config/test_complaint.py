@@ -248,11 +248,18 @@ from tests.unit.config.document import with_value
         ),
         pytest.param("workload", {}, "workload", "name at least 1", id="no workload"),
         pytest.param(
-            "workload.ocr-dlq",
-            {"run": {"entrypoint": "ocr:run", "code": "code"}},
-            "workload.ocr-dlq",
-            "choose another name: those of dead-letter queues end in -dlq",
-            id="a workload whose queue would be another's dead-letter queue",
+            "deployment.name",
+            "gpu--a",
+            "deployment.name",
+            "write a name of a-z, 0-9 and single -, 31 characters at most",
+            id="a name that holds what stands between names",
+        ),
+        pytest.param(
+            "deployment.name",
+            "gpu-",
+            "deployment.name",
+            "write a name of a-z, 0-9 and single -, 31 characters at most",
+            id="a name that runs into what stands between names",
         ),
         pytest.param(
             "deployment.outpost.us-west-2",
@@ -327,7 +334,7 @@ def test_names_the_key_and_the_remedy(path: str, value: object, field: str, reme
     assert (caught.value.field, caught.value.remedy) == (field, remedy)
 
 
-@pytest.mark.parametrize(("length", "is_taken"), [(27, True), (28, False)])
+@pytest.mark.parametrize(("length", "is_taken"), [(25, True), (26, False)])
 def test_all_names_together_leave_room_for_a_schedule_s_name(length: int, is_taken: bool) -> None:
     workload = "a-name-of-thirty-one-characters"
     document = with_value("deployment.name", "d" * length)
@@ -335,7 +342,7 @@ def test_all_names_together_leave_room_for_a_schedule_s_name(length: int, is_tak
 
     said = complaint_about(document)
 
-    remedy = "shorten it or deployment.name: 58 characters are the most for both"
+    remedy = "shorten it or deployment.name: 56 characters are the most for both"
     assert said is None if is_taken else f"workload.{workload}" in str(said) and remedy in str(said)
 
 

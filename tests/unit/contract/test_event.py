@@ -20,8 +20,8 @@ from spindown.contract.event import (
     parse_instance_event,
     parse_stack_event,
     parse_wake_up,
-    queue_name,
 )
+from spindown.contract.name import queue_name
 from spindown.error import ContractError
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -61,7 +61,7 @@ def test_reads_that_a_deployment_goes() -> None:
         regions=("us-west-2",),
         workloads=("classify",),
         is_whole=True,
-        table="demo-ledger",
+        table="demo--ledger",
     )
     assert event.stands_for == "fleet"
 
@@ -96,7 +96,7 @@ def test_of_the_subnets_those_go_that_an_update_leaves_out(
         regions=("us-west-2",),
         workloads=(),
         is_whole=False,
-        table="demo-ledger",
+        table="demo--ledger",
         subnets=leaving,
         staying=("classify",),
     )
@@ -155,7 +155,10 @@ def test_a_workload_may_have_dashes_in_its_name() -> None:
     assert parse_wake_up(event, deployment="demo").workload == "classify-big-files"
 
 
-@pytest.mark.parametrize("queue", ["other-classify", "demo-", "demo-classify-dlq", "democlassify"])
+@pytest.mark.parametrize(
+    "queue",
+    ["other--classify", "demo--", "demo--classify--dlq", "democlassify", "demo-a--classify"],
+)
 def test_an_alarm_on_another_queue_wakes_nobody(queue: str) -> None:
     event = load("queue_alarm")
     metric = event["alarmData"]["configuration"]["metrics"][0]["metricStat"]["metric"]

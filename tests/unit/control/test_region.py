@@ -51,7 +51,7 @@ def test_launches_where_an_item_is_cheapest_and_names_home() -> None:
     (instance,) = world.compute.instances(region=AWAY, tags={})
     assert instance.tags[tag.REGION] == REGION
     assert instance.tags[tag.BUCKET] == "demo-bucket"
-    assert instance.tags[tag.QUEUE_URL] == "https://sqs/demo-classify"
+    assert instance.tags[tag.QUEUE_URL] == "https://sqs/demo--classify"
 
 
 def test_a_launch_at_home_says_nothing_that_its_template_says() -> None:

@@ -88,10 +88,10 @@ class Examined:
             DeploymentSettings(
                 name="demo",
                 region=REGION,
-                table="demo-ledger",
+                table="demo--ledger",
                 bucket="demo-bucket",
                 workloads=("classify",),
-                scaler="demo-scaler",
+                scaler="demo--scaler",
                 budget_per_month=self.budget_per_month,
             ),
             {"classify": self._workload()},

@@ -47,7 +47,7 @@ def test_an_open_breaker_is_a_warning_with_reason_and_command() -> None:
     assert found.what == "breaker of classify in us-west-2"
     assert found.severity is Severity.WARNING
     assert found.found == f"open until {NOW + minutes(40):%H:%M} UTC: Refused: no grant"
-    assert "--table-name demo-ledger" in found.remedy
+    assert "--table-name demo--ledger" in found.remedy
     # It could launch: who asks by the exit code is not told otherwise.
     assert world.report().can_launch
 
@@ -184,10 +184,10 @@ def test_a_ledger_that_may_not_be_read_is_a_warning() -> None:
     world = Examined()
     world.table = intercept(world.table, "table", _refuse)
 
-    found = world.finding("ledger demo-ledger")
+    found = world.finding("ledger demo--ledger")
 
     assert found.severity is Severity.WARNING
-    assert "dynamodb:Query" in found.remedy
+    assert "dynamodb:PartiQLSelect" in found.remedy
 
 
 def test_the_ledger_is_read_once_per_workload_and_per_month() -> None:

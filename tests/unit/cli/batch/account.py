@@ -40,10 +40,10 @@ class Account:
         deployment = DeploymentSettings(
             name="lab",
             region=REGION,
-            table="lab-ledger",
+            table="lab--ledger",
             bucket="store",
             workloads=("ocr", *others),
-            scaler="lab-scaler",
+            scaler="lab--scaler",
         )
         self._put(deployment_parameter("lab"), deployment)
         self.queue, self.dead_letters = self._make("ocr")
@@ -52,8 +52,8 @@ class Account:
 
     def _make(self, workload: str) -> tuple[str, str]:
         queue, dead_letters = (
-            self._sqs.create_queue(QueueName=f"lab-{workload}{end}")["QueueUrl"]
-            for end in ("", "-dlq")
+            self._sqs.create_queue(QueueName=f"lab--{workload}{end}")["QueueUrl"]
+            for end in ("", "--dlq")
         )
         settings = WorkloadSettings(
             name=workload,

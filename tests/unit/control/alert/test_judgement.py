@@ -75,7 +75,7 @@ def test_names_the_cause_and_the_setting_to_change(cause: Cause) -> None:
     assert judgement.diagnosis is not None
     assert judgement.diagnosis.cause is cause
     ((subject, text),) = world.topic.said
-    assert subject == f"demo-classify: cost-{cause.value.replace(' ', '-')}"
+    assert subject == f"demo--classify: cost-{cause.value.replace(' ', '-')}"
     assert say(judgement.diagnosis.reason) in text
     assert setting in text
     assert re.search(r"\. To do: [a-z].*\.$", text)

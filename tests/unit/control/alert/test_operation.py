@@ -292,7 +292,7 @@ def test_workers_ended_one_after_the_other_are_no_alert() -> None:
             id="policy refused",
         ),
         pytest.param(
-            a_row_that_cannot_be_read, "bad-rows", ["worker#i-0bad", "demo-ledger"], id="bad row"
+            a_row_that_cannot_be_read, "bad-rows", ["worker#i-0bad", "demo--ledger"], id="bad row"
         ),
         pytest.param(
             workers_that_all_look_stale, "reaping-held-back", ["DynamoDB"], id="all look stale"
@@ -317,7 +317,7 @@ def test_a_person_is_told_once_what_happened_and_what_to_do(
 ) -> None:
     world = make()
 
-    said = [text for subject, text in world.topic.said if subject == f"demo-classify: {name}"]
+    said = [text for subject, text in world.topic.said if subject == f"demo--classify: {name}"]
 
     assert len(said) == 1
     assert all(word in said[0] for word in words), said[0]
@@ -375,7 +375,7 @@ def test_capacity_that_comes_and_goes_is_not_said() -> None:
     world.send(300)
     world.run(20)
 
-    assert "demo-classify: capacity" not in [subject for subject, _ in world.topic.said]
+    assert "demo--classify: capacity" not in [subject for subject, _ in world.topic.said]
 
 
 def test_a_quota_that_is_full_now_and_then_is_said_once_a_day() -> None:
@@ -395,8 +395,8 @@ def test_a_quota_that_is_full_now_and_then_is_said_once_a_day() -> None:
 
     assert {Outcome.NOTHING_FITS, Outcome.LAUNCHED} <= outcomes
     said = [subject for subject, _ in world.topic.said]
-    assert said.count("demo-classify: quota") == 1
-    assert "demo-classify: no-offer" not in said
+    assert said.count("demo--classify: quota") == 1
+    assert "demo--classify: no-offer" not in said
 
 
 def test_a_failing_topic_stops_no_tick_and_is_tried_again() -> None:
@@ -425,7 +425,7 @@ def test_a_quota_that_only_others_fill_explains_nothing() -> None:
 
     after_a_job(world, 20)
 
-    assert [subject for subject, _ in world.topic.said] == ["demo-classify: no-offer"]
+    assert [subject for subject, _ in world.topic.said] == ["demo--classify: no-offer"]
 
 
 def stop_away(world: ControlWorld, **counts: int) -> None:
@@ -479,4 +479,4 @@ def test_one_region_s_breaker_does_not_explain_the_others() -> None:
     after_a_job(world, 20)
 
     subjects = {subject for subject, _ in world.topic.said}
-    assert subjects == {"demo-classify: breaker", "demo-classify: late"}
+    assert subjects == {"demo--classify: breaker", "demo--classify: late"}

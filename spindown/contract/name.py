@@ -1,0 +1,15 @@
+"""What the resources of a deployment are called: no two deployments share a name or a pattern."""
+
+#: No name of a deployment or workload holds it (``config.form.Name``), so where one part ends can
+#: be told: ``gpu--a-b`` is not ``gpu-a--b``, and ``gpu--*`` matches nothing of ``gpu-a``.
+SEPARATOR = "--"
+
+
+def resource_name(deployment: str, *parts: str) -> str:
+    """Return the name of what belongs to a deployment, or with a workload to that."""
+    return SEPARATOR.join((deployment, *parts))
+
+
+def queue_name(deployment: str, workload: str) -> str:
+    """Return the name of a workload's queue."""
+    return resource_name(deployment, workload)
