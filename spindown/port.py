@@ -681,6 +681,10 @@ class Clock(Protocol):
         """Return the present instant, aware, in UTC."""
         ...
 
+    def elapsed(self) -> timedelta:
+        """Return the time since some fixed instant; to set the clock does not change it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEdit:

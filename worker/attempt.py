@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -161,7 +161,7 @@ class Attempt:
         context, total, next_item = self._context, len(self._values), self._buffer.next
         if not self._open_state():
             return _STOPPED
-        started = context.ports.clock.now()
+        started = context.ports.clock.elapsed()
         for first in range(next_item, total, context.batch_size):
             indexes = range(first, min(first + context.batch_size, total))
             if not self._is_ready(prefetch, indexes):
@@ -179,7 +179,7 @@ class Attempt:
             prefetch.clear(indexes)
             self._checkpoint(writer)
         if context.ahead is not None:
-            context.ahead.note_pace(total - next_item, context.ports.clock.now() - started)
+            context.ahead.note_pace(total - next_item, context.ports.clock.elapsed() - started)
         # Only of a job that is whole the message may go.
         return _End() if self._buffer.is_whole else _End(broken=_UNANSWERED)
 
@@ -215,7 +215,7 @@ class Attempt:
             self._log.warning("state_damaged", reason=trouble)
         return True
 
-    def _follow(self, writer: Writer, started: datetime) -> "_End | None":
+    def _follow(self, writer: Writer, started: timedelta) -> "_End | None":
         """Take the answers of one batch; None when it is done."""
         context = self._context
         for polls in itertools.count(1):
@@ -234,7 +234,7 @@ class Attempt:
                     return _STOPPED
                 if (
                     context.job_timeout
-                    and context.ports.clock.now() - started > context.job_timeout
+                    and context.ports.clock.elapsed() - started > context.job_timeout
                 ):
                     context.runner.kill()
                     seconds = context.job_timeout.total_seconds()
@@ -284,7 +284,7 @@ class Attempt:
         if not end.is_stopped and end.broken is None:
             self._held = writer.commit(portion)
             return self._handover.complete(self._held)
-        started, before = context.ports.clock.now(), self._held
+        started, before = context.ports.clock.elapsed(), self._held
         if end.broken is None:
             self._held = settle_release(
                 self._held,
@@ -307,7 +307,7 @@ class Attempt:
                 ports=context.ports,
                 policy=context.policy,
             )
-        took = context.ports.clock.now() - started
+        took = context.ports.clock.elapsed() - started
         try:
             return self._hand_over(end)
         finally:

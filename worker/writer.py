@@ -245,12 +245,13 @@ class Writer:
         """Commit the results that are there, ahead of state that is still on its way."""
         if not (self._is_busy and (self._buffer.in_a_row or self._results.finished)):
             return
-        now = self._context.ports.clock.now()
+        clock = self._context.ports.clock
         with self._writing:
-            portion = self._take_results().followed_by(self._buffer.take(now))
+            portion = self._take_results().followed_by(self._buffer.take(clock.now()))
             first = next((one.record.index for one in portion.finished), None)
             # What the commit under way had taken may be lost with it, which ``settle`` raises.
-            tell = self._commit(portion, now) if first == self.held.manifest.next_item else None
+            is_next = first == self.held.manifest.next_item
+            tell = self._commit(portion, clock.elapsed()) if is_next else None
         if tell is not None:
             tell()
 
@@ -263,7 +264,7 @@ class Writer:
     def commit(self, portion: Portion) -> ClaimedJob:
         """Commit a portion now, while none is under way (raises LeaseLost)."""
         portion = self._take_results().followed_by(portion)
-        self._commit(portion, self._context.ports.clock.now())()
+        self._commit(portion, self._context.ports.clock.elapsed())()
         return self.held
 
     @property
@@ -285,7 +286,7 @@ class Writer:
         self._pending = self._context.transfers.submit(self._run, portion.state)
 
     def _run(self, state: State | None) -> None:
-        started = self._context.ports.clock.now()
+        started = self._context.ports.clock.elapsed()
         stored, tell = None if state is None else self._upload(state), None
         with self._writing:
             portion = replace(self._take_results(), state=stored)
@@ -296,7 +297,7 @@ class Writer:
         # A ledger that gives no answer must not keep results from overtaking.
         if tell is not None:
             tell()
-        self._cost = self._context.ports.clock.now() - started
+        self._cost = self._context.ports.clock.elapsed() - started
         self._keep_log()
 
     def _keep_log(self) -> None:
@@ -319,12 +320,12 @@ class Writer:
         results, self._results = self._results, Portion()
         return results
 
-    def _commit(self, portion: Portion, started: datetime) -> Callable[[], None]:
+    def _commit(self, portion: Portion, started: timedelta) -> Callable[[], None]:
         """Commit a portion; return what tells the ledger of it."""
         context, before = self._context, self.held
         self.held = commit(before, portion, slot_id=context.slot_id, ports=context.ports)
         if portion.state is not None:
             self._place.state.note_commit(before.manifest, self.held.manifest)
         self._place.clear(portion.finished)
-        took = context.ports.clock.now() - started
+        took = context.ports.clock.elapsed() - started
         return partial(self._handover.tell, before, self.held, portion, took)

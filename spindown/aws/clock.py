@@ -1,6 +1,7 @@
 """The clock of the machine."""
 
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 
 
 class SystemClock:
@@ -9,3 +10,7 @@ class SystemClock:
     def now(self) -> datetime:
         """Return the present instant."""
         return datetime.now(UTC)
+
+    def elapsed(self) -> timedelta:
+        """Return the time since the machine has started."""
+        return timedelta(seconds=time.monotonic())

@@ -13,15 +13,25 @@ Action = Callable[[], None]
 
 
 class MemoryClock:
-    """Tells the instant that it was last moved to; never goes back."""
+    """Tells the instant that it was last moved to; goes back only if somebody sets it."""
 
     def __init__(self, at: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         #: The present instant.
         self.at = at
+        self._begun_at = at
 
     def now(self) -> datetime:
         """Return the present instant."""
         return self.at
+
+    def elapsed(self) -> timedelta:
+        """Return the time since it began, however it was set."""
+        return self.at - self._begun_at
+
+    def set_by(self, by: timedelta) -> None:
+        """Set it ahead or back, while no time passes."""
+        self.at += by
+        self._begun_at += by
 
     def advance(self, by: timedelta) -> datetime:
         """Move on by a stretch of time and return the new instant."""

@@ -162,6 +162,9 @@ class _Hurrying:
         self._at += timedelta(seconds=10)
         return self._at
 
+    def elapsed(self) -> timedelta:
+        return self._at - NOW
+
 
 def test_an_answer_that_takes_too_long_is_given_up() -> None:
     with served(b" " * 1_000_000) as url, pytest.raises(Unreachable, match="not whole"):

@@ -1,5 +1,6 @@
 """What outlives an attempt: the user's own checkpoint, results, what the code printed."""
 
+import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -295,6 +296,30 @@ def test_a_rebalance_recommendation_commits_and_the_job_goes_on(tmp_path: Path) 
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert max(parts) >= 1, "committed before the end"
     assert slot.world.manifest("j").epoch == 1
+
+
+@pytest.mark.parametrize("by", [timedelta(hours=3), timedelta(hours=-3)], ids=["ahead", "back"])
+def test_a_clock_that_is_set_changes_no_timeout(tmp_path: Path, by: timedelta) -> None:
+    def slowly(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return [*[None] * 9, *square(task, batch)]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=slowly))
+    slot.context = replace(slot.context, job_timeout=5 * MINUTE)
+    slot.slot = Slot(slot.context)
+    polls = itertools.count()
+
+    def move(_: object) -> None:
+        # Where it is set back a batch takes nine minutes, else less than one.
+        slot.world.clock.advance(MINUTE if by < timedelta(0) else MINUTE / 15)
+        if next(polls) == 1:
+            slot.world.clock.set_by(by)
+
+    slot.runner.before_poll = move
+    slot.world.send(JOB)
+    slot.step()
+
+    timed_out = [e for e in slot.events("attempt_failed") if e["cause"] == FailureCause.TIMEOUT]
+    assert len(timed_out) == (1 if by < timedelta(0) else 0)
 
 
 def test_a_job_that_takes_too_long_is_a_failure_of_its_own(tmp_path: Path) -> None:
