@@ -50,7 +50,7 @@ filter action = "reconciled"
         name="Interruptions",
         logs="interruption",
         text="""\
-fields @timestamp, instance_id, workload, acted, leases_freed, summary
+fields @timestamp, instance_id, workload, acted, summary
 | filter action = "reacted" and workload != ""
 | sort @timestamp desc
 | limit 200""",

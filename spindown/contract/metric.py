@@ -85,8 +85,8 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("JobSeconds", _SECONDS, (), _WORKER, "Time in which a job was worked on, over all epochs."),
     ("CommitSeconds", _SECONDS, (), _WORKER, "Time that one commit took."),
     # What does it cost?
-    ("Spend", _DOLLARS, (), _EVENTS, "Dollars accrued; sum it. Refunds of EC2 are negative."),
-    ("SpendOnDemand", _DOLLARS, (), _EVENTS, "The same hours at the on-demand price; sum it."),
+    ("Spend", _DOLLARS, (), _SCALER, "Dollars accrued; sum it. Refunds of EC2 are negative."),
+    ("SpendOnDemand", _DOLLARS, (), _SCALER, "The same hours at the on-demand price; sum it."),
     ("WarmDollars", _DOLLARS, (), _OFFERS, "An hour of one warm machine, on demand; sum it."),
     ("CostRise", _DOLLARS, (CAUSE,), _OFFERS, "What a cause has added to the cost of an item."),
     ("DollarsPerHour", _DOLLARS, (), _SCALER, "What the instances of the moment cost an hour."),
@@ -113,14 +113,14 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("CheckInsMissed", _COUNT, (), _SCALER, "Instances that never checked in."),
     ("Condemned", _COUNT, (), _SCALER, "Workers that reconcile decided to terminate."),
     ("ReapingHeldBack", _COUNT, (), _SCALER, "1 while most workers look stale at once."),
-    ("Interruptions", _COUNT, (), _EVENTS, "Spot instances that EC2 has taken back."),
-    ("LeasesFreed", _COUNT, (), _EVENTS, "Jobs requeued because their worker is gone."),
+    ("Interruptions", _COUNT, (), _SCALER, "Spot instances that EC2 has taken back."),
+    ("LeasesFreed", _COUNT, (), _SCALER, "Jobs requeued because their worker is gone."),
     ("BadRows", _COUNT, (), _SCALER, "Ledger rows that could not be read, or not added to."),
     ("PolicyInvalid", _COUNT, (), _SCALER, "1 while the live policy is refused."),
     ("LockBusy", _COUNT, (), _SCALER, "Reconciles that found another one at work."),
     # Is it idle?
     ("IdleShare", _PERCENT, (), _SCALER, "Idle time of the last day's paid time."),
-    ("IdleSeconds", _SECONDS, (), _EVENTS, "Paid time in which no slot had a job; sum it."),
+    ("IdleSeconds", _SECONDS, (), _SCALER, "Paid time in which no slot had a job; sum it."),
     ("IdleBeyondExpectation", _COUNT, (), _SCALER, "Workers idle longer than they should be."),
     # Is Spindown itself well?
     ("Ticks", _COUNT, (), _SCALER, "Reconciles carried out; none for minutes is an alarm."),
@@ -129,7 +129,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("SpotPriceAge", _SECONDS, (), _SCALER, "Age of the spot prices that offers go by."),
 )
 _PER_DEPLOYMENT: tuple[_Row, ...] = (
-    ("SpendOfAll", _DOLLARS, (), _EVENTS, "Dollars accrued by all workloads; sum it."),
+    ("SpendOfAll", _DOLLARS, (), _SCALER, "Dollars accrued by all workloads; sum it."),
     ("Untold", _COUNT, (), _TELLERS, "Texts to people that the topic did not take."),
     ("SpendOfMonth", _DOLLARS, (), _SCALER, "The deployment's dollars of this month."),
     ("BudgetUsed", _PERCENT, (), _SCALER, "Spent and set aside, of the month's budget."),

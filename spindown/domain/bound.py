@@ -23,6 +23,8 @@ SlotIndex = Annotated[int, Bounded(0, 1023)]
 LaunchCount = Annotated[int, Bounded(1, 1000)]
 #: Whatever is counted: jobs, items, claims, versions.
 Tally = Annotated[int, Bounded(0, 10**15)]
+#: Items of one job, or the index of one of them: more fit into no list.
+ItemCount = Annotated[int, Bounded(0, 10**9)]
 #: The same as a sum of fractions: items, hours, seconds, bytes in GiB.
 Amount = Annotated[float, Bounded(0.0, 1e15)]
 #: GPUs of one instance; a fraction for partitioned types.

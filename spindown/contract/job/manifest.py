@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from spindown.contract.codec import decode, encode, to_json
+from spindown.domain.bound import Amount, Dollars, ItemCount, Tally
 from spindown.domain.in_vain import NOTHING_IN_VAIN, InVain
 from spindown.error import ContractError, NewerSchema
 
@@ -55,12 +56,17 @@ class Part:
 
     key: str
     #: Index of the first and the last item, both included.
-    first: int
-    last: int
-    bytes: int
+    first: ItemCount
+    last: ItemCount
+    bytes: Tally
     sha256: str
     #: Items in it whose status is "failed".
-    failed: int = 0
+    failed: ItemCount = 0
+
+    @property
+    def makes_sense(self) -> bool:
+        """Tell whether it holds an item, and no more failures than items."""
+        return self.first <= self.last and self.failed <= self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +75,7 @@ class StateFile:
 
     path: str
     key: str
-    bytes: int
+    bytes: Tally
     sha256: str
     #: When it was last written: the bucket drops it by age.
     stored_at: datetime
@@ -85,7 +91,7 @@ class Failure:
 
     at: datetime
     instance_id: str
-    epoch: int
+    epoch: Tally
     #: "failure": the job's own; "loss": an epoch that ended without a word or progress.
     kind: str
     #: What the worker said; "": of a loss nobody has said anything.
@@ -97,14 +103,14 @@ class Manifest:
     """Everything durable about one job."""
 
     job_id: str
-    epoch: int
+    epoch: Tally
     #: ``{instance_id}/{slot}``.
     owner: str
     state: JobState
     #: Items before this index are committed.
-    next_item: int = 0
+    next_item: ItemCount = 0
     #: Items in all; None until the first claimer has read the input.
-    items: int | None = None
+    items: ItemCount | None = None
     parts: tuple[Part, ...] = ()
     user_state: tuple[StateFile, ...] = ()
     #: ETag of the manifest that this one replaced.
@@ -114,19 +120,19 @@ class Manifest:
     #: ``body_digest`` of the message that the first claim read; "": nobody has claimed the job.
     body_digest: str = ""
     failures: tuple[Failure, ...] = ()
-    interruptions: int = 0
-    losses: int = 0
+    interruptions: Tally = 0
+    losses: Tally = 0
     #: Epochs that ended without a release, whatever the reason: nobody saved their output.
-    lost_epochs: tuple[int, ...] = ()
+    lost_epochs: tuple[Tally, ...] = ()
     #: Whether the present epoch has ended in an orderly release.
     released: bool = False
     #: ``next_item`` when the present epoch began: no progress since then makes it a loss.
-    epoch_first: int = 0
-    busy_seconds: float = 0.0
+    epoch_first: ItemCount = 0
+    busy_seconds: Amount = 0.0
     #: What computed, as ``contract.row.processor_kind`` names it -> slot seconds spent on items
     #: that have no result yet, and that the state keeps.
-    begun_seconds: Mapping[str, float] = field(default_factory=dict)
-    cost_usd: float = 0.0
+    begun_seconds: Mapping[str, Amount] = field(default_factory=dict)
+    cost_usd: Dollars = 0.0
     #: What interruptions have cost since the last item or new state.
     in_vain: InVain = NOTHING_IN_VAIN
     #: Random per write, so that a writer knows its own write after a lost answer.
@@ -152,6 +158,15 @@ class Manifest:
         begun = self.claimed_at
         return self.next_item > self.epoch_first or (
             begun is not None and any(file.stored_at >= begun for file in self.user_state)
+        )
+
+    @property
+    def makes_sense(self) -> bool:
+        """Tell whether its numbers go together: a worker may write any."""
+        return (
+            self.epoch_first <= self.next_item
+            and (self.items is None or self.next_item <= self.items)
+            and all(part.makes_sense for part in self.parts)
         )
 
     @property
@@ -198,6 +213,8 @@ def decode_manifest(data: bytes) -> Manifest:
         remedy = f"this version reads schema {SCHEMA}"
         raise NewerSchema("manifest.schema", schema, remedy)
     manifest = decode(Manifest, {name: row[name] for name in row if name in _DEFAULTS})
+    if not manifest.makes_sense:
+        raise ContractError("manifest", manifest.parts, "its previous version serves")
     return replace(manifest, extra={name: row[name] for name in row if name not in _DEFAULTS})
 
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -86,3 +87,29 @@ def test_a_run_spec_comes_back_and_equal_ones_have_equal_bytes() -> None:
         inputs=("s3://bucket/x/",),
     )
     assert encode_run_spec(spec) == encode_run_spec(other)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"items": -5},
+        {"items": 10**12},
+        {"items": 1},
+        {"next_item": -1},
+        {"epoch": -1},
+        {"epoch_first": 3},
+        {"losses": -1},
+        {"busy_seconds": -1.0},
+        {"busy_seconds": 1e300},
+        {"cost_usd": -1e12},
+        {"begun_seconds": {"T4#1": -1.0}},
+        {"parts": (replace(WHOLE.parts[0], first=2),)},
+        {"parts": (replace(WHOLE.parts[0], last=10**12),)},
+        {"parts": (replace(WHOLE.parts[0], failed=2),)},
+        {"parts": (replace(WHOLE.parts[0], bytes=-1),)},
+    ],
+    ids=str,
+)
+def test_numbers_that_no_job_has_are_not_believed(changes: dict[str, Any]) -> None:
+    with pytest.raises(ContractError):
+        decode_manifest(encode_manifest(replace(WHOLE, **changes)))
