@@ -243,7 +243,7 @@ class WorkerFleet(Construct):
             *grants.work_jobs(queue_arn=jobs.queue.queue_arn, dead_letters_arn=dead_letters_arn),
             *grants.keep_results(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
             grants.keep_usage(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
-            grants.tell_of_jobs(),
+            grants.tell_of_jobs(deployment=shared.deployment.name, workload=name),
             grants.read_code(archive_arn=archive.arn),
             *(
                 []

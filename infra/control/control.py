@@ -181,7 +181,7 @@ class ControlPlane(Construct):
     def _judge_costs(self) -> list[iam.PolicyStatement]:
         return [
             grants.read_ledger(table_arn=self._shared.ledger.table.table_arn),
-            grants.keep_alerts(table_arn=self._shared.ledger.table.table_arn),
+            grants.keep_notes(table_arn=self._shared.ledger.table.table_arn),
             grants.see_prices(),
             grants.tell_people(topic_arn=self._shared.topic.topic.topic_arn),
         ]
@@ -189,7 +189,6 @@ class ControlPlane(Construct):
     def _renew_messages(self) -> list[iam.PolicyStatement]:
         queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
         return [
-            grants.see_backlogs(table_arn=self._shared.ledger.table.table_arn),
             grants.renew_messages(queue_arns),
             grants.keep_items(bucket_arn=self._shared.store.bucket.bucket_arn),
         ]

@@ -45,10 +45,10 @@ def read_ledger(*, table_arn: str) -> iam.PolicyStatement:
     return allow("ReadLedger", [READ_EACH], [table_arn])
 
 
-def keep_alerts(*, table_arn: str) -> iam.PolicyStatement:
-    """Allow keeping which alerts were sent."""
-    actions = ["dynamodb:DeleteItem", "dynamodb:UpdateItem"]
-    return allow("KeepAlerts", actions, [table_arn], within(control_partition("*")))
+def keep_notes(*, table_arn: str) -> iam.PolicyStatement:
+    """Allow keeping which alerts were sent, and when each queue was looked through."""
+    actions = ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]
+    return allow("KeepNotes", actions, [table_arn], within(control_partition("*")))
 
 
 def tell_people(*, topic_arn: str) -> iam.PolicyStatement:
@@ -77,12 +77,6 @@ def see_queues(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 def requeue_jobs(queue_arns: Sequence[str]) -> iam.PolicyStatement:
     """Allow returning the jobs of an ended worker to the queue."""
     return allow("RequeueJobs", ["sqs:ChangeMessageVisibility"], queue_arns)
-
-
-def see_backlogs(*, table_arn: str) -> iam.PolicyStatement:
-    """Allow reading since when each queue has not been empty, and noting when it was checked."""
-    actions = ["dynamodb:GetItem", "dynamodb:UpdateItem"]
-    return allow("SeeBacklogs", actions, [table_arn], within(control_partition("*")))
 
 
 def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:

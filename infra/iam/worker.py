@@ -16,7 +16,7 @@ from infra.iam.statement import (
 )
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
-from spindown.contract.job.event import DETAIL_TYPES, SOURCE
+from spindown.contract.job.event import DETAIL_TYPES, event_source
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import parse_location, work_root
 from spindown.contract.run import ecr_registry, is_parameter
@@ -65,16 +65,18 @@ def keep_usage(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
     return allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{usage_prefix(workload)}*"])
 
 
-def tell_of_jobs() -> iam.PolicyStatement:
-    """Allow sending events of jobs, and no event with another name.
+def tell_of_jobs(*, deployment: str, workload: str) -> iam.PolicyStatement:
+    """Allow sending events of the workload's jobs, and no event of another source or name.
 
-    Source: Service Authorization Reference, Amazon EventBridge, condition keys of PutEvents.
+    A request has several events, so a condition holds of them all or not (Service Authorization
+    Reference, Amazon EventBridge: both keys are lists). None of them comes without these values.
     """
     bus = f"arn:{Aws.PARTITION}:events:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-bus/default"
-    conditions = {
-        "StringEquals": {"events:source": SOURCE, "events:detail-type": list(DETAIL_TYPES)}
+    wanted = {
+        "events:source": [event_source(deployment, workload)],
+        "events:detail-type": list(DETAIL_TYPES),
     }
-    return allow("TellOfJobs", ["events:PutEvents"], [bus], conditions)
+    return allow("TellOfJobs", ["events:PutEvents"], [bus], {"ForAllValues:StringEquals": wanted})
 
 
 def read_code(*, archive_arn: str) -> iam.PolicyStatement:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spindown.aws.error import translated
-from spindown.contract.job.event import SOURCE, JobEvent
+from spindown.contract.job.event import JobEvent
 from spindown.error import Unreachable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class EventBridgeBus:
                 answer = self._client.put_events(
                     Entries=[
                         {
-                            "Source": SOURCE,
+                            "Source": event.source,
                             "DetailType": event.detail_type,
                             "Detail": event.detail,
                             "Time": event.at,

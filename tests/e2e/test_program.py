@@ -69,12 +69,19 @@ def hide_runtimes(directory: Path) -> None:
         (directory / name).chmod(0o755)
 
 
+def source_of(world: World) -> str:
+    return f"spindown.{world.session.deployment.name}.simulate"
+
+
 def hear_jobs(world: World) -> str:
     """Make a rule as docs/workload.md shows it; return the URL of the queue that it feeds."""
     sqs, bus = world.system.client("sqs"), world.system.client("events")
     url = str(sqs.create_queue(QueueName="heard")["QueueUrl"])
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-    pattern = {"source": ["spindown"], "detail-type": ["Spindown Job Completed"]}
+    pattern = {
+        "source": [source_of(world)],
+        "detail-type": ["Spindown Job Completed"],
+    }
     bus.put_rule(Name="jobs-done", EventPattern=json.dumps(pattern))
     targets = [{"Id": "queue", "Arn": attributes["Attributes"]["QueueArn"]}]
     bus.put_targets(Rule="jobs-done", Targets=targets)
@@ -111,7 +118,8 @@ def test_a_program_resumes_from_its_checkpoint(world: World) -> None:
 
     [message] = found(hear)
     event = json.loads(message["Body"])
-    assert (event["source"], event["detail-type"]) == ("spindown", "Spindown Job Completed")
+    assert event["source"] == source_of(world)
+    assert event["detail-type"] == "Spindown Job Completed"
     assert (event["detail"]["job_id"], event["detail"]["interruptions"]) == ("heat", 1)
     assert event["detail"]["manifest"] == "workloads/simulate/jobs/heat/manifest.json"
 

@@ -78,7 +78,6 @@ STATEMENTS = [
             "KeepOffers",
             "SeeTypes",
             "SeeListPrices",
-            "SeeBacklogs",
             "RenewMessages",
             "KeepItems",
             "SeeQuotas",
@@ -91,7 +90,7 @@ STATEMENTS = [
     ),
     *(
         ("ControlOffersRole", sid)
-        for sid in ("ReadLedger", "KeepAlerts", "SeePrices", "TellPeople")
+        for sid in ("ReadLedger", "KeepNotes", "SeePrices", "TellPeople")
     ),
     ("ControlInterruptionRole", OF_CDK),
     ("ControlOffersRole", OF_CDK),

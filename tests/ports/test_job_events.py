@@ -66,7 +66,7 @@ def test_events_go_to_the_default_bus_ten_a_request(fresh: boto3.Session) -> Non
 
     assert [len(entries) for entries in requests] == [10, 3]
     entries = [entry for request in requests for entry in request]
-    assert {entry["Source"] for entry in entries} == {"spindown"}
+    assert {entry["Source"] for entry in entries} == {"spindown.lab.ocr"}
     assert [entry["DetailType"] for entry in entries] == [COMPLETED] * 12 + [FAILED]
     assert [json.loads(entry["Detail"])["job_id"] for entry in entries][-2:] == ["j11", "bad"]
     assert not any("EventBusName" in entry for entry in entries)

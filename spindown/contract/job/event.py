@@ -1,7 +1,9 @@
 """What other systems hear of a job that is over: an event on the account's default bus.
 
-``source`` is ``spindown``, ``detail-type`` one of the two below, ``detail`` a JobEvent. An event
-may come twice, or, if EventBridge does not answer for long, not at all: the manifest is the truth.
+``source`` names deployment and workload, ``detail-type`` is one of the two below, ``detail`` a
+JobEvent. IAM holds a worker to the source of its own workload, so whoever believes an event goes by
+that and not by what the detail says. An event may come twice, or, if EventBridge does not answer
+for long, not at all: the manifest is the truth.
 """
 
 from dataclasses import dataclass
@@ -11,12 +13,16 @@ from spindown.contract.codec import encode, to_json
 from spindown.contract.job.manifest import JobState, Manifest, manifest_key
 from spindown.contract.location import work_root
 
-SOURCE = "spindown"
 COMPLETED = "Spindown Job Completed"
 FAILED = "Spindown Job Failed"
 DETAIL_TYPES = (COMPLETED, FAILED)
 
 SCHEMA = 1
+
+
+def event_source(deployment: str, workload: str) -> str:
+    """Return the source of a workload's events; no name holds a dot."""
+    return f"spindown.{deployment}.{workload}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,11 @@ class JobEvent:
     #: Key of its manifest in the deployment's bucket, which lists the results.
     manifest: str = ""
     schema: int = SCHEMA
+
+    @property
+    def source(self) -> str:
+        """Return the event's ``source``."""
+        return event_source(self.deployment, self.workload)
 
     @property
     def detail_type(self) -> str:

@@ -55,7 +55,7 @@ WORKER_CALLS = [
         Call(
             "events:PutEvents",
             ours("events", "event-bus/default"),
-            {"events:source": ["spindown"], "events:detail-type": [f"Spindown Job {end}"]},
+            {"events:source": ["spindown.lab.rich"], "events:detail-type": [f"Spindown Job {end}"]},
         )
         for end in ("Completed", "Failed")
     ),
@@ -107,10 +107,20 @@ WORKER_MUST_NOT = [
     Call("dynamodb:Scan", TABLE),
     Call("dynamodb:Query", f"{TABLE}/index/instance"),
     # Events that are not its own to tell.
-    Call(
-        "events:PutEvents",
-        ours("events", "event-bus/default"),
-        {"events:source": ["aws.ec2"], "events:detail-type": ["Spindown Job Failed"]},
+    *(
+        Call(
+            "events:PutEvents",
+            ours("events", "event-bus/default"),
+            {"events:source": sources, "events:detail-type": [kind]},
+        )
+        for sources, kind in (
+            (["aws.ec2"], "Spindown Job Failed"),
+            (["spindown"], "Spindown Job Failed"),
+            (["spindown.lab.plain"], "Spindown Job Failed"),
+            (["spindown.lab-rich.rich"], "Spindown Job Failed"),
+            (["spindown.lab.rich", "spindown.lab.plain"], "Spindown Job Failed"),
+            (["spindown.lab.rich"], "EC2 Spot Instance Interruption Warning"),
+        )
     ),
     # Anything of instances, settings and roles.
     Call("ec2:RunInstances", ours("ec2", "instance/i-1"), OURS),

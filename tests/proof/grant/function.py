@@ -212,11 +212,6 @@ def tells_what_is_dear(world: World) -> bool:
     return bool(world.heard())
 
 
-def remembers_what_is_dear(world: World) -> bool:
-    """Keep that people were told, so that they are not told again."""
-    return tells_what_is_dear(world) and bool(world.session.ledger("count").read().alerts)
-
-
 def looks_at_age(world: World) -> bool:
     """See that no message can be old."""
     return not prompt_offers(world)["not_renewed"]
@@ -299,12 +294,11 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     (OFFERS, "ReadSettings"): answers(prompt_offers),
     (OFFERS, "SeeMissingObjects"): makes_catalogue(prompt_offers),
     (OFFERS, "KeepOffers"): answers(prompt_offers),
-    (OFFERS, "SeeBacklogs"): looks_at_age,
+    (OFFERS, "KeepNotes"): looks_at_age,
     (OFFERS, "RenewMessages"): renews({"items": ["a"]}),
     # Its copy bears an id, for which it has no room unless its items lie elsewhere.
     (OFFERS, "KeepItems"): renews({"items": ["a" * (MESSAGE_BYTES_MAX - 20)]}),
     (OFFERS, "ReadLedger"): judges,
-    (OFFERS, "KeepAlerts"): remembers_what_is_dear,
     (OFFERS, "TellPeople"): tells_what_is_dear,
     (TEARDOWN, "KeepReconcileOut"): stops_launches,
 }

@@ -67,10 +67,13 @@ def _of_parameters(ask: Ask, body: bytes, region: str) -> Iterator[Ask]:
 
 
 def _of_events(ask: Ask, body: bytes, _: str) -> Iterator[Ask]:
-    """Yield an ask for each event."""
-    for entry in json.loads(body)["Entries"]:
-        known = {"events:source": entry["Source"], "events:detail-type": entry["DetailType"]}
-        yield replace(ask, context=known)
+    """Yield one ask for all events together: both keys are lists."""
+    entries = json.loads(body)["Entries"]
+    known = {
+        "events:source": [entry["Source"] for entry in entries],
+        "events:detail-type": [entry["DetailType"] for entry in entries],
+    }
+    yield replace(ask, context=known)
 
 
 def _of_stream(ask: Ask, _body: bytes, _region: str) -> Iterator[Ask]:

@@ -142,9 +142,20 @@ def test_a_worker_cannot_do_what_is_not_its_own(world: World) -> None:
         "a change of history": lambda: made["dynamodb"].delete_item(
             TableName="iam--ledger", Key={"pk": {"S": "h#count"}, "sk": {"S": "worker#i-1"}}
         ),
-        "an event of somebody else": lambda: made["events"].put_events(
-            Entries=[{"Source": "mine", "DetailType": "Spindown Job Failed", "Detail": "{}"}]
-        ),
+        **{
+            f"an event of {', '.join(sources)}": partial(
+                made["events"].put_events,
+                Entries=[
+                    {"Source": source, "DetailType": "Spindown Job Failed", "Detail": "{}"}
+                    for source in sources
+                ],
+            )
+            for sources in (
+                ["mine"],
+                ["spindown.iam.other"],
+                ["spindown.iam.count", "spindown.iam.other"],
+            )
+        },
         "a scan": lambda: made["dynamodb"].scan(TableName="iam--ledger"),
         "the settings": lambda: made["ssm"].get_parameter(Name="/spindown/iam/deployment"),
         "another secret": lambda: made["secretsmanager"].get_secret_value(SecretId="hub/other"),

@@ -228,6 +228,6 @@ def _listen(system: LocalSystem, session: Session) -> str:
     system.client("sns").subscribe(
         TopicArn=session.deployment.topic, Protocol="sqs", Endpoint=arn["QueueArn"]
     )
-    events.put_rule(Name="inbox", EventPattern=json.dumps({"source": ["spindown"]}))
+    events.put_rule(Name="inbox", EventPattern=json.dumps({"source": ["spindown.iam.count"]}))
     events.put_targets(Rule="inbox", Targets=[{"Id": "inbox", "Arn": arn["QueueArn"]}])
     return str(url)
