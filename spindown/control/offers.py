@@ -13,13 +13,20 @@ from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
 from spindown.control.size import blocked_regions, waiting_work
 from spindown.domain.fleet import LaunchState
-from spindown.domain.in_vain import InVain, may_be_risked, pays_here, terms_of_offer
+from spindown.domain.in_vain import (
+    InVain,
+    is_ever_allowed,
+    may_be_risked,
+    pays_here,
+    terms_of_offer,
+)
 from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.offer import Offer, slot_count
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.requirement import misfit
 from spindown.domain.schedule import Bounds, Sizing, size, vcpus_left
 from spindown.ledger import AccountView
 from spindown.port import CATALOGUE_FOR
@@ -211,7 +218,10 @@ def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: PlanDraft) -> 
     """
     knowledge, policy, least = draft.facts.knowledge, draft.facts.policy, 0.0
     if need.in_vain is not None:
-        return [offer for offer in offers if _is_sure(offer, need.in_vain, draft)]
+        sure = [offer for offer in offers if _is_sure(offer, need.in_vain, draft)]
+        # Where nothing sure is ever allowed, whoever comes goes on as far as it may, and then
+        # gives the job up.
+        return sure if any(_is_ever_allowed(offer, draft) for offer in sure) else offers
     if need.forecast is not None and need.opens is PurchaseMode.ON_DEMAND:
         least = need.forecast.speed * usual_throughput(knowledge, policy)
     if not least and need.item_at_most is None:
@@ -238,6 +248,13 @@ def _is_sure(offer: Offer, in_vain: InVain, draft: PlanDraft) -> bool:
     rate = interruption_rate(knowledge.pools.get(offer.pool), offer.reclaim_share)
     terms = terms_of_offer(offer, rate, knowledge.slots)
     return may_be_risked(in_vain, terms, draft.facts.policy) and pays_here(in_vain, terms)
+
+
+def _is_ever_allowed(offer: Offer, draft: PlanDraft) -> bool:
+    kind, gpus = offer.instance_type, offer.instance_type.gpu_count
+    policy, wanted = draft.facts.policy, draft.facts.settings.requirements
+    is_open = is_ever_allowed(policy, offer.capacity_type, offer.price, gpus)
+    return is_open and offer.instance_price > 0.0 and misfit(kind, wanted) is None
 
 
 def _at_bound(policy: Policy, in_vain: InVain | None) -> Policy:

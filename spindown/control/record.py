@@ -171,12 +171,16 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
 
 
 def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
-    """Return the choice to tell of: that of a takeover, if only that gave something."""
+    """Return the choice to tell of: that of a takeover, if only that gave something.
+
+    Where nothing else is wanted, that of jobs that need a machine that stays.
+    """
     new = {request.launch_id for _, made in record.launched for request in made}
     if any(request.instances for request in record.requests if request.launch_id not in new):
         return plan.choice
     gave = [action.choice for action, made in record.launched if any(a.instances for a in made)]
-    return (*gave, plan.choice)[0]
+    surer = [] if plan.choice.is_wanted else [x for x in plan.takeovers if x.in_vain is not None]
+    return (*gave, *surer, plan.choice)[0]
 
 
 def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
@@ -235,6 +239,8 @@ def _notes(
         yield Reason(ReasonCode.LOCK_DAMAGED)
     yield from plan.notes
     yield from record.notes
+    told = _told_of(plan, record)
+    yield from (x.sizing.reason for x in plan.takeovers if x.in_vain is not None and x is not told)
     nearest = candidates.nearest if candidates is not None and candidates.best is None else None
     if nearest is not None:
         yield ruled_out(nearest)

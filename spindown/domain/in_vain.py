@@ -122,12 +122,18 @@ def terms_of_offer(offer: Offer, rate: float, slots: str) -> SpotTerms | None:
     )
 
 
+def is_ever_allowed(policy: Policy, kind: CapacityType, price: float, gpus: float) -> bool:
+    """Tell whether the policy allows a machine at a price, however long work waits."""
+    most = price_ceilings(policy, policy.start_within).get(kind)
+    if policy.max_price_per_gpu_hour is not None and gpus > 0.0 and most is not None:
+        most = min(most, policy.max_price_per_gpu_hour * gpus)
+    return most is not None and price <= most
+
+
 def has_on_demand(terms: SpotTerms, policy: Policy) -> bool:
-    """Tell whether the policy ever allows such a machine on demand, however long work waits."""
-    most = price_ceilings(policy, policy.start_within).get(CapacityType.ON_DEMAND)
-    if policy.max_price_per_gpu_hour is not None and terms.gpus > 0.0 and most is not None:
-        most = min(most, policy.max_price_per_gpu_hour * terms.gpus)
-    return most is not None and terms.on_demand <= most
+    """Tell whether the policy ever allows such a machine on demand, if it is sold so."""
+    kind, listed = CapacityType.ON_DEMAND, terms.listed
+    return listed is not None and is_ever_allowed(policy, kind, listed, terms.gpus)
 
 
 def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> bool:
@@ -140,7 +146,8 @@ def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> b
     if terms is None or not in_vain.attempts:
         return True
     hours = in_vain.boot * terms.speed / terms.slots + in_vain.hours
-    factor = 1.0 if has_on_demand(terms, policy) else _WITHOUT_ON_DEMAND
+    is_known = terms.listed is not None
+    factor = _WITHOUT_ON_DEMAND if is_known and not has_on_demand(terms, policy) else 1.0
     most = factor * terms.on_demand * hours / terms.speed
     return in_vain.dollars + terms.price * hours / terms.speed <= most
 

@@ -148,8 +148,9 @@ class Epochs:
 
     def _count_in_vain(self, manifest: Manifest, row: Row) -> Manifest:
         """Count an epoch that was interrupted without a word, unless it got anywhere."""
-        freed = find_freed_lease(manifest, self.slot_id.workload, self.ports)
-        if freed is not None and freed.items_done > manifest.next_item:
+        live = read_lease(self.ports.table, lease_key(self.slot_id.workload, manifest.owner))
+        left = live or find_freed_lease(manifest, self.slot_id.workload, self.ports)
+        if _is_of(left, manifest) and _done(left, manifest.job_id) > manifest.next_item:
             # It has done an item, though it has not committed it.
             return manifest
         try:
@@ -177,6 +178,11 @@ def find_freed_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> Lea
     past = live._replace(partition=history_partition(workload))
     freed = read_lease(ports.table, past)
     return freed if freed is not None and freed.epoch == manifest.epoch else None
+
+
+def _is_of(lease: Lease | None, manifest: Manifest) -> bool:
+    """Tell whether a lease is that of a manifest's present epoch."""
+    return lease is not None and (lease.job_id, lease.epoch) == (manifest.job_id, manifest.epoch)
 
 
 def _for_code_of(manifest: Manifest, slot_id: SlotId) -> Manifest:

@@ -204,8 +204,7 @@ def _sentence(made: Preview) -> str:
 
 def _say_launch(launch: LaunchWorkers) -> str:
     number, first = str(launch.count), launch.first
-    if launch.choice.is_takeover:
-        number += " for jobs that migrate"
+    number += _whose(launch)
     if first is None:
         return number
     return f"{number}, first {first.offer} at {format_item_cost(first.cost_per_item)}"
@@ -213,8 +212,15 @@ def _say_launch(launch: LaunchWorkers) -> str:
 
 def _say_shortage(launch: LaunchWorkers) -> str:
     """Return why a launch asks for fewer workers than its need."""
-    whose = " for jobs that migrate" if launch.choice.is_takeover else ""
-    return f"No {'more' if launch.requests else 'worker'}{whose}: {say(launch.ends_early)}."
+    first = "more" if launch.requests else "worker"
+    return f"No {first}{_whose(launch)}: {say(launch.ends_early)}."
+
+
+def _whose(launch: LaunchWorkers) -> str:
+    """Return for which jobs a launch is, unless it is for any."""
+    if launch.choice.in_vain is not None:
+        return " for jobs that interruptions keep from any progress"
+    return " for jobs that migrate" if launch.choice.is_takeover else ""
 
 
 def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:

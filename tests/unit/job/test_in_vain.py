@@ -1,0 +1,250 @@
+"""What interruptions cost a job that makes no progress, from one holder to the next."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.contract.codec import decode
+from spindown.contract.job.manifest import JobState
+from spindown.contract.row import requeued_sort, worker_partition
+from spindown.domain.fleet import RequeuedJob
+from spindown.domain.in_vain import NOTHING_IN_VAIN, InVain, SpotTerms
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
+from spindown.domain.reason import ReasonCode
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.commit import Portion, commit
+from spindown.job.held import ClaimedJob, LocalFile, SlotId
+from spindown.job.redrive import redrive
+from spindown.job.release import dead_letter_job, release, settle_failure, settle_release
+from spindown.port import Key, Write
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+
+HOUR = timedelta(hours=1)
+JOB = {"job_id": "j", "items": items(5)}
+SPOT = SpotTerms(price=0.20, listed=0.50, speed=1.0, rate=0.01)
+SPOT_ONLY = Policy(
+    ladder=(Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT})),)
+)
+DEAR = InVain(attempts=3, hours=4.0, boot=0.05, dollars=3.0)
+
+
+def on_spot(instance_id: str = "i-1", **changes: Any) -> SlotId:
+    return a_slot_id(instance_id, spot=SPOT, boot=0.1, **changes)
+
+
+def interrupted(
+    world: WorkWorld,
+    held: ClaimedJob,
+    *,
+    slot_id: SlotId | None = None,
+    portion: Portion | None = None,
+    policy: Policy | None = None,
+) -> ClaimedJob:
+    """End an attempt as a worker does that EC2 takes back."""
+    slot_id, policy = slot_id or on_spot(), policy or Policy()
+    held = settle_release(
+        held,
+        portion or a_portion(held, 0),
+        interrupted=True,
+        slot_id=slot_id,
+        ports=world.ports,
+        policy=policy,
+    )
+    presence = world.presence(slot_id.instance_id)
+    if held.manifest.state is JobState.FAILED:
+        dead_letter_job(held, slot_id=slot_id, presence=presence, ports=world.ports)
+    else:
+        release(held, slot_id=slot_id, presence=presence, ports=world.ports, policy=policy)
+    return held
+
+
+def remembered(world: WorkWorld) -> RequeuedJob | None:
+    key = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort("j"))
+    row = world.table.get(key)
+    return None if row is None else decode(RequeuedJob, row)
+
+
+def begun(world: WorkWorld, hours: float, in_vain: InVain = NOTHING_IN_VAIN) -> ClaimedJob:
+    """Let a worker hold the job for so long."""
+    held = world.hold(JOB, slot_id=on_spot())
+    world.clock.advance(hours * HOUR)
+    return replace(held, manifest=replace(held.manifest, in_vain=in_vain))
+
+
+def test_an_attempt_that_moved_nothing_counts_with_its_boot() -> None:
+    world = WorkWorld()
+    in_vain = interrupted(world, begun(world, 2.0)).manifest.in_vain
+
+    assert (in_vain.attempts, in_vain.hours, in_vain.boot) == (1, 2.0, 0.1)
+    assert in_vain.dollars == pytest.approx(0.42)
+
+
+def test_items_begin_anew() -> None:
+    world = WorkWorld()
+    held = begun(world, 2.0, DEAR)
+    released = interrupted(world, held, portion=a_portion(held, 1))
+
+    assert released.manifest.in_vain == NOTHING_IN_VAIN
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_new_state_begins_anew(tmp_path: Path, *, is_early: bool) -> None:
+    """Saved while the attempt ran, or with its last commit."""
+    world = WorkWorld()
+    held = begun(world, 2.0, DEAR)
+    (tmp_path / "step").write_text("7")
+    saved = replace(a_portion(held, 0), state=(LocalFile(path="step", local=tmp_path / "step"),))
+    if is_early:
+        held = commit(held, saved, slot_id=on_spot(), ports=world.ports)
+    released = interrupted(world, held, portion=None if is_early else saved)
+
+    assert released.manifest.user_state
+    assert released.manifest.in_vain == NOTHING_IN_VAIN
+
+
+def fail(world: WorkWorld, held: ClaimedJob) -> ClaimedJob:
+    return settle_failure(
+        held,
+        a_portion(held, 0),
+        "boom",
+        slot_id=on_spot(),
+        ports=world.ports,
+        policy=world.policy,
+    )
+
+
+def drain(world: WorkWorld, held: ClaimedJob) -> ClaimedJob:
+    return settle_release(
+        held,
+        a_portion(held, 0),
+        interrupted=False,
+        slot_id=on_spot(),
+        ports=world.ports,
+        policy=world.policy,
+    )
+
+
+def on_demand(world: WorkWorld, held: ClaimedJob) -> ClaimedJob:
+    return interrupted(world, held, slot_id=a_slot_id())
+
+
+@pytest.mark.parametrize("end", [fail, drain, on_demand])
+def test_what_is_no_reclaim_does_not_count(
+    end: Callable[[WorkWorld, ClaimedJob], ClaimedJob],
+) -> None:
+    world = WorkWorld()
+
+    assert end(world, begun(world, 2.0)).manifest.in_vain == NOTHING_IN_VAIN
+
+
+def test_a_reclaim_without_a_word_counts_by_the_ledger() -> None:
+    world = WorkWorld()
+    begun(world, 2.0)
+    world.change_worker("i-1", interrupted_at=world.clock.now(), on_demand_price=0.5)
+    world.clock.advance(HOUR)
+    in_vain = world.hold(slot_id=a_slot_id("i-2")).manifest.in_vain
+
+    assert (in_vain.attempts, in_vain.hours) == (1, 2.0)
+
+
+def test_one_that_was_silent_but_did_items_does_not_count() -> None:
+    world = WorkWorld()
+    begun(world, 2.0)
+    world.table.write(Write(key=on_spot().lease_key, set={"items_done": 1}))
+    world.change_worker("i-1", interrupted_at=world.clock.now())
+    world.clock.advance(HOUR)
+
+    assert world.hold(slot_id=on_spot("i-2")).manifest.in_vain == NOTHING_IN_VAIN
+
+
+def test_other_code_begins_anew() -> None:
+    world = WorkWorld()
+    world.hold(JOB, slot_id=on_spot(code_version="1"))
+    world.put_manifest(in_vain=DEAR, owner="", released=True, code_version="1")
+    world.clock.advance(HOUR)
+    held = world.hold(slot_id=a_slot_id("i-2", code_version="2"))
+
+    assert held.manifest.in_vain == NOTHING_IN_VAIN
+
+
+def test_the_ledger_hears_once_a_surer_machine_is_wanted() -> None:
+    world = WorkWorld()
+    interrupted(world, begun(world, 2.0))
+    row = remembered(world)
+    assert row is not None
+    assert row.in_vain is None
+
+    held = world.hold(slot_id=on_spot())
+    world.clock.advance(HOUR)
+    interrupted(world, held)
+    row = remembered(world)
+    assert row is not None
+    assert row.in_vain is not None
+    assert row.in_vain.attempts == 2
+
+
+def test_spot_leaves_it_to_a_machine_that_stays() -> None:
+    world = WorkWorld()
+    interrupted(world, begun(world, 4.0, DEAR))
+    declined = world.claim(on_spot("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.PUT_BACK
+    row = remembered(world)
+    assert row is not None
+    assert row.in_vain is not None
+    world.clock.advance(timedelta(minutes=2))
+    held = world.hold(slot_id=a_slot_id("i-3"))
+    assert held.lease.stays
+    assert held.manifest.epoch == 2
+
+
+def test_whoever_finds_it_so_lets_the_ledger_know() -> None:
+    """The control plane freed the job, and knew no more than its lease."""
+    world = WorkWorld()
+    begun(world, 2.0)
+    world.put_manifest(in_vain=DEAR, released=True, owner="")
+    world.clock.advance(HOUR)
+
+    assert isinstance(world.claim(on_spot("i-2")), Declined)
+    row = remembered(world)
+    assert row is not None
+    assert row.in_vain == DEAR
+
+
+def test_where_only_spot_is_allowed_it_is_given_up() -> None:
+    world = WorkWorld()
+    held = interrupted(world, begun(world, 4.0, DEAR), policy=SPOT_ONLY)
+
+    assert held.manifest.code == ReasonCode.NEVER_DONE
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=HOUR)
+    assert letter is not None
+    assert letter.attributes["code"] == ReasonCode.NEVER_DONE
+    assert float(letter.attributes["dollars"]) == pytest.approx(held.manifest.in_vain.dollars)
+    assert remembered(world) is None
+
+
+def test_a_claimer_gives_it_up_too() -> None:
+    world = WorkWorld(policy=SPOT_ONLY)
+    begun(world, 2.0)
+    world.put_manifest(in_vain=replace(DEAR, dollars=4.0), released=True, owner="")
+    world.clock.advance(HOUR)
+    declined = world.claim(on_spot("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.DEAD_LETTERED
+    assert world.manifest("j").code == ReasonCode.NEVER_DONE
+
+
+def test_redriven_it_begins_anew() -> None:
+    world = WorkWorld(policy=SPOT_ONLY)
+    interrupted(world, begun(world, 4.0, DEAR), policy=SPOT_ONLY)
+    list(redrive(WORKLOAD, world.ports, jobs=()))
+
+    manifest = world.hold(slot_id=on_spot("i-2")).manifest
+    assert (manifest.in_vain, manifest.code) == (NOTHING_IN_VAIN, "")
