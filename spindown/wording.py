@@ -355,6 +355,21 @@ def _small_bill(about: About) -> str:
     )
 
 
+def _long_items(about: About) -> str:
+    longest, tips = float(about["longest"]), float(about["tips"])
+    when = (
+        f"from {say_number(tips)} h on such an item costs more on spot than on demand"
+        if math.isfinite(tips)
+        else "no length makes spot dearer than on demand"
+    )
+    return (
+        f"An item that keeps no checkpoint begins anew after an interruption; the longest here "
+        f"takes {say_number(longest)} h. At {say_number(float(about['rate']))} reclaims an hour, "
+        f"{when}: "
+        "keep a checkpoint in SPINDOWN_CHECKPOINT, or make items shorter."
+    )
+
+
 def _no_interruption(about: About) -> str:
     worth = (
         f"worth it if an interruption costs you more than ${about['each']:,.2f}"
@@ -524,6 +539,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CASE_LATENCY: _latency,
     ReasonCode.CASE_CONSTANT_LOAD: _constant_load,
     ReasonCode.CASE_SMALL_BILL: _small_bill,
+    ReasonCode.CASE_LONG_ITEMS: _long_items,
     ReasonCode.CASE_NO_INTERRUPTION: _no_interruption,
     ReasonCode.MOST_ARE_STALE: "{stale} of {workers} workers are stale at once: none is ended",
     ReasonCode.STALE_NEXT_TICK: lambda about: (
@@ -687,5 +703,6 @@ _CASES: Mapping[ReasonCode, str] = {
     ReasonCode.CASE_LATENCY: "latency-critical work",
     ReasonCode.CASE_CONSTANT_LOAD: "constant load",
     ReasonCode.CASE_SMALL_BILL: "too small a bill",
+    ReasonCode.CASE_LONG_ITEMS: "long items without a checkpoint",
     ReasonCode.CASE_NO_INTERRUPTION: "work that bears no interruption",
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from spindown.domain.checkpointing import slowdown
 from spindown.domain.reason import Reason, ReasonCode
 
 #: A saving below this is not worth another system to run.
@@ -177,6 +178,59 @@ def judge_interruptions(
             },
         ),
     )
+
+
+def judge_long_items(
+    *, longest: float, rate: float, boot: float, spot: float, on_demand: float
+) -> Verdict:
+    """Judge items that keep no checkpoint: one that is interrupted begins anew.
+
+    An item of h hours is expected to take h F on spot (``checkpointing.slowdown``, as if it kept a
+    checkpoint only at its end). It tips where that costs as much as h on demand. Worked: 0.2 and
+    0.5 USD an hour, 0.5 reclaims an hour, boots of 0.05 h: F = 2.5 at 3.158 h.
+
+    Args:
+        longest: of the items without a checkpoint, hours; 0: there are none.
+        rate: reclaims an hour.
+        boot: hours.
+        spot: USD an hour.
+        on_demand: likewise.
+    """
+    tips = _tipping_length(rate, boot, on_demand / spot) if spot > 0.0 else 0.0
+    return Verdict(
+        answer=Answer.YES if longest > tips else Answer.NO,
+        break_even=tips,
+        reason=Reason(
+            ReasonCode.CASE_LONG_ITEMS,
+            {
+                "longest": longest,
+                "tips": tips,
+                "rate": rate,
+                "spot": spot,
+                "on_demand": on_demand,
+            },
+        ),
+    )
+
+
+def _tipping_length(rate: float, boot: float, ratio: float) -> float:
+    """Return the hours of work in one piece from which F exceeds a ratio; infinite: never."""
+    if rate <= 0.0:
+        return math.inf
+    low, high = 0.0, _LENGTH_AT_MOST
+    if slowdown(rate=rate, boot=boot, interval=high, cost=0.0) <= ratio:
+        return math.inf
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        is_below = slowdown(rate=rate, boot=boot, interval=middle, cost=0.0) <= ratio
+        low, high = (middle, high) if is_below else (low, middle)
+    return low
+
+
+#: Hours; no attempt may be longer (``lease.RELEASE_AFTER``), and few years are.
+_LENGTH_AT_MOST = 10_000.0
+#: To less than a second.
+_HALVINGS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

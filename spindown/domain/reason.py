@@ -202,6 +202,9 @@ class ReasonCode(StrEnum):
     CASE_CONSTANT_LOAD = "case-constant-load"
     #: ``month`` by hand, ``saving``, ``least``; from ``tips`` jobs, now ``jobs``.
     CASE_SMALL_BILL = "case-small-bill"
+    #: ``longest`` item without a checkpoint, hours; from ``tips`` hours on ``spot`` costs more than
+    #: ``on_demand``, both USD an hour, at ``rate`` reclaims an hour.
+    CASE_LONG_ITEMS = "case-long-items"
     #: ``interruptions``, ``redone_hours``, ``month``, ``more``; ``each`` USD an interruption.
     CASE_NO_INTERRUPTION = "case-no-interruption"
 

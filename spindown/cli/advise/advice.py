@@ -22,6 +22,7 @@ from spindown.domain.advice import (
     judge_constant_load,
     judge_interruptions,
     judge_latency,
+    judge_long_items,
     judge_small_bill,
 )
 from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, cheapest_timeout
@@ -329,12 +330,32 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
         ),
         _judge_load(advice, month),
         judge_small_bill(month=month, by_hand_month=_by_hand(advice), jobs=jobs),
+        _judge_items(advice),
         judge_interruptions(
             month=month,
             on_demand_month=without_spot.dollars / months,
             interruptions=result.interruptions / months,
             redone_hours=result.redo_seconds / _HOUR / months,
         ),
+    )
+
+
+def _judge_items(advice: Advice) -> Verdict:
+    """Judge the longest item without a checkpoint, on the type that is launched most."""
+    gathered, counts = advice.gathered, advice.best.result.types
+    name = max(counts, key=lambda each: counts[each], default="")
+    used = [x for x in gathered.prices.listings if x.instance_type.name == name]
+    listing = used[0] if used else _cheapest(gathered)
+    zones = [zone for zone in listing.zones.values() if zone.spot]
+    items = [x.item_seconds for x in gathered.traffic.arrivals if not x.keeps_state]
+    boot, extra = gathered.subject.boot, _extra(advice)
+    on_demand = (listing.on_demand or math.inf) + extra
+    return judge_long_items(
+        longest=max(items, default=0.0) / listing.speed / _HOUR,
+        rate=min((zone.reclaims_per_hour for zone in zones), default=0.0),
+        boot=(boot.at_least + boot.median) / _HOUR,
+        spot=min((p for z in zones for _, p in z.spot), default=on_demand) + extra,
+        on_demand=on_demand,
     )
 
 

@@ -17,6 +17,7 @@ from spindown.domain.advice import (
     judge_constant_load,
     judge_interruptions,
     judge_latency,
+    judge_long_items,
     judge_small_bill,
 )
 from spindown.domain.reason import ReasonCode
@@ -185,6 +186,7 @@ def test_every_case_has_its_name() -> None:
             machines=1,
         ),
         judge_small_bill(month=1.0, by_hand_month=2.0, jobs=1.0),
+        judge_long_items(longest=1.0, rate=0.1, boot=0.05, spot=0.2, on_demand=0.5),
         judge_interruptions(month=1.0, on_demand_month=2.0, interruptions=1.0, redone_hours=0.0),
     ]
 
@@ -192,8 +194,28 @@ def test_every_case_has_its_name() -> None:
         ReasonCode.CASE_LATENCY,
         ReasonCode.CASE_CONSTANT_LOAD,
         ReasonCode.CASE_SMALL_BILL,
+        ReasonCode.CASE_LONG_ITEMS,
         ReasonCode.CASE_NO_INTERRUPTION,
     ]
+
+
+@pytest.mark.parametrize(
+    ("longest", "rate", "spot", "answer", "tips"),
+    [
+        pytest.param(8.0, 0.5, 0.2, Answer.YES, 3.158, id="the worked example"),
+        pytest.param(3.0, 0.5, 0.2, Answer.NO, 3.158, id="short enough"),
+        pytest.param(0.0, 0.5, 0.2, Answer.NO, 3.158, id="all keep checkpoints"),
+        pytest.param(8.0, 0.0, 0.2, Answer.NO, math.inf, id="never reclaimed"),
+        pytest.param(0.1, 0.5, 0.6, Answer.YES, 0.0, id="spot is the dearer"),
+    ],
+)
+def test_long_items_without_a_checkpoint(
+    longest: float, rate: float, spot: float, answer: Answer, tips: float
+) -> None:
+    verdict = judge_long_items(longest=longest, rate=rate, boot=0.05, spot=spot, on_demand=0.5)
+
+    assert verdict.answer is answer
+    assert verdict.break_even == pytest.approx(tips, abs=1e-3)
 
 
 @pytest.mark.parametrize(
