@@ -131,7 +131,7 @@ def test_a_machine_that_stays_is_not_left_for_spot(*, stays: bool) -> None:
         pytest.param({"max_price_per_gpu_hour": 0.5}, id="ceiling of a GPU"),
     ],
 )
-def test_where_nothing_sure_is_ever_allowed_one_comes_to_give_up(policy: dict[str, Any]) -> None:
+def test_where_nothing_sure_is_allowed_one_comes_to_give_up(policy: dict[str, Any]) -> None:
     world = a_world(InVain(attempts=9, hours=4.0, boot=0.05, dollars=9.0), **policy)
 
     assert kinds(world.tick()) == ["spot"]
