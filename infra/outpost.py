@@ -59,14 +59,14 @@ class OutpostStack(DeploymentStack):
         # What instances need until they have ended, and what launches them, which is deleted first.
         self._stays = Construct(self, "Stay")
         self._use = Construct(self, "Use")
-        template_ids = [id_ for workload in workloads for id_ in self._add_workload(workload)]
-        self._grant("Reconcile", ["scaler", "interruption"], self._reconcile(template_ids))
+        launched = [self._add_workload(workload) for workload in workloads]
+        self._grant("Reconcile", ["scaler", "interruption"], self._reconcile(launched))
         self._grant("Offers", ["offers"], [self._read_outposts(), *self._see_market()])
         self._send_events_home()
         self._end_fleet_first(FunctionBundle(target))
 
-    def _add_workload(self, workload: Workload) -> list[str]:
-        """Add a workload's templates and the parameter that names them; return their ids."""
+    def _add_workload(self, workload: Workload) -> grants.Launched:
+        """Add a workload's templates and the parameter that names them."""
         name, deployment = workload.name, self._deployment
         profile = fixed_name(deployment, name)
         templates = add_templates(
@@ -89,7 +89,8 @@ class OutpostStack(DeploymentStack):
             type="String",
             value=json.dumps(encode(outpost)),
         )
-        return [ref.id for ref in refs.values()]
+        ids = [ref.id for ref in refs.values()]
+        return grants.bound_launches(name, ids, workload.config.to_requirements())
 
     def _grant(
         self, construct_id: str, functions: Sequence[str], statements: list[iam.PolicyStatement]
@@ -112,7 +113,7 @@ class OutpostStack(DeploymentStack):
         """Allow reading the market here; home already grants list prices and quotas."""
         return [grants.see_types(), grants.see_prices()]
 
-    def _reconcile(self, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
+    def _reconcile(self, launched: Sequence[grants.Launched]) -> list[iam.PolicyStatement]:
         """Return what a reconcile may do here; home already grants passing the workers' roles."""
         deployment, network = self._deployment.name, self._network
         images = [name for one in self._workloads for name in one.fleet.image_parameters]
@@ -121,11 +122,11 @@ class OutpostStack(DeploymentStack):
             *self._see_market(),
             grants.see_instances(),
             *grants.use_parts(
-                template_ids=template_ids,
+                template_ids=[id_ for one in launched for id_ in one.template_ids],
                 subnet_ids=list(network.subnets.values()),
                 security_group_id=network.security_group_id,
             ),
-            *grants.make_tagged(deployment=deployment, template_ids=template_ids),
+            *grants.make_tagged(deployment=deployment, launched=launched),
             grants.resolve_images(images),
             grants.end_workers(deployment=deployment),
         ]

@@ -203,7 +203,17 @@ class ControlPlane(Construct):
                 subnet_ids=list(network.subnets.values()),
                 security_group_id=network.security_group_id,
             ),
-            *grants.make_tagged(deployment=deployment, template_ids=templates),
+            *grants.make_tagged(
+                deployment=deployment,
+                launched=[
+                    grants.bound_launches(
+                        one.name,
+                        [ref.id for ref in one.fleet.template_refs.values()],
+                        one.config.to_requirements(),
+                    )
+                    for one in self._workloads
+                ],
+            ),
             *grants.pass_roles(worker_role_arns=[fleet.role.role_arn for fleet in fleets]),
             grants.resolve_images([name for fleet in fleets for name in fleet.image_parameters]),
         ]

@@ -5,7 +5,9 @@ two actions of the caller: CreateFleet, and RunInstances within it. EC2 checks b
 that they use or make.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
@@ -29,6 +31,7 @@ from spindown.contract.settings import (
     outpost_parameter,
     workload_parameter,
 )
+from spindown.domain.offer import NEURON_MAKER, Requirements
 
 
 def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
@@ -181,8 +184,46 @@ def use_parts(
     ]
 
 
-def make_tagged(*, deployment: str, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """What a workload's launches are made of, as far as IAM is asked about it."""
+
+    workload: str
+    template_ids: tuple[str, ...]
+    #: Patterns of the instance types that may do, and of those that may not.
+    types: tuple[str, ...]
+    types_denied: tuple[str, ...]
+
+
+#: Maker -> how the names of its instance types begin (Amazon EC2 Instance Types guide,
+#: "Naming conventions": g and p are of GPUs, inf and trn of Inferentia and Trainium).
+_TYPES_OF: Mapping[str, tuple[str, ...]] = {"NVIDIA": ("g*", "p*"), NEURON_MAKER: ("inf*", "trn*")}
+_ANY: tuple[str, ...] = ("*",)
+
+
+def bound_launches(workload: str, template_ids: Sequence[str], wanted: Requirements) -> Launched:
+    """Return what IAM can tell of a workload's launches, whatever the catalogue will say.
+
+    It knows no number of instances, no price and no memory: those the scaler keeps to.
+    """
+    types = _ANY if wanted.allows_no_gpu else _TYPES_OF.get(wanted.gpu_manufacturer or "", _ANY)
+    if wanted.instance_types is not None:
+        types = tuple(sorted(wanted.instance_types))
+    denied = [f"{family}.*" for family in sorted(wanted.families_denied)]
+    return Launched(
+        workload=workload,
+        template_ids=tuple(template_ids),
+        types=types,
+        types_denied=(*([] if wanted.allow_bare_metal else ["*.metal*"]), *denied),
+    )
+
+
+def make_tagged(*, deployment: str, launched: Sequence[Launched]) -> list[iam.PolicyStatement]:
     """Allow making what a launch makes; everything carries our tag from the start.
+
+    An instance is of a type that its workload may have, bears the workload's name and the time
+    after which anybody may end it, and gives no metadata without a token. Workloads that may have
+    the same types share a statement: a policy has no room for one each.
 
     The launch within CreateFleet names its template, as the error of a refused one shows
     (github.com/aws/karpenter-provider-aws/issues/1488). So the statement can require our templates
@@ -196,19 +237,50 @@ def make_tagged(*, deployment: str, template_ids: Sequence[str]) -> list[iam.Pol
     made = [regional("ec2", "fleet/*"), instances, *beside]
     ours = {f"aws:RequestTag/{tag.DEPLOYMENT}": deployment}
     launching = {"ec2:CreateAction": ["CreateFleet", "RunInstances"]}
-    from_ours = {"ec2:LaunchTemplate": _templates(template_ids)}
     return [
         allow("RequestTaggedFleets", ["ec2:CreateFleet"], made, {"StringEquals": ours}),
         allow("RequestSpot", _LAUNCH, [regional("ec2", "spot-instances-request/*")]),
         allow("LaunchTaggedParts", ["ec2:RunInstances"], beside, {"StringEquals": ours}),
-        allow(
-            "LaunchTaggedInstances",
-            ["ec2:RunInstances"],
-            [instances],
-            {"StringEquals": ours, "ArnEquals": from_ours},
+        *(
+            allow(
+                f"LaunchTaggedInstances{'' if number == 1 else number}",
+                ["ec2:RunInstances"],
+                [instances],
+                _bounds(deployment, alike),
+            )
+            for number, alike in enumerate(_group(launched), 1)
         ),
         allow("TagLaunches", ["ec2:CreateTags"], made, {"StringEquals": {**ours, **launching}}),
     ]
+
+
+def _group(launched: Sequence[Launched]) -> list[list[Launched]]:
+    """Return the workloads by the types that they may have."""
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Launched]] = {}
+    for one in launched:
+        alike.setdefault((one.types, one.types_denied), []).append(one)
+    return list(alike.values())
+
+
+def _bounds(deployment: str, alike: Sequence[Launched]) -> dict[str, dict[str, Any]]:
+    """Return the condition on an instance of these workloads, which may have the same types."""
+    first = alike[0]
+    templates = [id_ for one in alike for id_ in one.template_ids]
+    return {
+        "StringEquals": {
+            f"aws:RequestTag/{tag.DEPLOYMENT}": deployment,
+            f"aws:RequestTag/{tag.WORKLOAD}": [one.workload for one in alike],
+            "ec2:MetadataHttpTokens": "required",
+        },
+        "Null": {f"aws:RequestTag/{tag.LEASE_UNTIL}": "false"},
+        "ArnEquals": {"ec2:LaunchTemplate": _templates(templates)},
+        "StringLike": {"ec2:InstanceType": list(first.types)},
+        **(
+            {"StringNotLike": {"ec2:InstanceType": list(first.types_denied)}}
+            if first.types_denied
+            else {}
+        ),
+    }
 
 
 def pass_roles(*, worker_role_arns: Sequence[str]) -> list[iam.PolicyStatement]:

@@ -112,19 +112,23 @@ def _read(assembly: Assembly, raw: Mapping[str, Any]) -> Statement:
 
 
 def _holds(operator: str, given: Sequence[str] | None, wanted: Sequence[str]) -> bool:
-    """Evaluate a condition; one on a key that the request lacks fails, save of ForAllValues."""
-    if operator == "ForAllValues:StringEquals":
-        return all(value in wanted for value in given or ())
-    if operator == "ForAllValues:StringLike":
-        return all(any(matches(pattern, value) for pattern in wanted) for value in given or ())
-    if given is None:
-        return False
-    (value,) = given
-    if operator in {"StringEquals", "ArnEquals"}:
-        return value in wanted
-    if operator == "StringLike":
-        return any(matches(pattern, value) for pattern in wanted)
-    raise AssertionError(f"unknown operator {operator}")
+    """Evaluate a condition; one on a key that the request lacks fails, save of those that say so."""
+    set_of, _, name = operator.rpartition(":")
+    values = given or ()
+    if name == "Null":
+        return [str(given is None).lower()] == wanted
+    if name == "StringNotLike":
+        return not any(matches(pattern, value) for pattern in wanted for value in values)
+    assert set_of in {"", "ForAllValues"}, f"unknown operator {operator}"
+    assert name in {"StringEquals", "ArnEquals", "StringLike"}, f"unknown operator {operator}"
+    if not set_of:
+        if given is None:
+            return False
+        (_,) = given
+    is_like = name == "StringLike"
+    return all(
+        any(matches(one, value) if is_like else one == value for one in wanted) for value in values
+    )
 
 
 def _arn(assembly: Assembly, name: str) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from infra.control.bundle import CALLED
+from infra.iam.control import bound_launches, make_tagged
 from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag
+from spindown.domain.offer import NEURON_MAKER, Requirements
 from spindown.memory import PortCall
 from spindown.port import LaunchRequest
 from tests.control import ControlWorld
@@ -175,8 +177,45 @@ def test_a_launch_comes_from_our_templates_with_our_tag(assembly: Assembly) -> N
     assert statements["RequestTaggedFleets"]["Condition"] == ours
     assert statements["LaunchTaggedParts"]["Condition"] == ours
     instances = statements["LaunchTaggedInstances"]["Condition"]
-    assert instances["StringEquals"] == ours["StringEquals"]
+    assert instances["StringEquals"] == {
+        **ours["StringEquals"],
+        f"aws:RequestTag/{tag.WORKLOAD}": ["plain", "rich"],
+        "ec2:MetadataHttpTokens": "required",
+    }
+    assert instances["Null"] == {f"aws:RequestTag/{tag.LEASE_UNTIL}": "false"}
     assert [words(one) for one in instances["ArnEquals"]["ec2:LaunchTemplate"]] == templates
+
+
+@pytest.mark.parametrize(
+    ("wanted", "types", "denied"),
+    [
+        ({}, ("g*", "p*"), ("*.metal*",)),
+        ({"gpu_manufacturer": NEURON_MAKER}, ("inf*", "trn*"), ("*.metal*",)),
+        ({"gpu_manufacturer": None}, ("*",), ("*.metal*",)),
+        ({"gpu_count_min": 0.0}, ("*",), ("*.metal*",)),
+        ({"instance_types": frozenset({"g6.xlarge"})}, ("g6.xlarge",), ("*.metal*",)),
+        ({"allow_bare_metal": True}, ("g*", "p*"), ()),
+        ({"families_denied": frozenset({"g5"})}, ("g*", "p*"), ("*.metal*", "g5.*")),
+    ],
+)
+def test_a_workload_launches_only_types_that_it_may_have(
+    wanted: dict[str, Any], types: tuple[str, ...], denied: tuple[str, ...]
+) -> None:
+    bound = bound_launches("ocr", ["lt-1"], Requirements(**wanted))
+
+    assert (bound.types, bound.types_denied) == (types, denied)
+
+
+def test_workloads_of_other_types_have_a_statement_of_their_own() -> None:
+    wanted = [Requirements(), Requirements(gpu_count_min=0.0), Requirements()]
+    launched = [bound_launches(f"w{n}", [f"lt-{n}"], one) for n, one in enumerate(wanted)]
+
+    made = [one.to_statement_json() for one in make_tagged(deployment="lab", launched=launched)]
+
+    bounds = [one["Condition"] for one in made if one["Sid"].startswith("LaunchTaggedInstances")]
+    workloads = [one["StringEquals"][f"aws:RequestTag/{tag.WORKLOAD}"] for one in bounds]
+    assert workloads == [["w0", "w2"], ["w1"]]
+    assert [len(listed(one["ArnEquals"]["ec2:LaunchTemplate"])) for one in bounds] == [2, 1]
 
 
 def test_a_launch_request_says_what_its_grant_asks_for(assembly: Assembly) -> None:

@@ -88,10 +88,7 @@ STATEMENTS = [
         ("ControlTeardownFunctionRole", sid)
         for sid in ("KeepReconcileOut", "FindInstances", "EndWorkers", "WriteLog", OF_CDK)
     ),
-    *(
-        ("ControlOffersRole", sid)
-        for sid in ("ReadLedger", "KeepNotes", "SeePrices", "TellPeople")
-    ),
+    *(("ControlOffersRole", sid) for sid in ("ReadLedger", "KeepNotes", "SeePrices", "TellPeople")),
     ("ControlInterruptionRole", OF_CDK),
     ("ControlOffersRole", OF_CDK),
     ("ControlTriggerRole", "InvokeFunctions"),

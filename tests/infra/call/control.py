@@ -1,7 +1,7 @@
 """What each use case of the control plane must be able to call, and what none may."""
 
 from spindown.contract import tag
-from tests.infra.call.launch import LAUNCH_CALLS
+from tests.infra.call.launch import LAUNCH_CALLS, an_instance
 from tests.infra.call.resource import BEARS_OURS, HERE, OURS, QUEUE, TABLE, TEMPLATES, objects, rows
 from tests.infra.policy import STORE, Call, ours
 
@@ -76,6 +76,12 @@ TEARDOWN_CALLS = [
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
 ]
 
+_INSTANCE = {
+    **an_instance("rich"),
+    "ec2:LaunchTemplate": [TEMPLATES[0]],
+    "ec2:InstanceType": ["g6.xlarge"],
+}
+
 CONTROL_MUST_NOT = [
     # Jobs and results.
     Call("sqs:ReceiveMessage", QUEUE),
@@ -95,13 +101,26 @@ CONTROL_MUST_NOT = [
     Call("ec2:CreateFleet", ours("ec2", "fleet/*")),
     Call("ec2:RunInstances", ours("ec2", "subnet/subnet-foreign")),
     Call("ec2:RunInstances", ours("ec2", "security-group/sg-foreign")),
-    Call("ec2:RunInstances", ours("ec2", "instance/*"), OURS),
-    Call(
-        "ec2:RunInstances",
-        ours("ec2", "instance/*"),
-        {**OURS, "ec2:LaunchTemplate": [ours("ec2", "launch-template/lt-foreign")]},
+    *(
+        Call("ec2:RunInstances", ours("ec2", "instance/*"), {**_INSTANCE, **lie})
+        for lie in (
+            {"ec2:LaunchTemplate": [ours("ec2", "launch-template/lt-foreign")]},
+            {"ec2:InstanceType": ["u-24tb1.metal"]},
+            {"ec2:InstanceType": ["u-24tb1.112xlarge"]},
+            {"ec2:InstanceType": ["g4dn.metal"]},
+            {"ec2:MetadataHttpTokens": ["optional"]},
+            {f"aws:RequestTag/{tag.DEPLOYMENT}": ["lab-a"]},
+            {f"aws:RequestTag/{tag.WORKLOAD}": ["other"]},
+        )
     ),
-    Call("ec2:RunInstances", ours("ec2", "instance/*"), {"ec2:LaunchTemplate": [TEMPLATES[0]]}),
+    *(
+        Call(
+            "ec2:RunInstances",
+            ours("ec2", "instance/*"),
+            {key: value for key, value in _INSTANCE.items() if key != missing},
+        )
+        for missing in _INSTANCE
+    ),
     Call("ec2:CreateTags", ours("ec2", "instance/i-1"), OURS),
     Call("ec2:StopInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
     Call(

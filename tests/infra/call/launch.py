@@ -1,5 +1,6 @@
 """What a launch must be able to call."""
 
+from spindown.contract import tag
 from tests.infra.call.resource import OURS, TEMPLATES
 from tests.infra.policy import REGION, Call, ours
 
@@ -18,6 +19,17 @@ _BASE_IMAGE = (
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 )
 
+
+def an_instance(workload: str) -> dict[str, list[str]]:
+    """Return what is known of an instance that the scaler launches, besides type and template."""
+    return {
+        **OURS,
+        f"aws:RequestTag/{tag.WORKLOAD}": [workload],
+        f"aws:RequestTag/{tag.LEASE_UNTIL}": ["2026-11-21T12:00:00Z"],
+        "ec2:MetadataHttpTokens": ["required"],
+    }
+
+
 #: What CreateFleet asks for each thing that it uses or makes, and RunInstances within it.
 LAUNCH_CALLS = [
     *(Call(f"ec2:{a}", one) for a in ("CreateFleet", "RunInstances") for one in _FOUND),
@@ -31,9 +43,11 @@ LAUNCH_CALLS = [
         Call(
             "ec2:RunInstances",
             ours("ec2", "instance/*"),
-            {**OURS, "ec2:LaunchTemplate": [template]},
+            {**an_instance(workload), "ec2:LaunchTemplate": [template], **type_},
         )
         for template in TEMPLATES
+        for workload in ("plain", "rich")
+        for type_ in ({"ec2:InstanceType": ["g6.xlarge"]}, {"ec2:InstanceType": ["p5.48xlarge"]})
     ),
     *(
         Call("ec2:CreateTags", one, {**OURS, "ec2:CreateAction": [action]})
