@@ -112,7 +112,7 @@ def _read(assembly: Assembly, raw: Mapping[str, Any]) -> Statement:
 
 
 def _holds(operator: str, given: Sequence[str] | None, wanted: Sequence[str]) -> bool:
-    """Evaluate a condition; one on a key that the request lacks fails, save of those that say so."""
+    """Evaluate a condition; on a key that the request lacks most fail."""
     set_of, _, name = operator.rpartition(":")
     values = given or ()
     if name == "Null":
