@@ -177,6 +177,7 @@ _ACTIONS = {
     "replay": "ask again for launch {subject}",
     "give-up": "give up launch {subject}",
     "migrate": "tell {subject} to give its jobs back",
+    "wind-down": "tell {subject} that the budget pays for no further work of it",
     "launch": "launch workers for {subject}",
 }
 
@@ -403,6 +404,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.OTHER_CODE: "other code is deployed",
     ReasonCode.NO_ROOM: "max_workers is 0",
     ReasonCode.MIGRATED: "another worker goes on with its jobs",
+    ReasonCode.BUDGET_SPENT: "the month's budget is used up",
     ReasonCode.UNFIT: "{fault}",
     ReasonCode.FAULTY: "the machine or the worker failed again and again",
     ReasonCode.JOBS_FAILED: "its last jobs all failed",
@@ -598,8 +600,19 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"max_workers is {about['max_workers']}" + ("" if about["max_workers"] else _DRAINED)
     ),
     ReasonCode.PRICES_UNREAD: "prices could not be read: {said}",
-    ReasonCode.BUDGET_USED_UP: "the budget of {budget_per_month} USD a month is used up",
-    ReasonCode.BUDGET_TOO_LOW: "the budget of the month has no room for another launch",
+    ReasonCode.BUDGET_USED_UP: (
+        "the budget of {budget_per_month:g} USD a month is spent or set aside; a launch would set "
+        "aside {least:.2f} USD"
+    ),
+    ReasonCode.BUDGET_TOO_LOW: (
+        "{left:.2f} USD are left of the budget of {budget_per_month:g} USD a month, and a launch "
+        "sets aside {least:.2f} USD at least"
+    ),
+    ReasonCode.BUDGET_BELOW_LAUNCH: (
+        "a launch sets aside {least:.2f} USD at least, which is more than the whole budget of "
+        "{budget_per_month:g} USD a month: nothing is launched until a cheaper offer comes, or you "
+        "raise budget_per_month"
+    ),
     ReasonCode.FLEET_AT_CEILING: (
         "the workload costs {dollars_per_hour:.2f} of {max_dollars_per_hour:g} USD/h"
     ),
@@ -667,6 +680,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{_count(about['writes'], 'write')} lost a race; the next tick looks again"
     ),
     ReasonCode.DECISION_UNSTORED: "the whole decision was not stored: {said}",
+    ReasonCode.BUDGET_ENDS_WORKER: (
+        "{spent:.2f} of {budget_per_month:g} USD of the month are spent, and the rest is set aside "
+        "or too little"
+    ),
     ReasonCode.JOBS_MOVE: "its jobs go to a worker on {to}",
     ReasonCode.NOTHING_ON_DEMAND: lambda about: (
         f"{_count(about['jobs'], 'job')} must leave spot to be done in time, and nothing on demand "

@@ -92,9 +92,43 @@ TABLES = (
 )
 
 
+_BUDGET = """
+## What a budget bounds
+
+A launch sets aside what it will cost: its boot, the work in sight that it is bought for, and its
+end, at the price asked. Charges, every five minutes, release that or correct it to what the worker
+still needs. A launch whose part does not fit into what is left of `budget_per_month` is not made;
+`plan` and `why` name both numbers. With `stop launches` it sets aside all that waits, since its
+machine will do all that waits. With the other two it is made if the budget pays for one job (or as
+much work as a boot takes): the machine ends when the budget does.
+
+A tick ends a worker as soon as what is left pays for its end and no longer for its next job. So
+while jobs take as long as they are known to take, and boots too, a month costs no more than its
+budget. Where estimates are wrong, as before anything is measured, the month costs more by this at
+most, for each machine of the deployment that runs then:
+
+| `when_spent` | a machine costs, beyond the budget, at most its price by the hour times |
+|---|---|
+| `stop launches` | the time until it is idle and has ended: as long as work waits or comes |
+| `finish jobs in hand` | `tick` + `heartbeat_interval` + 1 min + the longest job |
+| `stop` | `tick` + `heartbeat_interval` + 1.5 min: for commit, release and power-off |
+
+With four machines at 0.20 USD an hour, `tick` and `heartbeat_interval` of a minute and jobs of an
+hour at most, that is 0.84 USD for `finish jobs in hand` and 0.05 USD for `stop`.
+
+The bound holds while ticks run and workers hear: without ticks their gap takes the place of `tick`.
+A worker that hears nothing ends by its own timers, after `max_lifetime` and `lifetime_grace` at the
+latest. A launch whose answer was lost is within the budget, since its intent has set its part
+aside. What the workers of another workload have cost is known when it is charged, up to five
+minutes later, as far as their launches have not set it aside. What EC2 does not bill after all (a
+reclaim in the first hour) is deducted. The budget covers the machines with their disk and address;
+the functions, the queue and the bucket are in [costs.md](costs.md).
+"""
+
+
 def render() -> str:
     """Return the page."""
-    return _HEAD + "".join(f"\n{_render_table(table)}" for table in TABLES)
+    return _HEAD + "".join(f"\n{_render_table(table)}" for table in TABLES) + _BUDGET
 
 
 def _render_table(table: Table) -> str:

@@ -106,7 +106,12 @@ class Watch:
             self._life.tell(WasCondemned)
         else:
             self._tell(
-                RowSeen, row.warm_until, row.interrupted_at, row.rebalance_at, row.migrating_at
+                RowSeen,
+                row.warm_until,
+                row.interrupted_at,
+                row.rebalance_at,
+                row.migrating_at,
+                row.spent_at,
             )
         table, workload = self._ports.table, self._presence.workload
         self._life.tell(PolicySeen, read_standing(table, workload, self._life.state.standing))

@@ -184,7 +184,7 @@ def _budget(metrics: MetricScope, dollars: float) -> Iterator[AlarmDefinition]:
             name=f"budget-{percent}",
             metric=metrics.metric("BudgetUsed", "Maximum", period=FIVE_MINUTES),
             threshold=percent,
-            problem=problem.format(dollars) + " Running work goes on.",
+            problem=problem.format(dollars) + " `when_spent` says what becomes of running work.",
             remedy="raise `budget_per_month` and deploy, or lower `max_workers` or "
             "`max_dollars_per_hour` of the workload that spends most.",
         )

@@ -28,7 +28,7 @@ DRAFT = """\
 name = {quoted:<32} # part of every resource's name
 region = "{region}"
 # zones = ["{region}a", "{region}b"]  # where to look for capacity; more zones, cheaper items
-budget_per_month = 50.0                 # stops launches, never work; leave out for none
+budget_per_month = 50.0                 # then machines end after the job in hand (when_spent)
 # alarm_email = "you@example.com"       # who gets the alarms
 
 # An existing network; without this table a small VPC of public subnets is made.

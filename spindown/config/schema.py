@@ -32,7 +32,7 @@ from spindown.config.form import (
 from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
-from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday
+from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday, WhenSpent
 from spindown.error import ConfigError
 
 _MIB_PER_GIB = 1024
@@ -84,6 +84,7 @@ _FORM_OF_TYPE: Mapping[object, Any] = {
     int: AtLeastOne,
     float: Positive,
     RankBy: RankBy,
+    WhenSpent: WhenSpent,
 }
 
 

@@ -61,7 +61,7 @@ class DeploymentSettings:
     scaler: str
     #: ARN of the topic that carries alarms to people; "": there is none.
     topic: str = ""
-    #: USD; launches stop when the month's spend and reservations reach it. None: no budget.
+    #: USD; no launch whose reservation would bring the month above it. None: no budget.
     budget_per_month: float | None = None
 
 

@@ -1,5 +1,6 @@
 """Keep the books: charge what the fleet costs, learn from it, clear away what is finished."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from spindown.contract import row as rows
@@ -13,8 +14,10 @@ from spindown.control.outcome import ADOPTED, UNANSWERED
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
 from spindown.control.reap import change_worker
 from spindown.control.spend import charge, mark_charged
+from spindown.control.wind_down import has_budget, needs_of
+from spindown.domain.budget import WorkerNeed
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
-from spindown.port import Write
+from spindown.port import When, Write
 
 #: How often a worker that runs is charged; one that has ended is charged at once. Each charge
 #: writes the worker's own row (ADR 48).
@@ -33,11 +36,16 @@ _MESSAGE_LIVES = timedelta(days=14)
 def charge_workers(draft: PlanDraft) -> PlanDraft:
     """Charge every worker that bills up to now, if its last charge is some minutes ago."""
     launches, actions = dict(draft.fleet.launches), []
-    for worker in draft.fleet.present:
-        if draft.now - (worker.accrued_until or worker.launched_at) < CHARGED_EVERY:
-            continue
+    due_now = [
+        worker
+        for worker in draft.fleet.present
+        if draft.now - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
+    ]
+    needs = needs_of(draft) if due_now and has_budget(draft) else None
+    for worker in due_now:
         launch = launches.get(worker.launch_id)
-        due = charge(worker, launch, until=draft.now, ledger=draft.rows)
+        keep = None if needs is None else _kept(draft, worker.launch_id, needs)
+        due = charge(worker, launch, until=draft.now, ledger=draft.rows, keep=keep)
         actions.append(
             ChargeWorker(
                 kind=ActionKind.CHARGE,
@@ -49,6 +57,39 @@ def charge_workers(draft: PlanDraft) -> PlanDraft:
         if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
             launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": left})
+    return draft.act(actions, launches=launches) if actions else draft
+
+
+def _kept(draft: PlanDraft, launch_id: str, needs: Mapping[str, WorkerNeed]) -> tuple[float, float]:
+    """Return the least and the most USD that a launch keeps reserved for its workers.
+
+    No less than they need, and no more than the work in sight asks for.
+    """
+    workers = draft.fleet.workers
+    own = [need for i, need in needs.items() if workers[i].launch_id == launch_id]
+    least = sum(need.whole for need in own)
+    return least, sum(max(need.in_sight, need.whole) for need in own)
+
+
+def release_reservations(draft: PlanDraft) -> PlanDraft:
+    """Give back at once what launches had set aside whose workers have all ended.
+
+    Without a budget that has time until the launch goes to the history.
+    """
+    if not has_budget(draft):
+        return draft
+    launches, actions = dict(draft.fleet.launches), []
+    workers = draft.fleet.workers
+    for launch in draft.fleet.launches.values():
+        own = [workers[i] for i in launch.instance_ids if i in workers]
+        over = [worker for worker in own if worker.state is WorkerState.ENDED]
+        if not launch.reserved_usd or not own or len(over) < len(launch.instance_ids):
+            continue
+        as_read = When(exists=True, equals={"reserved_usd": launch.reserved_usd})
+        sort = rows.launch_sort(launch.launch_id)
+        writes = (draft.rows.change(sort, {"reserved_usd": 0.0}, when=as_read), *_give_back(launch))
+        actions.append(Action(kind=ActionKind.RELEASE, subject=launch.launch_id, writes=writes))
+        launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": 0.0})
     return draft.act(actions, launches=launches) if actions else draft
 
 

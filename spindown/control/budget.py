@@ -2,22 +2,25 @@
 
 A plan and its executor go by the same ``LaunchAllowance``. Each request takes what it may cost at
 most, whichever of its offers EC2 chooses, so that the next one fits beside it. Rows that other
-workloads change are guarded again by the conditions of the writes themselves.
+workloads change are guarded again by the conditions of the writes themselves. Which workers the
+budget still pays for is planned in ``wind_down``.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.contract import row as rows
 from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.observation import TickFacts
+from spindown.domain.budget import LaunchRoom
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.schedule import unanswered_dollars
 from spindown.ledger import AccountView, account_key
 from spindown.port import Key, When, Write
@@ -32,6 +35,8 @@ class PlannedRequest:
 
     band: tuple[Candidate, ...]
     count: int
+    #: What it sets aside of the month's budget.
+    reserved_usd: float
 
     @property
     def region(self) -> str:
@@ -48,11 +53,6 @@ class PlannedRequest:
         """Return the pools in order of preference."""
         return tuple(each.offer.pool for each in self.band)
 
-    @property
-    def reserved_usd(self) -> float:
-        """Return what it sets aside of the month's budget."""
-        return max(each.expected_dollars for each in self.band) * self.count
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchAllowance:
@@ -62,8 +62,10 @@ class LaunchAllowance:
     workers: int
     #: USD an hour that the fleet may grow by.
     per_hour: float | None
-    #: USD that may still be reserved in the month's budget.
-    budget: float | None
+    #: What the month's budget leaves.
+    budget: LaunchRoom | None
+    #: USD that all workloads may have spent and set aside in the month once it is reserved.
+    month_at_most: float | None = None
     #: Region -> launch requests already made in this minute, by all workloads.
     calls: Mapping[str, int]
 
@@ -71,18 +73,32 @@ class LaunchAllowance:
         """Tell whether EC2 may be asked in a region in this minute."""
         return self.calls.get(region, 0) < CALLS_PER_MINUTE
 
+    def request_of(self, band: Sequence[Candidate], count: int) -> PlannedRequest:
+        """Return the request for so many workers, with what it sets aside."""
+        return PlannedRequest(
+            band=tuple(band), count=count, reserved_usd=self._reserved(band, count)
+        )
+
+    def _reserved(self, band: Sequence[Candidate], count: int) -> float:
+        if self.budget is None:
+            return count * max(each.expected_dollars for each in band)
+        return self.budget.reserved(band, count)
+
     def after(self, request: PlannedRequest, given: int) -> "LaunchAllowance":
         """Return what is left once a request has been given so many workers.
 
         They count as the most expensive of its offers.
         """
         price = max(each.offer.price for each in request.band)
-        dollars = max(each.expected_dollars for each in request.band)
         made = self.calls.get(request.region, 0) + 1
-        return LaunchAllowance(
+        budget = self.budget
+        if budget is not None and given:
+            budget = budget.after(budget.reserved(request.band, given), given)
+        return replace(
+            self,
             workers=self.workers - given,
             per_hour=None if self.per_hour is None else self.per_hour - given * price,
-            budget=None if self.budget is None else self.budget - given * dollars,
+            budget=budget,
             calls={**self.calls, request.region: made},
         )
 
@@ -95,8 +111,11 @@ class LaunchAllowance:
             per_hour=None if self.per_hour is None else self.per_hour - more,
         )
 
-    def with_account(self, budget: float | None, calls: Mapping[str, int]) -> "LaunchAllowance":
+    def with_account(self, used_usd: float, calls: Mapping[str, int]) -> "LaunchAllowance":
         """Return what is left by the rows of the account as they are now."""
+        budget, most = self.budget, self.month_at_most
+        if budget is not None and most is not None:
+            budget = replace(budget, left=most - used_usd)
         return replace(self, budget=budget, calls=calls)
 
 
@@ -107,18 +126,34 @@ def affordable(
 
     So many are affordable even if EC2 picks the most expensive of these offers.
     """
-    cheap, some = _within(band, allowance.per_hour, lambda each: each.offer.price)
-    fitting, few = _within(cheap, allowance.budget, lambda each: each.expected_dollars)
+    cheap, some = _below(band, allowance.per_hour)
+    if allowance.budget is None:
+        return cheap, some
+    fitting, few = allowance.budget.workers(cheap)
     return fitting, min(some, few)
 
 
-def _within(
-    band: Sequence[Candidate], left: float | None, cost: Callable[[Candidate], float]
-) -> tuple[list[Candidate], float]:
+def why_short(band: Sequence[Candidate], room: LaunchRoom | None) -> Reason:
+    """Return why the budget pays for no worker of these offers; NO_REASON: it does."""
+    if not band or room is None or room.workers(band)[0]:
+        return NO_REASON
+    least = min(map(room.least, band))
+    about: About = {
+        "budget_per_month": room.whole,
+        "left": max(room.left, 0.0),
+        "least": least,
+        "when_spent": room.ahead.when_spent.value,
+    }
+    if least > room.whole:
+        return Reason(ReasonCode.BUDGET_BELOW_LAUNCH, about)
+    return Reason(ReasonCode.BUDGET_TOO_LOW if room.left > 0 else ReasonCode.BUDGET_USED_UP, about)
+
+
+def _below(band: Sequence[Candidate], left: float | None) -> tuple[list[Candidate], float]:
     if left is None:
         return list(band), math.inf
-    fitting = [candidate for candidate in band if cost(candidate) <= left]
-    highest = max(map(cost, fitting), default=math.inf)
+    fitting = [candidate for candidate in band if candidate.offer.price <= left]
+    highest = max((candidate.offer.price for candidate in fitting), default=math.inf)
     most = math.floor(left / highest)
     return fitting, most - (most * highest > left)
 
@@ -135,40 +170,11 @@ def headroom(
     return max(0.0, most * (1.0 + _ROUNDING) - present)
 
 
-def month_budget(facts: TickFacts, launches: Mapping[str, Launch]) -> float | None:
-    """Return the month's USD less what launches of earlier months have still to spend of it.
-
-    Those of this workload; None: there is no budget.
-    """
-    whole, month = facts.deployment.budget_per_month, rows.budget_sort(facts.now)
-    if whole is None:
-        return None
-    earlier = (x for x in launches.values() if rows.budget_sort(x.intended_at) != month)
-    return whole - sum(launch.reserved_usd for launch in earlier)
-
-
-def budget_left(
-    facts: TickFacts,
-    launches: Mapping[str, Launch],
-    account: AccountView | None,
-    planned: Iterable[Write] = (),
-) -> float | None:
-    """Return the USD that launches may still reserve this month; None: there is no budget.
-
-    Args:
-        facts: of the tick.
-        launches: as they are once the planned writes are made.
-        account: the month as it was read.
-        planned: writes of this tick that the month does not hold yet, such as charges.
-    """
-    budget = month_budget(facts, launches)
-    if budget is None or account is None:
-        return None
-    key = _month(facts.now)
-    coming = sum(write.add.get("committed", 0.0) for write in planned if write.key == key)
-    month = account.budget_at(facts.now)
+def used(account: AccountView, at: datetime) -> float:
+    """Return the USD of a month that are spent or set aside by all workloads."""
+    month = account.budget_at(at)
     # Whatever launches gave back of what they had set aside, what is spent is spent.
-    return max(0.0, budget - max(month.committed, month.dollars) - coming)
+    return max(month.committed, month.dollars)
 
 
 def calls_made(facts: TickFacts, account: AccountView | None) -> Mapping[str, int]:
@@ -178,10 +184,9 @@ def calls_made(facts: TickFacts, account: AccountView | None) -> Mapping[str, in
     return {region: account.calls_at(region, facts.now) for region in facts.settings.outposts}
 
 
-def reserve(facts: TickFacts, launches: Mapping[str, Launch], intent: Launch) -> Write:
+def reserve(intent: Launch, month_at_most: float | None) -> Write:
     """Return the write that sets the money of a launch aside, if the month has it."""
-    budget = month_budget(facts, launches)
-    limit = {} if budget is None else {"committed": budget - intent.reserved_usd}
+    limit = {} if month_at_most is None else {"committed": month_at_most - intent.reserved_usd}
     return Write(
         key=_month(intent.intended_at),
         when=When(at_most=limit),

@@ -39,6 +39,7 @@ _PAST = (
     "draining_at",
     "unfit_at",
     "migrating_at",
+    "spent_at",
     "condemned_at",
     "ended_at",
 )

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
-from spindown.control.budget import LaunchAllowance, budget_left, calls_made
+from spindown.control.budget import LaunchAllowance, calls_made, used
 from spindown.control.journal import Journal
 from spindown.control.observation import Observation, TickFacts
 from spindown.control.observe_ec2 import next_backoff
@@ -72,8 +72,7 @@ class Execution:
         """Read what other workloads have left of budget and calls."""
         self.account = self.journal.ledger.read_account()
         self.allowance = self.allowance.with_account(
-            budget_left(self.facts, self.launches, self.account),
-            calls_made(self.facts, self.account),
+            used(self.account, self.now), calls_made(self.facts, self.account)
         )
 
     def note(self, *unit: Write) -> None:

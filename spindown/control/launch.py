@@ -14,7 +14,7 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import BreakerRow, CallsRow, QuotaRow
 from spindown.control.breaker import breaker_name, count_forbidden, open_for_account
-from spindown.control.budget import PlannedRequest, reserve, take_call
+from spindown.control.budget import PlannedRequest, reserve, take_call, why_short
 from spindown.control.execution import Execution
 from spindown.control.observation import (
     client_token,
@@ -235,14 +235,15 @@ def _write_intent(run: Execution, planned: PlannedRequest, intent: Launch) -> Re
     put = facts.rows.put(rows.launch_sort(intent.launch_id), intent)
     for _ in range(_TRIES):
         call = take_call(region, run.account, run.now)
-        if all(run.journal.commit([(put, reserve(facts, run.launches, intent), call)])):
+        unit = (put, reserve(intent, run.allowance.month_at_most), call)
+        if all(run.journal.commit([unit])):
             _note_call(run, region)
             return NO_REASON
         # Another workload was quicker: what has it left?
         run.read_account_again()
         left = run.allowance
-        if left.budget is not None and left.budget < intent.reserved_usd:
-            return Reason(ReasonCode.BUDGET_TOO_LOW)
+        if left.budget is not None and left.budget.left < intent.reserved_usd:
+            return why_short(planned.band, left.budget) or Reason(ReasonCode.LEDGER_BUSY)
         if not left.has_calls(region):
             return calls_used_up(region)
     month = rows.budget_sort(run.now)

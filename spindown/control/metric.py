@@ -27,7 +27,9 @@ _HELD_BACK = frozenset({ReasonCode.MOST_ARE_STALE, ReasonCode.STALE_NEXT_TICK})
 #: What is condemned is gone two ticks later, unless EC2 does not end it.
 _ENDED_WITHIN = timedelta(minutes=2)
 #: Codes that say that the budget stops launches.
-_BUDGET = frozenset({ReasonCode.BUDGET_USED_UP, ReasonCode.BUDGET_TOO_LOW})
+_BUDGET = frozenset(
+    {ReasonCode.BUDGET_USED_UP, ReasonCode.BUDGET_TOO_LOW, ReasonCode.BUDGET_BELOW_LAUNCH}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,12 @@ def _month(tick: TickResult) -> Mapping[str, float]:
         values["SpendOfMonth"] = row.dollars
         most = tick.facts.deployment.budget_per_month
         if most:
-            values["BudgetUsed"] = 100 * row.committed / most
+            percent = 100 * row.committed / most
+            # Used up is a budget that pays for no further work, though some cents are left.
+            is_used_up = is_stopped_by_budget(tick.plan, tick.record) or any(
+                worker.spent_at is not None and worker.is_live for worker in tick.workers
+            )
+            values["BudgetUsed"] = max(percent, 100.0) if is_used_up else percent
     return values
 
 

@@ -299,7 +299,7 @@ def read_market(
         ports: the world.
         is_launch_due: whether offers are to be ranked.
         ended: workers whose end has no price yet.
-        is_billing: whether a worker bills, so that the month is of interest for metrics.
+        is_billing: whether a worker bills, so that the month is of interest.
     """
     regions, ledger = facts.settings.outposts.keys(), Ledger(ports.table, facts.workload)
     seen = Observation(facts=facts)
@@ -317,7 +317,11 @@ def read_market(
     if seen.account is not None or not is_billing:
         return seen
     try:
-        account = ports.cache.recall(ACCOUNT, "", facts.now, ledger.read_account)
+        if facts.deployment.budget_per_month is not None:
+            # Which workers the budget still pays for is asked in each tick.
+            account = ports.cache.keep(ACCOUNT, "", facts.now, ledger.read_account())
+        else:
+            account = ports.cache.recall(ACCOUNT, "", facts.now, ledger.read_account)
         return replace(seen, account=account)
     except SpindownError as exc:
         return replace(seen, notes=(failure_of(exc, "account"),))

@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
 from spindown.control.breaker import is_on_test
-from spindown.control.budget import LaunchAllowance, budget_left, calls_made, headroom
+from spindown.control.budget import LaunchAllowance, calls_made, headroom, why_short
 from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
 from spindown.control.size import blocked_regions, waiting_work
+from spindown.control.wind_down import MonthLeft
+from spindown.domain.budget import LaunchRoom
 from spindown.domain.fleet import LaunchState
 from spindown.domain.in_vain import (
     InVain,
@@ -35,6 +37,8 @@ from spindown.port import CATALOGUE_FOR
 _AS_FAST = 1.01
 #: Hours; no attempt is longer, and the slowest machine is far from a hundred times a T4.
 _BOUND_AT_MOST = 10_000.0
+#: Offers of which one must fit into what is left of the budget; the rest is not ranked for that.
+_TRIED = 32
 #: Older than this the catalogue is worth a note.
 _CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
 
@@ -72,7 +76,7 @@ def choose_offers(
     ranked = rank_offers(draft, need, seen)
     if ranked.candidates is None:
         return replace(need, stopped=ranked.failure), ranked.notes
-    candidates, best = ranked.candidates, ranked.candidates.best
+    candidates, best, room = ranked.candidates, ranked.candidates.best, allowance.budget
     quotas = quotas_left(draft, seen)
     sizing = size(
         backlog=waiting_work(draft),
@@ -85,7 +89,11 @@ def choose_offers(
         now=draft.now,
         start_plan=need.start_plan,
         bounds=Bounds(
-            budget_left=allowance.budget,
+            budget_workers=(
+                None
+                if best is None or allowance.budget is None
+                else allowance.budget.workers([best])[1]
+            ),
             headroom_per_hour=allowance.per_hour,
             quota_vcpus_left=None if best is None else quotas.get(best.offer.quota_class),
         ),
@@ -103,7 +111,9 @@ def choose_offers(
         sizing=sizing,
         candidates=candidates,
         stopped=_unaskable(draft, seen.account)
-        or (_over_ceiling(draft, candidates) if is_dear else _over_budget(draft, sizing)),
+        or (
+            _over_ceiling(draft, candidates) if is_dear else _over_budget(candidates, sizing, room)
+        ),
         retry_at=retry_at,
         quotas_short=short,
     )
@@ -136,15 +146,15 @@ def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
 
 
 def allowance_of(
-    draft: PlanDraft, need: LaunchChoice, account: AccountView | None
+    draft: PlanDraft, need: LaunchChoice, account: AccountView | None, month: MonthLeft
 ) -> LaunchAllowance:
     """Return what the launches of a plan may take, after all that it does before them."""
-    facts, fleet = draft.facts, draft.fleet
-    writes = (write for action in draft.actions for write in action.writes)
+    facts = draft.facts
     return LaunchAllowance(
         workers=facts.policy.max_workers - need.capacity.workers,
         per_hour=_headroom(draft),
-        budget=budget_left(facts, fleet.launches, account, writes),
+        budget=month.room,
+        month_at_most=month.at_most,
         calls=calls_made(facts, account),
     )
 
@@ -308,11 +318,16 @@ def _headroom(draft: PlanDraft) -> float | None:
     return headroom(draft.facts.policy, fleet.workers, fleet.launches, draft.now)
 
 
-def _over_budget(draft: PlanDraft, sizing: Sizing) -> Reason:
+def _paid_workers(candidates: CandidateList, room: LaunchRoom) -> float:
+    """Return how many workers the budget pays for, of the first offer of which it pays for any."""
+    found = (room.workers([each])[1] for each in candidates.top(_TRIED))
+    return next((most for most in found if most > 0), 0.0)
+
+
+def _over_budget(candidates: CandidateList, sizing: Sizing, room: LaunchRoom | None) -> Reason:
     if sizing.wanted > 0 or sizing.bound != "budget":
         return NO_REASON
-    budget = draft.facts.deployment.budget_per_month or 0.0
-    return Reason(ReasonCode.BUDGET_USED_UP, {"budget_per_month": budget})
+    return why_short(candidates.top(_TRIED), room)
 
 
 def _over_ceiling(draft: PlanDraft, candidates: CandidateList) -> Reason:

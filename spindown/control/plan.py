@@ -59,10 +59,14 @@ class ActionKind(StrEnum):
     SHOW = "show"
     #: Tell a worker to give its jobs to another.
     MIGRATE = "migrate"
+    #: Tell a worker that the budget pays for no further work of it.
+    WIND_DOWN = "wind-down"
     LAUNCH = "launch"
 
     # Bookkeeping.
     CHARGE = "charge"
+    #: Give back what a launch had set aside and no longer needs.
+    RELEASE = "release"
     KEEP_WARM = "keep-warm"
     #: Ask a pool for nothing for a while.
     AVOID = "avoid"
@@ -77,6 +81,7 @@ class ActionKind(StrEnum):
 BOOKKEEPING = frozenset(
     {
         ActionKind.CHARGE,
+        ActionKind.RELEASE,
         ActionKind.KEEP_WARM,
         ActionKind.AVOID,
         ActionKind.COUNT,

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import islice
 
 from spindown.contract.row import CALLS_PER_MINUTE
-from spindown.control.budget import LaunchAllowance, PlannedRequest, affordable
+from spindown.control.budget import LaunchAllowance, PlannedRequest, affordable, why_short
 from spindown.control.offers import launch_action
 from spindown.control.plan import LaunchChoice, LaunchWorkers, PlanDraft
 from spindown.domain.fleet import Unavailable
@@ -85,12 +85,12 @@ class LaunchProgress:
             usable = [each for each in band if self._is_usable(each)][:_POOLS_AT_MOST]
             paid, most = affordable(usable, allowance)
             if paid:
-                request = PlannedRequest(band=tuple(paid), count=self._count(paid, allowance, most))
-                if request.count > 0 and self._may_call(request.region, allowance):
+                count = self._count(paid, allowance, most)
+                if count > 0 and self._may_call(paid[0].offer.region, allowance):
                     self.requests += 1
-                    return request
-            elif usable and _is_beyond(usable, allowance.budget):
-                self.ended = self.ended or Reason(ReasonCode.BUDGET_TOO_LOW)
+                    return allowance.request_of(paid, count)
+            elif usable and (short := why_short(usable, allowance.budget)):
+                self.ended = self.ended or short
             elif usable and not self.requests and not self.ended:
                 too_dear = True
         if too_dear:
@@ -227,7 +227,3 @@ def _bands(
     for is_last in (False, True):
         asked = (c for c in listed if (c.offer.region in asked_last) is is_last)
         yield from bands(asked, policy.band, policy.rank_by)
-
-
-def _is_beyond(band: Sequence[Candidate], budget: float | None) -> bool:
-    return budget is not None and all(each.expected_dollars > budget for each in band)

@@ -5,7 +5,8 @@ own row, on the condition that nobody has moved it since: a tick charges under t
 charges a worker that has ended without it.
 
 Dollars go to the day of the workload and to the month of the deployment; what a launch has
-reserved in the budget is released step by step as its workers are charged.
+reserved in the budget is released step by step as its workers are charged. With a budget it is
+corrected then, to what its workers need by now.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +40,7 @@ class Charge:
     dollars: float
     on_demand_dollars: float
     idle_seconds: float
-    #: Taken out of the launch's reservation.
+    #: Taken out of the launch's reservation; below 0: it was too small.
     released_usd: float
     #: What is added to day, pool, month and launch.
     sums: tuple[tuple[Key, Mapping[str, float]], ...]
@@ -59,6 +60,7 @@ def charge(
     until: datetime,
     ledger: RowWrites,
     reclaimed: bool = False,
+    keep: tuple[float, float] | None = None,
 ) -> Charge:
     """Return what a worker has cost since it was last charged.
 
@@ -69,6 +71,8 @@ def charge(
         until: up to where it is charged.
         ledger: makes the writes.
         reclaimed: EC2 took it back; within the first hour that refunds all (``reclaim_refund``).
+        keep: the least and the most USD that the launch keeps reserved; None: what it had, less
+            this charge.
     """
     price = _price(worker, launch)
     if price != worker.price_per_hour:
@@ -80,7 +84,7 @@ def charge(
     dollars = -reclaim_refund(worker, until) if is_free else accrual.dollars
     earlier = dollars * _charged_before(worker, accrual.until) if is_free else 0.0
     on_demand = (worker.on_demand_price or worker.price_per_hour) * hours
-    released = min(launch.reserved_usd, max(dollars, 0.0)) if launch else 0.0
+    released = _released(launch, dollars, keep) if launch else 0.0
     day: dict[str, float] = {
         "dollars": dollars - earlier,
         "on_demand_dollars": on_demand,
@@ -112,6 +116,15 @@ def charge(
         released_usd=released,
         sums=tuple(sums),
     )
+
+
+def _released(launch: Launch, dollars: float, keep: tuple[float, float] | None) -> float:
+    """Return the USD that a charge takes out of a launch's reservation; below 0: it puts in."""
+    left = launch.reserved_usd - min(launch.reserved_usd, max(dollars, 0.0))
+    if keep is not None:
+        least, most = keep
+        left = max(least, min(left, most))
+    return launch.reserved_usd - left
 
 
 def _price(worker: Worker, launch: Launch | None) -> float:

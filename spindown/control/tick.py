@@ -32,6 +32,7 @@ from spindown.control.books import (
     learn_boots,
     record_end_prices,
     record_vram,
+    release_reservations,
     store_catalogue,
 )
 from spindown.control.breaker import close_mended_breakers, count_useless_instances
@@ -56,6 +57,7 @@ from spindown.control.record import write_down
 from spindown.control.request import foresee
 from spindown.control.size import size_again, size_fleet
 from spindown.control.surer import plan_surer
+from spindown.control.wind_down import heed_budget
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
 from spindown.port import ControlPorts, Datum
@@ -161,7 +163,7 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     draft = show_newer(draft)
     draft = count_useless_instances(draft)
     draft = condemn_and_terminate(draft, reaping)
-    draft = charge_workers(draft)
+    draft = release_reservations(charge_workers(draft))
     draft = learn_boots(draft)
     return record_vram(draft)
 
@@ -185,7 +187,8 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
     need, moves = settled.need, settled.moves
     draft = store_catalogue(record_end_prices(settled.draft, seen.prices), seen.prices)
     draft = collect_garbage(draft)
-    allowance = allowance_of(draft, need, seen.account)
+    draft, month = heed_budget(draft, seen.account)
+    allowance = allowance_of(draft, need, seen.account, month)
     choices, notes = choose_all(draft, (need, *moves.takeovers), seen, allowance)
     launches = foresee(draft, choices, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes))

@@ -98,6 +98,8 @@ class Worker:
     warm_until: datetime | None = None
     #: Since when another worker is there to continue its jobs: it gives them back and ends.
     migrating_at: datetime | None = None
+    #: Since when the month's budget leaves nothing for it; ``when_spent`` says how it ends.
+    spent_at: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
     #: Up to where its cost has been added to the day's spend.
@@ -171,6 +173,7 @@ class Worker:
             or self.rebalance_at
             or self.draining_at
             or self.migrating_at
+            or self.spent_at
         )
         return self.is_live and not is_leaving
 

@@ -14,6 +14,17 @@ class RankBy(StrEnum):
     PRICE = "price"
 
 
+class WhenSpent(StrEnum):
+    """What happens to machines that run once the month's budget is used up; none is launched."""
+
+    #: They go on with whatever waits until they are idle.
+    STOP_LAUNCHES = "stop launches"
+    #: They take no further job, and end after those in hand.
+    FINISH_JOBS = "finish jobs in hand"
+    #: They commit, put their jobs back and end at once.
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
     """One step of the price ladder: what may be bought once work has waited this long."""
@@ -85,6 +96,8 @@ class Policy:
     spot_price_ratio_estimate: float = 0.5
     #: USD per hour for the whole workload; None: no cap.
     max_dollars_per_hour: float | None = None
+    #: What else happens once the deployment's budget of the month is used up.
+    when_spent: WhenSpent = WhenSpent.FINISH_JOBS
     #: Regions in which to launch; None: every one of the deployment's.
     regions: frozenset[str] | None = None
     # How long an answer is remembered.

@@ -27,7 +27,14 @@ _FAULT_OF_EC2 = "Server."
 _FAULT_OF_REQUEST = "Client."
 _NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
 #: Why a worker leaves although it could work.
-_SENT_AWAY = frozenset({ReasonCode.OTHER_CODE, ReasonCode.NO_ROOM, ReasonCode.MIGRATED})
+_SENT_AWAY = frozenset(
+    {
+        ReasonCode.OTHER_CODE,
+        ReasonCode.NO_ROOM,
+        ReasonCode.MIGRATED,
+        ReasonCode.BUDGET_SPENT,
+    }
+)
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 

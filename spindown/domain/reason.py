@@ -30,6 +30,8 @@ class ReasonCode(StrEnum):
     NO_ROOM = "no-room"
     #: Another worker goes on with its jobs.
     MIGRATED = "migrated"
+    #: The month's budget is used up.
+    BUDGET_SPENT = "budget-spent"
     #: The machine is not fit for the workload's jobs; ``fault`` says what is wrong.
     UNFIT = "unfit"
     #: Fault after fault of the machine or of our own code.
@@ -252,10 +254,11 @@ class ReasonCode(StrEnum):
     MAX_WORKERS = "max-workers"
     #: ``said``.
     PRICES_UNREAD = "prices-unread"
-    #: ``budget_per_month``, USD.
+    #: ``budget_per_month``, what is ``left`` of it, and the ``least`` that a launch sets aside, all
+    #: USD; ``when_spent`` is the policy's. Nothing is left; too little; the whole is too little.
     BUDGET_USED_UP = "budget-used-up"
-    #: It has no room for another launch.
     BUDGET_TOO_LOW = "budget-too-low"
+    BUDGET_BELOW_LAUNCH = "budget-below-launch"
     #: ``dollars_per_hour`` of ``max_dollars_per_hour``.
     FLEET_AT_CEILING = "fleet-at-ceiling"
     #: The month's ``row`` cannot be read, so that nothing can be set aside in it.
@@ -309,6 +312,8 @@ class ReasonCode(StrEnum):
     WRITES_LOST = "writes-lost"
     #: The whole decision could not be stored: ``said``.
     DECISION_UNSTORED = "decision-unstored"
+    #: What is left of ``budget_per_month`` pays for no further work of a worker; ``spent`` is, USD.
+    BUDGET_ENDS_WORKER = "budget-ends-worker"
     #: A worker gives its jobs to one on ``to``.
     JOBS_MOVE = "jobs-move"
     #: ``jobs`` must leave spot, and nothing on demand is to be had.

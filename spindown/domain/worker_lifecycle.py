@@ -31,10 +31,13 @@ they are finished first::
     Noticed, or RowSeen with one           INTERRUPTED     the deadline less ``commit_margin``
     WasCondemned                           CONDEMNED       now
     RowSeen, migrating                     MIGRATED        now
+    RowSeen, spent, ``when_spent`` "stop"  BUDGET_SPENT    now
     Stop                                   STOPPED         now + ``stop_grace``
     time: ``max_lifetime`` is over         LIFETIME        its end + ``lifetime_grace``
                                                            less ``commit_margin``
     RebalanceAdvised, or RowSeen with one  REBALANCE       -
+    RowSeen, spent, as ``when_spent`` is   BUDGET_SPENT    -
+    by default
     PolicySeen, ``max_workers`` is 0       NO_ROOM         -
     PolicySeen, other code for long        OTHER_CODE      -
     SlotDone, the last jobs all failed     JOBS_FAILED     -  (MarkUnfit too)
@@ -60,7 +63,7 @@ from spindown.domain.dead_letter import is_quarantined
 from spindown.domain.idle import poll_wait
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
 
 T = TypeVar("T")
@@ -278,6 +281,7 @@ class RowSeen(WorkerEvent):
     interrupted_at: datetime | None = None
     rebalance_at: datetime | None = None
     migrating_at: datetime | None = None
+    spent_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -734,6 +738,19 @@ class _Turn:
             self._rebalance(row.rebalance_at, is_known=True)
         if row.migrating_at is not None and self._leave(self.now, ReasonCode.MIGRATED):
             self._note("migrated", since=row.migrating_at)
+        if row.spent_at is not None:
+            self._heed_budget(row.spent_at)
+
+    def _heed_budget(self, since: datetime) -> None:
+        """End as the policy says, which may have changed since the budget was used up."""
+        when_spent = self.state.policy.when_spent
+        is_news = False
+        if when_spent is WhenSpent.STOP:
+            is_news = self._leave(self.now, ReasonCode.BUDGET_SPENT)
+        elif when_spent is WhenSpent.FINISH_JOBS:
+            is_news = self._finish(ReasonCode.BUDGET_SPENT)
+        if is_news:
+            self._note("budget_spent", since=since, when_spent=when_spent.value)
 
     def _follow(self, standing: Standing) -> None:
         if standing != self.state.standing:

@@ -4,19 +4,36 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.decision import ActionRecord
-from spindown.control.observation import TickFacts
+from spindown.control.budget import why_short
+from spindown.control.observation import Observation, TickFacts
 from spindown.control.offers import rank_offers
 from spindown.control.plan import LaunchWorkers, Plan, PlanDraft
 from spindown.control.policy import effective_policy
 from spindown.control.record import record_action
 from spindown.control.tick import make_plan, observe, observe_market
+from spindown.control.wind_down import heed_budget
+from spindown.domain.budget import LaunchRoom
 from spindown.domain.fleet import Backlog
+from spindown.domain.policy import WhenSpent
 from spindown.domain.ranking import CandidateList, Demand
-from spindown.domain.reason import Reason
+from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.schedule import window
 from spindown.domain.warm import warm_hours_per_month
 from spindown.error import Unreachable
 from spindown.port import ControlPorts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthPreview:
+    """The month's budget as the next tick finds it, USD."""
+
+    whole: float
+    #: Of all workloads.
+    spent: float
+    reserved: float
+    #: What launches of this workload may set aside after all that the tick does before them.
+    left: float
+    when_spent: WhenSpent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +53,8 @@ class Preview:
     next_try_at: datetime | None = None
     #: Worker-hours that a usual month keeps warm; 0: none.
     warm_hours: float = 0.0
+    #: None: there is no budget, or nobody could read what is spent of it.
+    month: MonthPreview | None = None
 
     @property
     def queue(self) -> Backlog:
@@ -71,6 +90,7 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
     plan = make_plan(seen, settled)
     choice, demand = plan.choice, plan.choice.demand
     candidates, notes = choice.candidates, plan.notes
+    room = plan.allowance.budget
     if candidates is None:
         if seen.prices is None or choice.stopped or seen.account is None:
             seen = observe_market(settled, ports, is_asked=True)
@@ -81,6 +101,9 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
             raise Unreachable(str(ranked.failure.about["said"]))
         candidates = ranked.candidates
         notes += tuple(note for note in ranked.notes if note not in notes)
+        room = room or heed_budget(after, seen.account)[1].room
+        short = NO_REASON if choice.stopped else why_short(candidates.candidates, room)
+        notes += (short,) if short else ()
     retry_at = choice.retry_at or now + seen.facts.policy.tick
     return Preview(
         workload=workload,
@@ -91,6 +114,20 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
         notes=notes,
         next_try_at=None if plan.fleet.queue.is_empty else retry_at,
         warm_hours=_warm_hours(seen.facts, ports),
+        month=_month(room, seen),
+    )
+
+
+def _month(room: LaunchRoom | None, seen: Observation) -> MonthPreview | None:
+    if room is None or seen.account is None:
+        return None
+    row = seen.account.budget_at(seen.facts.now)
+    return MonthPreview(
+        whole=room.whole,
+        spent=row.dollars,
+        reserved=max(row.committed - row.dollars, 0.0),
+        left=max(room.left, 0.0),
+        when_spent=room.ahead.when_spent,
     )
 
 

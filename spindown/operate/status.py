@@ -60,6 +60,8 @@ class Status:
     #: Of the whole deployment, as the budget is.
     month_usd: float
     budget_usd: float | None
+    #: Of the budget, for what runs and is being launched.
+    reserved_usd: float
     #: The last decision in a sentence, and until when a launch is held.
     decision: str
     #: Further sentences to it: the nearest offer and what rules it out, what EC2 did not answer.
@@ -100,6 +102,7 @@ def read_status(
     decision, today = view.decision, view.spend.get(f"{now:%Y-%m-%d}", SpendRow())
     # The next tick charges it.
     accrued = sum(accrue(worker, now).dollars for worker in view.workers.values())
+    month = account.budget_at(now)
     return Status(
         workload=workload,
         at=now,
@@ -109,8 +112,9 @@ def read_status(
         workers=_workers(view),
         launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
         today=replace(today, dollars=today.dollars + accrued),
-        month_usd=account.budget_at(now).dollars + accrued,
+        month_usd=month.dollars + accrued,
         budget_usd=budget_usd,
+        reserved_usd=max(month.committed - month.dollars - accrued, 0.0),
         decision=(
             say_outcome(decision.outcome, decision.summary) if decision else "no decision yet"
         ),

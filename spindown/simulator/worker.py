@@ -232,7 +232,14 @@ class SimWorker:
         except Condemned:
             self.tell(WasCondemned(now))
             return
-        seen = RowSeen(now, row.warm_until, row.interrupted_at, row.rebalance_at, row.migrating_at)
+        seen = RowSeen(
+            now,
+            row.warm_until,
+            row.interrupted_at,
+            row.rebalance_at,
+            row.migrating_at,
+            row.spent_at,
+        )
         if self._is_news(seen):
             self.tell(seen)
         standing = self.site.standing()
@@ -245,7 +252,7 @@ class SimWorker:
 
     def _is_news(self, seen: RowSeen) -> bool:
         """Tell whether the lifecycle may not know yet what stands in the row."""
-        is_of_end = seen.interrupted_at or seen.rebalance_at or seen.migrating_at
+        is_of_end = seen.interrupted_at or seen.rebalance_at or seen.migrating_at or seen.spent_at
         return is_of_end is not None or seen.warm_until != self.life.warm_until
 
     def notice(self, deadline: datetime) -> None:

@@ -20,7 +20,7 @@ from spindown.contract.codec import encode
 from spindown.control.plan import ActionKind, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
-from spindown.operate.preview import Preview, preview
+from spindown.operate.preview import MonthPreview, Preview, preview
 from spindown.wording import say, say_action, say_number
 
 _SHOWN = 20
@@ -88,6 +88,8 @@ def render_plan(
     yield from _say_rejections(made, show_all=show_all)
     yield from (say(note) for note in made.notes)
     yield from _say_actions(made)
+    if made.month is not None:
+        yield _say_month(made.month)
     if made.warm_hours:
         yield _say_warm(made)
     yield _sentence(made)
@@ -177,6 +179,14 @@ def _say_actions(made: Preview) -> Iterator[str]:
             yield f"would {say_action(action)}" + (f": {why}" if why else "")
 
 
+def _say_month(month: MonthPreview) -> str:
+    return (
+        f"Budget of the month: ${month.spent:.2f} of ${month.whole:.2f} spent, "
+        f"${month.reserved:.2f} set aside, ${month.left:.2f} left for launches; "
+        f"when it is used up: {month.when_spent.value}."
+    )
+
+
 def _say_warm(made: Preview) -> str:
     best = made.candidates.best
     hours = f"{made.warm_hours:,.0f} worker-hours a month are kept warm"
@@ -196,18 +206,23 @@ def _sentence(made: Preview) -> str:
         nearest = candidates.nearest
         hint = f" The nearest: {nearest.offer}: {say(nearest.reason)}." if nearest else ""
         return f"{waiting} No offer may be taken: {say(candidates.why_none())}.{hint}"
-    told = [_say_launch(launch) for launch in made.launches if launch.requests]
+    has_budget = made.month is not None
+    told = [_say_launch(x, has_budget=has_budget) for x in made.launches if x.requests]
     would = f"Would launch {', and '.join(told)}." if told else "Nothing is launched now."
     short = [_say_shortage(launch) for launch in made.launches if launch.ends_early]
     return " ".join([waiting, would, *short])
 
 
-def _say_launch(launch: LaunchWorkers) -> str:
+def _say_launch(launch: LaunchWorkers, *, has_budget: bool) -> str:
     number, first = str(launch.count), launch.first
     number += _whose(launch)
     if first is None:
         return number
-    return f"{number}, first {first.offer} at {format_item_cost(first.cost_per_item)}"
+    told = f"{number}, first {first.offer} at {format_item_cost(first.cost_per_item)}"
+    if not has_budget:
+        return told
+    aside = sum(request.reserved_usd for request in launch.requests)
+    return f"{told}, ${aside:.2f} set aside"
 
 
 def _say_shortage(launch: LaunchWorkers) -> str:
@@ -238,6 +253,7 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
         "actions": [encode(action) for action in made.actions],
         "notes": [encode(note) for note in made.notes],
         "warm_hours": made.warm_hours,
+        "month": None if made.month is None else encode(made.month),
         "next_try_at": encode(made.next_try_at),
         "candidates": [encode(candidate) for candidate in candidates],
         "rejected": [_rejection_to_json(rejection) for rejection in rejected],
@@ -252,6 +268,7 @@ def _launch_to_json(launch: LaunchWorkers) -> dict[str, Any]:
         "requests": [
             {
                 "count": request.count,
+                "reserved_usd": request.reserved_usd,
                 "region": request.region,
                 "pools": [str(pool) for pool in request.pools],
             }

@@ -39,6 +39,7 @@ from spindown.domain.schedule.slots import (
     done_within,
     headroom_slots,
     jobs_started,
+    rests_in_hand,
     unanswered_dollars,
     window,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "plan_starts",
     "requeued",
     "reserve_of",
+    "rests_in_hand",
     "size",
     "unanswered_dollars",
     "vcpus_left",

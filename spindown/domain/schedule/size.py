@@ -58,8 +58,8 @@ def latest_launch(backlog_since: datetime, knowledge: Knowledge, policy: Policy)
 class Bounds:
     """What else limits the fleet besides ``max_workers``; None: no such limit."""
 
-    #: USD that may still be reserved.
-    budget_left: float | None = None
+    #: Workers of the best offer that the budget pays for.
+    budget_workers: float | None = None
     #: USD per hour that the fleet may grow by.
     headroom_per_hour: float | None = None
     #: vCPUs left in the quota of the best offer; unknown: EC2 will say.
@@ -202,8 +202,8 @@ def _bounded(
     if best is None:
         limits["offers"] = 0.0
     else:
-        if bounds.budget_left is not None:
-            limits["budget"] = bounds.budget_left / best.expected_dollars
+        if bounds.budget_workers is not None:
+            limits["budget"] = bounds.budget_workers
         if bounds.headroom_per_hour is not None:
             limits["max_dollars_per_hour"] = bounds.headroom_per_hour / best.offer.price
         if bounds.quota_vcpus_left is not None:

@@ -112,6 +112,30 @@ def capacity(
     )
 
 
+def rests_in_hand(
+    workers: Sequence[Worker],
+    leases: Sequence[Lease],
+    *,
+    knowledge: Knowledge,
+    policy: Policy,
+    now: datetime,
+) -> dict[str, list[timedelta]]:
+    """Return instance id -> the time that each of a worker's jobs in hand still needs."""
+    speeds, usual = _speeds(workers, knowledge, policy), items_per_job(knowledge, policy)
+    held = _by_instance(leases, now)
+    return {
+        worker.instance_id: _rests(
+            worker,
+            held.get(worker.instance_id, []),
+            speeds[worker.processor] / worker.slots,
+            usual,
+            policy,
+            now,
+        )
+        for worker in workers
+    }
+
+
 def headroom_slots(
     present: Capacity,
     *,

@@ -20,6 +20,7 @@ from spindown.contract.row import (
     budget_sort,
     control_partition,
 )
+from spindown.domain.budget import LaunchRoom, foresight
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
@@ -483,7 +484,7 @@ def check_obstacles(
     if committed is None:
         yield _damaged(subject, facts.obstacles.month, facts.at)
     elif subject.budget_usd is not None:
-        yield _check_budget(subject.budget_usd, committed, choices)
+        yield _check_month(subject.budget_usd, committed, choices)
 
 
 def check_jobs(facts: Facts) -> Iterator[Finding]:
@@ -573,9 +574,30 @@ def _update(
     )
 
 
-def _check_budget(budget: float, committed: float, choices: Sequence[OfferChoice]) -> Finding:
-    """Check whether the month's budget allows the cheapest launch."""
-    costs = [each.expected_dollars for choice in choices for each in choice.candidates.candidates]
+def check_budget(subject: DoctorSubject, choices: Sequence[OfferChoice]) -> Iterator[Finding]:
+    """Check that the whole budget of a month pays for one launch of each workload."""
+    for choice in choices:
+        least = _least(choice, subject.budget_usd)
+        if subject.budget_usd is not None and least is not None and least > subject.budget_usd:
+            yield Finding(
+                what=f"budget for {choice.case.name}",
+                found=f"{subject.budget_usd:g} USD a month",
+                needed=f"{least:.2f} USD, which its cheapest launch sets aside; else none is made",
+                remedy="raise budget_per_month in [deployment], then cdk deploy --all",
+                severity=Severity.BLOCKED,
+            )
+
+
+def _least(choice: OfferChoice, budget: float | None) -> float | None:
+    """Return the USD that the cheapest launch of a workload sets aside; None: it has no offer."""
+    ahead = foresight(Knowledge(), choice.case.policy)
+    room = LaunchRoom(whole=budget or 0.0, left=budget or 0.0, ahead=ahead)
+    return min(map(room.least, choice.candidates.candidates), default=None)
+
+
+def _check_month(budget: float, committed: float, choices: Sequence[OfferChoice]) -> Finding:
+    """Check whether what is left of the month's budget allows the cheapest launch."""
+    costs = [least for choice in choices if (least := _least(choice, budget)) is not None]
     left = budget - committed
     has_room = left > 0 and left >= min(costs, default=0.0)
     return Finding(

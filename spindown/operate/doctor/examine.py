@@ -10,6 +10,7 @@ from spindown.domain.offer import Offer
 from spindown.operate.doctor.check import (
     OfferChoice,
     check_account,
+    check_budget,
     check_caller,
     check_dry_runs,
     check_images,
@@ -65,6 +66,7 @@ def _judge(
     yield check_caller(facts)
     yield from check_account(subject, facts)
     yield from check_market(subject, facts, choices)
+    yield from check_budget(subject, choices)
     yield from check_obstacles(subject, facts, choices)
     yield from check_jobs(facts)
     yield from check_images(subject, facts)

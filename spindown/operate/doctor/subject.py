@@ -96,6 +96,7 @@ def from_config(config: Config) -> DoctorSubject:
         cases=tuple(
             _planned(name, workload, places) for name, workload in sorted(config.workloads.items())
         ),
+        budget_usd=deployment.budget_per_month,
     )
 
 

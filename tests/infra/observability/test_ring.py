@@ -41,7 +41,7 @@ from tests.infra.assembly import synthesise_once, write_project
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 QUEUE = f"{DEPLOYMENT}--{WORKLOAD}"
-BUDGET = 10.0
+BUDGET = 20.0
 
 Alarms = Mapping[str, Mapping[str, Any]]
 
@@ -357,8 +357,16 @@ STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
         NOBODY,
     ),
     f"{W}--dead-letters": (a_message("{}"), a_message('{"items": [1]}'), NOBODY),
-    f"{DEPLOYMENT}--budget-80": (a_month_that_cost(8.01), a_month_that_cost(7.0), Policy()),
-    f"{DEPLOYMENT}--budget-100": (a_month_that_cost(10.0), a_month_that_cost(9.0), Policy()),
+    f"{DEPLOYMENT}--budget-80": (
+        a_month_that_cost(0.801 * BUDGET),
+        a_month_that_cost(0.7 * BUDGET),
+        Policy(),
+    ),
+    f"{DEPLOYMENT}--budget-100": (
+        a_month_that_cost(BUDGET),
+        a_month_that_cost(0.9 * BUDGET),
+        Policy(),
+    ),
     f"{DEPLOYMENT}--catalogue-missing": (
         offers_are_refreshed(17, fails_for=8),
         offers_are_refreshed(17, fails_for=3),

@@ -24,7 +24,7 @@ from spindown.control.policy import edit_policy, effective_policy
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.past_cost import dollars_per_hour
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.schedule import unanswered_dollars
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.ledger import Ledger
@@ -55,6 +55,7 @@ _EDITS: Mapping[str, list[Any]] = {
     "drain_within": ["10m", "3h"],
     "band": [0.0, 0.6],
     "rank_by": ["price", "cost_per_item"],
+    "when_spent": [each.value for each in WhenSpent],
     "regions": [[REGION], [AWAY]],
 }
 _FAULTS = (Unreachable, Throttled, WriteConflict)

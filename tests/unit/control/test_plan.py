@@ -29,7 +29,7 @@ from spindown.control.size import size_fleet
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, StaleHandle
 from spindown.memory import PortCall
@@ -206,7 +206,8 @@ _WORLDS = st.builds(
     most=st.integers(1, 10),
     warm=st.integers(0, 1),
     hours=st.sampled_from([None, None, 3, 10, 10, 20]),
-    budget=st.sampled_from([None, None, 100.0, 8.0, 3.0, 1.0]),
+    budget=st.sampled_from([None, None, 100.0, 8.0, 1.0, 0.3]),
+    when_spent=st.sampled_from(WhenSpent),
     away=st.sampled_from([(), (), (("g4dn.xlarge", 0.10),), (("g5.xlarge", 0.2),)]),
     max_dollars_per_hour=st.sampled_from([None, None, None, 0.5, 0.88, 1.5, 2.5]),
     start_within=st.sampled_from([_MINUTE, 6 * _MINUTE, 30 * _MINUTE]),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.domain.worker_lifecycle import (
     AskToEnd,
@@ -196,6 +196,16 @@ def test_a_message_of_the_last_poll_goes_back_after_a_notice() -> None:
     assert one.tell(LastPolled, True) == [PutLastBack(), Drain(ReasonCode.INTERRUPTED, knows=False)]
 
 
+def _following(one: Driver, when_spent: WhenSpent) -> Driver:
+    policy = replace(POLICY, when_spent=when_spent)
+    one.tell(PolicySeen, replace(STANDING, policy=policy))
+    return one
+
+
+def _see_spent(one: Driver) -> list[Command]:
+    return one.tell(RowSeen, None, None, None, None, one.now)
+
+
 REASONS: dict[str, tuple[Callable[[Driver], object], ReasonCode, timedelta | None]] = {
     "a notice": (
         lambda one: one.tell(Noticed, one.now + 2 * MINUTE),
@@ -211,6 +221,16 @@ REASONS: dict[str, tuple[Callable[[Driver], object], ReasonCode, timedelta | Non
     "migrated": (
         lambda one: one.tell(RowSeen, None, None, None, one.now),
         ReasonCode.MIGRATED,
+        timedelta(0),
+    ),
+    "the budget, to finish": (
+        _see_spent,
+        ReasonCode.BUDGET_SPENT,
+        None,
+    ),
+    "the budget, to stop": (
+        lambda one: _see_spent(_following(one, WhenSpent.STOP)),
+        ReasonCode.BUDGET_SPENT,
         timedelta(0),
     ),
     "stopped": (lambda one: one.tell(Stop), ReasonCode.STOPPED, 20 * SECOND),
@@ -251,6 +271,21 @@ def test_what_ends_a_worker_and_by_when_it_gives_back(name: str) -> None:
     assert [c for c in one.commands if isinstance(c, GiveBack)] == [GiveBack(0), GiveBack(1)]
     assert one.wait(29 * SECOND) == []
     assert one.wait(SECOND) == [LeaveBehind(0), LeaveBehind(1), Drain(reason, knows=False)]
+
+
+def test_a_policy_may_hasten_the_end_by_the_budget() -> None:
+    one = a_busy_worker()
+    _see_spent(one)
+    assert one.state.leave_by is None
+    _following(one, WhenSpent.STOP)
+    assert GiveBack(0) in _see_spent(one)
+
+
+def test_who_goes_on_until_idle_goes_on() -> None:
+    one = a_busy_worker()
+    _following(one, WhenSpent.STOP_LAUNCHES)
+    assert _see_spent(one) == []
+    assert not one.state.is_finishing
 
 
 def test_the_first_reason_stays_and_time_only_shortens() -> None:
@@ -385,6 +420,7 @@ _EVENTS: Sequence[Callable[[datetime], WorkerEvent]] = [
     lambda now: RowSeen(now, None, now + MINUTE),
     lambda now: RowSeen(now, None, None, now),
     lambda now: RowSeen(now, None, None, None, now),
+    lambda now: RowSeen(now, None, None, None, None, now),
     lambda now: RebalanceAdvised(now, now),
     WasCondemned,
     Stop,

@@ -73,7 +73,7 @@ def test_says_that_the_budget_ended_the_walk() -> None:
     decision = world.tick()
 
     assert decision.outcome is Outcome.REFUSED
-    assert decision.summary.ended_early.code is ReasonCode.BUDGET_TOO_LOW
+    assert decision.summary.ended_early.code is ReasonCode.BUDGET_BELOW_LAUNCH
     assert world.metric("BudgetStopped") == 1
 
 

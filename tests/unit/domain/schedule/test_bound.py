@@ -16,7 +16,7 @@ from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present, sized
     ("bounds", "wanted", "bound"),
     [
         pytest.param({}, 3, "", id="none"),
-        pytest.param({"budget_left": 0.0}, 0, "budget", id="budget is used up"),
+        pytest.param({"budget_workers": 0.0}, 0, "budget", id="budget is used up"),
         pytest.param({"headroom_per_hour": 0.44}, 2, "max_dollars_per_hour", id="dollars an hour"),
         pytest.param({"quota_vcpus_left": 7.0}, 1, "quota", id="quota"),
         pytest.param(
@@ -42,11 +42,11 @@ def test_a_budget_pays_for_whole_workers() -> None:
     best = a_ranking([an_offer()], demand=demand, knowledge=KNOWLEDGE, policy=POLICY).best
     assert best is not None
 
-    assert sized(20, bounds=Bounds(budget_left=best.expected_dollars * 2.5)).wanted == 2
+    assert sized(20, bounds=Bounds(budget_workers=2.5)).wanted == 2
 
 
 def test_budget_comes_before_start_within() -> None:
-    found = sized(20, waited=timedelta(hours=9), bounds=Bounds(budget_left=0.0))
+    found = sized(20, waited=timedelta(hours=9), bounds=Bounds(budget_workers=0.0))
 
     assert found.wanted == 0
 

@@ -1,0 +1,296 @@
+"""The month's budget as a rule: what a launch takes of it, and which workers it still pays for.
+
+Nothing here knows of rows. ``Foresight`` says what ends and beginnings of workers take, in hours;
+``LaunchRoom`` how many workers of an offer the rest of a budget pays for; ``divide`` which of the
+workers that run may go on; ``overshoot_at_most`` by how much a month may cost more all the same.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.domain.fleet import Lease, Worker, WorkerState
+from spindown.domain.idle import idle_timeout
+from spindown.domain.learning import (
+    Knowledge,
+    boot_p50,
+    boot_p95,
+    items_per_job,
+    worker_throughput,
+)
+from spindown.domain.offer import slot_count
+from spindown.domain.policy import Policy, WhenSpent
+from spindown.domain.ranking import Candidate
+from spindown.domain.schedule import rests_in_hand
+from spindown.domain.worker_lifecycle import HANG_GRACE
+
+_HOUR = timedelta(hours=1)
+#: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
+_ROUNDING = 1e-9
+#: From the last word of a worker to the end of its billing: it powers off, EC2 stops it. Also
+#: EC2's minimum of a minute (EC2 pricing, per-second billing).
+POWER_OFF = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foresight:
+    """What beginnings and ends of a workload's workers take."""
+
+    when_spent: WhenSpent
+    boot: timedelta
+    #: What 19 of 20 boots keep; a launch must pay for it, so that it is not ended while it boots.
+    boot_at_most: timedelta
+    #: How long a worker stays without work.
+    idle: timedelta
+    #: From now until a worker that the next tick tells has heard it and has powered off.
+    word: timedelta
+    #: The same, with the time to commit and put a job back.
+    put_back: timedelta
+    items_per_job: float
+    #: ``run.slots``.
+    slots: str
+    tick: timedelta
+
+
+def foresight(knowledge: Knowledge, policy: Policy) -> Foresight:
+    """Return what is known of how workers begin and end."""
+    word = policy.tick + policy.heartbeat_interval + POWER_OFF
+    return Foresight(
+        when_spent=policy.when_spent,
+        boot=boot_p50(knowledge, policy),
+        boot_at_most=boot_p95(knowledge, policy),
+        idle=idle_timeout(knowledge, policy),
+        word=word,
+        put_back=word + HANG_GRACE,
+        items_per_job=items_per_job(knowledge, policy),
+        slots=knowledge.slots,
+        tick=policy.tick,
+    )
+
+
+# What a launch takes.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRoom:
+    """What is left of a budget for launches, and what a worker takes of it."""
+
+    #: The whole budget of a month, and what is left of it, USD.
+    whole: float
+    left: float
+    ahead: Foresight
+    #: Waiting items that no worker of ours will take, for whoever is launched first.
+    items_waiting: float = 0.0
+
+    def least(self, candidate: Candidate) -> float:
+        """Return the USD below which no worker of an offer is launched.
+
+        Its machines go on until they are idle: boot, all that waits, idle end. They finish the jobs
+        in hand: boot, one job, and the time in which a worker hears of the end. They stop: boot, as
+        long again of work (one job, if that is shorter), and the time to hear of it and put back.
+        """
+        ahead = self.ahead
+        if ahead.when_spent is WhenSpent.STOP_LAUNCHES:
+            return self._fixed(candidate) + self._waiting(candidate)
+        slots = slot_count(candidate.offer.instance_type.gpu_count, ahead.slots)
+        job = timedelta(hours=ahead.items_per_job * slots / candidate.items_per_hour)
+        end = ahead.word
+        if ahead.when_spent is WhenSpent.STOP:
+            job, end = min(job, ahead.boot_at_most), ahead.put_back
+        return candidate.offer.price * ((ahead.boot_at_most + job + end) / _HOUR)
+
+    def workers(self, band: Sequence[Candidate]) -> tuple[list[Candidate], float]:
+        """Return the offers of a band that can be paid, and how many workers of the dearest.
+
+        Where the work that a worker is bought for does not fit, one is launched all the same if it
+        ends in time.
+        """
+        left = self.left + _ROUNDING
+        if self.ahead.when_spent is WhenSpent.STOP_LAUNCHES:
+            paid = [each for each in band if self.least(each) <= left]
+            rooms = ((left - self._waiting(c)) / max(self._fixed(c), _ROUNDING) for c in paid)
+            return paid, math.floor(min(rooms, default=0.0))
+        if whole := [each for each in band if self._whole(each) <= left]:
+            return whole, math.floor(left / max(map(self._whole, whole)))
+        paid = [each for each in band if self.least(each) <= left]
+        return paid, 1 if paid else 0
+
+    def reserved(self, band: Sequence[Candidate], count: int) -> float:
+        """Return the USD that so many workers set aside, whichever offers EC2 chooses."""
+        if self.ahead.when_spent is WhenSpent.STOP_LAUNCHES:
+            return max(count * self._fixed(c) + self._waiting(c) for c in band)
+        return min(count * max(map(self._whole, band)), self.left)
+
+    def after(self, dollars: float, given: int) -> "LaunchRoom":
+        """Return what is left once so many workers came for so many USD."""
+        waiting = 0.0 if given else self.items_waiting
+        return replace(self, left=self.left - dollars, items_waiting=waiting)
+
+    def _whole(self, candidate: Candidate) -> float:
+        """Return the USD of a worker with all the work that it is bought for."""
+        return max(candidate.expected_dollars, self.least(candidate))
+
+    def _fixed(self, candidate: Candidate) -> float:
+        """Return the USD of a worker's boot and idle end."""
+        return candidate.offer.price * ((self.ahead.boot + self.ahead.idle) / _HOUR)
+
+    def _waiting(self, candidate: Candidate) -> float:
+        return self.items_waiting * (candidate.parts.work + candidate.parts.redo)
+
+
+# What runs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerNeed:
+    """What one worker will still cost, USD."""
+
+    instance_id: str
+    #: What it has cost since its last charge.
+    uncharged: float
+    #: Until its end, though the next tick tells it to end.
+    at_least: float
+    #: On top of that, if it may go on for now; 0: it ends anyway, or knows already.
+    more: float
+    #: With all the work in sight, as far as it is likely to be its own.
+    in_sight: float
+    is_booting: bool = False
+    #: Whether it could be told to end.
+    can_end: bool = True
+
+    @property
+    def whole(self) -> float:
+        """Return what it will still cost if it goes on for now."""
+        return self.at_least + self.more
+
+
+def foresee_workers(
+    workers: Iterable[Worker],
+    leases: Sequence[Lease],
+    *,
+    visible: int,
+    knowledge: Knowledge,
+    policy: Policy,
+    now: datetime,
+) -> dict[str, WorkerNeed]:
+    """Return instance id -> what each worker that bills will still cost.
+
+    Args:
+        workers: of one workload.
+        leases: what their slots hold.
+        visible: jobs that wait.
+        knowledge: speeds, boots and sizes of jobs.
+        policy: ``when_spent``.
+        now: the present.
+    """
+    ahead = foresight(knowledge, policy)
+    billing = [worker for worker in workers if worker.state is not WorkerState.ENDED]
+    speeds = {w.instance_id: worker_throughput(knowledge, w, policy) for w in billing}
+    taking = sum(speeds[w.instance_id].items_per_hour for w in billing if w.takes_jobs)
+    drain = timedelta(hours=visible * ahead.items_per_job / taking) if taking else timedelta(0)
+    rests = rests_in_hand(billing, leases, knowledge=knowledge, policy=policy, now=now)
+    needs = {}
+    for worker in billing:
+        speed = speeds[worker.instance_id].items_per_hour
+        job = timedelta(hours=ahead.items_per_job * worker.slots / speed)
+        held = max(rests.get(worker.instance_id, ()), default=timedelta(0))
+        spans = _spans(worker, ahead, now, held=held, job=job, drain=drain, waits=visible > 0)
+        uncharged = max(now - (worker.accrued_until or worker.launched_at), timedelta(0))
+        at_least, more, in_sight = (worker.price_per_hour * (span / _HOUR) for span in spans)
+        is_stop = policy.when_spent is WhenSpent.STOP
+        needs[worker.instance_id] = WorkerNeed(
+            instance_id=worker.instance_id,
+            uncharged=worker.price_per_hour * (uncharged / _HOUR),
+            at_least=at_least,
+            more=more,
+            in_sight=in_sight,
+            is_booting=worker.state is WorkerState.BOOTING,
+            can_end=policy.when_spent is not WhenSpent.STOP_LAUNCHES
+            and worker.is_live
+            and worker.spent_at is None
+            and (is_stop or worker.takes_jobs),
+        )
+    return needs
+
+
+def _spans(
+    worker: Worker,
+    ahead: Foresight,
+    now: datetime,
+    *,
+    held: timedelta,
+    job: timedelta,
+    drain: timedelta,
+    waits: bool,
+) -> tuple[timedelta, timedelta, timedelta]:
+    """Return how long a worker bills at least, on top of that, and with the work in sight."""
+    if not worker.is_live:
+        return ahead.tick, timedelta(0), ahead.tick
+    boot = idle = timedelta(0)
+    if worker.state is WorkerState.BOOTING:
+        boot = max(ahead.boot - (now - worker.launched_at), timedelta(0))
+    if worker.takes_jobs:
+        useless = worker.useless_since
+        idle = ahead.idle if useless is None else max(ahead.idle - (now - useless), ahead.tick)
+    in_sight = boot + held + (drain if worker.takes_jobs else timedelta(0)) + idle
+    if ahead.when_spent is WhenSpent.STOP_LAUNCHES:
+        return in_sight, timedelta(0), in_sight
+    is_stop = ahead.when_spent is WhenSpent.STOP
+    end = ahead.put_back if is_stop else max(held, ahead.word)
+    if worker.state is WorkerState.BOOTING:
+        # It has no job to finish, so the tick itself can end it.
+        useful = min(job, ahead.boot) + ahead.put_back if is_stop else job + ahead.word
+        return ahead.tick, boot + useful - ahead.tick, in_sight
+    if is_stop or not worker.takes_jobs or worker.spent_at is not None:
+        return end, timedelta(0), in_sight
+    return end, job if waits else idle, in_sight
+
+
+def divide(needs: Iterable[WorkerNeed], left: float) -> tuple[tuple[str, ...], float]:
+    """Return who must end now, so that the rest is paid for, and the USD left for launches.
+
+    What all cost at least is paid first. Then whoever may go on does, as long as that can be paid:
+    the cheapest first, those that boot last. Nobody goes on once the ends alone are too much.
+
+    Args:
+        needs: of all workers of the workload.
+        left: USD of the budget that neither is spent nor belongs to others.
+    """
+    needs = list(needs)
+    left -= sum(need.uncharged + need.at_least for need in needs)
+    ends = []
+    for need in sorted(needs, key=lambda each: (each.is_booting, each.more, each.instance_id)):
+        if need.more <= left + _ROUNDING or not need.can_end:
+            left -= need.more
+        else:
+            ends.append(need.instance_id)
+    return tuple(ends), left
+
+
+def overshoot_at_most(
+    prices: Iterable[float], policy: Policy, *, longest_job: timedelta, until_idle: timedelta
+) -> float:
+    """Return by how many USD a budget is exceeded at most, however wrong every estimate was.
+
+    Each worker bills on, from the tick at which the budget was not used up yet: for a tick, the
+    heartbeat by which it hears, and its power-off; and before that for what it still may do. That
+    is all that waits (stop launches), a job that it had just taken (finish jobs in hand), or its
+    last commit (stop). Refunds and charges that EC2 makes later are not in it.
+
+    Worked: four machines at 0.20 USD/h, tick and heartbeat 60 s, jobs of 1 h at most, finish jobs
+    in hand: 4 x 0.20 x (1 + 3/60) = 0.84 USD; stop: 4 x 0.20 x 3.5/60 = 0.047 USD.
+
+    Args:
+        prices: USD an hour of each worker that runs, in the whole deployment.
+        policy: ``when_spent``, tick and heartbeat.
+        longest_job: of any worker; ``max_lifetime`` and ``lifetime_grace`` bound it.
+        until_idle: until the last worker has ended for want of work.
+    """
+    word = policy.tick + policy.heartbeat_interval + POWER_OFF
+    spans = {
+        WhenSpent.STOP_LAUNCHES: max(until_idle, word),
+        WhenSpent.FINISH_JOBS: word + longest_job,
+        WhenSpent.STOP: word + HANG_GRACE,
+    }
+    return sum(prices) * (spans[policy.when_spent] / _HOUR)
