@@ -57,16 +57,26 @@ def _most(jobs: Sequence[InVain]) -> InVain:
 
 
 def _slots_for(draft: PlanDraft, most: InVain) -> int:
-    """Return the slots that are free for such jobs, or soon will be."""
+    """Return the slots that are free for such jobs, or soon will be.
+
+    A worker that came for one may have been given another job first: it is asked again after that.
+    Otherwise a busy queue would get one such worker after the other.
+    """
     there = sum(
-        worker.slots
+        _open_slots(worker, draft)
         for worker in draft.fleet.workers.values()
-        if worker.state in {WorkerState.IDLE, WorkerState.BOOTING}
-        and worker.takes_jobs
-        and _suits(worker, most, draft)
+        if worker.takes_jobs and _suits(worker, most, draft)
     )
     launches = open_launches(draft.fleet.launches.values())
     return there + sum(x.count * x.slots for x in launches if x.is_takeover)
+
+
+def _open_slots(worker: Worker, draft: PlanDraft) -> int:
+    if worker.state is not WorkerState.BUSY:
+        return worker.slots
+    if worker.warm_until is None:
+        return 0
+    return worker.slots - sum(x.stays for x in draft.fleet.leases_of(worker.instance_id))
 
 
 def _suits(worker: Worker, most: InVain, draft: PlanDraft) -> bool:

@@ -22,6 +22,7 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.fleet import Launch, LaunchState, Lease, RequeuedJob, Unavailable, Worker
+from spindown.domain.in_vain import InVain
 from spindown.error import ContractError
 from spindown.ledger import Ledger
 from spindown.memory import MemoryJobQueue
@@ -84,6 +85,7 @@ def a_full_world() -> ControlWorld:
     world.beat()
     world.put("lease#i-gone#0", **encode(replace(lease, instance_id="i-gone", job_id="job-9")))
     left = replace(lease, job_id="job-7", items=10).requeued(3, world.now)
+    left = replace(left, in_vain=InVain(attempts=2, hours=4.0, boot=0.1, dollars=2.0))
     world.put(rows.requeued_sort("job-7"), **encode(left))
     newer = NewerMessage(
         message_id="m-1",

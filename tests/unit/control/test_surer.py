@@ -58,6 +58,18 @@ def test_one_machine_is_enough_until_it_has_the_job() -> None:
     assert worker.warm_until is not None
 
 
+def test_a_machine_that_was_given_another_job_still_counts() -> None:
+    world = a_world(jobs=2)
+    world.tick()
+    (worker,) = (each for each in world.workers() if each.capacity_type is ON_DEMAND)
+    world.clock.advance(minutes(2))
+    world.check_in(worker.instance_id)
+    world.claim(worker.instance_id, "job-2")
+
+    bought = [kind for _ in range(6) for kind in kinds(world.tick(minutes(1)))]
+    assert "on-demand" not in bought[:3]
+
+
 def test_other_jobs_go_on_waiting_for_spot() -> None:
     world = a_world(jobs=3, max_workers=4)
     world.run(6)
