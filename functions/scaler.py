@@ -12,7 +12,7 @@ from aws_lambda_powertools import Logger
 from functions.malformed import acknowledge
 from functions.port import control_ports, deployment_name
 from spindown.contract.event import parse_wake_up
-from spindown.control import reconcile
+from spindown.control.tick import reconcile
 from spindown.error import ContractError, NotFound
 from spindown.port import ControlPorts
 from spindown.wording import say_outcome

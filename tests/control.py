@@ -26,7 +26,7 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
 )
-from spindown.control import reconcile
+from spindown.control.tick import reconcile
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from spindown.cli.app import app
+from spindown.cli.app import COMMANDS, load
 from spindown.config.deployment import DeploymentConfig
 from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
@@ -41,10 +41,6 @@ def _begins_with_command(quoted: str, commands: set[str]) -> bool:
 
 
 def _commands() -> Iterator[str]:
-    for command in app.registered_commands:
-        if command.name is not None:
-            yield command.name
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            for command in group.typer_instance.registered_commands:
-                yield f"{group.name} {command.name}"
+    for name in COMMANDS:
+        yield name
+        yield from (f"{name} {inner}" for inner in getattr(load(name), "commands", ()))

@@ -1,28 +1,102 @@
-"""Every command of ``spindown``. Its module has its name; ``watch`` is beside ``status``."""
+"""Every command of ``spindown``. Its module has its name; ``watch`` is beside ``status``.
 
-from typing import Annotated
+A command is loaded when it runs: to load all takes most of a second.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from spindown import __version__
-from spindown.cli import (
-    cancel,
-    demo,
-    doctor,
-    drain,
-    init,
-    local,
-    policy,
-    redrive,
-    results,
-    submit,
-)
-from spindown.cli.advise import command as advise
-from spindown.cli.explain import plan, rightsize, status, why
-from spindown.cli.simulate import command as simulate
+
+#: Command -> module and function (or group of commands), and its first sentence for the overview.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "init": ("init:init", "Write a commented spindown.toml with example code, or fill one in."),
+    "submit": ("submit:submit", "Put work on a workload's queue, cut into jobs of one batch."),
+    "results": (
+        "results:results",
+        "Print the results committed so far, one JSON record for each item.",
+    ),
+    "cancel": (
+        "cancel:cancel",
+        "Cancel jobs or batches; committed results stay. Exit 1 if one could not be cancelled.",
+    ),
+    "redrive": (
+        "redrive:redrive",
+        "Send dead letters back to their queue; committed results stay. Exit 1 if one is left.",
+    ),
+    "status": ("explain.status:status", "Show queue, workers, jobs and dollars."),
+    "watch": (
+        "explain.status:watch",
+        "Show the same live, until Ctrl-C; as JSON, one line a look.",
+    ),
+    "plan": (
+        "explain.plan:plan",
+        "Show what the next tick would do, from which offers, and why. Changes nothing.",
+    ),
+    "why": (
+        "explain.why:why",
+        "Tell the last decisions, and why nothing runs if nothing does. Changes nothing.",
+    ),
+    "rightsize": (
+        "explain.rightsize:rightsize",
+        "Hold what is required against what the jobs have used. Changes nothing.",
+    ),
+    "drain": (
+        "drain:drain",
+        "Stop launching, let workers finish their jobs, and wait until none runs.",
+    ),
+    "doctor": (
+        "doctor:doctor",
+        "Check everything that a launch needs. Exit 1 if a launch cannot work.",
+    ),
+    "policy": ("policy:app", "Read and change the policy of a running workload."),
+    "local": ("local:app", "Run a deployment on this machine."),
+    "simulate": (
+        "simulate.command:simulate",
+        "Simulate what traffic costs under a policy, compared with other ways to run it.",
+    ),
+    "advise": (
+        "advise.command:advise_command",
+        "Find the cheapest settings, and say when not to use Spindown. Changes nothing.",
+    ),
+    "demo": (
+        "demo:demo",
+        "Run the whole system here: a queue, spot workers, interruptions, a bill per item.",
+    ),
+}
+
+
+def load(name: str) -> Any:
+    """Return a command, or a group of them, as typer runs it."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f"spindown.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
+
+class _Group(typer.core.TyperGroup):
+    """All commands, listed as the table above has them and loaded one at a time."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, (_, first_sentence) in COMMANDS.items():
+            self.add_command(typer.core.TyperCommand(name, help=first_sentence))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that is asked for, loaded."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else load(name), rest
+
 
 app = typer.Typer(
     name="spindown",
+    cls=_Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -46,22 +120,3 @@ def spindown(
     ] = False,
 ) -> None:
     """GPUs start when work arrives and end when it is done."""
-
-
-app.command("init")(init.init)
-app.command("submit")(submit.submit)
-app.command("results")(results.results)
-app.command("cancel")(cancel.cancel)
-app.command("redrive")(redrive.redrive)
-app.command("status")(status.status)
-app.command("watch")(status.watch)
-app.command("plan")(plan.plan)
-app.command("why")(why.why)
-app.command("rightsize")(rightsize.rightsize)
-app.command("drain")(drain.drain)
-app.command("doctor")(doctor.doctor)
-app.add_typer(policy.app, name="policy")
-app.add_typer(local.app, name="local")
-app.command("simulate")(simulate.simulate)
-app.command("advise")(advise.advise_command)
-app.command("demo")(demo.demo)

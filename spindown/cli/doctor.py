@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
 
 from spindown import config as configuration
-from spindown.aws.wiring import Aws
 from spindown.cli import option
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, is_local, point_at_local_system, reach
@@ -21,6 +21,9 @@ from spindown.job.lost import count_lost
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
 from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config, without_images
+
+if TYPE_CHECKING:
+    from spindown.aws.wiring import Aws
 
 _COLOURS = {Severity.GOOD: "green", Severity.WARNING: "yellow", Severity.BLOCKED: "bold red"}
 _MARGIN = " " * 9
@@ -84,7 +87,7 @@ def _examine(planned: DoctorSubject | None, deployment: str | None) -> Report:
     return examine(without_images(subject) if is_local() else subject, ports)
 
 
-def _lost_counter(aws: Aws, deployment: str) -> Callable[[str], int]:
+def _lost_counter(aws: "Aws", deployment: str) -> Callable[[str], int]:
     """Return what counts the jobs of a workload that have no message."""
     session = Session(aws=aws, deployment=aws.settings(deployment).deployment())
     return lambda workload: count_lost(

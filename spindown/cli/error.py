@@ -6,29 +6,10 @@ Our own errors have this form already. This module gives it to the errors of typ
 import errno
 
 import typer
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    LoginError,
-    NoCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-)
-from pydantic import ValidationError
 
-from spindown.config.complaint import word_remedy
 from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable
 from spindown.wording import printable
 
-#: Errors of botocore that mean that nobody is logged in; no request was made.
-_NOBODY = (
-    CredentialRetrievalError,
-    LoginError,
-    NoCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-)
 _LOG_IN = (
     "log in to AWS again, choose another profile (AWS_PROFILE), or get the permission;"
     " `spindown doctor` names it"
@@ -59,9 +40,8 @@ def _tell_usage(error: typer.TyperException) -> str:
     command = context.command_path if context is not None else "spindown"
     if isinstance(error, typer.BadParameter) and error.param is not None:
         name = (error.param.get_error_hint() or "").strip("'")
-        cause = error.__cause__
-        if isinstance(cause, ValidationError):
-            return str(_translate(name, cause))
+        if error.__cause__ is not None and (translated := _translate(name, error.__cause__)):
+            return str(translated)
         if not error.message:
             return str(BadInput(name, None, f"write it, as `{command} --help` shows"))
     option = getattr(error, "option_name", None)
@@ -82,7 +62,14 @@ def _tell_option(option: str, error: typer.TyperException, command: str | None) 
     return f"{option} is no option of `{command}`: {remedy}"
 
 
-def _translate(name: str, cause: ValidationError) -> BadInput:
+def _translate(name: str, cause: BaseException) -> BadInput | None:
+    """Return a mistake that a model of the configuration has found; None: another has."""
+    from pydantic import ValidationError  # noqa: PLC0415 - slow, and seldom needed
+
+    from spindown.config.complaint import word_remedy  # noqa: PLC0415 - likewise
+
+    if not isinstance(cause, ValidationError):
+        return None
     first = cause.errors()[0]
     remedy = word_remedy(first["type"], first.get("ctx", {}), first["msg"]).rstrip(".")
     _, is_choice, choices = remedy.partition(" is not one of ")
@@ -97,8 +84,20 @@ def _tell_of_file(error: OSError) -> str:
 def _remedy(error: Exception) -> str:
     """Return the remedy for an error of AWS, or for no answer."""
     cause = error.__cause__
-    if not isinstance(error, SpindownError) or not isinstance(cause, (BotoCoreError, ClientError)):
+    if not isinstance(error, SpindownError) or cause is None:
         return ""
-    if isinstance(cause, _NOBODY):
+    from botocore import exceptions  # noqa: PLC0415 - slow, and loaded where AWS was asked
+
+    if not isinstance(cause, (exceptions.BotoCoreError, exceptions.ClientError)):
+        return ""
+    # Nobody is logged in; no request was made.
+    nobody = (
+        exceptions.CredentialRetrievalError,
+        exceptions.LoginError,
+        exceptions.NoCredentialsError,
+        exceptions.SSOError,
+        exceptions.TokenRetrievalError,
+    )
+    if isinstance(cause, nobody):
         return f": {_LOG_IN}"
     return next((f": {remedy}" for kind, remedy in _REMEDIES if isinstance(error, kind)), "")

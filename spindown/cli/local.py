@@ -16,7 +16,9 @@ from spindown.error import NotFound
 from spindown.local import TICK, daemon
 from spindown.local.status import InstanceStatus, SystemStatus
 
-app = typer.Typer(help="Run a deployment on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run a deployment on this machine.", no_args_is_help=True, add_completion=False
+)
 
 State = Annotated[Path, typer.Option(help="Directory for logs and generated files.")]
 STATE = Path(".spindown")

@@ -26,7 +26,11 @@ from spindown.control.policy import (
 from spindown.domain.policy import Policy, Rung, WarmSpan
 from spindown.error import BadInput
 
-app = typer.Typer(help="Read and change the policy of a running workload.", no_args_is_help=True)
+app = typer.Typer(
+    help="Read and change the policy of a running workload.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 Settings = Annotated[
     list[str], typer.Argument(help="key=value as in spindown.toml, for example idle_timeout=2m.")

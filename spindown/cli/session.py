@@ -12,12 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from random import Random, SystemRandom
 from threading import Event
-
-import boto3
-import botocore.exceptions
+from typing import TYPE_CHECKING
 
 from spindown import config as configuration
-from spindown.aws.wiring import Aws
 from spindown.cli.option import CONFIG_FILE
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import check_declared, work_root
@@ -28,16 +25,20 @@ from spindown.error import AccessDenied, BadInput, NotFound, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.result import find_jobs
 from spindown.ledger import Ledger
-from spindown.local import daemon, environment
 from spindown.operate.status import Status, read_status
 from spindown.port import ControlPorts, JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
+
+# boto3, and with it our ports on AWS, is loaded once AWS is to be asked: it takes a fifth of a
+# second. What runs the local system is loaded where one is meant.
+if TYPE_CHECKING:
+    from spindown.aws.wiring import Aws
 
 
 @dataclass(frozen=True)
 class Session:
     """One deployment and the ports to it, each built when it is first used."""
 
-    aws: Aws
+    aws: "Aws"
     deployment: DeploymentSettings
     #: Options with which another command finds the same deployment, each with a space before it.
     options: str = ""
@@ -203,12 +204,17 @@ def connect(deployment: str, region: str | None) -> Session:
         raise BadInput("deployment", deployment, remedy) from exc
 
 
-def reach(region: str | None) -> Aws:
+def reach(region: str | None) -> "Aws":
     """Return AWS by the standard configuration of this process, in its own region if None.
 
     Raises:
         BadInput: no region, no credentials, or an AWS configuration that cannot be read.
     """
+    import boto3  # noqa: PLC0415 - slow
+    import botocore.exceptions  # noqa: PLC0415 - likewise
+
+    from spindown.aws.wiring import Aws  # noqa: PLC0415 - likewise
+
     # The aws command line reads AWS_REGION too; boto3 reads only AWS_DEFAULT_REGION.
     region = region or os.environ.get("AWS_REGION") or None
     try:
@@ -230,6 +236,8 @@ def point_at_local_system() -> str:
 
     Returns the name of the deployment that it runs.
     """
+    from spindown.local import daemon, environment  # noqa: PLC0415 - slow
+
     status = daemon.status()
     if status is None:
         raise BadInput("--local", str(Path.cwd()), "start it here with `spindown local up` first")
@@ -241,8 +249,12 @@ def point_at_local_system() -> str:
 
 def is_local() -> bool:
     """Tell whether this process talks to a local system, of whatever directory."""
+    import boto3  # noqa: PLC0415 - slow
+
+    from spindown.local.environment import ACCESS_KEY  # noqa: PLC0415 - likewise
+
     credentials = boto3.Session().get_credentials()
-    return credentials is not None and credentials.access_key == environment.ACCESS_KEY
+    return credentials is not None and credentials.access_key == ACCESS_KEY
 
 
 def find_workload(

@@ -1,5 +1,1 @@
 """Keep each workload's fleet as its queue and policy ask: ``tick`` tells the story."""
-
-from spindown.control.tick import reconcile
-
-__all__ = ["reconcile"]

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spindown.contract.settings import ENV_SPOT_ADVISOR
-from spindown.local.market.operation.offer import ADVISOR_PATH
 
 ACCOUNT = "000000000000"
 ACCESS_KEY = "spindown-local"
 SECRET_KEY = "not-a-secret"  # noqa: S105 - the emulator takes any
 PROFILE = "spindown-local"
+#: Where the gateway serves the spot advisor's file.
+ADVISOR_PATH = "/spot-advisor-data.json"
 
 #: What must not leak in from the user's shell, or calls would go somewhere else.
 _FOREIGN_PREFIX = "AWS_"

@@ -18,8 +18,8 @@ from hypercorn.config import Config
 from hypercorn.typing import ASGIFramework
 
 from spindown.error import BadInput, SpindownError
+from spindown.local.environment import ADVISOR_PATH
 from spindown.local.market.app import service_of
-from spindown.local.market.operation.offer import ADVISOR_PATH
 from spindown.local.market.wire.asgi import App, Receive, Response, Scope, Send, respond
 from spindown.local.status import STATUS_PATH
 

@@ -10,10 +10,10 @@ from random import Random
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.contract.job.manifest import STATES
-from spindown.control import reconcile
 from spindown.control.interrupt import react
 from spindown.control.market import refresh
 from spindown.control.spend import sum_spend
+from spindown.control.tick import reconcile
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.ledger import Ledger

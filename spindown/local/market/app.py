@@ -14,10 +14,11 @@ from uuid import uuid4
 from botocore.model import StructureShape
 from botocore.validate import ParamValidator
 
+from spindown.local.environment import ADVISOR_PATH
 from spindown.local.market.market import LocalMarket
 from spindown.local.market.operation import EC2, PRICING, QUOTA
 from spindown.local.market.operation.call import Answer, ApiCall, Operation
-from spindown.local.market.operation.offer import ADVISOR_PATH, spot_advisor_data
+from spindown.local.market.operation.offer import spot_advisor_data
 from spindown.local.market.operation.pricing import REGIONS as PRICING_REGIONS
 from spindown.local.market.wire.asgi import (
     App,

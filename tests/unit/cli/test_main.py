@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLo
 
 from spindown import __version__
 from spindown.aws.error import translated
+from spindown.cli.app import COMMANDS, load
 from spindown.cli.error import describe
 from spindown.cli.main import main
 from spindown.cli.session import reach
@@ -333,11 +334,30 @@ def test_what_the_screen_cannot_spell_is_told_all_the_same(directory: Path) -> N
     assert "Wrote \\u6f22.toml" in done.stdout
 
 
-def test_a_command_that_needs_no_local_system_does_not_load_it() -> None:
-    look = f"import sys, spindown.cli.app; print([m for m in {HEAVY} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
+def loaded_by(program: str, modules: tuple[str, ...]) -> str:
+    look = f"{program}; print([m for m in {modules} if m in sys.modules], file=sys.stderr)"
+    line = [sys.executable, "-c", f"import sys, contextlib; {look}"]
+    return subprocess.run(line, check=True, capture_output=True, text=True).stderr
 
-    assert done.stdout == "[]\n"
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_s_help_waits_for_nothing_of_aws(name: str) -> None:
+    program = f"from spindown.cli.app import load; load({name!r})"
+    assert loaded_by(program, (*HEAVY, "boto3", "botocore", "spindown.aws.wiring")) == "[]\n"
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_the_overview_loads_no_command(argument: str) -> None:
+    program = "from spindown.cli.main import main"
+    program = f"{program}\nwith contextlib.suppress(SystemExit): main([{argument!r}])\n"
+    slow = ("boto3", "pydantic", "spindown.config", "spindown.control", "spindown.cli.session")
+    assert loaded_by(program + "()", slow) == "[]\n"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_overview_says_what_the_command_says(name: str) -> None:
+    said = (load(name).help or "").partition("\n\n")[0]
+    assert COMMANDS[name][1] == " ".join(said.split())
 
 
 def test_a_wheel_without_its_extra_names_the_command(

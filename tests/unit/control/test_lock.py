@@ -9,7 +9,7 @@ import pytest
 
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import LOCK, LOCK_LEASE
-from spindown.control import reconcile
+from spindown.control.tick import reconcile
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound, Unreachable, WriteConflict
 from spindown.ledger import Ledger

@@ -129,9 +129,6 @@ def describe_spot_price_history(call: ApiCall) -> Answer:
     return {"SpotPriceHistory": list(rows), "NextToken": token or ""}
 
 
-#: Where the gateway serves it.
-ADVISOR_PATH = "/spot-advisor-data.json"
-
 #: Upper limits of the buckets, per cent a month, as in AWS's file.
 _LIMITS = (5, 11, 16, 22, 100)
 _LABELS = ("<5%", "5-10%", "10-15%", "15-20%", ">20%")

@@ -16,7 +16,7 @@ from spindown.contract.row import (
     lease_sort,
     worker_sort,
 )
-from spindown.control import reconcile
+from spindown.control.tick import reconcile
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
