@@ -3,11 +3,12 @@
 Trigger: EventBridge Scheduler, every hour, and on demand.
 Input: none.
 Effects: writes offers/catalogue.json; replaces messages that SQS would delete for their age; tells
-people why an item became expensive.
+people why an item became expensive, and of jobs whose messages are gone.
 """
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -16,6 +17,7 @@ from functions.port import connect, control_ports
 from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
 from spindown.control.market import refresh
+from spindown.job.lost import count_recent
 from spindown.job.renew import renew_all
 from spindown.port import ControlPorts, ObjectStore
 
@@ -30,7 +32,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     # First, since a refresh that cannot read the market raises an error.
     looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
     refreshed = refresh(ports)
-    judgements = judge(ports)
+    judgements = judge(ports, count_lost=partial(count_recent, ports=ports, store_of=store_of))
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),

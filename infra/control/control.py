@@ -115,6 +115,7 @@ class ControlPlane(Construct):
                 *self._refresh_offers(),
                 *self._renew_messages(),
                 *self._judge_costs(),
+                *self._count_lost(),
             ],
             memory_mib=512,
             places=self._places(),
@@ -185,6 +186,16 @@ class ControlPlane(Construct):
             grants.see_prices(),
             grants.tell_people(topic_arn=self._shared.topic.topic.topic_arn),
         ]
+
+    def _count_lost(self) -> list[iam.PolicyStatement]:
+        queues = [
+            queue for one in self._workloads for queue in (one.jobs.queue, one.jobs.dead_letters)
+        ]
+        return grants.count_lost(
+            bucket_arn=self._shared.store.bucket.bucket_arn,
+            table_arn=self._shared.ledger.table.table_arn,
+            queue_arns=[queue.queue_arn for queue in queues],
+        )
 
     def _renew_messages(self) -> list[iam.PolicyStatement]:
         queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]

@@ -42,8 +42,8 @@ INSTANCE_EVENTS: Mapping[str, Mapping[str, Any]] = {
 class _Invoke:
     """Invokes a function, without a permission for each alarm, which CDK's own action would add.
 
-    Lambda allows 20 KB of permissions for a function, and two alarms a workload need 1 KB (AWS
-    Lambda Developer Guide, "Lambda quotas").
+    Lambda allows 20 KB of permissions for a function, and an alarm needs half a KB (AWS Lambda
+    Developer Guide, "Lambda quotas").
     """
 
     def __init__(self, function: ControlFunction) -> None:
@@ -55,7 +55,7 @@ class _Invoke:
 
 
 class Triggers(Construct):
-    """A tick and two wake-up alarms for each workload, an hourly refresh, three event rules."""
+    """A tick and a wake-up alarm for each workload, an hourly refresh, three event rules."""
 
     def __init__(
         self,
@@ -152,42 +152,23 @@ class Triggers(Construct):
         ).node.add_dependency(role)
 
     def _watch_queue(self, deployment: str, workload: Workload, scaler: ControlFunction) -> None:
-        """Invoke the scaler when a queue begins to hold messages, and when one waits too long.
+        """Invoke the scaler when a queue begins to hold messages.
 
         An alarm acts only when its state changes: it is a wake-up, and the tick is the guarantee.
-        A queue that never runs empty changes the state of the first alarm only once. The second
-        one acts when the oldest message has waited for as long as a launch may wait; SQS leaves out
-        what was received three times (Amazon SQS Developer Guide, "Available CloudWatch metrics").
+        There is none for messages that wait long: the tick of each minute sees them, and SQS leaves
+        those that came back three times out of its age (Amazon SQS Developer Guide, "Available
+        CloudWatch metrics").
         """
-        queue, name = workload.jobs.queue, workload.name
-        minute = Duration.minutes(1)
-        start_within = workload.settings.policy.start_within.total_seconds()
-        for construct_id, suffix, description, metric, threshold in (
-            (
-                f"Backlog-{name}",
-                "backlog",
-                f"Work waits for {name}: wakes the scaler",
-                queue.metric_approximate_number_of_messages_visible(
-                    period=minute, statistic="Maximum"
-                ),
-                1.0,
+        cloudwatch.Alarm(
+            self,
+            f"Backlog-{workload.name}",
+            alarm_name=resource_name(deployment, workload.name, "backlog"),
+            alarm_description=f"Work waits for {workload.name}: wakes the scaler",
+            metric=workload.jobs.queue.metric_approximate_number_of_messages_visible(
+                period=Duration.minutes(1), statistic="Maximum"
             ),
-            (
-                f"Oldest-{name}",
-                "oldest",
-                f"Work of {name} has waited for start_within: wakes the scaler",
-                queue.metric_approximate_age_of_oldest_message(period=minute, statistic="Maximum"),
-                max(start_within, minute.to_seconds()),
-            ),
-        ):
-            cloudwatch.Alarm(
-                self,
-                construct_id,
-                alarm_name=resource_name(deployment, name, suffix),
-                alarm_description=description,
-                metric=metric,
-                threshold=threshold,
-                evaluation_periods=1,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            ).add_alarm_action(_Invoke(scaler))
+            threshold=1,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        ).add_alarm_action(_Invoke(scaler))

@@ -24,7 +24,7 @@ from infra.iam.statement import (
 )
 from infra.shared.resources import INSTANCE_INDEX
 from spindown.contract import tag
-from spindown.contract.row import control_partition
+from spindown.contract.row import control_partition, worker_partition
 from spindown.contract.settings import (
     deployment_parameter,
     live_parameter,
@@ -80,6 +80,18 @@ def see_queues(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 def requeue_jobs(queue_arns: Sequence[str]) -> iam.PolicyStatement:
     """Allow returning the jobs of an ended worker to the queue."""
     return allow("RequeueJobs", ["sqs:ChangeMessageVisibility"], queue_arns)
+
+
+def count_lost(
+    *, bucket_arn: str, table_arn: str, queue_arns: Sequence[str]
+) -> list[iam.PolicyStatement]:
+    """Allow counting the jobs that have no message; ``queue_arns``: dead-letter queues too."""
+    keys = ("batches/*.json", "jobs/*/manifest.json")
+    return [
+        allow("SeeJobs", ["s3:GetObject"], [f"{bucket_arn}/workloads/*/{key}" for key in keys]),
+        allow("SeeLeases", ["dynamodb:GetItem"], [table_arn], within(worker_partition("*"))),
+        allow("CountMessages", ["sqs:GetQueueAttributes"], queue_arns),
+    ]
 
 
 def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:

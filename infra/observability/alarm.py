@@ -52,6 +52,8 @@ class AlarmDefinition:
     threshold: float = 1
     #: For how many periods the metric must be over the threshold.
     periods: int = 1
+    #: In how many of them it is enough; None: in all.
+    enough: int | None = None
     comparison: cloudwatch.ComparisonOperator = _AT_LEAST
     #: Whether the alarm goes off when the metric has no value.
     on_silence: bool = False
@@ -76,6 +78,7 @@ def make_alarm(
         metric=definition.metric,
         threshold=definition.threshold,
         evaluation_periods=definition.periods,
+        datapoints_to_alarm=definition.enough,
         comparison_operator=definition.comparison,
         treat_missing_data=treat.BREACHING if definition.on_silence else treat.NOT_BREACHING,
     )
@@ -107,6 +110,17 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
         remedy='set `idle_timeout` to "auto" or to a shorter time. If the alarm stays, the worker '
         f"hangs: read the log /spindown/{deployment}/worker/{workload}. Spindown terminates it "
         "when `max_lifetime` and `lifetime_grace` are over.",
+    )
+    yield AlarmDefinition(
+        name="cost",
+        metric=metrics.metric("CostRaised", "Maximum", period=HOUR),
+        # One value comes in an hour, now and then late: it must not end and begin anew by that.
+        periods=3,
+        enough=1,
+        problem=f"An item of {workload} costs more than it used to, today or over weeks.",
+        remedy=f"run `spindown cost {workload}`, which shows since when, and `spindown status`, "
+        f"which names the cause. It ends when the cost is down, or with `spindown policy "
+        f"accept-cost {workload}`. `alarm_day_rise` and `alarm_week_rise` set from where it rings.",
     )
     promised = policy.start_within + policy.drain_within
     yield AlarmDefinition(

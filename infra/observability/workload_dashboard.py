@@ -120,8 +120,8 @@ def _cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
             "*All paid time* counts every paid second, *busy time* only those with a job: the "
             "difference is boot and idle time. Dollars are estimates from the price of each "
             "launch. The savings compare with the same hours on demand, and with the cheapest "
-            "machine that fits, running on demand all day. Where an item costs half as much again "
-            "as in the week before, the alarm topic tells the cause. *Month* is the whole "
+            "machine that fits, running on demand all day. Where an item costs more than it used "
+            "to, the alarm topic tells the cause, once a day. *Month* is the whole "
             "deployment."
         ),
         graphs=[

@@ -40,6 +40,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "explain.why:why",
         "Tell the last decisions, and why nothing runs if nothing does. Changes nothing.",
     ),
+    "cost": (
+        "explain.cost:cost",
+        "Show what an item has cost over days and weeks, and whether that is usual.",
+    ),
     "rightsize": (
         "explain.rightsize:rightsize",
         "Hold what is required against what the jobs have used. Changes nothing.",

@@ -17,7 +17,6 @@ from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound
-from spindown.job.lost import count_lost
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
 from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config, without_images
@@ -90,9 +89,7 @@ def _examine(planned: DoctorSubject | None, deployment: str | None) -> Report:
 def _lost_counter(aws: "Aws", deployment: str) -> Callable[[str], int]:
     """Return what counts the jobs of a workload that have no message."""
     session = Session(aws=aws, deployment=aws.settings(deployment).deployment())
-    return lambda workload: count_lost(
-        workload, session.work_ports(workload), jobs_at_most=_JOBS_LOOKED_AT
-    )
+    return lambda workload: session.count_lost(workload, jobs_at_most=_JOBS_LOOKED_AT)
 
 
 def name_file(finding: Finding, config: Path) -> Finding:

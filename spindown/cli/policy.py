@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from spindown.cli import option
+from spindown.cli.explain.cost import say_accepted
 from spindown.cli.render.screen import open_console, print_aside, print_line
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
@@ -25,6 +26,8 @@ from spindown.control.policy import (
 )
 from spindown.domain.policy import Policy, Rung, WarmSpan
 from spindown.error import BadInput
+from spindown.operate.cost import accept_cost
+from spindown.port import LiveEdit
 
 app = typer.Typer(
     help="Read and change the policy of a running workload.",
@@ -130,14 +133,51 @@ def history(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """List past live edits, oldest first."""
+    """List past live edits and accepted costs, oldest first."""
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
-    for edit in policy_history(workload, settings=session.settings):
+    edits = policy_history(workload, settings=session.settings)
+    dated = [(edit.edited_at, encode(edit), _say_edit(edit)) for edit in edits]
+    accepted = session.ledger(workload).read().accepted
+    dated += [(each.at, encode(each), say_accepted(each)) for each in accepted]
+    for _, row, words in sorted(dated, key=lambda each: each[0]):
         if as_json:
-            print(json.dumps(encode(edit)))
+            print(json.dumps(row))
         else:
-            print_line(f"{edit.edited_at:%Y-%m-%d %H:%M:%S} UTC  {edit.version}  {edit.text}")
+            print_line(words)
+
+
+def _say_edit(edit: LiveEdit) -> str:
+    return f"{edit.edited_at:%Y-%m-%d %H:%M:%S} UTC  {edit.version}  {edit.text}"
+
+
+@app.command("accept-cost")
+def accept(
+    workload: option.Workload,
+    *,
+    cost: Annotated[
+        float | None,
+        typer.Option(min=1e-9, help="USD of an item. Not given: what it costs by the alarm."),
+    ] = None,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Accept what an item costs: it becomes the usual cost, and the cost alarm ends."""
+    session = open_session(config, deployment=deployment, local=local)
+    accepted = accept_cost(
+        workload,
+        ledger=session.ledger(workload),
+        policy=_effective(session, workload).policy,
+        by=session.aws.account().caller().arn,
+        now=session.aws.clock.now(),
+        dollars=cost,
+    )
+    if as_json:
+        print(json.dumps(encode(accepted)))
+    else:
+        print_line(say_accepted(accepted))
 
 
 def _effective(session: Session, workload: str) -> EffectivePolicy:

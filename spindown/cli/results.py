@@ -18,7 +18,6 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.attachment.log import read_logs
 from spindown.job.held import is_at_work
-from spindown.job.lost import count_lost
 from spindown.job.result import JobProgress, read_manifest, read_progress, read_records
 from spindown.port import ObjectStore
 from spindown.wording import printable
@@ -64,8 +63,7 @@ def _tell_lost(session: Session, workload: str, batch: str) -> None:
     """Say if jobs of a batch have no message any more, so that nobody will work on them."""
     # Who may not read the queues gets the results all the same.
     with suppress(SpindownError):
-        ports = session.work_ports(workload)
-        if lost := count_lost(workload, ports, jobs_at_most=sys.maxsize, batch=batch):
+        if lost := session.count_lost(workload, jobs_at_most=sys.maxsize, batch=batch):
             command = f"spindown redrive {workload} --lost {batch}{session.options}"
             print_aside(f"at least {say_count(lost, 'job')} lost the message; {command} sends it")
 

@@ -23,6 +23,7 @@ from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
 from spindown.error import AccessDenied, BadInput, NotFound, SpindownError
 from spindown.job.held import WorkPorts
+from spindown.job.lost import count_lost
 from spindown.job.result import find_jobs
 from spindown.ledger import Ledger
 from spindown.operate.status import Status, read_status
@@ -156,6 +157,19 @@ class Session:
             inputs=self.aws.input_source([]),
             table=self.table,
             metrics=self.aws.printed_metrics(io.StringIO()),
+        )
+
+    def count_lost(self, workload: str, *, jobs_at_most: int, batch: str | None = None) -> int:
+        """Return how many jobs have no message, at least (``job.lost``)."""
+        settings = self.workload(workload)
+        return count_lost(
+            workload,
+            objects=self.work_store(workload),
+            queues=[self.aws.queue(url) for url in (settings.queue_url, settings.dlq_url)],
+            table=self.table,
+            now=self.aws.clock.now(),
+            jobs_at_most=jobs_at_most,
+            batch=batch,
         )
 
     def nudge(self, workload: str) -> None:

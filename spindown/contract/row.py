@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from spindown.contract.codec import encode_instant
 from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.domain.bound import Amount, Dollars, Margin, Sample, Tally
 from spindown.domain.offer import Pool
@@ -55,6 +56,9 @@ BUDGET = "budget#"
 CALLS = "calls#"
 ALERT = "alert#"
 REQUEUED = "requeued#"
+#: The rise of the cost of an item that stands (``domain.cost_rise.CostRise``).
+COST_RISE = "cost-rise"
+ACCEPTED = "accepted#"
 NEWER = "newer#"
 DONE = "done#"
 CLAIMS = "claims"
@@ -103,6 +107,11 @@ def throughput_sort(name: str, count: float) -> str:
 def alert_sort(name: str) -> str:
     """Return the sort key of what is remembered of an alert (``domain.alert.AlertState``)."""
     return f"{ALERT}{name}"
+
+
+def accepted_sort(at: datetime) -> str:
+    """Return the sort key of a cost that a person has accepted (``domain.cost_rise``)."""
+    return f"{ACCEPTED}{encode_instant(at)}"
 
 
 def requeued_sort(job_id: str) -> str:
@@ -241,6 +250,8 @@ class BacklogRow(ClaimsRow):
     filled_since: datetime | None = None
     #: When to look again for messages that must be sent anew (``app.batch.renew``).
     renew_at: datetime | None = None
+    #: When to count again the jobs without a message (``control.alert.lost``).
+    count_lost_at: datetime | None = None
     visible: Tally = 0
     in_flight: Tally = 0
     seen_at: datetime | None = None

@@ -16,6 +16,7 @@ from spindown.control.reap import change_worker
 from spindown.control.spend import charge, mark_charged
 from spindown.control.wind_down import has_budget, needs_of
 from spindown.domain.budget import WorkerNeed
+from spindown.domain.cost_rise import WEEKS
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
 from spindown.port import When, Write
 
@@ -26,8 +27,9 @@ CHARGED_EVERY = timedelta(minutes=5)
 _SHOWN_FOR = timedelta(minutes=15)
 #: A launch that had no answer has others ask its region last for so long.
 _SILENT_FOR = timedelta(hours=1)
-#: Days of spend that one query brings along, and rows that one tick clears away.
-_DAYS_KEPT = 40
+#: Days of spend that one query brings along: today, a week, and those that it is compared with.
+_DAYS_KEPT = 1 + 7 * (1 + WEEKS)
+#: Rows that one tick clears away.
 _ROWS_AT_ONCE = 30
 #: No message lives longer than this (SQS, maximum retention).
 _MESSAGE_LIVES = timedelta(days=14)

@@ -14,7 +14,7 @@ from spindown.control.breaker import open_breakers
 from spindown.control.execute import TickRecord
 from spindown.control.observation import Observation, TickFacts
 from spindown.control.plan import Action, ActionKind, EndRow, Plan
-from spindown.control.spend import Charge, last_day
+from spindown.control.spend import Charge, last_days
 from spindown.domain.alert import Review
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES, CapacityType
@@ -125,7 +125,7 @@ def _flow(tick: TickResult) -> Mapping[str, float]:
 
 
 def _cost(tick: TickResult) -> Mapping[str, float]:
-    day = last_day(tick.facts.view.spend, tick.facts.now)
+    day = last_days(tick.facts.view.spend, tick.facts.now)
     values: dict[str, float] = {
         "Spend": sum(due.dollars for due in tick.charges),
         "SpendOnDemand": sum(due.on_demand_dollars for due in tick.charges),

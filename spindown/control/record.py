@@ -49,7 +49,7 @@ from spindown.control.plan import (
     Plan,
     Terminate,
 )
-from spindown.control.spend import Charge, items_since_yesterday, last_day
+from spindown.control.spend import Charge, items_since_yesterday, last_days
 from spindown.domain.alert import Review, review
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.policy import Policy
@@ -397,7 +397,7 @@ def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: Ti
         held_back=is_held_back(plan),
         unended=_unended(plan, record, facts.now),
         is_described=facts.ec2.instances is not None,
-        last_day=last_day(facts.view.spend, facts.now),
+        last_day=last_days(facts.view.spend, facts.now),
         items_of_two_days=items_since_yesterday(facts.view.spend, facts.now),
     )
     return review(list(find(given)), facts.view.alerts, facts.now, over=over(given))

@@ -198,22 +198,29 @@ def _month(at: datetime) -> Key:
     return account_key(rows.budget_sort(at))
 
 
-def last_day(days: Mapping[str, SpendRow], now: datetime) -> CostWindow:
-    """Return the last 24 hours: today, and the share of yesterday that is not over a day ago.
+def last_days(days: Mapping[str, SpendRow], now: datetime, count: int = 1) -> CostWindow:
+    """Return the last so many times 24 hours: whole days of UTC, and a share of the oldest.
 
-    Days are those of UTC, and what a day cost is taken as spread evenly over it. So nothing begins
-    anew at midnight. Worked: at 06:00, 1 USD today and 4 USD yesterday: 1 + 0.75 x 4 = 4 USD.
+    What a day cost is taken as spread evenly over it. So nothing begins anew at midnight. Worked:
+    at 06:00, 1 USD today and 4 USD yesterday: 1 + 0.75 x 4 = 4 USD.
     """
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     left = 1.0 - (now - midnight) / timedelta(days=1)
-    none = SpendRow()
-    today = days.get(now.date().isoformat(), none)
-    yesterday = days.get((now.date() - timedelta(days=1)).isoformat(), none)
+    shares = [*[1.0] * count, left]
+    known = [
+        (share, days.get((now.date() - timedelta(days=ago)).isoformat(), SpendRow()))
+        for ago, share in enumerate(shares)
+    ]
 
     def sum_of(name: str) -> float:
-        return float(getattr(today, name) + left * getattr(yesterday, name))
+        return float(sum(share * getattr(row, name) for share, row in known))
 
     return CostWindow(**{each.name: sum_of(each.name) for each in fields(CostWindow)})
+
+
+def window_of(row: SpendRow) -> CostWindow:
+    """Return what a day has cost and done."""
+    return CostWindow(**{each.name: getattr(row, each.name) for each in fields(CostWindow)})
 
 
 def items_since_yesterday(days: Mapping[str, SpendRow], now: datetime) -> int:

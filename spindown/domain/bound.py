@@ -27,6 +27,8 @@ Tally = Annotated[int, Bounded(0, 10**15)]
 ItemCount = Annotated[int, Bounded(0, 10**9)]
 #: The same as a sum of fractions: items, hours, seconds, bytes in GiB.
 Amount = Annotated[float, Bounded(0.0, 1e15)]
+#: The same where something is divided by it.
+NotZero = Annotated[float, Bounded(1e-9, 1e15)]
 #: GPUs of one instance; a fraction for partitioned types.
 GpuCount = Annotated[float, Bounded(0.0, 1024.0)]
 #: vCPUs of one instance; 0: not known. The largest has 896.

@@ -5,24 +5,15 @@ the usual cost is split among these factors. The parts add up to the rise, and t
 is the cause.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import date, timedelta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 
+from spindown.domain.bound import Amount, NotZero
 from spindown.domain.reason import Reason, ReasonCode
 
-#: Rise over the usual cost from which a person is told.
-FACTOR = 1.5
 #: Percent of GPU and of VRAM below which the work would do with a smaller machine.
 LITTLE_USE = 30.0
-
-#: The usual cost is the median of the last so many days; at least so many must be known.
-USUAL_DAYS = 7
-DAYS_ENOUGH = 3
-#: Share of a usual day's dollars that the present day must have cost to be judged.
-_TELLING_SHARE = 0.5
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -64,16 +55,16 @@ class CostShape:
     """The factors of the cost of an item. Hours are of instances."""
 
     #: USD per paid hour, over all instances.
-    price_per_hour: float
+    price_per_hour: Amount
     #: Of useful computing, per item: the inverse of the throughput.
-    work_hours: float
+    work_hours: Amount
     #: Of computing again what was lost, per item.
-    redo_hours: float
+    redo_hours: Amount
     #: Per launch.
-    boot_hours: float
+    boot_hours: Amount
     #: Per launch.
-    idle_hours: float
-    items_per_launch: float
+    idle_hours: Amount
+    items_per_launch: NotZero
 
     @property
     def hours(self) -> float:
@@ -138,40 +129,8 @@ def shape_of(window: CostWindow) -> CostShape | None:
     )
 
 
-def usual_shape(shapes: Sequence[CostShape]) -> CostShape | None:
-    """Return the median of each factor, so that one odd day changes nothing; None without days."""
-    if not shapes:
-        return None
-    return CostShape(
-        **{f.name: median(getattr(shape, f.name) for shape in shapes) for f in fields(CostShape)}
-    )
-
-
-def compare(days: Mapping[date, CostWindow], today: date) -> tuple[CostShape, CostShape] | None:
-    """Return the shape of the last day that can be judged, and the usual one before it.
-
-    Today can be judged once it has cost half of a usual day, since the first boot of a morning
-    makes its few items expensive. Until then yesterday is judged. None: too little is known.
-    """
-    for day in (today, today - timedelta(days=1)):
-        before = [days[d] for n in range(USUAL_DAYS) if (d := day - timedelta(days=n + 1)) in days]
-        shapes = [shape for window in before if (shape := shape_of(window)) is not None]
-        usual = usual_shape(shapes) if len(shapes) >= DAYS_ENOUGH else None
-        now = shape_of(days[day]) if day in days else None
-        if now is None or usual is None:
-            continue
-        dollars = median(window.dollars for window in before)
-        if day != today or days[day].dollars >= _TELLING_SHARE * dollars:
-            return now, usual
-    return None
-
-
-def diagnose(
-    now: CostShape, usual: CostShape, *, fit: Fit | None = None, factor: float = FACTOR
-) -> Diagnosis | None:
-    """Return why an item costs more than ``factor`` times the usual; None if it does not."""
-    if now.cost_per_item <= factor * usual.cost_per_item:
-        return None
+def diagnose(now: CostShape, usual: CostShape, *, fit: Fit | None = None) -> Diagnosis:
+    """Return why an item costs more than the usual; ``now`` costs more."""
     parts = split_rise(now, usual)
     if fit is not None:
         parts[Cause.OVERKILL] = _overkill(now, fit)

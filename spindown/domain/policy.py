@@ -133,7 +133,11 @@ class Policy:
     throughput_estimate: float = 1000.0
     #: MiB of input an item.
     mib_per_item_estimate: float = 1.0
-    # What a person is told of, over the last day; None: is not told.
+    # What a person is told of.
+    #: Times the usual cost of an item: a day beside the same weekdays, a week beside weeks before.
+    alarm_day_rise: float = 1.5
+    alarm_week_rise: float = 1.25
+    # Over the last day; None: a person is not told.
     #: USD, all in.
     alarm_max_cost_per_item: float | None = None
     #: Share of the paid time, unless workers are kept warm.

@@ -32,13 +32,15 @@ from spindown.job.redrive import (
     read_dead_letter,
 )
 from spindown.job.split import child_message
-from spindown.port import JobQueue, Message, ObjectStore, Outgoing
+from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
 
 #: A submit writes the index first and then sends; a large one takes minutes.
 _YOUNG = timedelta(minutes=15)
 #: The queue keeps a message for 12 days; older batches are asked for by name.
 _RECENT = timedelta(days=14)
 _READS_AT_ONCE = 16
+#: Jobs whose manifests one count reads, within seconds.
+_COUNTED_AT_MOST = 5_000
 #: Each takes a call. With more than this many visible messages, workers must come first.
 _LOOKED_AT_MOST = 10_000
 
@@ -71,11 +73,12 @@ def redrive_lost(
         NotFound: there is no such batch.
         BadInput: too many messages wait to be looked at.
     """
-    named = batches or recent_batches(ports.objects, ports.clock.now())
+    now = ports.clock.now()
+    named = batches or recent_batches(ports.objects, now)
     left = [
         one
         for batch_id in named
-        for one in find_unfinished(batch_id, workload, ports)
+        for one in find_unfinished(batch_id, workload, ports.objects, ports.table, now)
         if not one.is_held
     ]
     seen = _find_messages(ports) if left else frozenset[str]()
@@ -89,7 +92,14 @@ def redrive_lost(
 
 
 def count_lost(
-    workload: str, ports: WorkPorts, *, jobs_at_most: int, batch: str | None = None
+    workload: str,
+    *,
+    objects: ObjectStore,
+    queues: Sequence[JobQueue],
+    table: Table,
+    now: datetime,
+    jobs_at_most: int,
+    batch: str | None = None,
 ) -> int:
     """Return how many jobs have no message, at least; nothing is received.
 
@@ -98,13 +108,18 @@ def count_lost(
 
     Args:
         workload: whose.
-        ports: the world; both queues are the workload's.
+        objects: its part of the bucket.
+        queues: its queue and its dead-letter queue.
+        table: the ledger.
+        now: the time.
         jobs_at_most: read no more batches once they name so many jobs, the newest first.
         batch: look only at this one, if it is of the last 14 days and a while old; None: at all.
     """
     # In this order: what ends or is sent meanwhile makes the count smaller, never larger.
-    batches = recent_batches(ports.objects, ports.clock.now())
-    counts = [queue.backlog() for queue in (ports.queue, ports.dead_letters)]
+    batches = recent_batches(objects, now)
+    if not batches:
+        return 0
+    counts = [queue.backlog() for queue in queues]
     messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
     unfinished = read = 0
     for batch_id in batches:
@@ -112,9 +127,28 @@ def count_lost(
             continue
         if read >= jobs_at_most:
             break
-        read += len(_read_batch(batch_id, ports.objects).jobs)
-        unfinished += len(find_unfinished(batch_id, workload, ports))
+        read += len(_read_batch(batch_id, objects).jobs)
+        unfinished += len(find_unfinished(batch_id, workload, objects, table, now))
     return max(unfinished - messages, 0)
+
+
+def count_recent(workload: str, ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> int:
+    """Return how many jobs of the newest batches have no message, at least.
+
+    Args:
+        workload: whose.
+        ports: the world.
+        store_of: a workload's part of the bucket.
+    """
+    settings, _ = ports.settings.workload(workload)
+    return count_lost(
+        workload,
+        objects=store_of(workload),
+        queues=[ports.queue(url) for url in (settings.queue_url, settings.dlq_url)],
+        table=ports.table,
+        now=ports.clock.now(),
+        jobs_at_most=_COUNTED_AT_MOST,
+    )
 
 
 def recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
@@ -128,10 +162,14 @@ def recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
     return [batch_id for _, batch_id in sorted(found, reverse=True)]
 
 
-def find_unfinished(batch_id: str, workload: str, ports: WorkPorts) -> Sequence[OpenJob]:
+def find_unfinished(
+    batch_id: str, workload: str, objects: ObjectStore, table: Table, now: datetime
+) -> Sequence[OpenJob]:
     """Return the jobs of a batch that are not over (raises NotFound: there is no such batch)."""
-    jobs = _read_batch(batch_id, ports.objects).jobs
-    look = partial(_look, batch_id=batch_id, workload=workload, ports=ports)
+    jobs = _read_batch(batch_id, objects).jobs
+    look = partial(
+        _look, batch_id=batch_id, workload=workload, objects=objects, table=table, now=now
+    )
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         return [one for found in pool.map(look, jobs) for one in found]
 
@@ -147,14 +185,16 @@ def _look(
     *,
     batch_id: str,
     workload: str,
-    ports: WorkPorts,
+    objects: ObjectStore,
+    table: Table,
+    now: datetime,
     submitted: str = "",
     parent: str | None = None,
 ) -> list[OpenJob]:
     """Return a job if it is not over, or those of its children that are not."""
     submitted = submitted or job_id
     try:
-        fence = read_fence(job_id, ports.objects)
+        fence = read_fence(job_id, objects)
     except NewerSchema:
         return []
     if fence is not None and fence.manifest.state is JobState.SPLIT:
@@ -165,16 +205,16 @@ def _look(
                 child,
                 batch_id=batch_id,
                 workload=workload,
-                ports=ports,
+                objects=objects,
+                table=table,
+                now=now,
                 submitted=submitted,
                 parent=job_id,
             )
         ]
     if fence is not None and fence.manifest.state is not JobState.RUNNING:
         return []
-    is_held = fence is not None and is_at_work(
-        fence.manifest, workload, ports.table, ports.clock.now()
-    )
+    is_held = fence is not None and is_at_work(fence.manifest, workload, table, now)
     return [
         OpenJob(
             job_id=job_id, submitted=submitted, batch_id=batch_id, parent=parent, is_held=is_held

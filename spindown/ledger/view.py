@@ -23,6 +23,7 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.alert import AlertState
+from spindown.domain.cost_rise import AcceptedCost, CostRise
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.ledger.partition import Partition
@@ -49,6 +50,9 @@ class LedgerView:
     breakers: Mapping[str, BreakerRow] = field(default_factory=dict)
     #: Name -> what is remembered of what people are told.
     alerts: Mapping[str, AlertState] = field(default_factory=dict)
+    cost_rise: CostRise | None = None
+    #: Costs of an item that people have accepted, oldest first.
+    accepted: tuple[AcceptedCost, ...] = ()
     policy: PolicyRow = field(default_factory=PolicyRow)
     decision: DecisionRow | None = None
     lock: LockRow | None = None
@@ -121,6 +125,8 @@ def view_of(decided: Partition, told: Partition) -> LedgerView:
             name.removeprefix("#"): x for name, x in decided.named(BreakerRow, rows.BREAKER).items()
         },
         alerts=decided.named(AlertState, rows.ALERT),
+        cost_rise=decided.one(CostRise, rows.COST_RISE),
+        accepted=tuple(sorted(decided.all_of(AcceptedCost, rows.ACCEPTED).values(), key=_at)),
         policy=decided.one(PolicyRow, rows.POLICY) or PolicyRow(),
         decision=decided.one(DecisionRow, rows.DECISION),
         lock=decided.one(LockRow, rows.LOCK),
@@ -145,6 +151,10 @@ def _backlog(seen: BacklogRow | None, claims: ClaimsRow | None) -> BacklogRow:
 
 def _own_fields(row: DoneRow | ClaimsRow) -> dict[str, object]:
     return {each.name: getattr(row, each.name) for each in fields(row)}
+
+
+def _at(accepted: AcceptedCost) -> datetime:
+    return accepted.at
 
 
 def account_of(shared: Partition) -> AccountView:

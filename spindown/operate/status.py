@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from spindown.config import format_duration
 from spindown.contract.row import QuotaRow, SpendRow, budget_sort
 from spindown.control.alert.judgement import COST
+from spindown.control.spend import last_days
 from spindown.domain.alert import FORGOTTEN_AFTER
+from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.past_cost import accrue
@@ -57,6 +59,9 @@ class Status:
     workers: tuple[WorkerStatus, ...]
     launching: int
     today: SpendRow
+    #: The last 24 hours, and the last seven times as long.
+    last_day: CostWindow
+    last_week: CostWindow
     #: Of the whole deployment, as the budget is.
     month_usd: float
     budget_usd: float | None
@@ -69,12 +74,6 @@ class Status:
     held_until: datetime | None
     #: What a person must fix before anything launches or changes.
     troubles: tuple[str, ...]
-
-    @property
-    def cost_per_item(self) -> float | None:
-        """Return today's dollars by today's items; None before the first item or dollar."""
-        is_told = self.today.items > 0 and self.today.dollars > 0.0
-        return self.today.dollars / self.today.items if is_told else None
 
 
 def read_status(
@@ -99,10 +98,12 @@ def read_status(
         now: the time.
     """
     view, account = ledger.read(), ledger.read_account()
-    decision, today = view.decision, view.spend.get(f"{now:%Y-%m-%d}", SpendRow())
+    decision, day = view.decision, f"{now:%Y-%m-%d}"
     # The next tick charges it.
     accrued = sum(accrue(worker, now).dollars for worker in view.workers.values())
     month = account.budget_at(now)
+    today = view.spend.get(day, SpendRow())
+    spend = {**view.spend, day: replace(today, dollars=today.dollars + accrued)}
     return Status(
         workload=workload,
         at=now,
@@ -111,7 +112,9 @@ def read_status(
         waited=_waited(view.backlog.backlog_since, now),
         workers=_workers(view),
         launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
-        today=replace(today, dollars=today.dollars + accrued),
+        today=spend[day],
+        last_day=last_days(spend, now),
+        last_week=last_days(spend, now, 7),
         month_usd=month.dollars + accrued,
         budget_usd=budget_usd,
         reserved_usd=max(month.committed - month.dollars - accrued, 0.0),
@@ -153,7 +156,10 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     for name, alert_state in sorted(view.alerts.items()):
         if name.startswith(COST) and now - alert_state.seen_at <= FORGOTTEN_AFTER:
             cause = name.removeprefix(COST).replace("-", " ")
-            yield f"an item costs more than it used to, because of {cause}"
+            yield (
+                f"an item costs more than it used to, because of {cause}: `spindown cost` says "
+                "since when"
+            )
     for name, words in _DEADLINES.items():
         known = view.alerts.get(name)
         if known is not None and now - known.seen_at <= FORGOTTEN_AFTER:

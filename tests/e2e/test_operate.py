@@ -114,6 +114,15 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: Deployed) -> None:
     assert "`max_price_per_hour`" in text
     assert world.invoke("offers")["expensive"] == {"absent": "price"}
     assert world.is_silent(inbox)
+    assert world.spindown_json("cost", "absent")["rise"]["rise"]["span"] == "day"
+
+    accepted = world.spindown_json("policy", "accept-cost", "absent")
+    assert accepted["dollars"] == pytest.approx(0.04)
+    assert accepted["by"].startswith("arn:")
+    assert world.invoke("offers")["expensive"] == {}
+    (line,) = world.spindown("policy", "history", "absent", "--json").stdout.splitlines()
+    assert json.loads(line) == accepted
+    assert world.spindown_json("cost", "absent")["rise"] is None
 
 
 def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: Deployed) -> None:

@@ -11,9 +11,10 @@ import pytest
 from functions import interruption, offers, scaler
 from spindown.control.market import load_catalogue
 from spindown.error import ContractError, NotFound, Unreachable
+from spindown.job.submit import Draft, submit_items
 from spindown.port import SETTINGS_FOR
 from tests.builders import minutes
-from tests.control import DEPLOYMENT, ControlWorld
+from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld
 from tests.failure import failing
 
 EVENTS = Path(__file__).parents[1] / "events"
@@ -187,6 +188,51 @@ def test_the_refresh_of_offers_tells_why_an_item_is_dear() -> None:
 
     assert said["expensive"] == {"classify": "price"}
     assert [subject for subject, _ in world.topic.said] == ["demo--classify: cost-price"]
+
+
+def test_the_refresh_of_offers_tells_of_jobs_without_message() -> None:
+    world = ControlWorld()
+    draft = Draft(workload=WORKLOAD, batch_id="b", items_per_job=1)
+    submit_items(["x", "y", "z"], draft, queue=world.queue, store=world.objects)
+    world.clock.advance(timedelta(hours=1))
+
+    def refresh_for(hours: int) -> None:
+        for _ in range(hours):
+            offers.handle(world.ports, lambda _: world.objects)
+            world.clock.advance(timedelta(hours=1))
+
+    refresh_for(7)
+    assert not world.topic.said
+
+    world.empty_the_queue()
+    refresh_for(8)
+    ((subject, text),) = world.topic.said
+    assert subject == "demo--classify: lost-jobs"
+    assert "3 jobs" in text
+    # It lasts until they are sent again.
+    before = len(world.metrics.values("Alerts"))
+    refresh_for(3)
+    assert len(world.metrics.values("Alerts")) == before + 3
+    world.send(3)
+    refresh_for(1)
+    assert len(world.metrics.values("Alerts")) == before + 3
+
+
+def test_what_cannot_be_counted_is_said_and_costs_are_judged() -> None:
+    world = ControlWorld()
+    world.interfere = failing(Unreachable("no answer"), "backlog")
+    submit_items(
+        ["x"],
+        Draft(workload=WORKLOAD, batch_id="b", items_per_job=1),
+        queue=world.queue,
+        store=world.objects,
+    )
+    world.clock.advance(timedelta(hours=1))
+
+    said = offers.handle(world.ports, lambda _: world.objects)
+
+    assert "no answer" in said["not_judged"]["classify"]
+    assert world.metrics.values("WarmDollars")
 
 
 @pytest.mark.parametrize("module", ["scaler", "interruption", "offers", "malformed"])

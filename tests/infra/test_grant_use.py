@@ -81,6 +81,9 @@ STATEMENTS = [
             "RenewMessages",
             "KeepItems",
             "SeeQuotas",
+            "SeeJobs",
+            "SeeLeases",
+            "CountMessages",
             "WriteLog",
         )
     ),

@@ -90,11 +90,11 @@ def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:
 
 
 def test_too_many_workloads_for_a_stack_are_refused_in_words(tmp_path: Path) -> None:
-    project = write_project(tmp_path, a_config(36))
+    project = write_project(tmp_path, a_config(37))
     app = make_app(project, tmp_path / "out")
     describe_core(app, project)
 
     with pytest.raises(ConfigError) as caught:
         synthesise_app(app, load_config(app))
 
-    assert str(caught.value).startswith("workload is '36 workloads'")
+    assert str(caught.value).startswith("workload is '37 workloads'")

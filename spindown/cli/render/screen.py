@@ -14,6 +14,7 @@ from rich.text import Text
 
 from spindown.cli.render.count import say_count
 from spindown.config import format_duration
+from spindown.operate.cost import cost_of
 from spindown.operate.status import Status, WorkerStatus
 from spindown.wording import printable, say, say_number
 
@@ -127,8 +128,12 @@ def _money_line(status: Status) -> Text:
     line = Text()
     line.append("today  ", style="bold")
     line.append(f"{say_count(today.items, 'item')}, ${today.dollars:.4f}")
-    if status.cost_per_item is not None:
-        line.append(f", {format_item_cost(status.cost_per_item)}", style="bold green")
+    day, week = cost_of(status.last_day), cost_of(status.last_week)
+    if day is not None:
+        line.append(f", {format_item_cost(day)} in 24 hours", style="bold green")
+        line.append(
+            "" if week is None else f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %")
+        )
     refusals = say_count(today.refusals, "refusal")
     line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:

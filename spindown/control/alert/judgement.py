@@ -1,23 +1,29 @@
 """Tell why an item costs more than it used to, and which setting to change.
 
-Once an hour, after the refresh of the offers: what the last days cost is compared with their
-own median, and the part of the cost that moved most is named. A cause is told once a day.
+Once an hour, after the refresh of the offers: the last day is compared with days like it, the
+last week with the weeks before (``domain.cost_rise``), and the part of the cost that moved most is
+named. A cause is told once a day, until the cost is down or a person accepts it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 
+from spindown.contract import row as rows
 from spindown.contract.metric import CAUSE
-from spindown.contract.row import SpendRow
 from spindown.contract.settings import WorkloadSettings
+from spindown.control.alert.lost import LOST, find_lost
 from spindown.control.alert.tell import measure, of_workload, remember, tell
 from spindown.control.market import current_sale
 from spindown.control.policy import effective_policy
+from spindown.control.spend import window_of
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
-from spindown.domain.diagnosis import CostWindow, Diagnosis, Fit, compare, diagnose
+from spindown.domain.cost_rise import RiseFound, RiseLimits, find_rise
+from spindown.domain.diagnosis import Diagnosis, Fit, diagnose
 from spindown.domain.offer import CapacityType, Offer
+from spindown.domain.policy import Policy
 from spindown.domain.requirement import misfit
+from spindown.error import SpindownError
 from spindown.ledger import Ledger, LedgerView
 from spindown.port import ControlPorts, Datum
 from spindown.wording import say, say_remedy
@@ -36,31 +42,49 @@ class Judgement:
     workload: str
     #: None: an item costs what it usually does, or too little is known.
     diagnosis: Diagnosis | None = None
-    #: Why nothing could be found out; "": it could.
+    #: Why something could not be found out; "": it could.
     failure: str = ""
 
 
-def judge(ports: ControlPorts) -> tuple[Judgement, ...]:
-    """Judge the cost of every workload, tell people, say what one warm machine would cost."""
-    return tuple(_try(name, ports) for name in ports.deployment().workloads)
+def judge(
+    ports: ControlPorts, *, count_lost: Callable[[str], int] = lambda _: 0
+) -> tuple[Judgement, ...]:
+    """Judge the cost of every workload, tell people, say what one warm machine would cost.
+
+    ``count_lost`` returns how many jobs of a workload have no message, at least: people are told.
+    """
+    return tuple(_try(name, ports, count_lost) for name in ports.deployment().workloads)
 
 
-def _try(workload: str, ports: ControlPorts) -> Judgement:
+def _try(workload: str, ports: ControlPorts, count_lost: Callable[[str], int]) -> Judgement:
     try:
-        return _judge(workload, ports)
+        return _judge(workload, ports, count_lost)
     except Exception as exc:  # noqa: BLE001 - an edge: it must not keep the others from theirs
         return Judgement(workload=workload, failure=str(exc) or type(exc).__name__)
 
 
-def _judge(workload: str, ports: ControlPorts) -> Judgement:
+def _judge(workload: str, ports: ControlPorts, count_lost: Callable[[str], int]) -> Judgement:
     ledger, now = Ledger(ports.table, workload), ports.clock.now()
     view = ledger.read()
     dimensions = of_workload(ports.name, workload)
     ports.metrics.emit(_warm_dollars(_offers(workload, view, ports), dimensions))
-    diagnosis = _diagnose(workload, view, ports)
+    settings, edit = ports.settings.workload(workload)
+    found_rise = rise_of(view, effective_policy(settings, edit, view.policy).policy, now)
+    _remember_rise(found_rise, view, ledger)
+    diagnosis = None
+    if found_rise is not None:
+        fit = _fit(workload, view, ports)
+        diagnosis = diagnose(found_rise.now, found_rise.rise.usual, fit=fit)
     alerts = [] if diagnosis is None else [_alert(workload, diagnosis)]
+    failure = ""
+    try:
+        alerts += find_lost(workload, view, ledger, now, count_lost)
+    except SpindownError as exc:
+        failure = f"jobs without a message could not be counted: {exc}"
     known: dict[str, AlertState] = {
-        name: alert_state for name, alert_state in view.alerts.items() if name.startswith(COST)
+        name: alert_state
+        for name, alert_state in view.alerts.items()
+        if name == LOST or name.startswith(COST)
     }
     found = review(alerts, known, now)
     for write in remember(found, ledger):
@@ -69,38 +93,36 @@ def _judge(workload: str, ports: ControlPorts) -> Judgement:
     data = measure(found.standing, untold, dimensions)
     if diagnosis is not None:
         by_cause = {**dimensions, CAUSE: diagnosis.cause.value}
+        data.append(Datum(name="CostRaised", value=1, dimensions=dimensions))
         data.append(Datum(name="CostRise", value=diagnosis.dollars, dimensions=by_cause))
     ports.metrics.emit(data)
-    return Judgement(workload=workload, diagnosis=diagnosis)
+    return Judgement(workload=workload, diagnosis=diagnosis, failure=failure)
 
 
-def _diagnose(workload: str, view: LedgerView, ports: ControlPorts) -> Diagnosis | None:
-    today = ports.clock.now().date()
-    days = {date.fromisoformat(day): _window(row) for day, row in view.spend.items()}
-    shapes = compare(days, today)
-    if shapes is None:
-        return None
-    now, usual = shapes
-    return diagnose(now, usual, fit=_fit(workload, view, ports))
-
-
-def _window(row: SpendRow) -> CostWindow:
-    return CostWindow(
-        dollars=row.dollars,
-        items=row.items,
-        items_redone=row.items_redone,
-        launches=row.launches,
-        boot_seconds=row.boot_seconds,
-        busy_seconds=row.busy_seconds,
-        idle_seconds=row.idle_seconds,
+def rise_of(view: LedgerView, policy: Policy, now: datetime) -> RiseFound | None:
+    """Return the rise of the cost of an item that stands now; None: it costs what is usual."""
+    return find_rise(
+        {date.fromisoformat(day): window_of(row) for day, row in view.spend.items()},
+        now,
+        limits=RiseLimits(day=policy.alarm_day_rise, week=policy.alarm_week_rise),
+        standing=view.cost_rise,
+        accepted=view.accepted[-1] if view.accepted else None,
     )
+
+
+def _remember_rise(found: RiseFound | None, view: LedgerView, ledger: Ledger) -> None:
+    if found is None and view.cost_rise is not None:
+        ledger.write(ledger.delete(rows.COST_RISE))
+    elif found is not None and found.rise != view.cost_rise:
+        ledger.write(ledger.put(rows.COST_RISE, found.rise))
 
 
 def _alert(workload: str, diagnosis: Diagnosis) -> Alert:
     return Alert(
         name=COST + diagnosis.cause.value.replace(" ", "-"),
         says=f"{workload}: {say(diagnosis.reason)}",
-        remedy=say_remedy(diagnosis.reason),
+        remedy=f"{say_remedy(diagnosis.reason)} If it may cost so much, run `spindown policy "
+        f"accept-cost {workload}`.",
         rest=SAID_AGAIN_AFTER,
     )
 

@@ -69,6 +69,15 @@ JUDGE_CALLS = [
     *TELL_CALLS,
 ]
 
+COUNT_LOST_CALLS = [
+    rows("GetItem", "w#rich"),
+    *objects(["GetObject"], "workloads/rich/batches/b.json", "workloads/rich/jobs/j/manifest.json"),
+    *(
+        Call("sqs:GetQueueAttributes", ours("sqs", f"lab--{name}"))
+        for name in ("plain", "plain--dlq", "rich", "rich--dlq")
+    ),
+]
+
 TEARDOWN_CALLS = [
     # Locks, taken and given back; instances, found and ended.
     rows("UpdateItem", "c#rich"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.infra.call.control import (
     CONTROL_MUST_NOT,
+    COUNT_LOST_CALLS,
     JUDGE_CALLS,
     RECONCILE_CALLS,
     REFRESH_CALLS,
@@ -46,6 +47,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
         *REFRESH_CALLS,
         *RENEW_CALLS,
         *JUDGE_CALLS,
+        *COUNT_LOST_CALLS,
         *_log("offers"),
         _FAILED_EVENTS,
     ],
@@ -58,7 +60,7 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
     SCALER: CONTROL_MUST_NOT,
     INTERRUPTION: CONTROL_MUST_NOT,
     OFFERS: [
-        *(call for call in CONTROL_MUST_NOT if call not in RENEW_CALLS),
+        *(call for call in CONTROL_MUST_NOT if call not in [*RENEW_CALLS, *COUNT_LOST_CALLS]),
         *LAUNCH_CALLS,
         Call("dynamodb:Query", f"{TABLE}/index/instance"),
         *(rows(action, "d#") for action in ("DeleteItem", "UpdateItem", "GetItem")),

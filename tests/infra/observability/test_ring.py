@@ -15,14 +15,17 @@ from typing import Any
 import pytest
 
 from spindown.contract.event import InterruptionWarning
-from spindown.contract.row import DEPLOYMENT_PARTITION, worker_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, SpendRow, worker_sort
+from spindown.control.alert.judgement import judge
 from spindown.control.interrupt import react
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, SpindownError
 from spindown.job.message import dead_letter_untouched
+from spindown.ledger import Ledger
 from spindown.memory import MemoryJobQueue
+from spindown.operate.cost import accept_cost
 from spindown.port import DEPLOYMENT as DEPLOYMENT_SETTINGS
 from spindown.port import Key, Outgoing, Write
 from tests.cloudwatch import CloudWatch
@@ -40,6 +43,7 @@ from tests.infra.assembly import synthesise_once, write_project
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 QUEUE = f"{DEPLOYMENT}--{WORKLOAD}"
 BUDGET = 20.0
 
@@ -198,16 +202,6 @@ def a_message_comes(*, is_taken: bool) -> Story:
     return story
 
 
-def a_message_is_taken_after(minutes: int) -> Story:
-    def story(watched: Watched) -> None:
-        watched.world.send()
-        watched.live(minutes, ticks=False)
-        watched.world.empty_the_queue()
-        watched.live(10, ticks=False)
-
-    return story
-
-
 def a_message_that_stays(length: timedelta) -> Story:
     def story(watched: Watched) -> None:
         watched.world.send()
@@ -333,6 +327,33 @@ def two_days_with_a_worker(*, calls_a_minute: int) -> Story:
     return story
 
 
+def days_that_cost(*costs: float, size: Callable[[int], float] = lambda _: 1.0) -> Story:
+    """Let items of each day cost so many times the usual, looked at every six hours.
+
+    The ledger's rows grow as a day goes by; ``size`` tells how many items a day has beside others.
+    """
+
+    def story(watched: Watched) -> None:
+        world, parts = watched.world, 4
+        tomorrow = world.now.replace(hour=0) + DAY
+        world.clock.advance((tomorrow - world.now) % DAY)
+        for number, cost in enumerate(costs):
+            for part in range(1, parts + 1):
+                world.clock.advance(24 * HOUR / parts - MINUTE)
+                items = round(900 * size(number) * part / parts)
+                share = items / 900
+                row = SpendRow(
+                    dollars=2.0 * cost * share, items=items, busy_seconds=7200 * share, launches=3
+                )
+                world.put_day(world.now, row)
+                judge(world.ports)
+                world.clock.advance(MINUTE)
+                if watched.cloudwatch.rings(watched.alarm):
+                    watched.rang_at.append(world.now - watched.began)
+
+    return story
+
+
 def _add(partition: str, sort: str, sums: Mapping[str, float]) -> Write:
     return Write(key=Key(partition=partition, sort=sort), add=dict(sums))
 
@@ -350,10 +371,18 @@ STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
     ),
     f"{W}--oldest-message": (a_job_that_waits(85), a_job_that_waits(60), NOBODY),
     f"{W}--backlog": (a_message_comes(is_taken=False), a_message_comes(is_taken=True), Policy()),
-    f"{W}--oldest": (a_message_is_taken_after(7), a_message_is_taken_after(4), Policy()),
     f"{W}--message-of-a-week": (
         a_message_that_stays(timedelta(days=7, minutes=20)),
         a_message_that_stays(timedelta(days=7) - 10 * MINUTE),
+        NOBODY,
+    ),
+    f"{W}--cost": (
+        days_that_cost(*[1.08**day for day in range(60)]),
+        # Weekends of a twentieth of the items, three times as dear each; the first day is a Friday.
+        days_that_cost(
+            *[3.0 if day % 7 in {1, 2} else 1.0 for day in range(60)],
+            size=lambda day: 0.05 if day % 7 in {1, 2} else 1.0,
+        ),
         NOBODY,
     ),
     f"{W}--dead-letters": (a_message("{}"), a_message('{"items": [1]}'), NOBODY),
@@ -410,21 +439,42 @@ def test_an_alarm_is_silent_near_that(name: str, alarms: Alarms) -> None:
     assert watched.rang_at == []
 
 
+def test_the_cost_alarm_stays_until_it_is_down_or_accepted(alarms: Alarms) -> None:
+    watched = Watched(alarms[f"{W}--cost"], NOBODY)
+    world = watched.world
+    days_that_cost(*[1.0] * 21, *[2.0] * 20)(watched)
+    first, midnight = watched.rang_at[0], 12 * HOUR
+    assert midnight + 21 * DAY < first <= midnight + 22 * DAY
+    # Each time that CloudWatch looked.
+    assert len(watched.rang_at) == round((world.now - watched.began - first) / (6 * HOUR)) + 1
+
+    accept_cost(
+        WORKLOAD, ledger=Ledger(world.table, WORKLOAD), policy=NOBODY, by="ann", now=world.now
+    )
+    watched.rang_at.clear()
+    days_that_cost(*[2.0] * 20)(watched)
+    assert watched.rang_at == []
+
+    days_that_cost(*[4.0] * 3)(watched)
+    assert watched.rings
+    watched.rang_at.clear()
+    days_that_cost(2.0)(watched)
+    assert watched.rang_at[-1:] != [world.now - watched.began]
+
+
 def test_a_message_that_came_back_thrice_rings(alarms: Alarms) -> None:
     watched = Watched(alarms[f"{W}--oldest-message"], NOBODY)
-    by_sqs = Watched(alarms[f"{W}--oldest"], NOBODY)
+    world = watched.world
 
-    for each in (watched, by_sqs):
-        each.world.send()
-        for _ in range(3):
-            taken = each.world.queue.receive(wait=timedelta(0), visibility=MINUTE)
-            assert taken is not None
-            each.world.queue.extend(taken.receipt_handle, timedelta(0))
-        each.live(90)
+    world.send()
+    for _ in range(3):
+        taken = world.queue.receive(wait=timedelta(0), visibility=MINUTE)
+        assert taken is not None
+        world.queue.extend(taken.receipt_handle, timedelta(0))
+    watched.live(90)
 
+    # SQS leaves it out of the age of its oldest message.
     assert watched.rings
-    # SQS leaves it out: the tick of each minute is what does not.
-    assert not by_sqs.rings
 
 
 def test_a_job_of_hours_is_no_message_that_waits(alarms: Alarms) -> None:

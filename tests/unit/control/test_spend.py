@@ -13,7 +13,7 @@ from spindown.contract.row import (
     worker_sort,
 )
 from spindown.control.interrupt import react
-from spindown.control.spend import items_since_yesterday, last_day
+from spindown.control.spend import items_since_yesterday, last_days
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import DRAINED_FOR
@@ -267,16 +267,16 @@ def test_the_last_day_goes_on_over_midnight() -> None:
         "2026-01-03": SpendRow(dollars=99.0, items=1),
     }
 
-    late = last_day(days, noon.replace(hour=23, minute=59, second=59))
-    half = last_day(days, noon)
-    early = last_day({name: days[name] for name in ("2026-01-04",)}, noon.replace(hour=0))
+    late = last_days(days, noon.replace(hour=23, minute=59, second=59))
+    half = last_days(days, noon)
+    early = last_days({name: days[name] for name in ("2026-01-04",)}, noon.replace(hour=0))
 
     assert late.dollars == pytest.approx(1.0, abs=1e-3)
     assert late.items == pytest.approx(10, abs=1e-2)
     assert (half.dollars, half.items, half.launches) == (3.0, 30.0, 1.0)
     assert (half.idle_seconds, half.busy_seconds, half.paid_seconds) == (50.0, 50.0, 100.0)
     assert (early.dollars, early.items) == (4.0, 40.0)
-    assert last_day({}, noon).items == 0
+    assert last_days({}, noon).items == 0
 
 
 def test_the_cost_of_an_item_does_not_begin_anew_at_midnight() -> None:

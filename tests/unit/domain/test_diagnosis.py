@@ -1,7 +1,6 @@
 """A dear item is explained by the part of its cost that moved most."""
 
 from dataclasses import replace
-from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ from spindown.domain.diagnosis import (
     CostShape,
     CostWindow,
     Fit,
-    compare,
     diagnose,
     shape_of,
     split_rise,
-    usual_shape,
 )
 from spindown.domain.reason import ReasonCode
 from spindown.wording import say_remedy
@@ -78,7 +75,6 @@ USUAL = CostShape(
 def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str) -> None:
     found = diagnose(now, USUAL)
 
-    assert found is not None
     assert found.cause is cause
     assert found.dollars == max(found.parts.values())
     assert said in say_remedy(found.reason)
@@ -125,7 +121,6 @@ def test_tells_how_much_of_the_cause_there_is_and_is_usual(
 ) -> None:
     found = diagnose(now, USUAL)
 
-    assert found is not None
     about = found.reason.about
     assert (about["cost"], about["usual"]) == (now.cost_per_item, USUAL.cost_per_item)
     assert (about["now"], about["before"]) == pytest.approx(numbers)
@@ -136,7 +131,6 @@ def test_tells_which_share_of_the_computing_repeats_lost_work() -> None:
 
     found = diagnose(replace(usual, redo_hours=0.019), usual)
 
-    assert found is not None
     assert found.reason.code is ReasonCode.COST_REDO
     assert (found.reason.about["now"], found.reason.about["before"]) == pytest.approx((95.0, 80.0))
 
@@ -147,9 +141,7 @@ def test_without_computation_no_work_is_redone_and_none_done() -> None:
     repeated = diagnose(replace(USUAL, redo_hours=0.01), idled)
     slower = diagnose(replace(USUAL, work_hours=0.01), idled)
 
-    assert repeated is not None
     assert repeated.reason.about["before"] == 0.0
-    assert slower is not None
     assert (slower.reason.about["now"], slower.reason.about["before"]) == pytest.approx(
         (100.0, 0.0)
     )
@@ -161,7 +153,6 @@ def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
 
     found = diagnose(dear, USUAL, fit=fit)
 
-    assert found is not None
     assert found.cause is Cause.OVERKILL
     assert found.dollars == pytest.approx((1.0 - 0.2) * dear.hours)
     assert found.reason.about["offer"] == "g4dn.xlarge"
@@ -181,14 +172,8 @@ def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
 def test_does_not_blame_a_machine_that_is_needed(fit: Fit) -> None:
     found = diagnose(replace(USUAL, price_per_hour=1.0), USUAL, fit=fit)
 
-    assert found is not None
     assert found.cause is Cause.PRICE
     assert found.parts[Cause.OVERKILL] == 0.0
-
-
-def test_says_nothing_until_the_cost_exceeds_the_factor() -> None:
-    assert diagnose(replace(USUAL, price_per_hour=0.75), USUAL, factor=1.5) is None
-    assert diagnose(replace(USUAL, price_per_hour=0.76), USUAL, factor=1.5) is not None
 
 
 SHAPES = st.builds(
@@ -270,51 +255,3 @@ def test_a_window_on_earlier_launches_counts_as_one_launch() -> None:
 
     assert shape is not None
     assert shape.items_per_launch == 900.0
-
-
-def test_one_odd_day_does_not_move_the_usual_cost() -> None:
-    odd = replace(USUAL, price_per_hour=40.0, boot_hours=5.0)
-
-    assert usual_shape([USUAL, USUAL, odd, USUAL, USUAL]) == USUAL
-    assert usual_shape([]) is None
-
-
-TODAY = date(2026, 11, 20)
-
-
-def days_of(*dollars: float | None) -> dict[date, CostWindow]:
-    """Return windows that cost so much, the last one today's; None: a day without work."""
-    windows = {}
-    for ago, spent in enumerate(reversed(dollars)):
-        if spent is not None:
-            windows[TODAY - timedelta(days=ago)] = a_window(dollars=spent)
-    return windows
-
-
-@pytest.mark.parametrize(
-    ("days", "judged"),
-    [
-        pytest.param(days_of(2.0, 2.0, 2.0, 6.0), 6.0, id="today"),
-        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 0.9), 6.0, id="today has hardly begun"),
-        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 1.1), 1.1, id="today is half over"),
-        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 1.0), 1.0, id="today has cost just half a day"),
-        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, None), 6.0, id="nothing was done today"),
-        pytest.param(days_of(2.0, None, 2.0, 2.0, 6.0), 6.0, id="a day without work"),
-        pytest.param(days_of(2.0, 2.0, 6.0), None, id="two days are no habit"),
-        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, None, None), None, id="nothing lately"),
-        pytest.param(
-            days_of(2.0, 2.0, *[None] * 6, 2.0, 6.0), None, id="what is older than a week"
-        ),
-        pytest.param({}, None, id="nothing at all"),
-    ],
-)
-def test_judges_the_last_day_that_says_something(
-    days: dict[date, CostWindow], judged: float | None
-) -> None:
-    found = compare(days, TODAY)
-
-    assert (found is None) is (judged is None)
-    if found is not None and judged is not None:
-        now, usual = found
-        assert now.cost_per_item == pytest.approx(judged / 900)
-        assert usual.cost_per_item == pytest.approx(2.0 / 900)

@@ -42,8 +42,16 @@ def purge(world: WorkWorld) -> None:
         world.queue.delete(message.receipt_handle)
 
 
-def lost(world: WorkWorld) -> int:
-    return count_lost(WORKLOAD, world.ports, jobs_at_most=1000)
+def lost(world: WorkWorld, batch: str | None = None) -> int:
+    return count_lost(
+        WORKLOAD,
+        objects=world.objects,
+        queues=[world.queue, world.ports.dead_letters],
+        table=world.table,
+        now=world.clock.now(),
+        jobs_at_most=1000,
+        batch=batch,
+    )
 
 
 def sent_again(world: WorkWorld, *batches: str) -> list[str]:
@@ -113,9 +121,7 @@ def test_another_batch_has_lost_nothing() -> None:
     submit_items(items(3), draft, queue=world.queue, store=world.objects)
     world.clock.advance(HOUR)
 
-    found = [
-        count_lost(WORKLOAD, world.ports, jobs_at_most=1000, batch=name) for name in ("b", "c", "d")
-    ]
+    found = [lost(world, name) for name in ("b", "c", "d")]
 
     # The three messages might be of the first batch, so only one of its jobs surely has none.
     assert found == [1, 0, 0]

@@ -8,7 +8,7 @@ from spindown.ledger import Ledger
 from spindown.operate.bill import read_bill
 from tests.control import WORKLOAD, ControlWorld
 
-DAYS = 60
+DAYS = 70
 
 
 def test_days_that_the_ledger_has_put_away_are_in_the_bill() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.row import SpendRow
+from spindown.contract.row import COST_RISE, SpendRow
 from spindown.control.alert.judgement import judge
 from spindown.domain.diagnosis import Cause
 from spindown.domain.offer import Requirements
+from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.wording import say
 from tests.control import ControlWorld
@@ -107,6 +108,34 @@ def test_a_cause_is_told_once_a_day_and_its_metric_every_hour() -> None:
     world.put_day(world.now, replace(USUAL, **DEAR[Cause.IDLE][0]))
     judge(world.ports)
     assert [subject.partition("cost-")[2] for subject, _ in world.topic.said] == ["price", "idle"]
+
+
+def test_a_rise_is_remembered_until_it_is_over() -> None:
+    world = a_world(replace(USUAL, dollars=6.0))
+
+    judge(world.ports)
+    first = world.row(COST_RISE)
+    world.clock.advance(HOUR)
+    judge(world.ports)
+    assert first is not None
+    assert world.row(COST_RISE) == first
+    assert world.metrics.values("CostRaised") == [1, 1]
+
+    world.put_day(world.now, USUAL)
+    judge(world.ports)
+    assert world.row(COST_RISE) is None
+    assert world.metrics.values("CostRaised") == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("times", "rings"), [pytest.param(2.9, True, id="above"), pytest.param(3.1, False, id="below")]
+)
+def test_the_policy_says_from_where_a_cost_rises(times: float, *, rings: bool) -> None:
+    world = a_world(replace(USUAL, dollars=6.0), policy=Policy(alarm_day_rise=times))
+
+    (judgement,) = judge(world.ports)
+
+    assert bool(judgement.diagnosis) is rings
 
 
 def test_a_tick_does_not_forget_what_the_judgement_has_told() -> None:

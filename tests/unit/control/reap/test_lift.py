@@ -80,7 +80,7 @@ def test_a_done_item_lifts_a_stop_by_failing_jobs_alone(unclaimed: int, closes: 
 
 def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
     world = ControlWorld()
-    for ago in range(1, 41):
+    for ago in range(1, 65):
         world.put_day(world.now - minutes(ago * 24 * 60), items=100)
     until = world.now + minutes(60)
     world.put(
@@ -89,14 +89,14 @@ def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
         launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=until,
-        items_done=40 * 100,
+        items_done=64 * 100,
     )
-    # The day of today is the 41st.
+    # The day of today is the 65th.
     world.put(rows.spend_sort(world.now), launches=1)
 
     world.run(3)
 
-    assert len(world.view().spend) == 40
+    assert len(world.view().spend) == 64
     assert world.view().breaker.open_until == until
     world.do_items(1)
     world.tick(minutes(1))

@@ -1,0 +1,97 @@
+"""``spindown cost``: what an item has cost, day by day and week by week."""
+
+import json
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+
+from spindown.cli import option
+from spindown.cli.render.screen import format_item_cost, open_console
+from spindown.cli.session import open_session
+from spindown.contract.codec import encode
+from spindown.control.policy import effective_policy
+from spindown.domain.cost_rise import AcceptedCost, RiseFound
+from spindown.domain.diagnosis import CostWindow
+from spindown.operate.cost import CostSpan, CostTrend, cost_of, read_cost
+
+
+def cost(
+    workload: option.Workload,
+    *,
+    days: Annotated[int, typer.Option(min=1, max=90, help="Days to show, of UTC.")] = 14,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Show what an item has cost over days and weeks, and whether that is usual."""
+    session = open_session(config, deployment=deployment, local=local)
+    deployed, edit = session.workload(workload), session.edit(workload)
+    ledger = session.ledger(workload)
+    found = read_cost(
+        workload,
+        ledger=ledger,
+        policy=effective_policy(deployed, edit, ledger.read().policy).policy,
+        now=session.aws.clock.now(),
+        days=days,
+    )
+    if as_json:
+        print(json.dumps(encode(found)))
+        return
+    console = open_console()
+    for part in render_cost(found):
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def render_cost(found: CostTrend) -> Iterator[RenderableType]:
+    """Yield what a person reads."""
+    if found.days or found.weeks:
+        yield _table(found)
+    for name, window in (("24 hours", found.last_day), ("7 days", found.last_week)):
+        yield f"the last {name}: {_item(window)}, ${window.dollars:,.2f}"
+    if found.rise is not None:
+        yield _say_rise(found.rise, found.workload)
+    yield from (say_accepted(each) for each in found.accepted[-1:])
+
+
+def _table(found: CostTrend) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("UTC days")
+    for name in ("dollars", "items", "cost", "idle"):
+        table.add_column(name, justify="right")
+    for span in (*found.weeks, *found.days):
+        table.add_row(*_cells(span))
+    return table
+
+
+def _cells(span: CostSpan) -> Iterator[str]:
+    window = span.window
+    yield span.first if span.first == span.last else f"{span.first} to {span.last}"
+    yield f"{window.dollars:,.2f}"
+    yield f"{window.items:,.0f}"
+    yield _item(window)
+    paid = window.paid_seconds
+    yield f"{window.idle_seconds / paid:.0%}" if paid > 0 else ""
+
+
+def _item(window: CostWindow) -> str:
+    dollars = cost_of(window)
+    return "no item" if dollars is None else format_item_cost(dollars)
+
+
+def _say_rise(found: RiseFound, workload: str) -> str:
+    usual, now = found.rise.usual.cost_per_item, found.now.cost_per_item
+    return (
+        f"alarm since {found.rise.since:%Y-%m-%d %H:%M} UTC, by the cost of a {found.rise.span}: "
+        f"{format_item_cost(now)} instead of {format_item_cost(usual)}, the {now / usual:.2f}-fold."
+        f" It ends when the cost is down, or with `spindown policy accept-cost {workload}`."
+    )
+
+
+def say_accepted(accepted: AcceptedCost) -> str:
+    """Return who has accepted which cost, and when."""
+    cost = format_item_cost(accepted.dollars)
+    return f"{accepted.at:%Y-%m-%d %H:%M:%S} UTC  accepted {cost}  by {accepted.by}"

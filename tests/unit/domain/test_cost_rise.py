@@ -1,0 +1,246 @@
+"""A rise of the cost of an item is found on a day or over weeks, and stands until it is over."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.cost_rise import (
+    AcceptedCost,
+    CostRise,
+    RiseFound,
+    RiseLimits,
+    RiseSpan,
+    add_windows,
+    find_rise,
+    usual_shape,
+)
+from spindown.domain.diagnosis import CostWindow, shape_of
+
+DAY = timedelta(days=1)
+#: A Friday, at noon.
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TODAY = NOW.date()
+LIMITS = RiseLimits(day=1.5, week=1.25)
+#: 900 items for 2 USD.
+USUAL = CostWindow(
+    dollars=2.0,
+    items=900,
+    items_redone=100,
+    launches=3,
+    boot_seconds=1080.0,
+    busy_seconds=5400.0,
+    idle_seconds=720.0,
+)
+
+
+def a_day(cost: float = 1.0, size: float = 1.0) -> CostWindow:
+    """Return a day whose items cost so many times the usual, with so many times the items."""
+    return replace(USUAL, dollars=2.0 * cost * size, items=900 * size)
+
+
+def days_of(*costs: float | None, last: date = TODAY) -> dict[date, CostWindow]:
+    """Return days that cost so many times the usual, the last one today's; None: no work."""
+    found = zip(reversed(costs), range(len(costs)), strict=True)
+    return {last - ago * DAY: a_day(cost) for cost, ago in found if cost is not None}
+
+
+@pytest.mark.parametrize(
+    ("days", "judged"),
+    [
+        pytest.param(days_of(1, 1, 1, 3), 3.0, id="today"),
+        pytest.param(days_of(1, 1, 1, 3) | {TODAY + DAY: a_day(1, 0.2)}, 3.0, id="tomorrow began"),
+        pytest.param(days_of(1, 1, 1, 3, 1), None, id="today it is down"),
+        pytest.param(days_of(1, 1, 1, 3, None), 3.0, id="nothing was done today"),
+        pytest.param(days_of(1, None, 1, 1, 3), 3.0, id="a day without work"),
+        pytest.param(days_of(1, 1, 1, 1.5), None, id="the limit itself"),
+        pytest.param(days_of(1, 1, 3), None, id="two days are no habit"),
+        pytest.param(days_of(1, 1, 1, 3, None, None), None, id="nothing lately"),
+        pytest.param(days_of(1, 9, 1, 1, 3), 3.0, id="one odd day before it"),
+        pytest.param({}, None, id="nothing at all"),
+    ],
+)
+def test_a_day_is_judged_that_says_something(
+    days: Mapping[date, CostWindow], judged: float | None
+) -> None:
+    found = find_rise(days, max(NOW, NOW + (max(days, default=TODAY) - TODAY)), limits=LIMITS)
+
+    assert (found is None) is (judged is None)
+    if found is not None:
+        assert found.rise.span is RiseSpan.DAY
+        assert found.now.cost_per_item == pytest.approx(judged and judged * 2 / 900)
+        assert found.rise.usual.cost_per_item == pytest.approx(2 / 900)
+
+
+def weeks_of(weekend: CostWindow | None, weeks: int = 3) -> dict[date, CostWindow]:
+    """Return whole weeks until today, with other Saturdays."""
+    days = {TODAY - ago * DAY: a_day() for ago in range(7 * weeks)}
+    saturdays = [day for day in days if day.weekday() == 5]
+    for day in saturdays:
+        if weekend is None:
+            del days[day]
+        else:
+            days[day] = weekend
+    return days
+
+
+@pytest.mark.parametrize(
+    ("saturday", "rings"),
+    [
+        pytest.param(a_day(3.0, 0.05), False, id="a small one, dear as it is"),
+        pytest.param(a_day(3.0, 1.0), True, id="a whole day that is dear"),
+    ],
+)
+def test_a_sunday_after_the_first_saturday(saturday: CostWindow, *, rings: bool) -> None:
+    days = weeks_of(None)
+    days |= {TODAY + DAY: saturday, TODAY + 2 * DAY: a_day(1.0, 0.02)}
+
+    assert bool(find_rise(days, NOW + 2 * DAY, limits=LIMITS)) is rings
+
+
+@pytest.mark.parametrize(
+    ("cost", "rings"), [pytest.param(3.2, False, id="as always"), pytest.param(6.0, True, id="not")]
+)
+def test_a_saturday_is_compared_with_saturdays(cost: float, *, rings: bool) -> None:
+    days = weeks_of(a_day(3.0)) | {TODAY + DAY: a_day(cost)}
+
+    assert bool(find_rise(days, NOW + DAY, limits=LIMITS)) is rings
+
+
+def first_ring(rate: float, length: int = 60) -> int | None:
+    """Return on which day of so many a cost rings that grows by so much a day."""
+    days: dict[date, CostWindow] = {}
+    for day in range(length):
+        days[TODAY + day * DAY] = a_day((1 + rate) ** day)
+        kept = dict(sorted(days.items())[-64:])
+        if find_rise(kept, NOW + day * DAY, limits=LIMITS) is not None:
+            return day
+    return None
+
+
+@pytest.mark.parametrize(
+    ("rate", "by"),
+    [
+        pytest.param(0.08, 21, id="8 % a day"),
+        pytest.param(0.02, 30, id="2 % a day"),
+        pytest.param(0.01, 60, id="1 % a day"),
+        pytest.param(0.002, None, id="13 % in two months"),
+        pytest.param(0.0, None, id="no trend"),
+        pytest.param(-0.05, None, id="cheaper each day"),
+    ],
+)
+def test_a_slow_trend_rings_in_time(rate: float, by: int | None) -> None:
+    found = first_ring(rate)
+
+    assert (found is None) is (by is None)
+    assert found is None or found <= (by or 0)
+
+
+def live(
+    days: dict[date, CostWindow],
+    costs: list[float],
+    standing: CostRise | None = None,
+    accepted: AcceptedCost | None = None,
+) -> list[RiseFound | None]:
+    """Return what is found at the end of further days."""
+    last, found = max(days), []
+    for ago, cost in enumerate(costs, start=1):
+        days[last + ago * DAY] = a_day(cost)
+        at = datetime.combine(last + ago * DAY, datetime.min.time(), UTC) + timedelta(hours=23)
+        one = find_rise(days, at, limits=LIMITS, standing=standing, accepted=accepted)
+        standing = one.rise if one else None
+        found.append(one)
+    return found
+
+
+def test_a_rise_stands_until_the_cost_is_down() -> None:
+    found = live(days_of(*[1.0] * 30), [*[2.0] * 30, 1.2, 1.2])
+
+    assert all(found[:30])
+    assert found[30:] == [None, None]
+    assert {one.rise.since for one in found if one} == {found[0].rise.since if found[0] else None}
+
+
+def test_a_rise_over_weeks_stands_until_the_week_is_down() -> None:
+    days = days_of(*[1.0] * 30)
+    found = live(days, [*[1.4] * 40, *[1.0] * 7])
+
+    first = next(n for n, one in enumerate(found) if one)
+    assert first < 7
+    assert all(found[first:40])
+    assert {one.rise.span for one in found if one} == {RiseSpan.WEEK}
+    assert found[-1] is None
+
+
+def test_a_rise_ends_when_no_work_comes_any_more() -> None:
+    days = days_of(1, 1, 1, 3)
+    standing = find_rise(days, NOW, limits=LIMITS)
+    assert standing is not None
+
+    def later(length: int) -> RiseFound | None:
+        return find_rise(days, NOW + length * DAY, limits=LIMITS, standing=standing.rise)
+
+    assert later(7)
+    assert later(8) is None
+
+
+@pytest.mark.parametrize(
+    ("grows", "rings_again"),
+    [
+        pytest.param(lambda _: 2.0, False, id="it stays"),
+        pytest.param(lambda day: 2.0 * 1.08**day, True, id="it goes on growing"),
+    ],
+)
+def test_an_accepted_cost_is_the_usual_one(
+    grows: Callable[[int], float], *, rings_again: bool
+) -> None:
+    days = days_of(*[1.0] * 30, 2.0)
+    standing = find_rise(days, NOW, limits=LIMITS)
+    assert standing is not None
+    accepted = AcceptedCost(at=NOW, dollars=standing.now.cost_per_item, by="ann")
+
+    found = live(days, [grows(day) for day in range(30)], standing.rise, accepted)
+
+    assert found[0] is None
+    assert any(found) is rings_again
+
+
+def test_a_cost_accepted_beforehand_never_rings() -> None:
+    accepted = AcceptedCost(at=NOW, dollars=3 * 2 / 900, by="ann")
+
+    assert not any(live(days_of(*[1.0] * 30), [3.0] * 30, accepted=accepted))
+
+
+def test_after_an_acceptance_later_days_become_usual() -> None:
+    accepted = AcceptedCost(at=NOW, dollars=3 * 2 / 900, by="ann")
+    days = days_of(*[3.0] * 30)
+
+    # The reason is mended, and forgotten three months later.
+    assert not any(live(days, [1.0] * 60, accepted=accepted))
+    assert any(live(days, [2.0] * 3, accepted=accepted))
+
+
+WINDOWS = st.lists(
+    st.builds(a_day, st.floats(0.01, 100.0), st.floats(0.01, 100.0)), min_size=1, max_size=9
+)
+
+
+@given(windows=WINDOWS)
+def test_half_of_the_items_cost_no_more_than_usual(windows: list[CostWindow]) -> None:
+    usual = usual_shape(windows)
+
+    assert usual is not None
+    most = usual.cost_per_item
+    shapes = [(w.items, shape.cost_per_item) for w in windows if (shape := shape_of(w))]
+    cheap = sum(items for items, cost in shapes if cost <= most)
+    dear = sum(items for items, cost in shapes if cost >= most)
+    half = add_windows(windows).items / 2
+    assert min(cheap, dear) >= half - 1e-6
+
+
+def test_nothing_is_usual_where_nothing_was_done() -> None:
+    assert usual_shape([]) is None
+    assert usual_shape([a_day(1.0, 0.0)]) is None

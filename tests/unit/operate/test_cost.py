@@ -1,0 +1,115 @@
+"""The cost of an item is shown by days and weeks, and a person may accept a new one."""
+
+from datetime import timedelta
+
+import pytest
+from rich.console import Console
+
+from spindown.cli.explain.cost import render_cost, say_accepted
+from spindown.contract.codec import decode, encode
+from spindown.contract.row import SpendRow, history_partition, spend_sort
+from spindown.domain.cost_rise import RiseSpan
+from spindown.domain.policy import Policy
+from spindown.error import BadInput
+from spindown.ledger import Ledger
+from spindown.operate.cost import CostTrend, accept_cost, cost_of, read_cost
+from spindown.port import Key, Write
+from tests.control import WORKLOAD, ControlWorld
+
+DAY = timedelta(days=1)
+
+
+def a_world(*costs: float) -> ControlWorld:
+    """Return a workload whose days cost so many times the usual, the last one today's."""
+    world = ControlWorld()
+    for ago, cost in enumerate(reversed(costs)):
+        row = SpendRow(
+            dollars=2 * cost, items=1000, busy_seconds=5400.0, idle_seconds=1800.0, launches=1
+        )
+        world.put_day(world.now - ago * DAY, row)
+    return world
+
+
+def trend_of(world: ControlWorld, days: int = 14) -> CostTrend:
+    ledger = Ledger(world.table, WORKLOAD)
+    return read_cost(WORKLOAD, ledger=ledger, policy=Policy(), now=world.now, days=days)
+
+
+def screen_of(trend: CostTrend) -> str:
+    console = Console(width=120)
+    with console.capture() as captured:
+        for part in render_cost(trend):
+            console.print(part, soft_wrap=True)
+    return captured.get()
+
+
+def test_shows_days_and_whole_weeks() -> None:
+    world = a_world(*[1.0] * 15, 3.0)
+    past = Key(partition=history_partition(WORKLOAD), sort=spend_sort(world.now - 80 * DAY))
+    world.table.write(Write(key=past, set=encode(SpendRow(dollars=9.0, items=1))))
+
+    trend = trend_of(world, days=5)
+
+    def day(ago: int) -> str:
+        return f"{world.now - ago * DAY:%Y-%m-%d}"
+
+    assert [span.first for span in trend.days] == [day(ago) for ago in (4, 3, 2, 1, 0)]
+    assert [span.cost_per_item for span in trend.days][-2:] == pytest.approx([0.002, 0.006])
+    assert [(s.first, s.last, s.window.items) for s in trend.weeks] == [
+        (day(21), day(15), 1000),
+        (day(14), day(8), 7000),
+        (day(7), day(1), 7000),
+    ]
+    # At noon: all of today, and half of the oldest day.
+    assert trend.last_day.items == 1500
+    assert cost_of(trend.last_week) == pytest.approx((6 + 6.5 * 2) / 7500)
+    assert next(span.first for span in trend_of(world, days=90).days) == day(80)
+
+
+def test_says_that_a_rise_stands_and_what_ends_it() -> None:
+    world = a_world(*[1.0] * 5, 3.0)
+
+    trend = trend_of(world)
+
+    assert trend.rise is not None
+    assert trend.rise.rise.span is RiseSpan.DAY
+    shown = screen_of(trend)
+    assert all(number in shown for number in ("$6 for", "$2 for", "3.00"))
+    assert f"spindown policy accept-cost {WORKLOAD}" in shown
+    assert "25%" in shown
+
+
+def test_says_nothing_of_a_workload_that_never_ran() -> None:
+    trend = trend_of(ControlWorld())
+
+    assert decode(CostTrend, encode(trend)) == trend
+    assert (trend.days, trend.weeks, trend.rise) == ((), (), None)
+    assert "no item" in screen_of(trend)
+
+
+def test_what_is_accepted_ends_the_rise_and_is_told() -> None:
+    world = a_world(*[1.0] * 5, 3.0)
+    ledger = Ledger(world.table, WORKLOAD)
+
+    accepted = accept_cost(WORKLOAD, ledger=ledger, policy=Policy(), by="arn:ann", now=world.now)
+
+    assert accepted.dollars == pytest.approx(0.006)
+    trend = trend_of(world)
+    assert trend.rise is None
+    assert trend.accepted == (accepted,)
+    assert "arn:ann" in say_accepted(accepted)
+    assert say_accepted(accepted) in screen_of(trend)
+    # Nothing stands any more that could be accepted.
+    with pytest.raises(BadInput):
+        accept_cost(WORKLOAD, ledger=ledger, policy=Policy(), by="ann", now=world.now)
+
+
+def test_a_cost_may_be_accepted_beforehand() -> None:
+    world = a_world(*[1.0] * 5)
+    ledger = Ledger(world.table, WORKLOAD)
+    accept_cost(WORKLOAD, ledger=ledger, policy=Policy(), by="ann", now=world.now, dollars=0.006)
+    world.clock.advance(DAY)
+    row = SpendRow(dollars=6.0, items=1000, busy_seconds=5400.0, launches=1)
+    world.put_day(world.now, row)
+
+    assert trend_of(world).rise is None
