@@ -10,6 +10,7 @@ import pytest
 from spindown.contract.row import worker_sort
 from spindown.control.reap import UNKNOWN
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import WhenSpent
 from spindown.ec2sim import EndReason
 from spindown.memory import PortCall
 from spindown.port import DEPLOYMENT
@@ -17,9 +18,9 @@ from tests.proof.recovery import DEAD_MAN
 from tests.proof.world import MINUTE, ProofWorld, a_world
 
 
-def up(*counts: int) -> ProofWorld:
+def up(*counts: int, **policy: Any) -> ProofWorld:
     """Return a world with a worker on each launched instance."""
-    world = a_world()
+    world = a_world(**policy)
     for count in counts or (2,):
         world.submit(count)
     world.tick()
@@ -253,17 +254,31 @@ def test_what_nobody_can_end_is_told_by_the_idle_metric() -> None:
     assert min(told[-5:]) >= 1
 
 
-def test_a_spent_budget_stops_launches_and_never_work() -> None:
-    world = up(2, 4, 4)
+def spent(when_spent: WhenSpent) -> ProofWorld:
+    """Return a world at work whose budget has just been withdrawn, after some minutes."""
+    world = up(2, 4, 4, when_spent=when_spent)
     world.live[0].step(0)
     deployment = world.settings.deployment()
     world.settings._deployment = replace(deployment, budget_per_month=0.0)
     # The scaler remembers the deployment's settings for a while.
     world.ports.cache.forget(DEPLOYMENT, "")
     before = len(world.instances)
-
     lives(world, 5)
-
     assert len(world.instances) == before
+    return world
+
+
+def test_a_spent_budget_may_stop_launches_and_never_work() -> None:
+    world = spent(WhenSpent.STOP_LAUNCHES)
+
     assert ends(world) == {}
     assert world.view().leases != () or world.live[0].hands[0].message is not None
+    assert not any(worker.spent_at for worker in world.rows().values())
+
+
+def test_a_spent_budget_lets_jobs_in_hand_be_finished() -> None:
+    world = spent(WhenSpent.FINISH_JOBS)
+
+    assert ends(world) == {}
+    assert world.view().leases != () or world.live[0].hands[0].message is not None
+    assert all(worker.spent_at for worker in world.rows().values())

@@ -23,7 +23,7 @@ from spindown.operate.doctor.finding import Severity
 from spindown.port import Key, Write
 from tests.builders import NOW, account_refused, minutes
 from tests.control import LAUNCH_VERSION, ControlWorld, with_policy
-from tests.unit.operate.examined import TEMPLATE, Examined
+from tests.unit.operate.examined import TEMPLATE, Examined, a_config
 
 OPEN = BreakerRow(strikes=3, reason=account_refused(), open_until=NOW + minutes(40))
 
@@ -133,6 +133,22 @@ def test_a_budget_without_room_for_a_launch_is_a_warning(
     assert found.severity is severity
     assert found.found.startswith(f"{committed:.2f} of 100 USD ")
     assert ("budget_per_month" in found.remedy) is (severity is Severity.WARNING)
+
+
+@pytest.mark.parametrize("is_deployed", [True, False])
+def test_a_budget_below_any_launch_blocks_before_the_deploy_too(*, is_deployed: bool) -> None:
+    def examined(budget: float) -> Examined:
+        config = a_config()
+        config["deployment"]["budget_per_month"] = budget
+        return Examined(config=config, budget_per_month=budget, is_deployed=is_deployed)
+
+    enough = examined(100.0).report().findings
+    assert not [f for f in enough if f.what == "budget for classify"]
+
+    found = examined(0.001).finding("budget for classify")
+
+    assert found.severity is Severity.BLOCKED
+    assert "budget_per_month" in found.remedy
 
 
 @pytest.mark.parametrize("budget", [None, 100.0], ids=["no-budget", "a-budget"])

@@ -98,3 +98,36 @@ def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:
 
     assert made.plan.choice.stopped.code is ReasonCode.MAX_WORKERS
     assert made.candidates.best is not None
+
+
+@pytest.mark.parametrize("jobs", [0, 3])
+def test_shows_what_is_reserved_and_left(jobs: int) -> None:
+    world = ControlWorld(budget=10.0)
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(NOW))
+    world.table.write(Write(key=key, set={"dollars": 4.0, "committed": 5.0}))
+    world.send(jobs)
+
+    made = preview(WORKLOAD, world.ports)
+
+    assert made.month is not None
+    assert (made.month.whole, made.month.spent, made.month.reserved) == (10.0, 4.0, 1.0)
+    assert made.month.left == pytest.approx(5.0)
+    reserved = sum(each.reserved_usd for launch in made.launches for each in launch.requests)
+    decision = world.tick()
+    assert reserved == sum(request.reserved_usd for request in decision.requests)
+    assert bool(reserved) is bool(jobs)
+
+
+@pytest.mark.parametrize("jobs", [0, 3])
+def test_says_that_a_budget_is_below_any_launch(jobs: int) -> None:
+    world = ControlWorld(budget=0.001)
+    world.send(jobs)
+
+    made = preview(WORKLOAD, world.ports)
+
+    found = [made.plan.choice.stopped, *made.notes]
+    assert [r.code for r in found].count(ReasonCode.BUDGET_BELOW_LAUNCH) == 1
+
+
+def test_without_a_budget_there_is_no_month_to_show() -> None:
+    assert preview(WORKLOAD, ControlWorld().ports).month is None

@@ -1,0 +1,172 @@
+"""The budget in the rows: who is told to end, what a launch keeps set aside, what it gives back."""
+
+import pytest
+
+from spindown.contract.codec import encode
+from spindown.contract.row import budget_sort, lease_sort
+from spindown.control.plan import ActionKind
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.policy import Policy, WhenSpent
+from spindown.domain.reason import ReasonCode
+from spindown.ledger import account_key
+from spindown.port import Write
+from tests.builders import minutes
+from tests.control import ControlWorld
+from tests.spending import PRICE, budget_row
+
+ENDING = (WhenSpent.FINISH_JOBS, WhenSpent.STOP)
+
+
+def a_world(when_spent: WhenSpent, budget: float = 10.0) -> ControlWorld:
+    policy = Policy(when_spent=when_spent, max_workers=2, idle_timeout=minutes(30))
+    return ControlWorld(policy=policy, budget=budget)
+
+
+def at_work(world: ControlWorld, jobs: int = 5) -> Worker:
+    """Let a worker be at work on a job, and others wait."""
+    worker = world.launched(jobs)
+    world.claim(worker.instance_id)
+    return world.view().workers[worker.instance_id]
+
+
+def spend(world: ControlWorld, dollars: float) -> None:
+    """Let another workload spend."""
+    sums = {"dollars": dollars, "committed": dollars}
+    world.table.write(Write(key=account_key(budget_sort(world.now)), add=sums))
+
+
+def told(world: ControlWorld) -> list[str]:
+    """Return who is told in the next tick that the budget ends it."""
+    decision = world.tick(minutes(1))
+    return [each.subject for each in decision.actions if each.kind == ActionKind.WIND_DOWN]
+
+
+@pytest.mark.parametrize("when_spent", ENDING)
+def test_a_worker_without_budget_is_told_once(when_spent: WhenSpent) -> None:
+    world = a_world(when_spent)
+    worker = at_work(world)
+    assert told(world) == []
+    spend(world, 9.99)
+
+    assert told(world) == [worker.instance_id]
+    assert told(world) == []
+    row = world.view().workers[worker.instance_id]
+    assert row.spent_at == world.now - minutes(1)
+    assert row.state is WorkerState.BUSY
+    assert not row.takes_jobs
+
+
+def test_who_goes_on_until_idle_is_not_told() -> None:
+    world = a_world(WhenSpent.STOP_LAUNCHES)
+    worker = at_work(world)
+    spend(world, 100.0)
+
+    assert told(world) == []
+    assert world.view().workers[worker.instance_id].takes_jobs
+
+
+@pytest.mark.parametrize("when_spent", ENDING)
+def test_a_boot_without_budget_is_condemned(when_spent: WhenSpent) -> None:
+    world = a_world(when_spent)
+    world.send(1)
+    world.tick()
+    (booting,) = world.workers(WorkerState.BOOTING)
+    spend(world, 10.0)
+
+    decision = world.tick(minutes(1))
+
+    (ending,) = decision.condemned
+    assert ending.instance_id == booting.instance_id
+    assert ending.reason.code is ReasonCode.BUDGET_ENDS_WORKER
+    assert decision.summary.why.code is not ReasonCode.LAUNCHING_STOPPED
+
+
+def test_the_next_job_must_be_paid_for_not_only_the_present() -> None:
+    """A job takes 6 minutes: with room for the rest of one, the worker takes no other."""
+    world = a_world(WhenSpent.FINISH_JOBS, budget=0.5)
+    worker = at_work(world)
+    job = PRICE * 0.1
+    spend(world, 0.5 - 2.5 * job)
+    assert told(world) == []
+    spend(world, job)
+
+    assert told(world) == [worker.instance_id]
+
+
+def test_a_damaged_month_ends_nobody() -> None:
+    world = a_world(WhenSpent.STOP)
+    at_work(world)
+    key = account_key(budget_sort(world.now))
+    world.table.write(Write(key=key, set={"committed": "much"}))
+
+    assert told(world) == []
+
+
+def test_a_charge_corrects_what_is_set_aside_to_a_long_job() -> None:
+    world = a_world(WhenSpent.FINISH_JOBS)
+    worker = at_work(world, jobs=1)
+    before = budget_row(world)["committed"]
+    # Of 100 items one was done in five minutes: eight hours are left.
+    world.run(5, beats=True)
+    lease = {"items": 100, "items_done": 1}
+    world.put(lease_sort(worker.instance_id, 0), **encode(lease))
+
+    world.run(5, beats=True)
+
+    after = budget_row(world)
+    (launch,) = world.view().launches.values()
+    assert before < 0.2
+    assert launch.reserved_usd > 5 * PRICE
+    assert after["committed"] == pytest.approx(after["dollars"] + launch.reserved_usd)
+
+
+def test_what_is_set_aside_comes_back_at_the_end() -> None:
+    world = a_world(WhenSpent.FINISH_JOBS)
+    worker = world.launched()
+    world.empty_the_queue()
+    world.compute.power_off(worker.instance_id)
+
+    world.run(2)
+
+    row = budget_row(world)
+    assert world.view().workers[worker.instance_id].state is WorkerState.ENDED
+    assert row["dollars"] > 0.0
+    assert row["committed"] == pytest.approx(row["dollars"])
+
+
+def test_a_smaller_machine_is_bought_if_the_best_is_too_dear() -> None:
+    """What is cheapest by the item may set aside more than is left."""
+    world = a_world(WhenSpent.FINISH_JOBS, budget=50.0)
+    world.send(500)
+    best = world.tick().candidates[0]
+    small = a_world(WhenSpent.FINISH_JOBS, budget=0.06)
+    small.send(500)
+
+    decision = small.tick()
+
+    assert best.price_per_hour >= min(w.price_per_hour for w in small.workers())
+    assert len(decision.requests) == 1
+    assert budget_row(small)["committed"] <= 0.06
+
+
+def test_why_names_what_is_left_and_what_a_launch_takes() -> None:
+    world = a_world(WhenSpent.FINISH_JOBS)
+    spend(world, 9.99)
+    world.send(3)
+
+    about = world.tick().summary.why.about
+
+    assert about["left"] == pytest.approx(0.01)
+    assert float(str(about["least"])) > 0.01
+    assert about["budget_per_month"] == 10.0
+
+
+@pytest.mark.parametrize("when_spent", WhenSpent)
+def test_a_budget_below_any_launch_is_told_as_such(when_spent: WhenSpent) -> None:
+    world = a_world(when_spent, budget=0.001)
+    world.send(3)
+
+    decision = world.tick()
+
+    assert decision.requests == ()
+    assert decision.summary.why.code is ReasonCode.BUDGET_BELOW_LAUNCH
