@@ -116,7 +116,7 @@ def ladder_now(
     if opens is not None:
         asks_more = {PurchaseMode.ANY, PurchaseMode.ON_DEMAND, CapacityType.ON_DEMAND}
         forced = open_ladder(policy, opens)
-        return OpenLadder(policy=forced, waited=timedelta(0), is_late=opens in asks_more)
+        return OpenLadder(policy=forced, waited=waited, is_late=opens in asks_more)
     if opens_in is None:
         return OpenLadder(policy=policy, waited=waited, is_late=is_late)
     sooner = bring_forward(policy, waited + opens_in)
