@@ -101,7 +101,7 @@ def _launched_at(
     draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
 ) -> datetime:
     """Return since when it runs: not before its intent, nor later than EC2 says."""
-    policy, now, said = draft.facts.policy, draft.now, worker.launched_at
+    policy, now, said = draft.facts.policy, draft.facts.now, worker.launched_at
     oldest = now - 2 * (policy.max_lifetime + policy.lifetime_grace)
     least = oldest if launch is None else min(launch.intended_at, now)
     most = now + _STOOD_STILL if instance is None else instance.launched_at + UNSEEN_FOR

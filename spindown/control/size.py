@@ -182,12 +182,12 @@ def waiting_work(draft: PlanDraft) -> Backlog:
 
 def in_vain_jobs(draft: PlanDraft) -> list[InVain]:
     """Return what interruptions have cost each job that waits for a machine that stays."""
-    held = {lease.job_id for lease in draft.fleet.leases if lease.deadline > draft.now}
-    found = [
-        job.in_vain
-        for job in draft.fleet.requeued_jobs.values()
-        if job.in_vain is not None and job.job_id not in held
-    ]
+    jobs = [job for job in draft.fleet.requeued_jobs.values() if job.in_vain is not None]
+    if not jobs:
+        return []
+    now = draft.now
+    held = {lease.job_id for lease in draft.fleet.leases if lease.deadline > now}
+    found = [job.in_vain for job in jobs if job.in_vain and job.job_id not in held]
     # A row may outlive its message.
     return found[: draft.fleet.queue.visible + _hidden(draft)]
 
@@ -200,7 +200,8 @@ def _apart(draft: PlanDraft) -> int:
 
 def _hidden(draft: PlanDraft) -> int:
     """Return how many messages are hidden and held by nobody, such as workers leave to others."""
-    held = sum(lease.deadline > draft.now for lease in draft.fleet.leases)
+    now = draft.now
+    held = sum(lease.deadline > now for lease in draft.fleet.leases)
     return max(draft.fleet.queue.in_flight - held, 0)
 
 

@@ -167,15 +167,16 @@ class Worker:
     @property
     def takes_jobs(self) -> bool:
         """Tell whether work that waits now may go to it."""
+        # Asked of each worker several times a tick: other properties would be further calls.
         is_leaving = (
-            self.is_interrupting
+            self.interrupted_at
             or self.gone_at
             or self.rebalance_at
             or self.draining_at
             or self.migrating_at
             or self.spent_at
         )
-        return self.is_live and not is_leaving
+        return self.state in _LIVE and not is_leaving
 
     @property
     def useless_since(self) -> datetime | None:

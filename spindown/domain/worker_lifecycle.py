@@ -572,7 +572,11 @@ def next_at(state: Lifecycle) -> datetime | None:
     if phase is Phase.RECLAIMED and state.deadline is not None:
         instants.append(state.deadline + RECLAIM_GRACE + timedelta(seconds=1))
     ends_at = state.ends_at
-    if phase in _ALIVE and ends_at is not None and not _leaves_before(state, ends_at):
+    if (
+        phase in _ALIVE
+        and ends_at is not None
+        and (state.leave_by is None or not _leaves_before(state, ends_at))
+    ):
         instants.append(ends_at)
     return min(instants, default=None)
 
@@ -666,8 +670,9 @@ class _Turn:
 
     def pass_time(self) -> None:
         """Do what the time brings, and what the event has made possible."""
-        if self.state.phase in _ALIVE:
-            self._end_if_old()
+        ends_at = self.state.ends_at
+        if ends_at is not None and self.now >= ends_at and self.state.phase in _ALIVE:
+            self._end_if_old(ends_at)
         phase = self.state.phase
         if phase in _TAKES_JOBS:
             self._end_rests()
@@ -767,9 +772,8 @@ class _Turn:
         if since is not None and self.now - since >= habits.outdated_for:
             self._finish(ReasonCode.OTHER_CODE)
 
-    def _end_if_old(self) -> None:
-        ends_at = self.state.ends_at
-        if ends_at is None or self.now < ends_at or _leaves_before(self.state, ends_at):
+    def _end_if_old(self, ends_at: datetime) -> None:
+        if _leaves_before(self.state, ends_at):
             return
         if self._leave(_leave_at_end(self.state, ends_at), ReasonCode.LIFETIME):
             self._note("lifetime_over", hours=self.state.policy.max_lifetime / timedelta(hours=1))
@@ -889,16 +893,16 @@ class _Turn:
     def _poll_or_end(self) -> None:
         """Let the next slot poll, unless one does; make the last poll if idle for too long."""
         state = self.state
-        idle_at, poller = _idle_at(state), state.poller
+        idle_at = _idle_at(state)
         if idle_at is None or self.now < idle_at:
-            if state.turns and poller is None:
+            if state.turns and state.poller is None:
                 number = state.turns[0]
                 slots = self._with(number, {"doing": Doing.POLLING})
                 self._change(slots=slots, turns=state.turns[1:])
                 self.commands.append(Poll(number, self._poll_length(number)))
         elif state.is_poll_cut:
             return
-        elif poller is not None:
+        elif (poller := state.poller) is not None:
             self._change(is_poll_cut=True)
             self.commands.append(CutPoll(poller))
         else:
