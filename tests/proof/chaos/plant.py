@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from spindown.contract.name import queue_name
 from spindown.ec2sim import Ec2Instance, InstanceState
 from spindown.local.market import Scenario, load_scenario
 from spindown.local.market.scenario import DryPool, ReclaimRule
@@ -185,7 +186,7 @@ class Plant:
     def send_again(self, body: str) -> bool:
         """Deliver a job's message once more."""
         sqs = self.system.client("sqs")
-        url = sqs.get_queue_url(QueueName=f"{NAME}-{WORKLOAD}")["QueueUrl"]
+        url = sqs.get_queue_url(QueueName=queue_name(NAME, WORKLOAD))["QueueUrl"]
         sqs.send_message(QueueUrl=url, MessageBody=body)
         return True
 

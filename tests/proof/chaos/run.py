@@ -29,9 +29,9 @@ _RECOVERY_SECONDS = 300.0
 _SCALER_SHARE = 0.4
 _SCALER = "kill the scaler"
 _REGION = "us-east-1"
-#: Seconds that a message or an attack may cost: a machine that finds nothing to do, and one whose
-#: end is seen late.
-_FOR_NOTHING = 120.0
+#: Seconds that an attack may cost: a machine that comes for what another has left behind, and
+#: that EC2 bills for a minute at least.
+_FOR_NOTHING = 60.0
 
 
 def run(directory: Path, *, random: Random, seed: int, seconds: float, jobs: int) -> dict[str, Any]:
@@ -144,7 +144,8 @@ class Siege:
             dollars=sum(line.dollars for line in bill),
             price_per_hour=max((_price(line) for line in bill), default=0.0),
             useful_seconds=sum(one.busy_seconds for one in progress.values()),
-            causes=len(self.bodies) + self.attacks.total(),
+            # Jobs come one by one to machines that are there.
+            causes=self.attacks.total(),
             seconds_each=_FOR_NOTHING,
         )
         faults = [*self._lost_or_doubled(progress), *self._left(), *money.faults]
