@@ -5,11 +5,13 @@ each override. It may have both instances and errors.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from spindown.aws.error import (
+    OF_OVERRIDES,
     OF_SUBNET,
     OPEN_ENDED,
     code_of,
@@ -75,8 +77,15 @@ class Ec2Compute:
             is_open = kind is RefusalKind.UNKNOWN or code in OPEN_ENDED
             if is_server_fault(error) and is_open:
                 raise Unreachable(f"CreateFleet: {code}: {message_of(error)}") from error
-            message = refusal_words(code, message_of(error))
-            return LaunchAnswer(refusals=(Refusal(kind=kind, code=code, message=message),))
+            refusal = Refusal(kind=kind, code=code, message=refusal_words(code, message_of(error)))
+            if code not in OF_OVERRIDES:
+                return LaunchAnswer(refusals=(refusal,))
+            return LaunchAnswer(
+                refusals=tuple(
+                    replace(refusal, instance_type=override.instance_type, zone=override.zone)
+                    for override in request.overrides
+                )
+            )
         except BotoCoreError as error:
             raise translate(error) from error
         return LaunchAnswer(

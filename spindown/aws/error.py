@@ -201,6 +201,17 @@ _REFUSAL_OF: Mapping[str, RefusalKind] = {
 #: pools too (Amazon EC2 API Reference, "Error codes", server errors).
 OPEN_ENDED = frozenset({"InternalError", "Server.InternalError"})
 
+#: Codes about what was asked for: of a whole request too they say nothing of other pools (Amazon
+#: EC2 API Reference, "Error codes": a value, or a combination of values, that is not supported).
+OF_OVERRIDES = frozenset(
+    {
+        "InvalidFleetConfig",
+        "InvalidFleetConfiguration",
+        "InvalidParameterCombination",
+        "InvalidParameterValue",
+    }
+)
+
 #: Codes about the subnet, and so about every type in its zone.
 OF_SUBNET = frozenset({"InsufficientFreeAddressesInSubnet"})
 

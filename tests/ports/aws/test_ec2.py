@@ -187,8 +187,7 @@ def test_an_answer_without_instances_is_no_error(ec2: Ec2) -> None:
     [
         ("RequestLimitExceeded", 503, RefusalKind.THROTTLE),
         ("UnauthorizedOperation", 403, RefusalKind.ACCOUNT),
-        ("InvalidFleetConfig", 400, RefusalKind.ACCOUNT),
-        ("InvalidFleetConfiguration", 400, RefusalKind.ACCOUNT),
+        ("InvalidLaunchTemplateId.NotFound", 400, RefusalKind.ACCOUNT),
         ("InsufficientInstanceCapacity", 400, RefusalKind.CAPACITY),
         ("InsufficientInstanceCapacity", 500, RefusalKind.CAPACITY),
         ("VcpuLimitExceeded", 400, RefusalKind.QUOTA),

@@ -5,6 +5,7 @@ by botocore's Stubber twice: for one pool beside others, and for the call as a w
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import boto3
@@ -96,6 +97,13 @@ CODES = {
 }
 #: Code -> its class for the call as a whole, where that is another one.
 AS_A_WHOLE = {"InvalidFleetConfiguration": ACCOUNT}
+#: Codes that say nothing of pools that the call did not ask for.
+OF_WHAT_WAS_ASKED = {
+    "InvalidFleetConfig",
+    "InvalidFleetConfiguration",
+    "InvalidParameterCombination",
+    "InvalidParameterValue",
+}
 
 
 @pytest.fixture(scope="module")
@@ -177,4 +185,23 @@ def test_a_code_of_the_call_says_what_to_try_next(
     found = _refusal(compute)
 
     assert (found.kind, found.code) == (AS_A_WHOLE.get(code, kind), code)
-    assert (found.instance_type, found.zone) == (None, None)
+    asked = ("g6.xlarge", "eu-west-1a") if code in OF_WHAT_WAS_ASKED else (None, None)
+    assert (found.instance_type, found.zone) == asked
+
+
+def test_what_is_wrong_with_a_request_is_wrong_with_its_pools(
+    stub: tuple[Ec2Compute, Stubber],
+) -> None:
+    compute, answers = stub
+    answers.add_client_error("create_fleet", service_error_code="InvalidParameterCombination")
+    zones = ("eu-west-1a", "eu-west-1b")
+    overrides = tuple(
+        LaunchOverride(instance_type="g6.xlarge", zone=zone, subnet_id=f"subnet-{zone}")
+        for zone in zones
+    )
+
+    refusals = compute.launch(replace(_request(), overrides=overrides)).refusals
+
+    assert [(r.kind, r.instance_type, r.zone) for r in refusals] == [
+        (ACCOUNT, "g6.xlarge", zone) for zone in zones
+    ]
