@@ -375,7 +375,8 @@ class RateRow:
     """A learned quantity as sums, so that every report is one atomic addition.
 
     Throughput: ``count`` items, ``hours`` of busy slot time, ``reports``, ``lives`` of workers that
-    they are from; ``moved`` of the items had their bytes counted, ``gib_in`` taken and ``gib_out``
+    they are from; of these ``longest_`` and ``largest_`` the reports of most hours and of most
+    items; ``moved`` of the items had their bytes counted, ``gib_in`` taken and ``gib_out``
     given. Pool: ``count`` interruptions, ``hours`` lived. Job: ``count`` items of ``jobs``; older
     jobs fade. Boot, gap, job, checkpoint: the last ``samples``.
     """
@@ -388,6 +389,10 @@ class RateRow:
     moved: Amount = 0.0
     gib_in: Amount = 0.0
     gib_out: Amount = 0.0
+    longest_hours: Amount = 0.0
+    longest_items: Amount = 0.0
+    largest_hours: Amount = 0.0
+    largest_items: Amount = 0.0
     #: The newest last; at most 50. Seconds, or items of a large job.
     samples: tuple[Sample, ...] = ()
     updated_at: datetime | None = None

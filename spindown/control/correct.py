@@ -49,7 +49,8 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
     """Correct the rows of workers, and count instances that no live row counts.
 
     What a worker writes itself is corrected for this tick only. What the scaler must go by later is
-    written: since when it runs, up to where it was charged, and that it has not ended.
+    written: since when it runs, up to where it was charged, that it has not ended, and when it
+    checked in, if that is yet to come.
     """
     described = _described(draft)
     changed, actions, found_running = [], [], 0
@@ -116,6 +117,9 @@ def _repairs(
     draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
 ) -> dict[str, object]:
     now, changes = draft.now, dict[str, object]()
+    if worker.checked_in_at is not None and worker.checked_in_at > now + _SKEW:
+        # Else it would come true in hours, and teach a boot of so long.
+        changes["checked_in_at"] = now
     launched_at = _launched_at(draft, worker, launch, instance)
     if launched_at != worker.launched_at:
         changes["launched_at"] = launched_at

@@ -34,6 +34,8 @@ from spindown.job.held import WorkPorts
 from spindown.port import Datum, Key, When, Write
 
 _SAMPLES_AT_MOST = 50
+#: Others that report at the same time may come between.
+_TRIES = 4
 #: Share that what is known of jobs loses with each report of more: some 200 reports are remembered.
 _FADE = 1.0 / 200.0
 #: One worker adds to one list of samples at most this often.
@@ -86,6 +88,8 @@ class Reporter:
         self._reports = itertools.count()
         #: The first report of a throughput, which counts the worker, is yet to come.
         self._is_new = True
+        #: Most hours, and most items, of its reports.
+        self._longest = self._largest = 0.0
 
     def report(self, progress: Progress) -> None:
         """Add what was committed to what the day has done, the throughput and the samples."""
@@ -106,8 +110,13 @@ class Reporter:
             own, others = share_items(items, hours, self._processor, progress.earlier)
             sums = {"count": own, "hours": hours, "reports": 1, **_moved(items, progress)}
             sums = {**sums, "lives": self._count_life()}
-            rate = own / hours if hours > 0 else None
-            if rate is None or not self._sample(self._throughput, rate, stamp, sums):
+            # What is like no report before must not be lost: a job that hung is known by it.
+            tries = _TRIES if self._is_extreme(own, hours) else 1
+            is_told = hours > 0 and any(
+                self._sample(self._throughput, own / hours, stamp, sums, is_due=tries > 1)
+                for _ in range(tries)
+            )
+            if not is_told:
                 self._add(self._throughput, sums, stamp)
             for gpu, begun in others.items():
                 self._add(throughput_sort(*gpu), begun, stamp)
@@ -116,6 +125,13 @@ class Reporter:
         if progress.commit is not None:
             self._sample(CHECKPOINT_RATE, progress.commit.total_seconds(), stamp)
         self._emit_progress(progress)
+
+    def _is_extreme(self, items: float, hours: float) -> bool:
+        """Tell whether a report has taken longer, or is of more items, than any before."""
+        with self._lock:
+            is_extreme = hours > self._longest or items > self._largest
+            self._longest, self._largest = max(self._longest, hours), max(self._largest, items)
+        return is_extreme
 
     def _learn_job(self, items: int, stamp: str) -> None:
         """Report the jobs since the last report: all of them, since a large one takes longest."""
@@ -177,16 +193,18 @@ class Reporter:
         sums: Mapping[str, float] = _NO_SUMS,
         *,
         fade: float = 0.0,
+        is_due: bool = False,
     ) -> bool:
         """Append to a list of samples, and add to the row; False if neither was done.
 
-        ``fade`` is the share that the row's sums lose first.
+        ``fade`` is the share that the row's sums lose first; ``is_due``: however soon after the
+        last one.
 
         One that races with another worker's is dropped.
         """
         now = self._ports.clock.now()
         last = self._sampled_at.get(sort)
-        if last is not None and now - last < _SAMPLE_EVERY:
+        if last is not None and now - last < _SAMPLE_EVERY and not is_due:
             return False
         self._sampled_at[sort] = now
         key = Key(partition=self._partition, sort=sort)
@@ -194,8 +212,13 @@ class Reporter:
         when = When(equals={"updated_at": row.get("updated_at")})
         known = _decode_rate(row)
         samples = [*known.samples, value][-_SAMPLES_AT_MOST:]
-        change = {"samples": samples, "updated_at": encode_instant(now), _STAMP: stamp}
+        change: dict[str, object] = {
+            "samples": samples,
+            "updated_at": encode_instant(now),
+            _STAMP: stamp,
+        }
         added = {name: number for name, number in sums.items() if number}
+        change |= _extremes(known, sums)
         if fade:
             change |= {name: getattr(known, name) * (1 - fade) + n for name, n in added.items()}
             added = {}
@@ -205,6 +228,17 @@ class Reporter:
             # A client that repeats after a lost answer loses against itself.
             return (self._ports.table.get(key) or {}).get(_STAMP) == stamp
         return True
+
+
+def _extremes(known: RateRow, sums: Mapping[str, float]) -> dict[str, float]:
+    """Return what a report changes of the longest and the largest that a row knows."""
+    items, hours = sums.get("count", 0.0), sums.get("hours", 0.0)
+    found: dict[str, float] = {}
+    if hours > known.longest_hours:
+        found |= {"longest_hours": hours, "longest_items": items}
+    if hours and items > known.largest_items:
+        found |= {"largest_hours": hours, "largest_items": items}
+    return found
 
 
 def _decode_rate(row: Row) -> RateRow:

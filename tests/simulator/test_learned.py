@@ -75,6 +75,26 @@ def test_throughput_is_true(name: str, *, keeps_state: bool) -> None:
     assert items_per_hour(known, policy) == pytest.approx(true, rel=CLOSE)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_throughput_is_true_where_items_are_unequal(share: float) -> None:
+    # A job is one item: of 1 s, or of 200 s.
+    every_nth = round(1 / share)
+    arrivals = [
+        an_arrival(
+            30.0 + n * 20.0 * (1 + 9 * share),
+            items=1,
+            item_seconds=1.0 + 199.0 * (n % every_nth == 0),
+        )
+        for n in range(1500)
+    ]
+    policy = a_policy(max_workers=3, throughput_estimate=1000.0)
+
+    _, known = after(a_scenario(*arrivals), policy)
+
+    true = HOUR / (1.0 + 199.0 * share + COMMIT)
+    assert items_per_hour(known, policy) == pytest.approx(true, rel=CLOSE)
+
+
 @pytest.mark.parametrize(
     ("seconds", "items", "keeps_state"),
     [

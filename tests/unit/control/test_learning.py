@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from spindown.contract.row import BOOT_RATE, GAP_RATE, pool_sort
+from spindown.contract.row import BOOT_RATE, GAP_RATE, pool_sort, worker_sort
 from spindown.control.policy import edit_policy
+from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import Pool
 from spindown.job.held import WorkPorts
 from spindown.job.policy import read_standing
@@ -115,6 +116,21 @@ def test_the_idle_timeout_follows_learned_boots_and_gaps() -> None:
     # A gap of a minute is cheaper to wait for than a boot of two.
     standing = read_standing(world.table, WORKLOAD)
     assert standing.idle_timeout == pytest.approx(minutes(1), abs=timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("hours", [1, 6])
+def test_a_worker_whose_clock_is_ahead_teaches_no_long_boot(hours: int) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    ahead = world.now + timedelta(hours=hours)
+    world.put(worker_sort(worker.instance_id), checked_in_at=ahead, heartbeat_at=ahead)
+    world.claim(worker.instance_id)
+
+    world.run(hours * 60 + 10, beats=True)
+
+    assert world.workers(WorkerState.BUSY)
+    # It was there by the next tick at the latest.
+    assert world.view().rates[BOOT_RATE].samples == (180.0,)
 
 
 @pytest.mark.parametrize(("gap", "told"), [(63.0, 60.0), (70.0, 70.0)])

@@ -143,12 +143,25 @@ def test_every_report_of_a_minute_counts_and_one_is_its_sample() -> None:
     reporter = a_reporter(world)
 
     reporter.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
-    reporter.report(Progress(items_ok=1, items_failed=1, busy=timedelta(minutes=12)))
+    reporter.report(Progress(items_ok=1, items_failed=1, busy=timedelta(minutes=3)))
 
     known = throughput(world)
     assert known["samples"] == [30.0]
     assert (known["count"], known["reports"]) == (5, 2)
-    assert known["hours"] == pytest.approx(0.3)
+    assert known["hours"] == pytest.approx(0.15)
+
+
+def test_the_longest_and_the_largest_report_are_known() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+
+    for items, minutes in ((3, 6), (1, 60), (90, 30), (2, 45)):
+        reporter.report(Progress(items_ok=items, busy=timedelta(minutes=minutes)))
+
+    known = throughput(world)
+    assert (known["longest_items"], known["longest_hours"]) == (1, 1.0)
+    assert (known["largest_items"], known["largest_hours"]) == (90, 0.5)
+    assert (known["count"], known["reports"]) == (96, 4)
 
 
 def test_a_report_costs_one_write_for_day_and_for_throughput() -> None:
@@ -159,7 +172,7 @@ def test_a_report_costs_one_write_for_day_and_for_throughput() -> None:
     assert world.calls == {"table.get": 1, "table.write": 2}
 
 
-def test_a_worker_that_lost_a_race_for_samples_is_still_counted() -> None:
+def test_a_first_report_that_lost_a_race_is_made_again() -> None:
     world = WorkWorld()
     ours, theirs = a_reporter(world), a_reporter(world)
 
@@ -172,8 +185,27 @@ def test_a_worker_that_lost_a_race_for_samples_is_still_counted() -> None:
     ours.report(Progress(items_ok=4, busy=timedelta(minutes=6)))
 
     known = throughput(world)
-    assert known["samples"] == [30.0]
+    assert known["samples"] == [30.0, 40.0]
     assert (known["count"], known["reports"]) == (7, 2)
+
+
+def test_a_worker_that_lost_a_race_for_samples_is_still_counted() -> None:
+    world = WorkWorld()
+    ours, theirs = a_reporter(world), a_reporter(world)
+    ours.report(Progress(items_ok=4, busy=timedelta(minutes=6)))
+    world.clock.advance(timedelta(minutes=2))
+
+    def be_quicker(call: PortCall) -> None:
+        if call.method == "write" and "samples" in call.args[0].set:
+            world.before = None
+            theirs.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+
+    world.before = be_quicker
+    ours.report(Progress(items_ok=2, busy=timedelta(minutes=6)))
+
+    known = throughput(world)
+    assert known["samples"] == [40.0, 30.0]
+    assert (known["count"], known["reports"]) == (9, 3)
 
 
 def test_a_worker_counts_once_among_those_with_a_throughput() -> None:

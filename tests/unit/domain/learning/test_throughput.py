@@ -75,22 +75,41 @@ def test_from_the_third_report_on_a_job_that_hung_counts_little(
     )
 
 
-@pytest.mark.parametrize(
-    ("rates", "per_hour"),
-    [
-        pytest.param((0.5, 0.5, 0.5, 0.0005), 0.5 / 1.2, id="items of hours each"),
-        pytest.param((0.0, 0.0, 4.0), 4.0 / 3, id="most reports without an item"),
-        pytest.param((1.0, 1.0, 1.5, 60.0), 2.25, id="a quarter at 1.5 times the median"),
-    ],
-)
-def test_the_mean_is_kept_near_the_median(rates: tuple[float, ...], per_hour: float) -> None:
-    # As many hours at each of these rates, but the mean of all reports ever.
-    mean = {3: 4.0 / 3, 4: 0.001 if min(rates) < 0.1 else 16.0}[len(rates)]
-    record = ThroughputRecord(items=mean * 1000, hours=1000.0, reports=9, rates=rates)
+#: Seconds of an item -> its share of all items.
+MIXES = {
+    "19 of 20 take 1 s, one 200 s": {1.0: 0.95, 200.0: 0.05},
+    "one of 20 takes 1 s": {1.0: 0.05, 200.0: 0.95},
+    "three of four take 200 s": {1.0: 0.25, 200.0: 0.75},
+    "half and half": {0.1: 0.5, 60.0: 0.5},
+    "one of 100 takes an hour": {2.0: 0.99, 3600.0: 0.01},
+}
+REPORTS = 1000
 
-    assert rate(Knowledge(throughput={("T4", 1.0): record}), "g4dn.xlarge") == pytest.approx(
-        per_hour, rel=1e-3
-    )
+
+def learned(jobs: list[tuple[float, float]]) -> float:
+    return rate(Knowledge(throughput={("T4", 1.0): measured(*jobs)}), "g4dn.xlarge")
+
+
+def mixed(mix: dict[float, float]) -> list[tuple[float, float]]:
+    """Return reports of one item each, in any order."""
+    return [(1.0, seconds) for seconds, share in mix.items() for _ in range(round(share * REPORTS))]
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_unequal_items_are_learned_as_they_are(name: str) -> None:
+    true = 3600 / sum(seconds * share for seconds, share in MIXES[name].items())
+
+    assert learned(mixed(MIXES[name])) == pytest.approx(true, rel=0.1)
+
+
+@pytest.mark.parametrize("name", MIXES)
+@pytest.mark.parametrize("outlier", [(1.0, 1e9), (1e9, 1.0), (1e9, 1e9)], ids=str)
+def test_no_single_report_rules(name: str, outlier: tuple[float, float]) -> None:
+    true = 3600 / sum(seconds * share for seconds, share in MIXES[name].items())
+
+    found = learned([*mixed(MIXES[name]), outlier])
+
+    assert true / 1.35 <= found <= true * 1.35
 
 
 @given(
