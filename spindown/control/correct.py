@@ -118,8 +118,9 @@ def _repairs(
 ) -> dict[str, object]:
     now, changes = draft.now, dict[str, object]()
     if worker.checked_in_at is not None and worker.checked_in_at > now + _SKEW:
-        # Else it would come true in hours, and teach a boot of so long.
-        changes["checked_in_at"] = now
+        # Else it would come true in hours, and teach a boot of so long. It was after the last tick.
+        last = draft.facts.view.backlog.seen_at
+        changes["checked_in_at"] = worker.launched_at if last is None else min(last, now)
     launched_at = _launched_at(draft, worker, launch, instance)
     if launched_at != worker.launched_at:
         changes["launched_at"] = launched_at

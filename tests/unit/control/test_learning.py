@@ -129,8 +129,7 @@ def test_a_worker_whose_clock_is_ahead_teaches_no_long_boot(hours: int) -> None:
     world.run(hours * 60 + 10, beats=True)
 
     assert world.workers(WorkerState.BUSY)
-    # It was there by the next tick at the latest.
-    assert world.view().rates[BOOT_RATE].samples == (180.0,)
+    assert BOOT_RATE not in world.view().rates
 
 
 @pytest.mark.parametrize(("gap", "told"), [(63.0, 60.0), (70.0, 70.0)])
