@@ -2,6 +2,9 @@
 
 Dashboards and alarms are built from it, emitters name their data by it, and tests hold all
 three to it. Values of dollars are estimates at the price stamped at launch.
+
+Dollars and idle time come in lumps, since a worker is charged every five minutes
+(``control.books.CHARGED_EVERY``): sums of them tell something from an hour on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -138,6 +141,10 @@ _PER_DEPLOYMENT: tuple[_Row, ...] = (
     ("CatalogueTypes", _COUNT, (), _OFFERS, "Instance types in the catalogue."),
     ("CatalogueSourceAge", _SECONDS, (SOURCE,), _OFFERS, "Age of a part of the catalogue."),
 )
+
+
+#: Those that come in lumps.
+IN_LUMPS = frozenset({"Spend", "SpendOnDemand", "SpendOfAll", "IdleSeconds"})
 
 
 def _metrics(first: tuple[str, ...], table: tuple[_Row, ...]) -> Iterator[Metric]:

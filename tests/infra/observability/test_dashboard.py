@@ -1,6 +1,8 @@
 """Dashboards show what is emitted, in the order a person asks, within what is free."""
 
-from collections.abc import Mapping
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,9 @@ from typing import Any
 import pytest
 
 from infra.observability.metric import MINUTE, MetricScope
-from spindown.contract.metric import METRICS, STATE, WORKLOAD
+from spindown.contract.metric import IN_LUMPS, METRICS, STATE, WORKLOAD
 from spindown.contract.settings import NAMESPACE
+from spindown.control.books import CHARGED_EVERY
 from spindown.error import ContractError
 from tests.infra.observability.assembly import (
     a_config,
@@ -21,6 +24,7 @@ from tests.infra.observability.assembly import (
     titles,
 )
 
+HOUR = timedelta(hours=1)
 QUESTIONS = [
     "Is work flowing?",
     "What does it cost?",
@@ -78,6 +82,41 @@ def test_a_dashboard_shows_no_more_metrics_than_a_free_one_may(
     for dashboard in all_of(resources, "AWS::CloudWatch::Dashboard"):
         shown = [metric for graph in graphs(dashboard) for metric in graph_metrics(graph)]
         assert len(shown) <= FREE_METRICS
+
+
+def test_what_comes_in_lumps_is_summed_over_an_hour_or_more(
+    resources: Mapping[str, Any],
+) -> None:
+    assert HOUR > 2 * CHARGED_EVERY
+    periods: dict[str, set[float]] = defaultdict(set)
+    for dashboard in all_of(resources, "AWS::CloudWatch::Dashboard"):
+        for graph in graphs(dashboard):
+            for name, seconds in _periods(graph):
+                periods[name].add(seconds)
+    for alarm in all_of(resources, "AWS::CloudWatch::Alarm"):
+        periods[alarm.get("MetricName", "")].add(alarm.get("Period", 0))
+        for query in alarm.get("Metrics", []):
+            stat = query.get("MetricStat")
+            if stat is not None:
+                periods[stat["Metric"]["MetricName"]].add(stat["Period"])
+
+    assert periods.keys() >= IN_LUMPS
+    shortest = {name: min(periods[name]) for name in IN_LUMPS}
+    assert {name: least for name, least in shortest.items() if least < HOUR.total_seconds()} == {}
+
+
+def _periods(graph: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield what a graph shows and over how many seconds a point is taken."""
+    for row in graph["metrics"]:
+        if isinstance(row[0], dict):
+            searched = re.findall(
+                r"MetricName=\"(\w+)\"[^']*', '\w+', (\d+)\)", row[0].get("expression", "")
+            )
+            yield from ((name, float(seconds)) for name, seconds in searched)
+        else:
+            # A metric takes five minutes unless it says otherwise.
+            said = row[-1] if isinstance(row[-1], dict) else {}
+            yield row[1], float(said.get("period", 300))
 
 
 def test_the_overview_does_not_grow_with_the_workloads(
