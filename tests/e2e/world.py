@@ -20,6 +20,7 @@ from botocore.config import Config
 
 from spindown.cli.main import main
 from spindown.cli.session import Session, connect
+from spindown.contract.name import resource_name
 from spindown.contract.settings import live_parameter
 from spindown.contract.tag import WORKLOAD
 from spindown.ec2sim import Ec2Instance
@@ -188,7 +189,7 @@ class Deployed:
 
     def invoke(self, function: str) -> Any:
         """Run a function of the deployment now; return what it answers."""
-        name = f"{self.session.deployment.name}-{function}"
+        name = resource_name(self.session.deployment.name, function)
         answer = self.client("lambda").invoke(FunctionName=name, Payload=b"{}")
         said = json.loads(answer["Payload"].read())
         assert "FunctionError" not in answer, said
