@@ -22,7 +22,10 @@ _MADE_BY_THE_LAUNCH = "it does not exist before the launch; a condition asks for
 KEPT = {
     "AwsSolutions-IAM5[Resource::*]": "EC2's reading, Pricing and Service Quotas know no resources",
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/decisions/*]": _OBJECTS,
-    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/*/jobs/*/items/*.jsonl]": _OBJECTS,
+    **{
+        f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/*/{keys}]": _OBJECTS
+        for keys in ("batches/*.json", "jobs/*/items/*.jsonl", "jobs/*/manifest.json")
+    },
     **{
         f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/{workload}/{kind}/*]": _OBJECTS
         for workload in ("plain", "rich")
