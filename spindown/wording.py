@@ -567,8 +567,11 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.FAILED_TOO_OFTEN: "{failures} failures or losses in all",
     ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
     ReasonCode.NEVER_DONE: lambda about: (
-        f"{_in_vain(about)}; the policy allows no machine that stays: let it keep a checkpoint, "
-        "or allow on-demand"
+        f"{_in_vain(about)}; "
+        + ("for a day no" if about.get("is_alone") else "the policy allows no")
+        + " machine that stays"
+        + (" could be had" if about.get("is_alone") else "")
+        + ": let it keep a checkpoint, or allow more on-demand"
     ),
     ReasonCode.OTHER_BODY: (
         "job {job} was first claimed with other items or params; send this under another id"

@@ -131,7 +131,7 @@ def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
     if returning > 0:
         waiting = (*waiting, Waiting(since=now, jobs=returning))
     leaving = _leaving(fleet.workers)
-    dates = {x.job_id: x.at for x in fleet.requeued_jobs.values() if x.in_vain is None}
+    dates = {x.job_id: x.at for x in fleet.requeued_jobs.values() if not x.waits_for_surer(now)}
     held = set()
     for lease in fleet.leases:
         if lease.deadline <= now:
@@ -182,10 +182,10 @@ def waiting_work(draft: PlanDraft) -> Backlog:
 
 def in_vain_jobs(draft: PlanDraft) -> list[InVain]:
     """Return what interruptions have cost each job that waits for a machine that stays."""
-    jobs = [job for job in draft.fleet.requeued_jobs.values() if job.in_vain is not None]
+    now = draft.now
+    jobs = [job for job in draft.fleet.requeued_jobs.values() if job.waits_for_surer(now)]
     if not jobs:
         return []
-    now = draft.now
     held = {lease.job_id for lease in draft.fleet.leases if lease.deadline > now}
     found = [job.in_vain for job in jobs if job.in_vain and job.job_id not in held]
     # A row may outlive its message.
@@ -242,7 +242,7 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
         claimed += found.on is None
         yield found
     for job in waiting.values():
-        if job.job_id not in held and job.in_vain is None:
+        if job.job_id not in held and not job.waits_for_surer(now):
             claimed += 1
             yield requeued(job, within=within, knowledge=knowledge, policy=policy)
     yield from never_claimed(

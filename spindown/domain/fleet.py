@@ -17,7 +17,7 @@ from spindown.domain.bound import (
     Tally,
     VcpuCount,
 )
-from spindown.domain.in_vain import InVain, SpotTerms
+from spindown.domain.in_vain import SURER_WITHIN, InVain, SpotTerms
 from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
 from spindown.domain.policy import Policy
 from spindown.domain.prior import relative_throughput
@@ -261,6 +261,10 @@ class RequeuedJob:
     failures: int = 0
     #: What interruptions have cost it, if it must go on on a surer machine.
     in_vain: InVain | None = None
+
+    def waits_for_surer(self, now: datetime) -> bool:
+        """Tell whether it waits for a machine that stays, rather than for any."""
+        return self.in_vain is not None and now - self.at < SURER_WITHIN
 
 
 class LaunchState(StrEnum):

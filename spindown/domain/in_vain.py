@@ -20,14 +20,17 @@ work: an hour of one twice as fast is two. What EC2 refunds of a first hour only
 
 Where the price ladder or a ceiling rules on-demand out, there is no second leg. Then spot is tried
 until ``S + p (b + L)`` exceeds twice ``D (b + L)``; by the same argument the job has cost at most
-2 OD by then, and it becomes a dead letter.
+2 OD by then, and it becomes a dead letter. The same holds for a job that has wanted a machine that
+stays for ``SURER_WITHIN`` and got none: EC2 has no capacity, a budget or ``max_workers`` is used
+up. If one comes after all, the item may have cost 3 OD.
 
 This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
 there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
 (``checkpointing.slowdown``). Once on-demand is cheaper than that, a surer machine is looked for.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 
 from spindown.domain.bound import Amount, Tally
@@ -43,6 +46,8 @@ from spindown.domain.reason import About, Reason, ReasonCode
 _DEAREST = 10.0
 #: Where on-demand is ruled out, so many times its cost is spent on spot.
 _WITHOUT_ON_DEMAND = 2.0
+#: What waits so long for a machine that stays goes on without: nearly all shortages end before.
+SURER_WITHIN = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +82,13 @@ class InVain:
     boot: Amount = 0.0
     #: USD of all of them, boots included.
     dollars: Amount = 0.0
+    #: Whether it has waited for a machine that stays as long as is worth it, and got none.
+    is_alone: bool = False
 
     def after(self, hours: float, boot: float, terms: SpotTerms) -> "InVain":
         """Return it after one more attempt of so many hours on a machine that took so to boot."""
-        return InVain(
+        return replace(
+            self,
             attempts=self.attempts + 1,
             hours=max(self.hours, hours * terms.speed / terms.slots),
             boot=min(self.boot, boot) if self.attempts else boot,
@@ -125,6 +133,8 @@ def terms_of_offer(offer: Offer, rate: float, slots: str) -> SpotTerms | None:
 def is_ever_allowed(policy: Policy, kind: CapacityType, price: float, gpus: float) -> bool:
     """Tell whether the policy allows a machine at a price, however long work waits."""
     most = price_ceilings(policy, policy.start_within).get(kind)
+    if policy.max_dollars_per_hour is not None and most is not None:
+        most = min(most, policy.max_dollars_per_hour)
     if policy.max_price_per_gpu_hour is not None and gpus > 0.0 and most is not None:
         most = min(most, policy.max_price_per_gpu_hour * gpus)
     return most is not None and price <= most
@@ -134,6 +144,10 @@ def has_on_demand(terms: SpotTerms, policy: Policy) -> bool:
     """Tell whether the policy ever allows such a machine on demand, if it is sold so."""
     kind, listed = CapacityType.ON_DEMAND, terms.listed
     return listed is not None and is_ever_allowed(policy, kind, listed, terms.gpus)
+
+
+def _has_surer(in_vain: InVain, terms: SpotTerms, policy: Policy) -> bool:
+    return not in_vain.is_alone and has_on_demand(terms, policy)
 
 
 def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> bool:
@@ -147,7 +161,7 @@ def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> b
         return True
     hours = in_vain.boot * terms.speed / terms.slots + in_vain.hours
     is_known = terms.listed is not None
-    factor = _WITHOUT_ON_DEMAND if is_known and not has_on_demand(terms, policy) else 1.0
+    factor = _WITHOUT_ON_DEMAND if is_known and not _has_surer(in_vain, terms, policy) else 1.0
     most = factor * terms.on_demand * hours / terms.speed
     return in_vain.dollars + terms.price * hours / terms.speed <= most
 
@@ -170,13 +184,14 @@ def goes_on(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> GoesOn:
     if terms is None:
         return GoesOn.SURER
     if not may_be_risked(in_vain, terms, policy):
-        return GoesOn.SURER if has_on_demand(terms, policy) else GoesOn.NOWHERE
-    return GoesOn.ANYWHERE if pays_here(in_vain, terms) else GoesOn.SURER
+        return GoesOn.SURER if _has_surer(in_vain, terms, policy) else GoesOn.NOWHERE
+    is_worth_it = in_vain.is_alone or pays_here(in_vain, terms)
+    return GoesOn.ANYWHERE if is_worth_it else GoesOn.SURER
 
 
 def never_done(in_vain: InVain) -> Reason:
     """Return why a job becomes a dead letter that goes on nowhere."""
-    return Reason(ReasonCode.NEVER_DONE, told(in_vain))
+    return Reason(ReasonCode.NEVER_DONE, {**told(in_vain), "is_alone": in_vain.is_alone})
 
 
 def told(in_vain: InVain) -> About:

@@ -87,7 +87,8 @@ class ReasonCode(StrEnum):
     #: ``failures`` on so many ``instances``.
     FAILED_ON_SEVERAL = "failed-on-several"
     #: ``attempts`` that interruptions ended without progress, the longest of ``hours`` on a T4;
-    #: ``dollars`` that they cost. Nothing that the policy allows is sure enough.
+    #: ``dollars`` that they cost. Nothing that the policy allows is sure enough, or
+    #: nothing such could be had for a day (``is_alone``).
     NEVER_DONE = "never-done"
 
     #: A message asks for other items or parameters than the one with which ``job`` was claimed.

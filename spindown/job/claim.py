@@ -17,7 +17,14 @@ from spindown.contract.row import history_partition, requeued_sort, worker_parti
 from spindown.contract.run import OnNewCode
 from spindown.domain.dead_letter import EpochEnd, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease, RequeuedJob, Worker
-from spindown.domain.in_vain import NOTHING_IN_VAIN, GoesOn, goes_on, may_be_risked, never_done
+from spindown.domain.in_vain import (
+    NOTHING_IN_VAIN,
+    GoesOn,
+    InVain,
+    goes_on,
+    may_be_risked,
+    never_done,
+)
 from spindown.domain.lease import (
     ClaimVerdict,
     claim_verdict,
@@ -80,6 +87,7 @@ class Epochs:
     def begin_next(self, fence: Fence) -> Manifest:
         """Return the manifest of the next epoch; it has failed if no further try is worth it."""
         counted = _for_code_of(self._count_end(fence.manifest), self.slot_id)
+        counted = replace(counted, in_vain=self._with_wait(counted))
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy)
         if not reason and self.goes_on(manifest) is GoesOn.NOWHERE:
@@ -100,6 +108,18 @@ class Epochs:
         if may_be_risked(manifest.in_vain, self.slot_id.spot, self.policy):
             return GoesOn.ANYWHERE
         return goes_on(manifest.in_vain, self.slot_id.spot, self.policy)
+
+    def _with_wait(self, manifest: Manifest) -> InVain:
+        """Return what interruptions have cost, and whether the wait for a sure machine is over."""
+        in_vain = manifest.in_vain
+        if self.slot_id.spot is None:
+            return replace(in_vain, is_alone=False)
+        if self.goes_on(manifest) is not GoesOn.SURER:
+            return in_vain
+        job = read_requeued(self.slot_id.workload, manifest.job_id, self.ports)
+        if job is None or job.in_vain is None or job.waits_for_surer(self.ports.clock.now()):
+            return in_vain
+        return replace(in_vain, is_alone=True)
 
     def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
         """Return the manifest as the beginning of an epoch of ours."""
@@ -178,6 +198,16 @@ def find_freed_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> Lea
     past = live._replace(partition=history_partition(workload))
     freed = read_lease(ports.table, past)
     return freed if freed is not None and freed.epoch == manifest.epoch else None
+
+
+def read_requeued(workload: str, job_id: str, ports: WorkPorts) -> RequeuedJob | None:
+    """Return what the ledger remembers of a requeued job; None: nothing that can be read."""
+    key = Key(partition=worker_partition(workload), sort=requeued_sort(job_id))
+    row = ports.table.get(key)
+    try:
+        return None if row is None else decode(RequeuedJob, row)
+    except ContractError:
+        return None
 
 
 def _is_of(lease: Lease | None, manifest: Manifest) -> bool:
@@ -425,8 +455,8 @@ class _Claim:
         """Leave a job to a machine that stays, and let the ledger know that it wants one."""
         sort, now = requeued_sort(self.job_id), self.ports.clock.now()
         key = Key(partition=worker_partition(self.slot_id.workload), sort=sort)
-        row = self.ports.table.get(key)
-        if row is None or row.get("in_vain") is None:
+        row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
+        if row is None or row.in_vain is None:
             known = RequeuedJob(
                 job_id=self.job_id,
                 sent_at=manifest.sent_at or self.message.sent_at,

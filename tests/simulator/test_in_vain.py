@@ -103,3 +103,18 @@ def test_short_jobs_beside_it_stay_on_spot() -> None:
 
     assert result.jobs_done == 21
     assert result.dollars <= most(8.0) + 20 * ON_DEMAND * AROUND
+
+
+@pytest.mark.parametrize(
+    ("zone", "policy"),
+    [
+        pytest.param({"on_demand_capacity": ((0.0, 0),)}, Policy(), id="no capacity"),
+        pytest.param({}, Policy(max_dollars_per_hour=0.4), id="too dear for the fleet"),
+    ],
+)
+def test_where_nothing_sure_can_be_had_it_ends(zone: dict[str, Any], policy: Policy) -> None:
+    zones = {f"{REGION}{name}": a_zone(reclaims_per_hour=1.0, **zone) for name in "ab"}
+    result = run(a_story(8.0, 1.0, listings=(a_listing(zones=zones),)), policy)
+
+    assert (result.jobs_done, result.dead_letters) == (0, 1)
+    assert result.dollars <= most(8.0)

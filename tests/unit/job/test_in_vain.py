@@ -248,3 +248,33 @@ def test_redriven_it_begins_anew() -> None:
 
     manifest = world.hold(slot_id=on_spot("i-2")).manifest
     assert (manifest.in_vain, manifest.code) == (NOTHING_IN_VAIN, "")
+
+
+def left_to_surer(world: WorkWorld) -> None:
+    """Let the job wait for a machine that stays."""
+    interrupted(world, begun(world, 4.0, replace(DEAR, dollars=2.0)))
+    world.claim(on_spot("i-2"))
+
+
+def test_what_waits_a_day_for_a_sure_machine_goes_on_without() -> None:
+    world = WorkWorld()
+    left_to_surer(world)
+    world.clock.advance(timedelta(hours=23))
+    assert isinstance(world.claim(on_spot("i-3")), Declined)
+
+    world.clock.advance(timedelta(hours=2))
+    held = world.hold(slot_id=on_spot("i-4"))
+    assert held.manifest.in_vain.is_alone
+    world.clock.advance(4 * HOUR)
+    ended = interrupted(world, held, slot_id=on_spot("i-4"))
+    assert ended.manifest.code == ReasonCode.NEVER_DONE
+
+
+def test_a_sure_machine_that_comes_late_is_waited_for_again() -> None:
+    world = WorkWorld()
+    left_to_surer(world)
+    world.clock.advance(timedelta(hours=25))
+    held = world.hold(slot_id=a_slot_id("i-5"))
+
+    assert not held.manifest.in_vain.is_alone
+    assert held.lease.stays
