@@ -292,7 +292,8 @@ class Table(Protocol):
     def find_instance(self, instance_id: str) -> Sequence[Key]:
         """Return the keys of the worker rows of an instance, eventually consistent.
 
-        There is one, unless a worker of another workload has written one as well.
+        There is one, unless workers of other workloads have written one each: rows under other
+        sort keys do not count, whatever they name.
         """
         ...
 

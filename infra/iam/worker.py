@@ -109,14 +109,21 @@ def open_sessions() -> iam.PolicyStatement:
 
 
 def read_declared(uris: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Allow reading a workload's inputs and models, each ``s3://bucket/prefix``."""
+    """Allow reading a workload's inputs and models, each ``s3://bucket/prefix``.
+
+    One without a slash at its end is an object, or a folder: no key that only begins alike.
+    """
     places = [parse_location(uri) for uri in uris]
     if not places:
         return []
     prefixes: dict[str, list[str]] = {}
     for place in places:
-        prefixes.setdefault(place.bucket, []).append(f"{place.key}*")
-    objects = [f"arn:{Aws.PARTITION}:s3:::{place.bucket}/{place.key}*" for place in places]
+        prefixes.setdefault(place.bucket, []).append(f"{place.below}*")
+    objects = [
+        f"arn:{Aws.PARTITION}:s3:::{place.bucket}/{key}"
+        for place in places
+        for key in ([] if place.key == place.below else [place.key]) + [f"{place.below}*"]
+    ]
     return [
         allow("ReadInputs", ["s3:GetObject"], objects),
         *(

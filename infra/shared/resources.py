@@ -51,6 +51,8 @@ class LedgerTable(Construct):
                     partition_key=dynamodb.Attribute(
                         name="instance_id", type=dynamodb.AttributeType.STRING
                     ),
+                    # Workers may name any instance in rows of any key: only its own key is asked.
+                    sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
                     projection_type=dynamodb.ProjectionType.KEYS_ONLY,
                 )
             ],

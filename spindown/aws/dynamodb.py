@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from spindown.aws.error import code_of, message_of, translate, translated
 from spindown.contract.codec import Row
-from spindown.contract.row import WORKER
+from spindown.contract.row import worker_sort
 from spindown.error import (
     ContractError,
     PreconditionFailed,
@@ -248,17 +248,18 @@ class DynamoTable:
         pages = self._client.get_paginator("query").paginate(
             TableName=self._name,
             IndexName=INSTANCE_INDEX,
-            KeyConditionExpression="#instance = :instance",
-            ExpressionAttributeNames={"#instance": INSTANCE},
-            ExpressionAttributeValues={":instance": {"S": instance_id}},
+            KeyConditionExpression="#instance = :instance AND #sk = :sort",
+            ExpressionAttributeNames={"#instance": INSTANCE, "#sk": SORT},
+            ExpressionAttributeValues={
+                ":instance": {"S": instance_id},
+                ":sort": {"S": worker_sort(instance_id)},
+            },
         )
         with translated():
             return [
                 Key(partition=item[PARTITION]["S"], sort=item[SORT]["S"])
                 for page in pages
                 for item in page["Items"]
-                # Leases are indexed too, by the same attribute.
-                if item[SORT]["S"].startswith(WORKER)
             ]
 
     def _transact_item(self, write: Write) -> "TransactWriteItemTypeDef":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from spindown.aws.error import code_of, translated
-from spindown.contract.location import Location, check_declared
+from spindown.contract.location import Location, check_declared, check_listed
 from spindown.error import (
     AccessDenied,
     ContractError,
@@ -152,7 +152,7 @@ class S3InputSource:
 
     def list(self, uri_prefix: str) -> Iterator[str]:
         """Yield the URIs of the objects under a prefix, in key order."""
-        at = check_declared(uri_prefix, self._declared)
+        at = check_listed(uri_prefix, self._declared)
         for found in _list(self._client, at.bucket, at.key, _OF_INPUTS):
             yield str(Location(bucket=at.bucket, key=found["Key"]))
 

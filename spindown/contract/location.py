@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spindown.error import AccessDenied, ContractError
 
@@ -20,6 +20,11 @@ class Location:
     def __str__(self) -> str:
         """Return it as a URI."""
         return f"{_SCHEME}{self.bucket}/{self.key}"
+
+    @property
+    def below(self) -> str:
+        """Return what the keys of a folder begin with: ``scans`` holds no ``scans-private``."""
+        return f"{self.key}/" if self.key and not self.key.endswith("/") else self.key
 
 
 def work_root(workload: str) -> str:
@@ -70,5 +75,21 @@ def check_declared(uri: str, declared: Sequence[str]) -> Location:
     return location
 
 
+def check_listed(uri_prefix: str, declared: Sequence[str]) -> Location:
+    """Return what keys begin with under ``uri_prefix``, none of which lies outside ``declared``.
+
+    Raises:
+        AccessDenied: no declared prefix covers it.
+    """
+    location = check_declared(uri_prefix, declared)
+    if any(_is_below(parse_location(prefix), location) for prefix in declared):
+        return location
+    return replace(location, key=location.below)
+
+
 def _covers(prefix: Location, location: Location) -> bool:
-    return prefix.bucket == location.bucket and location.key.startswith(prefix.key)
+    return prefix == location or _is_below(prefix, location)
+
+
+def _is_below(prefix: Location, location: Location) -> bool:
+    return prefix.bucket == location.bucket and location.key.startswith(prefix.below)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spindown.contract.location import check_declared
+from spindown.contract.location import check_declared, check_listed
 from spindown.error import ContractError, NotFound, PreconditionFailed, WriteConflict
 from spindown.port import Absent, Clock, Matches, ObjectSummary, StoredObject
 
@@ -153,8 +153,8 @@ class MemoryInputSource:
 
     def list(self, uri_prefix: str) -> Iterator[str]:
         """Yield the URIs that begin with a prefix, in key order."""
-        check_declared(uri_prefix, self._declared)
-        yield from sorted(uri for uri in self._objects if uri.startswith(uri_prefix))
+        begin = str(check_listed(uri_prefix, self._declared))
+        yield from sorted(uri for uri in self._objects if uri.startswith(begin))
 
     def fetch(self, uri: str, path: Path) -> None:
         """Write an object's bytes into a file."""

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.contract.codec import KeptRow, Row
-from spindown.contract.row import WORKER
+from spindown.contract.row import WORKER, worker_sort
 from spindown.error import ContractError, PreconditionFailed
 from spindown.port import ALWAYS, Clock, Key, When, Write
 
@@ -108,7 +108,9 @@ class MemoryTable:
             return [
                 key
                 for key, (since, until) in entries.items()
-                if since <= seen_at and (until is None or until > seen_at)
+                if key.sort == worker_sort(instance_id)
+                and since <= seen_at
+                and (until is None or until > seen_at)
             ]
 
     def _find(self, key: Key) -> Row | None:

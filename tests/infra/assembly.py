@@ -36,7 +36,7 @@ code = "code"
 
 [workload.rich]
 inputs = ["s3://papers/2026/", "s3://papers/2025/"]
-models = ["s3://models/ocr/"]
+models = ["s3://models/ocr"]
 kms_keys = ["arn:aws:kms:eu-west-1:111122223333:key/1-2"]
 
 [workload.rich.run]

@@ -81,7 +81,7 @@ def test_the_ledger_is_restorable_and_indexed_by_instance(assembly: Assembly) ->
     assert replica["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     (index,) = table["GlobalSecondaryIndexes"]
     assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
-    assert [key["AttributeName"] for key in index["KeySchema"]] == ["instance_id"]
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["instance_id", "sk"]
 
 
 def test_our_network_costs_nothing_while_no_worker_runs(assembly: Assembly) -> None:

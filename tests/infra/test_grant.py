@@ -105,6 +105,7 @@ def test_a_worker_reads_its_declared_inputs_and_writes_none(assembly: Assembly) 
 
     assert statements["ReadInputs"]["Action"] == "s3:GetObject"
     assert resources(statements["ReadInputs"]) == [
+        "arn:<AWS::Partition>:s3:::models/ocr",
         "arn:<AWS::Partition>:s3:::models/ocr/*",
         "arn:<AWS::Partition>:s3:::papers/2025/*",
         "arn:<AWS::Partition>:s3:::papers/2026/*",

@@ -25,8 +25,10 @@ INPUTS = {
     "s3://data/scans/a.png": b"a",
     "s3://data/scans/b.png": b"bb",
     "s3://data/secret/c.png": b"ccc",
+    "s3://data/papers/1.pdf": b"p",
+    "s3://data/papers-private/2.pdf": b"pp",
 }
-DECLARED = ["s3://other/", "s3://data/scans/"]
+DECLARED = ["s3://other/", "s3://data/scans/", "s3://data/papers", "s3://data/list.jsonl"]
 
 
 def _bucket(session: boto3.Session) -> str:
@@ -168,6 +170,26 @@ def test_lists_declared_inputs(inputs: InputSource) -> None:
         "s3://data/scans/a.png",
         "s3://data/scans/b.png",
     ]
+
+
+@pytest.mark.parametrize("prefix", ["s3://data/papers", "s3://data/papers/"])
+def test_a_folder_without_its_slash_holds_no_other(
+    inputs: InputSource, prefix: str, tmp_path: Path
+) -> None:
+    assert list(inputs.list(prefix)) == ["s3://data/papers/1.pdf"]
+    assert inputs.read("s3://data/papers/1.pdf", at_most_bytes=9) == b"p"
+    with pytest.raises(AccessDenied):
+        inputs.read("s3://data/papers-private/2.pdf", at_most_bytes=9)
+    with pytest.raises(AccessDenied):
+        inputs.fetch("s3://data/papers-private/2.pdf", tmp_path / "a")
+    with pytest.raises(AccessDenied):
+        list(inputs.list("s3://data/papers-"))
+
+
+def test_an_object_may_be_declared_alone(inputs: InputSource) -> None:
+    with pytest.raises(NotFound):
+        inputs.read("s3://data/list.jsonl", at_most_bytes=9)
+    assert list(inputs.list("s3://data/list.jsonl")) == []
 
 
 def test_refuses_an_input_that_is_too_large(inputs: InputSource) -> None:

@@ -39,7 +39,10 @@ def dynamo(session: boto3.Session, aws: Aws) -> Table:
         GlobalSecondaryIndexes=[
             {
                 "IndexName": "instance",
-                "KeySchema": [{"AttributeName": "instance_id", "KeyType": "HASH"}],
+                "KeySchema": [
+                    {"AttributeName": "instance_id", "KeyType": "HASH"},
+                    {"AttributeName": "sk", "KeyType": "RANGE"},
+                ],
                 "Projection": {"ProjectionType": "KEYS_ONLY"},
             }
         ],
@@ -383,6 +386,16 @@ def test_finds_the_worker_row_of_an_instance(table: Table, key: Key) -> None:
     assert table.find_instance(instance_id) == [worker]
     table.write(Write(key=worker, delete=True))
     assert table.find_instance(instance_id) == []
+
+
+def test_rows_under_other_keys_are_not_of_the_instance(table: Table, key: Key) -> None:
+    instance_id = f"{WORKER}-{key.partition}"
+    own = [Key(partition=p, sort=worker_sort(instance_id)) for p in (key.partition, "w#other")]
+    forged = [Key(partition=key.partition, sort=worker_sort(f"forged-{n}")) for n in range(20)]
+    for each in (*forged, *own):
+        table.write(Write(key=each, set={"instance_id": instance_id}))
+
+    assert sorted(table.find_instance(instance_id)) == sorted(own)
 
 
 def test_partitions_are_read_together_each_by_sort_key(table: Table, key: Key) -> None:

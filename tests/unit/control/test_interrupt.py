@@ -18,6 +18,7 @@ from spindown.control.interrupt import Reaction, react
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.error import NotFound, Unreachable
 from spindown.memory import PortCall
+from spindown.port import Key, Write
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
 
@@ -234,6 +235,19 @@ def test_someone_else_s_instance_costs_one_index_read() -> None:
         assert act(world, event) == Reaction(instance_id="i-0fee")
 
     assert world.calls == {"table.find_instance": 3}
+
+
+def test_forged_rows_cost_an_event_no_reads() -> None:
+    world, worker = a_busy_world()
+    before = world.calls["table.get"]
+    for number in range(1_000):
+        forged = Key(partition=rows.worker_partition("other"), sort=f"worker#i-forged{number}")
+        world.table.write(Write(key=forged, set={"instance_id": worker.instance_id}))
+
+    event = RebalanceRecommendation(instance_id=worker.instance_id, region=REGION, at=world.now)
+
+    assert act(world, event).acted
+    assert world.calls["table.get"] - before == 1
 
 
 def test_an_instance_with_its_row_in_history_is_ignored() -> None:
