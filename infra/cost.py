@@ -1,4 +1,4 @@
-"""What a deployment costs a month while nothing happens, computed from its templates.
+"""What a deployment costs beside its machines: a month without work by its templates, and work.
 
 ``python -m infra.cost [spindown.toml]`` prints the page (docs/costs.md). A test counts the calls
 and metrics of a tick over the real reconcile. What only AWS can show, such as the time that a
@@ -17,6 +17,7 @@ from typing import Any
 from infra.app import choose_node
 from infra.price import AS_OF, PRICES, Usage
 from spindown import config
+from spindown.contract.run import LOG_BYTES_A_DAY
 from spindown.error import BadInput, ContractError
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -88,6 +89,19 @@ JUDGEMENT = InvocationUse(
     metrics=1,
     basis="calls and metrics as counted over an idle hour; 0.1 s billed is an estimate",
 )
+
+#: A job whose items are in the message, and whose results are committed once; its machine is no
+#: part of it. `tests/infra/test_job_cost.py` counts it over a slot that works.
+JOB: Mapping[Usage, float] = {
+    # Sent, received, deleted.
+    Usage.QUEUE_REQUEST: 3,
+    # The manifest at the claim and at the end, and the part.
+    Usage.OBJECT_WRITE: 3,
+    # In a transaction a write counts twice.
+    Usage.TABLE_WRITE: 11,
+    # Sent when it is over, later than the test looks.
+    Usage.EVENT: 1,
+}
 
 #: The ledger without a worker.
 LEDGER_GIB = 0.001
@@ -348,6 +362,7 @@ def render(estimate: Estimate, *, workloads: Sequence[str]) -> str:
             *_render_alarms(estimate),
             *_render_free(estimate),
             *_render_basis(),
+            *_render_work(),
         ]
     )
 
@@ -355,15 +370,15 @@ def render(estimate: Estimate, *, workloads: Sequence[str]) -> str:
 def _render_head(estimate: Estimate, workloads: Sequence[str]) -> Iterator[str]:
     names = ", ".join(workloads)
     noun = "workload" if len(workloads) == 1 else "workloads"
-    yield "# What a deployment costs while nothing happens"
+    yield "# What a deployment costs beside its machines"
     yield ""
     yield "Written by `python -m infra.cost`, from the templates of `spindown.toml`."
     yield ""
     yield (
         f"With {len(workloads)} {noun} ({names}), no message in a queue and no worker: "
         f"**{estimate.billed:,.2f} USD a month** if nothing else uses the account's free "
-        f"allowances, {estimate.listed:,.2f} USD if they are used up. Workers cost extra, by the "
-        "second."
+        f"allowances, {estimate.listed:,.2f} USD if they are used up. Machines cost extra, by the "
+        "second, and so does [work](#what-work-costs-beside-its-machines)."
     )
     yield ""
 
@@ -430,6 +445,56 @@ def _render_basis() -> Iterator[str]:
     yield f"- A refresh of the offers, every hour: {REFRESH.basis}."
     yield f"- Judging what items cost, every hour for each workload: {JUDGEMENT.basis}."
     yield "- A metric is billed for each hour in which a value is sent."
+    yield ""
+
+
+_WORK: Sequence[tuple[Usage, str, str]] = (
+    (
+        Usage.LOG_GIB,
+        "events of workers, and printed lines",
+        f"for printed lines {LOG_BYTES_A_DAY / 2**20:,.0f} MiB a day and slot",
+    ),
+    (
+        Usage.OBJECT_GIB,
+        "results, files, checkpoints, uploads; a month",
+        "what items return: results are kept until you delete them",
+    ),
+    (Usage.OBJECT_WRITE, "commits: a part and a manifest each, and each file", "`checkpoint_*`"),
+    (Usage.OBJECT_READ, "inputs", "the items"),
+    (
+        Usage.CUSTOM_METRIC,
+        "each metric of a workload, for the hours in which it works",
+        "the number of their names",
+    ),
+    (Usage.REGION_GIB, "workers away from home: inputs and results", "part of an offer's cost"),
+    (Usage.INTERNET_GIB, "what code sends there; what comes in is free", "nothing"),
+)
+
+
+def _render_work() -> Iterator[str]:
+    each = {usage: 1000 * quantity * PRICES[usage].each for usage, quantity in JOB.items()}
+    parts = ", ".join(f"{_number(quantity)} {usage.value}" for usage, quantity in JOB.items())
+    log = LOG_BYTES_A_DAY / _GIB * PRICES[Usage.LOG_GIB].each
+    yield "## What work costs beside its machines"
+    yield ""
+    yield (
+        f"**{sum(each.values()):,.3f} USD for 1,000 jobs**, if items come in the message and "
+        f"results are committed once (for each job {parts}). What comes on top depends on the "
+        "work. `budget_per_month` and the other limits count none of it; an alarm of AWS Budgets "
+        "does."
+    )
+    yield ""
+    yield "| What | USD each | Of what | Bounded by |"
+    yield "|---|---:|---|---|"
+    yield from (
+        f"| {usage.value} | {_number(PRICES[usage].each)} | {what} | {bound} |"
+        for usage, what, bound in _WORK
+    )
+    yield ""
+    yield (
+        f"A slot that prints without end costs {log:,.2f} USD a day. Data between S3 and workers "
+        "in one region is free, through the gateway endpoint."
+    )
     yield ""
 
 

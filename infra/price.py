@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spindown.domain.offer import REGION_TRANSFER_PRICE_PER_GIB
+
 
 class Usage(StrEnum):
     """What AWS bills; the value is its name on the page."""
@@ -23,6 +25,9 @@ class Usage(StrEnum):
     OBJECT_WRITE = "object writes"
     OBJECT_GIB = "GB of objects"
     PARAMETER = "advanced parameters"
+    EVENT = "events of jobs"
+    REGION_GIB = "GB from one region to another"
+    INTERNET_GIB = "GB to the internet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ _SCHEDULER = "https://aws.amazon.com/eventbridge/pricing/"
 _SQS = "https://aws.amazon.com/sqs/pricing/"
 _DYNAMODB = "https://aws.amazon.com/dynamodb/pricing/on-demand/"
 _SYSTEMS_MANAGER = "https://aws.amazon.com/systems-manager/pricing/"
+_EC2 = "https://aws.amazon.com/ec2/pricing/on-demand/"
 _S3 = "https://aws.amazon.com/s3/pricing/"
 
 PRICES: dict[Usage, Price] = {
@@ -69,4 +75,9 @@ PRICES: dict[Usage, Price] = {
     Usage.OBJECT_WRITE: Price(each=0.005e-3, free=0, source=_S3),
     Usage.OBJECT_GIB: Price(each=0.023, free=0, source=_S3),
     Usage.PARAMETER: Price(each=0.05, free=0, source=_SYSTEMS_MANAGER),
+    # Events of one's own, on the default bus too.
+    Usage.EVENT: Price(each=1.00e-6, free=0, source=_SCHEDULER),
+    Usage.REGION_GIB: Price(each=REGION_TRANSFER_PRICE_PER_GIB, free=0, source=_EC2),
+    # The first 10 TB a month.
+    Usage.INTERNET_GIB: Price(each=0.09, free=100, source=_EC2),
 }

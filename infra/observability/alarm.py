@@ -192,7 +192,10 @@ def deployment_alarms(
 def _budget(metrics: MetricScope, dollars: float) -> Iterator[AlarmDefinition]:
     for percent, problem in (
         (80, "80 % of the month's budget of {:,.2f} USD is spent or reserved."),
-        (100, "The month's budget of {:,.2f} USD is used up: no more workers are launched."),
+        (
+            100,
+            "The month's budget of {:,.2f} USD pays for no further job: nothing more is launched.",
+        ),
     ):
         yield AlarmDefinition(
             name=f"budget-{percent}",

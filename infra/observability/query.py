@@ -78,7 +78,7 @@ fields @timestamp, instance_id, slot, job_id, event, reason, traceback
         logs="workers",
         text="""\
 fields @timestamp, job_id, slot, text, lines, instance_id
-| filter event in ["user_output", "user_output_left_out"]
+| filter event in ["user_output", "user_output_left_out", "user_output_limit"]
 | sort @timestamp desc
 | limit 1000""",
     ),

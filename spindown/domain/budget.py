@@ -284,7 +284,8 @@ def overshoot_at_most(
     Args:
         prices: USD an hour of each worker that runs, in the whole deployment.
         policy: ``when_spent``, tick and heartbeat.
-        longest_job: of any worker; ``max_lifetime`` and ``lifetime_grace`` bound it.
+        longest_job: of any worker, from claim to release; ``job_timeout`` bounds it, else the 11
+            hours for which a message is held.
         until_idle: until the last worker has ended for want of work.
     """
     word = policy.tick + policy.heartbeat_interval + POWER_OFF

@@ -132,6 +132,12 @@ def test_nothing_may_come_in_to_a_worker(assembly: Assembly) -> None:
     assert assembly.all_of("AWS::EC2::SecurityGroupIngress") == []
 
 
+def test_a_worker_may_reach_any_address(assembly: Assembly) -> None:
+    (way,) = assembly.one_of("AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
+
+    assert (way["IpProtocol"], way["CidrIp"]) == ("-1", "0.0.0.0/0")
+
+
 def read_settings(assembly: Assembly, workload: str) -> WorkloadSettings:
     name = f"/spindown/lab/workload/{workload}"
     parameter = assembly.one_of("AWS::SSM::Parameter", Name=name)

@@ -207,7 +207,7 @@ def test_a_workload_launches_only_types_that_it_may_have(
     assert (bound.types, bound.types_denied) == (types, denied)
 
 
-def test_workloads_of_other_types_have_a_statement_of_their_own() -> None:
+def test_workloads_share_a_grant_if_they_share_types() -> None:
     wanted = [Requirements(), Requirements(gpu_count_min=0.0), Requirements()]
     launched = [bound_launches(f"w{n}", [f"lt-{n}"], one) for n, one in enumerate(wanted)]
 

@@ -1,4 +1,4 @@
-"""Every line of docs/security.md names tests, and they are there."""
+"""Every line of docs/security.md names tests that are there, or admits that none shows it."""
 
 import ast
 import re
@@ -28,9 +28,11 @@ def test_every_party_has_its_lines() -> None:
 
 def test_no_line_lacks_a_test() -> None:
     found = list(claims())
+    # What is not defended (three columns) may have no test, and then says so.
+    untested = [line for line in found if not _TEST.search(line.split("|")[-2])]
 
     assert len(found) > 40
-    assert [line for line in found if not _TEST.search(line.split("|")[-2])] == []
+    assert [line for line in untested if line.split("|")[3:] != [" not tested ", ""]] == []
 
 
 def test_every_named_test_is_there() -> None:

@@ -20,7 +20,7 @@ from spindown.user import Item
 from worker.child.call import BadResult, Call, ResultReader, open_call
 from worker.child.code import Code
 from worker.child.ending import Broken, FailureCause, MemoryKills, describe_end
-from worker.child.output import Output
+from worker.child.output import LogAllowance, Output
 from worker.child.place import Place
 from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.code_folder import TooMuch, list_files, remove_tree
@@ -88,6 +88,7 @@ class CommandRunner:
         self._place = place
         self._slot = slot
         self._log = log
+        self._allowance = LogAllowance()
         self._kills = kills or MemoryKills()
         self._calls = 0
         self._call: Call | None = None
@@ -119,7 +120,7 @@ class CommandRunner:
         """Begin what must come before the first call, such as the pull of an image."""
         if self._is_prepared or self._preparation is not None:
             return
-        output = Output(self._log)
+        output = Output(self._log, self._allowance)
         root = self._code.root
         env = self._place.environment(None)
         self._preparation = Program(self._place.prepare(), cwd=root, env=env, output=output)
@@ -209,7 +210,7 @@ class CommandRunner:
         return True
 
     def _start(self, call: Call) -> None:
-        output = Output(self._log)
+        output = Output(self._log, self._allowance)
         output.job_id, output.output_log = call.task.job_id, call.task.output_log
         self._reader = ResultReader(call)
         self._kills.mark()

@@ -1,15 +1,17 @@
 """What the user's code prints: events of the log, and what is kept of it for the job.
 
-Each line is an event of the log, but never so many as to drown it. For the job the beginning and
-the end are kept, never all of a flood.
+Each line is an event of the log, within bounds of a second and of a day, since CloudWatch bills
+what it takes in. For the job the beginning and the end are kept, never all of a flood.
 """
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import IO
 
+from spindown.contract.run import LOG_BYTES_A_DAY
 from worker.log import EventLog
 
 #: What is kept of the beginning and of the end, bytes.
@@ -55,14 +57,65 @@ LINE_BYTES = 8192
 #: Beyond them the lines of a second are only counted, for each slot.
 LINES_A_SECOND = 100
 _LAST_LINES = 5
+#: What an event has beside its text: names, instant, instance, job, and CloudWatch's 26 bytes.
+EVENT_BYTES = 300
+_DAY_SECONDS = 86_400.0
+
+
+class Room(Enum):
+    """Whether the log of a day has room for a line."""
+
+    ROOM = auto()
+    #: No longer, and nobody has been told yet.
+    JUST_FULL = auto()
+    FULL = auto()
+
+
+class LogAllowance:
+    """What one slot may still print to the log; it outlives the processes of the slot."""
+
+    def __init__(
+        self, bytes_a_day: int = LOG_BYTES_A_DAY, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin a day; ``clock`` counts seconds."""
+        self.bytes_a_day = bytes_a_day
+        self._clock = clock
+        # The thread of a process that ends may still read beside that of the next.
+        self._lock = threading.Lock()
+        self._day_began = clock()
+        self._used = 0
+        self._is_full = False
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the day's room is used up, as far as the last line has shown."""
+        return self._is_full
+
+    def take(self, size: int) -> Room:
+        """Take room for a line with ``size`` bytes of text, if there is any."""
+        with self._lock:
+            if self._clock() - self._day_began >= _DAY_SECONDS:
+                self._day_began, self._used, self._is_full = self._clock(), 0, False
+            if self._is_full:
+                return Room.FULL
+            self._used += EVENT_BYTES + size
+            self._is_full = self._used > self.bytes_a_day
+            return Room.JUST_FULL if self._is_full else Room.ROOM
 
 
 class Output:
     """The output of one child process, read line by line to its end."""
 
-    def __init__(self, log: EventLog, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Tell a log what is read; ``clock`` counts seconds."""
+    def __init__(
+        self,
+        log: EventLog,
+        allowance: LogAllowance,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Tell a log what is read, within the slot's allowance; ``clock`` counts seconds."""
         self._log = log
+        self._allowance = allowance
         self._clock = clock
         #: The job that the lines belong to, and what keeps them for it.
         self.job_id = ""
@@ -100,9 +153,18 @@ class Output:
         if self._lines > LINES_A_SECOND:
             self._left_out += 1
         else:
+            self._tell(text)
+
+    def _tell(self, text: str) -> None:
+        room = self._allowance.take(len(text.encode(errors="replace")))
+        if room is Room.ROOM:
             self._log.info("user_output", job_id=self.job_id, text=text)
+        elif room is Room.JUST_FULL:
+            self._log.warning(
+                "user_output_limit", job_id=self.job_id, bytes_a_day=self._allowance.bytes_a_day
+            )
 
     def _tell_left_out(self) -> None:
-        if self._left_out:
+        if self._left_out and not self._allowance.is_full:
             self._log.warning("user_output_left_out", job_id=self.job_id, lines=self._left_out)
-            self._left_out = 0
+        self._left_out = 0

@@ -9,7 +9,6 @@ from worker.child.ending import Broken, FailureCause, describe_end
 from worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from worker.child.output import Output
 from worker.family.family import Family
-from worker.log import EventLog
 
 #: A child that stands ready reads at once; more means that it hangs.
 _WRITE_SECONDS = 60.0
@@ -25,9 +24,9 @@ class Child:
         command: Callable[[int, int], list[str]],
         cwd: Path,
         env: Mapping[str, str],
-        log: EventLog,
+        output: Output,
     ) -> None:
-        self.output = Output(log)
+        self.output = output
         self.is_ready = False
         self._is_closed = False
         down_read, self._down = os.pipe()

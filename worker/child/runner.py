@@ -20,7 +20,7 @@ from spindown.user import Item
 from worker.child.code import Code
 from worker.child.ending import Broken, FailureCause, MemoryKills
 from worker.child.frame import Frame
-from worker.child.output import OutputLog
+from worker.child.output import LogAllowance, Output, OutputLog
 from worker.child.process import Child
 from worker.log import EventLog
 
@@ -128,6 +128,8 @@ class ChildRunner:
         self._scratch = scratch
         self._env = dict(env)
         self._log = log
+        #: What the slot may print to the log.
+        self.allowance = LogAllowance()
         self._child: Child | None = None
         self._batch: tuple[Task, Sequence[Item]] | None = None
         self._give_up_at = 0.0
@@ -147,7 +149,8 @@ class ChildRunner:
         """Start the child if none runs."""
         if self._child is None:
             self._kills.mark()
-            self._child = Child(self._command, self._code.root, self._env, self._log)
+            output = Output(self._log, self.allowance)
+            self._child = Child(self._command, self._code.root, self._env, output)
             self._give_up_at = time.monotonic() + self._code.spec.setup_timeout.total_seconds()
 
     def begin(self, task: Task, batch: Sequence[Item]) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     CALLS_PER_MINUTE,
@@ -15,7 +17,7 @@ from spindown.contract.row import (
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Rung
+from spindown.domain.policy import Policy, Rung, WhenSpent
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.memory import PortCall
 from spindown.port import Key, RefusalKind, Write
@@ -153,8 +155,9 @@ def test_a_quota_is_not_blocked_while_ours_gives_it_back() -> None:
     assert later.outcome is Outcome.LAUNCHED
 
 
-def test_the_budget_stops_launches_and_never_work() -> None:
-    world = ControlWorld(budget=10.0)
+@pytest.mark.parametrize("when_spent", WhenSpent)
+def test_a_spent_budget_launches_nothing_more(when_spent: WhenSpent) -> None:
+    world = ControlWorld(policy=Policy(when_spent=when_spent), budget=10.0)
     worker = world.launched(2)
     world.claim(worker.instance_id)
     _spend(world, 10.0)
@@ -166,7 +169,9 @@ def test_the_budget_stops_launches_and_never_work() -> None:
     assert decision.summary.why.code is ReasonCode.BUDGET_USED_UP
     assert world.metric("BudgetStopped") == 1
     assert world.metric("BudgetUsed") >= 100
-    assert [w.state for w in world.workers()] == [WorkerState.BUSY]
+    (held,) = world.workers()
+    assert held.state is WorkerState.BUSY
+    assert (held.spent_at is None) is (when_spent is WhenSpent.STOP_LAUNCHES)
 
 
 def test_two_workloads_cannot_reserve_the_same_dollars() -> None:
