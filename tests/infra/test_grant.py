@@ -1,7 +1,6 @@
 """What each role may do, and above all what it may not."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from spindown.domain.offer import NEURON_MAKER, Requirements
 from spindown.memory import PortCall
 from spindown.port import LaunchRequest
 from tests.control import ControlWorld
-from tests.infra.assembly import CONFIG, Assembly, listed, synthesise_core, words, write_project
+from tests.infra.assembly import Assembly, listed, words
 
 WORKERS = ["WorkloadplainFleetRole", "WorkloadrichFleetRole"]
 FUNCTIONS = ["ControlScalerRole", "ControlInterruptionRole", "ControlOffersRole"]
@@ -135,15 +134,11 @@ def test_a_worker_reads_the_kit_that_it_is_installed_from(assembly: Assembly, ro
 
 
 def test_workers_have_a_shell_only_where_it_is_asked_for(
-    assembly: Assembly, tmp_path: Path
+    assembly: Assembly, with_shell: Assembly
 ) -> None:
-    config = CONFIG.replace("budget_per_month", "session_manager = true\nbudget_per_month")
-
-    asked = synthesise_core(write_project(tmp_path, config), tmp_path / "out")
-
     for role in WORKERS:
         assert "OpenSessions" not in assembly.statements(role)
-        assert actions({"": asked.statements(role)["OpenSessions"]}) == {
+        assert actions({"": with_shell.statements(role)["OpenSessions"]}) == {
             "ssm:UpdateInstanceInformation",
             "ssmmessages:CreateControlChannel",
             "ssmmessages:CreateDataChannel",

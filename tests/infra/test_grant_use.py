@@ -7,7 +7,7 @@ import pytest
 
 from tests.infra.assembly import Assembly
 from tests.infra.call.resource import CODE, KIT
-from tests.infra.call.role import CALLS, MUST_NOT
+from tests.infra.call.role import CALLS, MUST_NOT, WORKER
 from tests.infra.policy import Call, Statement, matches, read_statements, resolve
 
 #: CDK's own, for the destination of failed events: all three are its choice.
@@ -128,6 +128,19 @@ def test_what_a_role_must_not_do_is_refused(assembly: Assembly, role: str) -> No
     statements = read_statements(assembly, role)
 
     assert [str(call) for call in MUST_NOT[role] if is_allowed(statements, call)] == []
+
+
+def test_a_shell_lets_no_role_do_more_than_open_it(with_shell: Assembly) -> None:
+    for role, refused in MUST_NOT.items():
+        statements = read_statements(with_shell, role)
+        assert [str(call) for call in refused if is_allowed(statements, call)] == []
+    worker = {one.sid: one for one in read_statements(with_shell, WORKER)}
+    shell = worker.pop("OpenSessions")
+
+    assert shell.resources == ["*"]
+    assert sorted({*worker, shell.sid}) == sorted(
+        [*(sid for role, sid in STATEMENTS if role == WORKER), "OpenSessions"]
+    )
 
 
 @pytest.mark.parametrize(("role", "sid"), STATEMENTS)

@@ -34,6 +34,8 @@ WORKER_CALLS = [
     *objects(["GetObject"], "workloads/rich/inputs/b-1/a.png"),
     Call("s3:GetObject", "arn:aws:s3:::papers/2026/a.pdf"),
     Call("s3:GetObject", "arn:aws:s3:::papers/2025/a.pdf"),
+    # Declared without a slash: an object of this name, too.
+    Call("s3:GetObject", "arn:aws:s3:::models/ocr"),
     Call("s3:GetObject", "arn:aws:s3:::models/ocr/a.bin"),
     Call("s3:ListBucket", "arn:aws:s3:::papers", {"s3:prefix": ["2025/may/"]}),
     Call("s3:ListBucket", "arn:aws:s3:::papers", {"s3:prefix": ["2026/"]}),
@@ -126,6 +128,10 @@ WORKER_MUST_NOT = [
     Call("ec2:RunInstances", ours("ec2", "instance/i-1"), OURS),
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
     Call("ssm:GetParameters", ours("ssm", "parameter/spindown/lab/deployment")),
+    *(
+        Call(f"ssm:{action}", ours("ec2", "instance/i-1"))
+        for action in ("SendCommand", "StartSession", "TerminateSession")
+    ),
     Call("lambda:InvokeFunction", ours("lambda", "function:lab--scaler")),
     Call("logs:PutLogEvents", ours("logs", "log-group:/spindown/lab/scaler:log-stream:s")),
 ]
