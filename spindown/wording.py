@@ -236,6 +236,12 @@ def _pool_never_checked_in(about: About) -> str:
 
 
 #: EC2's StateReason.Code -> words.
+#: After what an instance still runs, by ``domain.reaping.DueKind``.
+_DUE = {
+    "old": "its lifetime and grace were over",
+    "spent": "it was told that the budget is used up",
+    "drained": "it said that it had ended its work",
+}
 _EC2_SAYS = {
     "Server.SpotInstanceTermination": "reclaimed, without notice",
     "Server.SpotInstanceShutdown": "reclaimed, without notice",
@@ -418,6 +424,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NEVER_POWERED_OFF: "drained, but never powered off",
     ReasonCode.TOO_OLD: lambda about: (
         f"older than its lifetime and grace ({say_span(float(about['age_seconds']))})"
+    ),
+    ReasonCode.OUTSTAYED: lambda about: (
+        f"still runs {say_span(float(about['seconds']))} after {_DUE[str(about['due'])]}"
     ),
     ReasonCode.IDLE_TOO_LONG: lambda about: (
         f"idle for {say_span(float(about['idle_seconds']))}, beyond its timeout and grace"
@@ -643,7 +652,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.LAUNCH_WAITS: "launch {launch_id} waits: EC2 asked to slow down",
     ReasonCode.REPLAY_REFUSED: "launch {launch_id}: asked again, answered {codes}",
-    ReasonCode.WORKER_OVERDUE: "{instance_id} is busy past its lifetime: left alone",
+    ReasonCode.WORKER_OVERDUE: "{instance_id} is busy past its lifetime: it is ended soon",
     ReasonCode.JOBS_LEFT_BEHIND: lambda about: (
         f"{_count(about['jobs'], 'job')} to be done by others"
     ),

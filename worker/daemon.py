@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spindown.contract.row import processor_kind
-from spindown.contract.run import Results, RunMode
+from spindown.contract.run import Results, RunMode, RunSpec
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.worker_lifecycle import (
@@ -24,6 +24,7 @@ from spindown.domain.worker_lifecycle import (
     Habits,
     PowerOff,
     Stop,
+    hang_grace,
 )
 from spindown.job.held import SlotId, WorkPorts
 from spindown.job.policy import OUTDATED_FOR, read_standing
@@ -89,6 +90,7 @@ class Daemon:
                 outdated_for=OUTDATED_FOR,
                 poll_at_most=settings.poll_at_most,
                 stop_grace=settings.stop_grace,
+                hang_grace=hang_grace(_stop_grace(parts.code.spec)),
             ),
             log=parts.log,
         )
@@ -213,7 +215,7 @@ class Daemon:
             scratch=scratch,
             interruption_rate=rate,
             recorder=sampler.watch(slot, runner),
-            stop_grace=timedelta(0) if spec.mode is RunMode.ENTRYPOINT else spec.stop_grace,
+            stop_grace=_stop_grace(spec),
             job_timeout=spec.job_timeout,
             outbox=self._outbox,
             deployment=parts.home.deployment,
@@ -243,3 +245,8 @@ class Daemon:
             log=self._log,
             gpu_use=sampler.gauge.read,
         )
+
+
+def _stop_grace(spec: RunSpec) -> timedelta:
+    """Return how long the user's code has after SIGTERM; an entrypoint is not asked."""
+    return timedelta(0) if spec.mode is RunMode.ENTRYPOINT else spec.stop_grace

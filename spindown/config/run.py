@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from spindown.config.duration import format_duration
 from spindown.config.form import AtLeastOne, Duration, TomlTable, name_pattern, remedy
 from spindown.contract.run import OnNewCode, Results
+from spindown.domain.worker_lifecycle import STOP_GRACE_AT_MOST
 
 ImageReference = Annotated[
     str,
@@ -84,6 +86,8 @@ class RunConfig(TomlTable):
             raise remedy("requirements", "leave it out: an image brings its own packages")
         if self.allow_source_builds and self.requirements is None:
             raise remedy("allow_source_builds", "leave it out: there are no requirements")
+        if self.stop_grace > STOP_GRACE_AT_MOST:
+            raise remedy("stop_grace", f"make it at most {format_duration(STOP_GRACE_AT_MOST)}")
         if both := set(self.env) & set(self.secrets):
             raise remedy("secrets", f"take {min(both)} out of env or of secrets")
         if self.entrypoint is not None and self.results is not Results.PER_ITEM:

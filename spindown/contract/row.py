@@ -273,6 +273,8 @@ class BacklogRow(ClaimsRow):
     swept_at: datetime | None = None
     #: Instances that EC2 described when it was last asked, and that no row accounts for.
     strays: Tally = 0
+    #: What must end at once -> the first tick that found it (``domain.reaping.find_due``).
+    ends_due: Mapping[str, datetime] = field(default_factory=dict)
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
 

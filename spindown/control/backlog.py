@@ -160,6 +160,7 @@ def tick_fields(row: BacklogRow) -> dict[str, object]:
             "described_at",
             "reclaims_seen_at",
             "swept_at",
+            "ends_due",
             "backoffs",
         )
     }

@@ -187,7 +187,10 @@ def _carry_out_one(run: Execution, action: Action) -> None:
 
 
 def _terminate(run: Execution, action: Terminate) -> None:
-    region, ids = action.subject, tuple(i for i in action.instance_ids if i not in run.lost)
+    region, ids = (
+        action.subject,
+        tuple(i for i in action.instance_ids if i not in run.lost or i in action.outstayed),
+    )
     if not ids:
         return
     try:

@@ -143,6 +143,8 @@ class Terminate(Action):
     instance_ids: tuple[str, ...]
     #: Those of them that no row knows.
     orphans: tuple[str, ...] = ()
+    #: Instance -> why it is ended whatever its row says, and becomes meanwhile.
+    outstayed: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

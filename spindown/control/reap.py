@@ -30,6 +30,8 @@ from spindown.domain.reaping import (
     DRAINED_FOR,
     Condemnation,
     Reaping,
+    find_due,
+    outstayed,
     reap,
 )
 from spindown.domain.reason import Reason, ReasonCode
@@ -266,6 +268,69 @@ def condemn_and_terminate(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
             for region, ids in sorted(by_region.items())
         ),
         notes=notes,
+    )
+
+
+def end_outstayed(draft: PlanDraft) -> PlanDraft:
+    """Terminate what should have ended long ago, whatever its row says, and whoever writes it."""
+    policy, workers, answers = draft.facts.policy, draft.fleet.workers, draft.facts.ec2.instances
+    if answers is None:
+        return draft
+    instances = [instance for here in answers.values() for instance in here]
+    known = draft.fleet.backlog.ends_due
+    due = find_due(
+        instances,
+        told={i for i, worker in workers.items() if worker.spent_at is not None},
+        drained={i for i, worker in workers.items() if worker.state is WorkerState.DRAINED},
+        known=known,
+        policy=policy,
+        now=draft.now,
+    )
+    if not draft.facts.deployed_regions <= answers.keys():
+        # Where nobody was asked, what was found stays.
+        seen = {instance.instance_id for instance in instances}
+        due |= {key: since for key, since in known.items() if key.partition("#")[2] not in seen}
+    if due != known:
+        draft = draft.remember(ends_due=due)
+    doomed = outstayed(due, policy, draft.now)
+    if not doomed:
+        return draft
+    condemned = [worker for i in doomed if (worker := workers.get(i)) and worker.is_live]
+    draft = draft.with_workers(
+        [replace(worker, state=WorkerState.CONDEMNED) for worker in condemned],
+        [
+            Action(
+                kind=ActionKind.CONDEMN,
+                subject=worker.instance_id,
+                reason=doomed[worker.instance_id],
+                writes=(
+                    change_worker(
+                        draft,
+                        worker.instance_id,
+                        {
+                            "state": WorkerState.CONDEMNED,
+                            "condemned_at": draft.now,
+                            "reason": doomed[worker.instance_id],
+                            "version": worker.version + 1,
+                        },
+                    ),
+                ),
+            )
+            for worker in condemned
+        ],
+    )
+    by_region: dict[str, list[str]] = {}
+    for instance in instances:
+        if instance.instance_id in doomed:
+            by_region.setdefault(instance.region, []).append(instance.instance_id)
+    return draft.act(
+        Terminate(
+            kind=ActionKind.TERMINATE,
+            subject=region,
+            instance_ids=tuple(ids),
+            outstayed={i: doomed[i] for i in ids},
+        )
+        for region, ids in sorted(by_region.items())
     )
 
 

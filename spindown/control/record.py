@@ -225,8 +225,8 @@ def record_action(action: Action) -> Iterator[ActionRecord]:
     """Yield an action as a decision spells it out; nothing of what only keeps the books."""
     if isinstance(action, Terminate):
         for instance_id in action.instance_ids:
-            is_orphan = instance_id in action.orphans
-            reason = Reason(ReasonCode.NO_ROW) if is_orphan else Reason(ReasonCode.CONDEMNED)
+            known = ReasonCode.NO_ROW if instance_id in action.orphans else ReasonCode.CONDEMNED
+            reason = action.outstayed.get(instance_id) or Reason(known)
             yield ActionRecord(kind=action.kind.value, subject=instance_id, reason=reason)
     elif action.kind not in BOOKKEEPING:
         yield ActionRecord(kind=action.kind.value, subject=action.subject, reason=action.reason)

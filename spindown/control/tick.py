@@ -48,6 +48,7 @@ from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (
     condemn_and_terminate,
     end_gone_rows,
+    end_outstayed,
     find_ends,
     keep_warm,
     mark_interrupted,
@@ -188,6 +189,7 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
     draft = store_catalogue(record_end_prices(settled.draft, seen.prices), seen.prices)
     draft = collect_garbage(draft)
     draft, month = heed_budget(draft, seen.account)
+    draft = end_outstayed(draft)
     allowance = allowance_of(draft, need, seen.account, month)
     choices, notes = choose_all(draft, (need, *moves.takeovers), seen, allowance)
     launches = foresee(draft, choices, allowance)

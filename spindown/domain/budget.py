@@ -23,14 +23,11 @@ from spindown.domain.offer import slot_count
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.ranking import Candidate
 from spindown.domain.schedule import rests_in_hand
-from spindown.domain.worker_lifecycle import HANG_GRACE
+from spindown.domain.worker_lifecycle import HANG_GRACE, POWER_OFF, hang_grace
 
 _HOUR = timedelta(hours=1)
 #: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
 _ROUNDING = 1e-9
-#: From the last word of a worker to the end of its billing: it powers off, EC2 stops it. Also
-#: EC2's minimum of a minute (EC2 pricing, per-second billing).
-POWER_OFF = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +266,12 @@ def divide(needs: Iterable[WorkerNeed], left: float) -> tuple[tuple[str, ...], f
 
 
 def overshoot_at_most(
-    prices: Iterable[float], policy: Policy, *, longest_job: timedelta, until_idle: timedelta
+    prices: Iterable[float],
+    policy: Policy,
+    *,
+    longest_job: timedelta,
+    until_idle: timedelta,
+    stop_grace: timedelta = timedelta(0),
 ) -> float:
     """Return by how many USD a budget is exceeded at most, however wrong every estimate was.
 
@@ -287,11 +289,12 @@ def overshoot_at_most(
         longest_job: of any worker, from claim to release; ``job_timeout`` bounds it, else the 11
             hours for which a message is held.
         until_idle: until the last worker has ended for want of work.
+        stop_grace: ``run.stop_grace`` of a program.
     """
     word = policy.tick + policy.heartbeat_interval + POWER_OFF
     spans = {
         WhenSpent.STOP_LAUNCHES: max(until_idle, word),
         WhenSpent.FINISH_JOBS: word + longest_job,
-        WhenSpent.STOP: word + HANG_GRACE,
+        WhenSpent.STOP: word + hang_grace(stop_grace),
     }
     return sum(prices) * (spans[policy.when_spent] / _HOUR)

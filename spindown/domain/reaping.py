@@ -1,22 +1,25 @@
 """Which instances the scaler ends: workers that break their contract, and instances without a row.
 
-A worker that is at work and says so is never ended from outside. Four things keep an instance from
+A worker that is at work and says so is not ended from outside, unless it has outstayed the end that
+every honest worker keeps (``find_due``): a row may say anything. Four things keep an instance from
 running on, each without the others: the worker's own timeouts, the dead-man timer on the instance,
 this module, and the alarm `idle`, which calls a person.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Protocol
 
 from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
 from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
+from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 
 #: StateReason.Code of an instance that somebody ended by a call, and the start of all codes that
 #: blame EC2 itself (EC2 API reference, StateReason).
@@ -236,7 +239,7 @@ class Reaping:
     lost_rows: tuple[str, ...] = ()
     #: Instances of this workload that no row and no open intent knows.
     orphans: tuple[str, ...] = ()
-    #: Busy and alive past their lifetime: left alone, with a note in the decision.
+    #: Busy and alive past their lifetime: noted in the decision, and ended if they outstay it.
     overdue: tuple[str, ...] = ()
     #: Why stale workers were left alone, if any were.
     held_back: Reason = NO_REASON
@@ -303,6 +306,81 @@ def reap(
         held_back=held_back,
         doubt=doubt,
     )
+
+
+class DueKind(StrEnum):
+    """Why an instance must end at once, whatever its row says."""
+
+    #: Its lifetime and grace are over.
+    OLD = "old"
+    #: The budget is used up, and workers are to stop then.
+    SPENT = "spent"
+    #: It has said that it ended its work.
+    DRAINED = "drained"
+
+
+def find_due(
+    instances: Sequence[Instance],
+    *,
+    told: Collection[str],
+    drained: Collection[str],
+    known: Mapping[str, datetime],
+    policy: Policy,
+    now: datetime,
+) -> dict[str, datetime]:
+    """Return "kind#instance" -> the first tick that found that an instance must end at once.
+
+    What was found stays until the instance is gone, since its row may take it back. The age is by
+    EC2's launch time.
+
+    Args:
+        instances: ours, as EC2 describes them.
+        told: those that were told that the budget is used up.
+        drained: those that have said that they ended.
+        known: what the last tick found.
+        policy: in force.
+        now: the present.
+    """
+    lifetime = policy.max_lifetime + policy.lifetime_grace
+    stops = policy.when_spent is WhenSpent.STOP
+    found = {}
+    for instance in instances:
+        if instance.state in _GONE:
+            continue
+        instance_id = instance.instance_id
+        old, spent, ended = (f"{kind}#{instance_id}" for kind in DueKind)
+        if now - instance.launched_at > lifetime:
+            found[old] = known.get(old, now)
+        if stops and (instance_id in told or spent in known):
+            found[spent] = known.get(spent, now)
+        if instance_id in drained or ended in known:
+            found[ended] = known.get(ended, now)
+    return found
+
+
+def outstayed(due: Mapping[str, datetime], policy: Policy, now: datetime) -> dict[str, Reason]:
+    """Return the instances that no honest worker would still run on, each with the reason."""
+    found = {}
+    for key, since in sorted(due.items()):
+        kind, _, instance_id = key.partition("#")
+        if now - since > ends_within(policy):
+            about: About = {"due": kind, "seconds": (now - since).total_seconds()}
+            found[instance_id] = Reason(ReasonCode.OUTSTAYED, about)
+    return found
+
+
+def ends_within(policy: Policy) -> timedelta:
+    """Return how long an honest worker takes to end at the most, and some ticks.
+
+    A tick until it is told, a heartbeat until it hears, the longest put-back, its power-off.
+    Worked: 1 + 1 + 1.83 + 1 + 3 = 7.83 min with tick and heartbeat of a minute.
+    """
+    word = policy.tick + policy.heartbeat_interval
+    return word + hang_grace(STOP_GRACE_AT_MOST) + POWER_OFF + _SLACK_TICKS * policy.tick
+
+
+#: For clocks that differ and heartbeats that are late.
+_SLACK_TICKS = 3
 
 
 def _orphans(

@@ -58,6 +58,8 @@ class ReasonCode(StrEnum):
     NEVER_POWERED_OFF = "never-powered-off"
     #: ``age_seconds``.
     TOO_OLD = "too-old"
+    #: ``due`` (``reaping.DueKind``), ``seconds`` since then.
+    OUTSTAYED = "outstayed"
     #: ``idle_seconds``.
     IDLE_TOO_LONG = "idle-too-long"
     #: ``silent_seconds``.

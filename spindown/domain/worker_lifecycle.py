@@ -79,6 +79,13 @@ LONGEST_BACK_OFF = timedelta(seconds=30)
 FAULTS_AT_MOST = 3
 #: Beyond the time to leave, for slots whose last requests hang.
 HANG_GRACE = timedelta(seconds=30)
+#: The longest ``run.stop_grace``: a reclaim's notice of two minutes has no time for more.
+STOP_GRACE_AT_MOST = timedelta(seconds=90)
+#: To commit and give back what a program has left.
+_PUT_BACK = timedelta(seconds=20)
+#: From the last word of a worker to the end of its billing: it powers off, EC2 stops it. Also
+#: EC2's minimum of a minute (EC2 pricing, per-second billing).
+POWER_OFF = timedelta(minutes=1)
 #: Jobs that are remembered to judge the machine by.
 _OUTCOMES = 32
 
@@ -153,6 +160,8 @@ class Habits:
     poll_at_most: timedelta = timedelta(seconds=20)
     #: How long work in hand may go on after SIGTERM.
     stop_grace: timedelta = timedelta(seconds=20)
+    #: How long slots may take once they must end at once (``hang_grace``).
+    hang_grace: timedelta = HANG_GRACE
     #: A slot rests at least so long after a poll that found nothing. Above 0 for drivers whose
     #: requests take no time: they would poll without end in one instant.
     shortest_rest: timedelta = _ZERO
@@ -613,7 +622,12 @@ def _hangs_after(state: Lifecycle, leave_by: datetime) -> datetime:
 
     A lifetime that was just shortened may be long over: slots have their time all the same.
     """
-    return max(leave_by, state.finishing_since or leave_by) + HANG_GRACE
+    return max(leave_by, state.finishing_since or leave_by) + state.habits.hang_grace
+
+
+def hang_grace(stop_grace: timedelta) -> timedelta:
+    """Return how long slots may take that must end at once: a program has its ``stop_grace``."""
+    return max(HANG_GRACE, stop_grace + _PUT_BACK)
 
 
 class _Turn:

@@ -70,7 +70,7 @@ def test_another_way_to_call_it_is_another_archive(code: Path) -> None:
     {"item_timeout": timedelta(hours=1)},
     {"setup_timeout": timedelta(hours=1)},
     {"job_timeout": timedelta(hours=1)},
-    {"stop_grace": timedelta(hours=1)},
+    {"stop_grace": timedelta(minutes=1)},
     {"batch_size": 2},
     {"slots": "2"},
     {"inputs": ("s3://a/b/",)},

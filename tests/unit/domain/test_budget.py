@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.budget import (
-    POWER_OFF,
     LaunchRoom,
     WorkerNeed,
     divide,
@@ -20,7 +19,7 @@ from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.ranking import Candidate
-from spindown.domain.worker_lifecycle import HANG_GRACE
+from spindown.domain.worker_lifecycle import HANG_GRACE, POWER_OFF
 from tests.builders import (
     NOW,
     a_booting_worker,

@@ -1,0 +1,105 @@
+"""What outstays its end is ended, whatever its row says; what ends in time never is."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.policy import Policy, WhenSpent
+from spindown.domain.reaping import DueKind, ends_within, find_due, outstayed
+from spindown.domain.reason import ReasonCode
+from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
+from tests.builders import NOW, minutes
+from tests.unit.domain.reaping.fleet import Box
+
+policies = st.builds(
+    Policy,
+    when_spent=st.sampled_from(WhenSpent),
+    tick=st.sampled_from([minutes(1), minutes(5)]),
+    heartbeat_interval=st.integers(10, 300).map(lambda s: timedelta(seconds=s)),
+    max_lifetime=st.integers(10, 120).map(minutes),
+    lifetime_grace=st.integers(0, 15).map(minutes),
+)
+
+
+def ticks_until_ended(
+    policy: Policy, *, tells: list[bool], says_drained: list[bool], until: timedelta
+) -> tuple[timedelta | None, dict[str, datetime]]:
+    """Tick while an instance runs, whose row says it one time and not the next; None: it ran on."""
+    box, age = Box(launched_at=NOW), timedelta(0)
+    due: dict[str, datetime] = {}
+    number = 0
+    while age <= until:
+        due = find_due(
+            [box],
+            told={box.instance_id} if tells[number % len(tells)] else set(),
+            drained={box.instance_id} if says_drained[number % len(says_drained)] else set(),
+            known=due,
+            policy=policy,
+            now=NOW + age,
+        )
+        if outstayed(due, policy, NOW + age):
+            return age, due
+        age += policy.tick
+        number += 1
+    return None, due
+
+
+@given(policy=policies, tells=st.lists(st.booleans(), min_size=1, max_size=5))
+def test_no_instance_outlives_its_lifetime_by_more(policy: Policy, tells: list[bool]) -> None:
+    most = policy.max_lifetime + policy.lifetime_grace + ends_within(policy) + 2 * policy.tick
+
+    ended, _ = ticks_until_ended(policy, tells=tells, says_drained=[False], until=most)
+
+    assert ended is not None
+
+
+@given(policy=policies, says=st.lists(st.booleans(), min_size=1, max_size=5))
+def test_who_is_told_to_stop_is_gone_in_time(policy: Policy, says: list[bool]) -> None:
+    policy = Policy(tick=policy.tick, when_spent=WhenSpent.STOP)
+    tells = [True, *says]
+
+    ended, _ = ticks_until_ended(policy, tells=tells, says_drained=[False], until=minutes(200))
+
+    assert ended is not None
+    assert ends_within(policy) < ended <= ends_within(policy) + policy.tick
+
+
+@pytest.mark.parametrize("when_spent", [WhenSpent.FINISH_JOBS, WhenSpent.STOP_LAUNCHES])
+def test_who_may_finish_its_jobs_is_not_ended_for_the_budget(when_spent: WhenSpent) -> None:
+    policy = Policy(when_spent=when_spent)
+
+    ended, _ = ticks_until_ended(policy, tells=[True], says_drained=[False], until=minutes(600))
+
+    assert ended is None
+
+
+def test_who_says_it_has_ended_and_runs_on_is_ended() -> None:
+    policy = Policy()
+
+    ended, due = ticks_until_ended(
+        policy, tells=[False], says_drained=[True, False, False], until=minutes(60)
+    )
+
+    assert ended is not None
+    (reason,) = outstayed(due, policy, NOW + ended).values()
+    assert reason.code is ReasonCode.OUTSTAYED
+    assert reason.about["due"] == DueKind.DRAINED
+
+
+@given(policy=policies)
+def test_an_honest_worker_has_ended_before(policy: Policy) -> None:
+    """It hears at a heartbeat after the tick, puts back, powers off."""
+    honest = policy.heartbeat_interval + hang_grace(STOP_GRACE_AT_MOST) + POWER_OFF
+    due = {f"{kind}#i-1": NOW for kind in DueKind}
+
+    assert not outstayed(due, policy, NOW + honest + 2 * policy.tick)
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    known = {f"{kind}#i-1": NOW for kind in DueKind}
+
+    assert not find_due(
+        [Box(state="shutting-down")], told=(), drained=(), known=known, policy=Policy(), now=NOW
+    )
