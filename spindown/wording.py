@@ -588,6 +588,12 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.JOB_ID_REUSED: (
         "job {job}, which is {state}, had other items or params; send this under another id"
     ),
+    ReasonCode.SENT_AFTER_CANCEL: (
+        "job {job} was cancelled before this was sent; send it under another id"
+    ),
+    ReasonCode.BODY_NOT_STORED: (
+        "nothing is stored under the digest that this message of job {job} names; submit it again"
+    ),
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",
     ReasonCode.POOL_FORBIDDEN: "{refusal}",

@@ -103,7 +103,7 @@ def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 
 def keep_items(*, bucket_arn: str) -> iam.PolicyStatement:
     """Allow storing the items for which the copy of a message has no room."""
-    return allow("KeepItems", ["s3:PutObject"], [f"{bucket_arn}/workloads/*/jobs/*/items/*.jsonl"])
+    return allow("KeepBodies", ["s3:PutObject"], [f"{bucket_arn}/workloads/*/jobs/*/bodies/*.json"])
 
 
 def keep_offers(*, bucket_arn: str) -> iam.PolicyStatement:

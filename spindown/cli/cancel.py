@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.screen import print_line
+from spindown.cli.render.screen import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.job.cancel import Cancelled, CancelOutcome
@@ -25,11 +25,17 @@ def cancel(
     """Cancel jobs or batches; committed results stay. Exit 1 if one could not be cancelled."""
     session = open_session(config, deployment=deployment, local=local)
     # All names are looked up before the first job is touched.
-    is_all = True
+    is_all, unclaimed = True, 0
     for owner, jobs in [_find(session, name, workload) for name in names]:
         for one in cancel_jobs(owner, jobs, session.work_ports(owner)):
             is_all = is_all and one.outcome is not CancelOutcome.NEWER_SCHEMA
+            unclaimed += not one.was_claimed and one.outcome is CancelOutcome.CANCELLED
             print_line(json.dumps(encode(one)) if as_json else describe(one))
+    if unclaimed:
+        print_aside(
+            f"{unclaimed:,} had never been claimed: what is sent under their ids from now on goes "
+            "to the dead-letter queue"
+        )
     if not is_all:
         raise typer.Exit(1)
 

@@ -97,6 +97,10 @@ class ReasonCode(StrEnum):
     OTHER_BODY = "other-body"
     #: Likewise, and the job is over: ``state``.
     JOB_ID_REUSED = "job-id-reused"
+    #: ``job`` was cancelled before any worker had claimed it, and sent after that.
+    SENT_AFTER_CANCEL = "sent-after-cancel"
+    #: A message of ``job`` names a body by its digest, and none is stored under it.
+    BODY_NOT_STORED = "body-not-stored"
 
     # Why a pool is left alone.
     #: EC2 took an instance of it back.

@@ -3,7 +3,8 @@
 The manifest is written first: from then on every commit of the job's owner fails. Then the lease
 is deleted, so the owner drops the job at its next heartbeat, and so is the message that it holds.
 Other visible messages of a cancelled job are deleted too, because each visible message asks for
-a worker. A hidden one is deleted by the worker that claims it.
+a worker. A hidden one is deleted by the worker that claims it. What is sent later under an id that
+nobody had claimed becomes a dead letter.
 """
 
 from collections.abc import Collection, Iterator
@@ -55,6 +56,8 @@ class Cancelled:
     state: JobState | None
     #: Items whose results were committed before.
     items_done: int = 0
+    #: Whether a worker has ever claimed it. If none has, it may not have been sent yet.
+    was_claimed: bool = True
 
 
 def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[Cancelled]:
@@ -85,6 +88,7 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
                 outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
                 state=manifest.state,
                 items_done=manifest.next_item,
+                was_claimed=bool(manifest.body_digest),
             )
     finally:
         # Also if one of the jobs could not be cancelled.

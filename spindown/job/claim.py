@@ -40,6 +40,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import (
     ContractError,
     NewerSchema,
+    NotFound,
     PreconditionFailed,
     SpindownError,
     StaleHandle,
@@ -60,6 +61,7 @@ from spindown.job.message import (
     delete,
     near_expiry,
     put_back,
+    read_stored,
     resend,
 )
 from spindown.job.policy import read_code_version
@@ -245,7 +247,7 @@ class ClaimOutcome(StrEnum):
     #: The job is over already.
     OVER = "over"
     DEAD_LETTERED = "dead-lettered"
-    #: Its job was first claimed with other items or parameters.
+    #: Its job was first claimed with other items or parameters, or what it names is not stored.
     OTHER_BODY = "other-body"
     PUT_BACK = "put-back"
     #: A second message of a job that is held; it was deleted.
@@ -279,9 +281,24 @@ def claim(
     except ContractError as exc:
         dead_letter_untouched(message, str(exc), ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
-    if near_expiry(message, ports.clock.now()) and resend(message, job, ports):
+    if near_expiry(message, ports.clock.now()):
+        resend(message, job, ports)
         return Declined(outcome=ClaimOutcome.SENT_ANEW, job_id=job.job_id)
+    try:
+        job = read_stored(job, ports.objects)
+    except NewerSchema as exc:
+        return _leave_to_newer(message, job.job_id, exc, presence, ports)
+    except (ContractError, NotFound):
+        return _refuse_pointer(message, job.job_id or "", ports)
     return _Claim(message, job, slot_id, presence, ports, policy).run()
+
+
+def _refuse_pointer(message: Message, job_id: str, ports: WorkPorts) -> Declined:
+    """Refuse a message whose body is not stored; whoever sent it, the job itself stays as it is."""
+    code = ReasonCode.BODY_NOT_STORED
+    reason = say(Reason(code, {"job": job_id}))
+    dead_letter_untouched(message, reason, ports, code=code, job_id=job_id)
+    return Declined(outcome=ClaimOutcome.OTHER_BODY, job_id=job_id, reason=reason, code=code)
 
 
 def _leave_to_newer(
@@ -337,8 +354,9 @@ class _Claim:
         try:
             if fence is None:
                 return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
-            if is_other_body(fence.manifest, self.job):
-                return self._refuse_body(fence.manifest)
+            refusal = self._refusal(fence.manifest)
+            if refusal is not ReasonCode.NONE:
+                return self._refuse(refusal, fence.manifest)
             return self._claim_over(fence)
         except PreconditionFailed:
             # Somebody was quicker; whoever receives it next finds their lease row.
@@ -524,10 +542,27 @@ class _Claim:
         )
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
 
-    def _refuse_body(self, manifest: Manifest) -> Declined:
-        """Refuse a message that asks for something else under the id of a job."""
-        is_over = manifest.state is not JobState.RUNNING
-        code = ReasonCode.JOB_ID_REUSED if is_over else ReasonCode.OTHER_BODY
+    def _refusal(self, manifest: Manifest) -> ReasonCode:
+        """Return why the message is not of the job that its id stands for; NONE: it is."""
+        if is_other_body(manifest, self.job):
+            is_over = manifest.state is not JobState.RUNNING
+            return ReasonCode.JOB_ID_REUSED if is_over else ReasonCode.OTHER_BODY
+        return ReasonCode.SENT_AFTER_CANCEL if self._is_after_cancel(manifest) else ReasonCode.NONE
+
+    def _is_after_cancel(self, manifest: Manifest) -> bool:
+        """Tell whether the id was cancelled before a claim, and this message sent after that.
+
+        A split may send its children after their cancel: those are cancelled as their parent is.
+        """
+        return (
+            manifest.state is JobState.CANCELLED
+            and not manifest.body_digest
+            and self.job.parent is None
+            and manifest.finished_at is not None
+            and self.message.sent_at > manifest.finished_at
+        )
+
+    def _refuse(self, code: ReasonCode, manifest: Manifest) -> Declined:
         reason = say(Reason(code, {"job": self.job_id, "state": manifest.state.value}))
         dead_letter_untouched(self.message, reason, self.ports, code=code, job_id=self.job_id)
         return Declined(

@@ -5,11 +5,11 @@ two attempts must not move the items: the first claimer stores what it has read.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from spindown.contract.job.message import (
     JobMessage,
-    copied_items_key,
     encode_items,
     items_key,
     parse_items,
@@ -35,21 +35,13 @@ def settle_items(
     """
     if job.items is not None:
         return job.items
-    key = _stored_key(job)
-    try:
+    key = items_key(job.job_id or "")
+    with suppress(NotFound):
         return parse_items(ports.objects.get(key).data, key)
-    except NotFound:
-        if job.stored:
-            raise ContractError("stored", key, "submit the job again: its list is gone") from None
     items = _read_source(job, ports, at_most_bytes)
     if store_items(key, items, ports):
         return items
     return parse_items(ports.objects.get(key).data, key)
-
-
-def _stored_key(job: JobMessage) -> str:
-    job_id = job.job_id or ""
-    return copied_items_key(job_id, job.body_digest) if job.body_digest else items_key(job_id)
 
 
 def store_items(key: str, items: Sequence[Any], ports: WorkPorts) -> bool:

@@ -19,7 +19,14 @@ from functools import partial
 from spindown.contract.codec import decode, from_json
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of, submitted_prefix
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import JobMessage, own_children, parse_job, with_id
+from spindown.contract.job.message import (
+    JobMessage,
+    encode_job,
+    own_children,
+    parse_job,
+    stored_prefix,
+    with_id,
+)
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.fence import read_fence
 from spindown.job.held import WorkPorts, is_at_work
@@ -31,7 +38,6 @@ from spindown.job.redrive import (
     RedriveOutcome,
     read_dead_letter,
 )
-from spindown.job.split import child_message
 from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
 
 #: A submit writes the index first and then sends; a large one takes minutes.
@@ -269,10 +275,17 @@ def _find_submitted(
                 with suppress(ContractError):
                     job = parse_job(body)
                     for one in wanted.get(job.job_id or "", ()):
-                        yield one, _message(one, job, body)
+                        sent = body if one.parent is None else _find_body(one.job_id, objects)
+                        if sent:
+                            yield one, Outgoing(body=sent, tenant=job.tenant)
 
 
-def _message(one: OpenJob, job: JobMessage, body: str) -> Outgoing:
-    if one.parent is None:
-        return Outgoing(body=body, tenant=job.tenant)
-    return child_message(job, one.parent, one.job_id, job.tenant)
+def _find_body(child: str, objects: ObjectStore) -> str:
+    """Return the message of a split job's child; "": what it asks for is stored no more.
+
+    Only a split writes below a child's id, and every attempt at it the same.
+    """
+    for found in objects.list(stored_prefix(child)):
+        digest = found.key.removeprefix(stored_prefix(child)).removesuffix(".json")
+        return encode_job(JobMessage(job_id=child, stored=digest))
+    return ""

@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
-    body_digest,
-    copied_items_key,
     derived_id,
-    encode_items,
     encode_job,
+    encode_stored,
+    parse_stored,
+    stored_key,
 )
 from spindown.domain.reason import ReasonCode
 from spindown.error import StaleHandle
@@ -56,17 +56,10 @@ def near_expiry(message: Message, now: datetime) -> bool:
     return now - message.sent_at >= RENEW_AFTER or message.receive_count >= _RENEW_RECEIVES
 
 
-def resend(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
-    """Replace a message by a fresh copy under the same job id; tell whether there is one.
-
-    One whose parameters alone fill a message has no room for the id, and stays as it is.
-    """
-    copy = copy_message(message, job, ports.objects)
-    if copy.bytes > MESSAGE_BYTES_MAX:
-        return False
-    ports.queue.send([copy])
+def resend(message: Message, job: JobMessage, ports: WorkPorts) -> None:
+    """Replace a message by a fresh copy under the same job id."""
+    ports.queue.send([copy_message(message, job, ports.objects)])
     delete(message.receipt_handle, ports.queue)
-    return True
 
 
 def dead_letter(
@@ -92,8 +85,7 @@ def dead_letter(
     """
     told = {"reason": reason, "code": code, "job_id": job.job_id or "", "log": log}
     attributes = _clean(told | ({"dollars": f"{dollars:.4f}"} if dollars else {}), message)
-    copy = copy_message(message, job, ports.objects, attributes)
-    ports.dead_letters.send([_shorten(copy, message, ports)])
+    ports.dead_letters.send([copy_message(message, job, ports.objects, attributes)])
     delete(message.receipt_handle, ports.queue)
 
 
@@ -135,15 +127,26 @@ def copy_message(
     objects: ObjectStore,
     attributes: Mapping[str, str] | None = None,
 ) -> Outgoing:
-    """Return a copy with its job id, the items stored aside if it would be too large."""
+    """Return a copy with its job id; one that would be too large is stored, and sent by digest."""
     tenant = job.tenant or message.tenant
     copy = Outgoing(body=encode_job(job), tenant=tenant, attributes=attributes or {})
-    if copy.bytes <= MESSAGE_BYTES_MAX or job.items is None or job.job_id is None:
+    if copy.bytes <= MESSAGE_BYTES_MAX:
         return copy
-    digest = body_digest(job)
-    objects.put(copied_items_key(job.job_id, digest), encode_items(job.items))
-    stored = replace(job, items=None, stored=True, body_digest=digest)
+    data, stored = encode_stored(job)
+    objects.put(stored_key(job.job_id or "", stored.stored or ""), data)
     return replace(copy, body=encode_job(stored))
+
+
+def read_stored(job: JobMessage, objects: ObjectStore) -> JobMessage:
+    """Return all that a message asks for; what it only names is read from the bucket.
+
+    Raises:
+        NotFound: nothing is stored under its digest, or no longer.
+        NewerSchema, ContractError: this version cannot read it, or it was damaged.
+    """
+    if job.stored is None:
+        return job
+    return parse_stored(objects.get(stored_key(job.job_id or "", job.stored)).data, job)
 
 
 def _clean(attributes: Mapping[str, str], message: Message) -> Mapping[str, str]:

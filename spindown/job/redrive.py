@@ -13,18 +13,13 @@ from datetime import timedelta
 from enum import StrEnum
 
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.contract.job.message import (
-    MESSAGE_BYTES_MAX,
-    JobMessage,
-    parse_job,
-    with_id,
-)
+from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.domain.in_vain import NOTHING_IN_VAIN
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
 from spindown.job.fence import Fence, is_other_body, read_fence, write_fence
 from spindown.job.held import WorkPorts, is_at_work
-from spindown.job.message import copy_message, delete, put_back
-from spindown.port import Message, Outgoing
+from spindown.job.message import copy_message, delete, put_back, read_stored
+from spindown.port import Message
 
 #: A long poll asks all of SQS's servers. A message is hidden long enough to be seen once.
 WAIT = timedelta(seconds=2)
@@ -78,8 +73,7 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
                 job = read_dead_letter(letter, ports)
                 if jobs and job.job_id not in jobs:
                     continue
-                copy = _copy(letter, job, ports)
-                done = _redrive_one(letter, copy, job, workload, ports)
+                done = _redrive_one(letter, job, workload, ports)
             except (ContractError, NotFound) as exc:
                 if is_new and not jobs:
                     yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
@@ -112,23 +106,15 @@ def _read_body(letter: Message, ports: WorkPorts) -> str:
     return letter.body
 
 
-def _copy(letter: Message, job: JobMessage, ports: WorkPorts) -> Outgoing:
-    copy = copy_message(letter, job, ports.objects)
-    if copy.bytes > MESSAGE_BYTES_MAX:
-        raise ContractError("message.params", f"{copy.bytes} bytes", "submit it again with less")
-    return copy
-
-
-def _redrive_one(
-    letter: Message, copy: Outgoing, job: JobMessage, workload: str, ports: WorkPorts
-) -> Redriven:
+def _redrive_one(letter: Message, job: JobMessage, workload: str, ports: WorkPorts) -> Redriven:
+    job = read_stored(job, ports.objects)
     reason = letter.attributes.get("reason", "")
     fence = read_fence(job.job_id or "", ports.objects)
     if fence is not None and is_other_body(fence.manifest, job):
         return Redriven(job_id=job.job_id, outcome=RedriveOutcome.OTHER_BODY, reason=reason)
     is_over = not _forget_failures(job, workload, ports)
     if not is_over:
-        ports.queue.send([copy])
+        ports.queue.send([copy_message(letter, job, ports.objects)])
     delete(letter.receipt_handle, ports.dead_letters)
     return Redriven(
         job_id=job.job_id,

@@ -9,11 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import JobMessage, child_id, encode_job, items_key
+from spindown.contract.job.message import (
+    JobMessage,
+    child_id,
+    encode_job,
+    encode_stored,
+    stored_key,
+)
 from spindown.domain.policy import Policy
 from spindown.job.commit import commit_as
+from spindown.job.fence import write_patiently
 from spindown.job.held import ClaimedJob, WorkPorts
-from spindown.job.item import store_items
 from spindown.port import Outgoing
 
 
@@ -36,10 +42,7 @@ def split(
     messages = []
     for number, child in enumerate(children):
         share = items[_bound(number, items, children) : _bound(number + 1, items, children)]
-        # An attempt before this one may have stored the same share.
-        store_items(items_key(child), share, ports)
-        tenant = held.job.tenant or held.message.tenant
-        messages.append(child_message(held.job, held.job_id, child, tenant))
+        messages.append(_store_child(held, child, tuple(share), ports))
     ports.queue.send(messages)
     closed = replace(
         held.manifest, state=JobState.SPLIT, released=True, finished_at=ports.clock.now()
@@ -61,21 +64,19 @@ def _bound(number: int, items: Sequence[Any], children: Sequence[str]) -> int:
     return number * len(items) // len(children)
 
 
-def child_message(job: JobMessage, job_id: str, child: str, tenant: str | None) -> Outgoing:
-    """Return the message of a child; its items lie stored.
-
-    Args:
-        job: what the split job was asked for by.
-        job_id: of the split job itself.
-        child: id of the child.
-        tenant: for whom it is sent.
-    """
+def _store_child(
+    held: ClaimedJob, child: str, share: tuple[Any, ...], ports: WorkPorts
+) -> Outgoing:
+    """Store what a child is asked for, the same at every attempt; return its message."""
     body = JobMessage(
-        stored=True,
+        items=share,
         job_id=child,
-        batch_id=job.batch_id,
-        tenant=job.tenant,
-        parent=job_id,
-        params=job.params,
+        batch_id=held.job.batch_id,
+        tenant=held.job.tenant,
+        parent=held.job_id,
+        params=held.job.params,
     )
-    return Outgoing(body=encode_job(body), tenant=tenant)
+    data, job = encode_stored(body)
+    key = stored_key(child, job.stored or "")
+    write_patiently(lambda: ports.objects.put(key, data), ports)
+    return Outgoing(body=encode_job(job), tenant=held.job.tenant or held.message.tenant)

@@ -79,7 +79,7 @@ STATEMENTS = [
             "SeeTypes",
             "SeeListPrices",
             "RenewMessages",
-            "KeepItems",
+            "KeepBodies",
             "SeeQuotas",
             "SeeJobs",
             "SeeLeases",

@@ -24,7 +24,7 @@ KEPT = {
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/decisions/*]": _OBJECTS,
     **{
         f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/*/{keys}]": _OBJECTS
-        for keys in ("batches/*.json", "jobs/*/items/*.jsonl", "jobs/*/manifest.json")
+        for keys in ("batches/*.json", "jobs/*/bodies/*.json", "jobs/*/manifest.json")
     },
     **{
         f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/{workload}/{kind}/*]": _OBJECTS

@@ -1,6 +1,7 @@
 """What must hold at every moment, and what must hold when all is over."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest, Part, decode_manifest, manifest_key
-from spindown.contract.job.message import items_key, parse_items, parse_job
+from spindown.contract.job.message import parse_job, stored_prefix
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
 from spindown.control.reap import UNKNOWN
@@ -241,8 +242,8 @@ class Chronicle:
         return [record for part in parts for record in decode_part(objects.get(part.key).data)]
 
     def _share(self, child: str) -> list[str]:
-        key = items_key(child)
-        return list(parse_items(self.world.objects.get(key).data, key))
+        (body,) = self.world.objects.list(stored_prefix(child))
+        return list(json.loads(self.world.objects.get(body.key).data)["items"])
 
     def _check_money(self) -> None:
         """Spend is the sum of paid seconds, each at its price; and no second is left out."""

@@ -14,7 +14,7 @@ from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob, WorkPorts
 from spindown.job.item import settle_items
-from spindown.job.message import put_back
+from spindown.job.message import put_back, read_stored
 from spindown.port import Message
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
@@ -135,7 +135,7 @@ class Ahead:
             return found
         try:
             job = with_id(parse_job(message.body), message.message_id)
-            return self._prefetch(found, job)
+            return self._prefetch(found, read_stored(job, self._ports.objects))
         except (SpindownError, OSError):
             # Whatever is wrong with it, or with the disk, shows again, and is dealt with then.
             return found

@@ -1,7 +1,6 @@
 """The message that asks for a job: what a user puts on the queue, parsed and validated.
 
-A job names its items in one of three ways, or, for what Spindown itself re-sends, by the list
-that lies stored under the job's own id::
+A job names its items in one of three ways::
 
     {"items": ["a.png", {"text": "b"}]}
     {"items_uri": "s3://bucket/items.jsonl"}
@@ -9,6 +8,10 @@ that lies stored under the job's own id::
 
 with optional ``job_id``, ``batch_id``, ``tenant``, ``params`` and ``schema``. A message never
 names code. Parsing is total: any text gives a JobMessage or a ContractError in one sentence.
+
+What has no room in a message, and each part of a split job, Spindown stores whole and sends by its
+digest: ``{"job_id": "j", "stored": "<SHA-256>"}``. Whoever else sends that says nothing new: only
+what Spindown has stored for this very job can be named so, with everything that it asks for.
 """
 
 import difflib
@@ -32,7 +35,9 @@ _ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
 _TENANT = re.compile(r"[!-~]{1,128}")
 _URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f]{0,1024}")
 _DIGEST = re.compile("[0-9a-f]{64}")
-_SOURCES = ("items", "items_uri", "prefix_uri", "stored")
+_SOURCES = ("items", "items_uri", "prefix_uri")
+#: What only a stored body may have.
+_OF_STORED = "parent"
 #: What ``child_id`` makes. Of eight digits no manifest could hold the children.
 _CHILD_ID = re.compile(r".+\.([0-9]{5}|[1-9][0-9]{5,6})")
 #: Leaves room for the number of a child within the 128 characters of an id.
@@ -41,16 +46,13 @@ _PARENT_ID_CHARACTERS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMessage:
-    """One job as asked for: exactly one of the four sources is set."""
+    """One job as asked for: one of the three sources is set, unless it is yet to be read."""
 
     items: tuple[Any, ...] | None = None
     items_uri: str | None = None
     prefix_uri: str | None = None
-    #: The items lie in S3: of a split job's child in ``items_key``, of a job too large to send
-    #: again in ``copied_items_key``.
-    stored: bool = False
-    #: In a copy of a message whose items were stored: ``body_digest`` of that message.
-    body_digest: str | None = None
+    #: SHA-256 of the body that lies in ``stored_key``; all else but the id is read from there.
+    stored: str | None = None
     job_id: str | None = None
     batch_id: str | None = None
     tenant: str | None = None
@@ -66,18 +68,21 @@ def items_key(job_id: str) -> str:
     return f"jobs/{job_id}/items.jsonl"
 
 
-def copied_items_key(job_id: str, digest: str) -> str:
-    """Return the S3 key of the items of a copy: two messages of one id have two lists."""
-    return f"jobs/{job_id}/items/{digest}.jsonl"
+def stored_prefix(job_id: str) -> str:
+    """Return where the stored bodies of a job lie."""
+    return f"jobs/{job_id}/bodies/"
+
+
+def stored_key(job_id: str, digest: str) -> str:
+    """Return the S3 key of a stored body: two bodies of one id have two keys."""
+    return f"{stored_prefix(job_id)}{digest}.json"
 
 
 def body_digest(message: JobMessage) -> str:
     """Return the SHA-256 of what a message asks for: its items and parameters.
 
-    A copy has the digest of its original, though its items may lie stored.
+    A copy has the digest of its original. One that lies stored must have been read.
     """
-    if message.body_digest is not None:
-        return message.body_digest
     asked = {name: getattr(message, name) for name in (*_SOURCES, "params")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
@@ -117,7 +122,41 @@ def parse_job(body: str) -> JobMessage:
         _refuse("schema", schema, f"write {SCHEMA} or leave it out")
     if schema > SCHEMA:
         raise NewerSchema("message.schema", schema, f"this worker reads schema {SCHEMA}")
-    _check_keys(row)
+    _check_keys(row, [f.name for f in fields(JobMessage) if f.name != _OF_STORED])
+    if "stored" in row:
+        return _parse_pointer(row)
+    job = _parse_body(row)
+    if _CHILD_ID.fullmatch(job.job_id or ""):
+        # One id for two jobs would be one job that is done.
+        remedy = (
+            "let it not end in a dot and 5 to 7 digits, as the ids of a split job's children do"
+        )
+        _refuse("job_id", job.job_id, remedy)
+    return job
+
+
+def _parse_pointer(row: Mapping[str, Any]) -> JobMessage:
+    _check_text(row, "job_id", _ID, _ID_FORM)
+    digest = row["stored"]
+    is_digest = isinstance(digest, str) and _DIGEST.fullmatch(digest)
+    if not is_digest or row.get("job_id") is None or row.keys() - {"job_id", "stored", "schema"}:
+        _refuse("stored", digest, "leave it out; only Spindown writes it")
+    return JobMessage(**row)
+
+
+def parse_stored(data: bytes, pointer: JobMessage) -> JobMessage:
+    """Read the body that a message stands for (raises NewerSchema, ContractError)."""
+    if hashlib.sha256(data).hexdigest() != pointer.stored:
+        _refuse("stored", pointer.stored, "submit the job again: its body was damaged")
+    # What was stored had been parsed before; its items may nest deeper than within a message.
+    row = json.loads(data)
+    if row.get("schema", SCHEMA) > SCHEMA:
+        raise NewerSchema("message.schema", row["schema"], f"this worker reads schema {SCHEMA}")
+    _check_keys(row, [f.name for f in fields(JobMessage)])
+    return replace(_parse_body(row), job_id=pointer.job_id, stored=pointer.stored)
+
+
+def _parse_body(row: Mapping[str, Any]) -> JobMessage:
     given = [name for name in _SOURCES if name in row]
     if len(given) != 1:
         _refuse("items", given, "give exactly one of items, items_uri, prefix_uri")
@@ -127,21 +166,24 @@ def parse_job(body: str) -> JobMessage:
         _refuse("items", row["items"], "write a list, one element an item")
     if not isinstance(row.get("params", {}), dict):
         _refuse("params", row["params"], "write an object")
-    if "stored" in row and (row["stored"] is not True or row.get("job_id") is None):
-        _refuse("stored", row["stored"], "leave it out; only Spindown writes it")
-    if "body_digest" in row and "stored" not in row:
-        _refuse("body_digest", row["body_digest"], "leave it out; only Spindown writes it")
-    _check_child(row)
     items = tuple(row["items"]) if "items" in row else None
     return JobMessage(**{**row, "items": items})
 
 
 def encode_job(message: JobMessage) -> str:
-    """Return the body of a message, without what is not set."""
+    """Return the body of a message, without what is not set; one that is stored by its digest."""
     unset = JobMessage()
+    if message.stored is not None:
+        message = JobMessage(job_id=message.job_id, stored=message.stored, schema=message.schema)
     row = {f.name: getattr(message, f.name) for f in fields(message)}
     row = {name: value for name, value in row.items() if value != getattr(unset, name)}
     return to_json(row)
+
+
+def encode_stored(message: JobMessage) -> tuple[bytes, JobMessage]:
+    """Return the body to store for a message, and the message that stands for it."""
+    data = encode_job(replace(message, stored=None)).encode()
+    return data, replace(message, stored=hashlib.sha256(data).hexdigest())
 
 
 def with_id(message: JobMessage, message_id: str) -> JobMessage:
@@ -207,8 +249,7 @@ def _first_words(exc: Exception) -> str:
     return "too deeply nested" if isinstance(exc, RecursionError) else str(exc)[:100]
 
 
-def _check_keys(row: Mapping[str, Any]) -> None:
-    known = [f.name for f in fields(JobMessage)]
+def _check_keys(row: Mapping[str, Any], known: Sequence[str]) -> None:
     for name in row:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
@@ -222,7 +263,6 @@ _TEXTS = (
     ("batch_id", _ID, _ID_FORM),
     ("parent", _ID, _ID_FORM),
     ("tenant", _TENANT, "write 1 to 128 visible ASCII characters without spaces"),
-    ("body_digest", _DIGEST, "leave it out; only Spindown writes it"),
     ("items_uri", _URI, "write it as s3://bucket/key.jsonl"),
     ("prefix_uri", _URI, "write it as s3://bucket/prefix/"),
 )
@@ -235,20 +275,6 @@ def _check_text(row: Mapping[str, Any], name: str, pattern: re.Pattern[str], for
         return
     if not isinstance(value, str) or not pattern.fullmatch(value):
         _refuse(name, value, form)
-
-
-def _check_child(row: Mapping[str, Any]) -> None:
-    """Leave the ids of children to splits: one id for two jobs would be one job that is done."""
-    job_id, parent = row.get("job_id"), row.get("parent")
-    found = _CHILD_ID.fullmatch(job_id or "")
-    if found is None:
-        return
-    is_of_split = parent is not None and child_id(parent, int(found[1])) == job_id
-    if not is_of_split or "stored" not in row:
-        remedy = (
-            "let it not end in a dot and 5 to 7 digits, as the ids of a split job's children do"
-        )
-        _refuse("job_id", job_id, remedy)
 
 
 def _refuse(field_name: str, value: object, remedy: str) -> NoReturn:

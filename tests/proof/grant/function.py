@@ -297,7 +297,7 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     (OFFERS, "KeepNotes"): looks_at_age,
     (OFFERS, "RenewMessages"): renews({"items": ["a"]}),
     # Its copy bears an id, for which it has no room unless its items lie elsewhere.
-    (OFFERS, "KeepItems"): renews({"items": ["a" * (MESSAGE_BYTES_MAX - 20)]}),
+    (OFFERS, "KeepBodies"): renews({"items": ["a" * (MESSAGE_BYTES_MAX - 20)]}),
     (OFFERS, "ReadLedger"): judges,
     (OFFERS, "TellPeople"): tells_what_is_dear,
     (TEARDOWN, "KeepReconcileOut"): stops_launches,

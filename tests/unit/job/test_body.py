@@ -10,18 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
     body_digest,
     encode_job,
+    encode_stored,
     items_key,
     parse_job,
+    stored_key,
 )
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.error import ContractError, LeaseLost
+from spindown.error import LeaseLost
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import Portion, commit, complete
 from spindown.job.held import ClaimedJob, Finished
@@ -148,15 +150,71 @@ def test_a_copy_with_stored_items_is_the_same_job() -> None:
     assert world.hold(slot_id=a_slot_id("i-2")).manifest.items == 1
 
 
-def test_only_a_copy_says_what_it_is_a_copy_of() -> None:
-    digest = "0" * 64
-    for fields in ({"body_digest": digest}, {"body_digest": "x", "job_id": "j"}):
-        with pytest.raises(ContractError):
-            parse_job(encode_job(parse_job('{"items": []}'))[:-1] + _more(fields))
+def begun(world: WorkWorld) -> Manifest:
+    """Let a worker do half of the job, and leave it."""
+    held = world.hold(JOB)
+    settle_release(
+        held,
+        a_portion(held, 3),
+        interrupted=True,
+        slot_id=a_slot_id(),
+        ports=world.ports,
+        policy=Policy(),
+    )
+    world.queue.delete(held.message.receipt_handle)
+    return world.manifest("j")
 
 
-def _more(fields: dict[str, str]) -> str:
-    return "".join(f', "{name}": "{value}"' for name, value in fields.items()) + "}"
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"params": {"evil": 1}}, {"parent": "i"}, {"body_digest": "0" * 64}, {"stored": True}],
+    ids=["alone", "params", "parent", "digest", "flag"],
+)
+def test_a_sender_s_digest_touches_nothing_of_a_job(more: dict[str, Any]) -> None:
+    world = WorkWorld()
+    before = begun(world)
+    digest = body_digest(parse_job(json.dumps(JOB)))
+    world.send({"job_id": "j", "stored": digest, **more})
+
+    declined = world.claim(a_slot_id("i-2"))
+
+    assert isinstance(declined, Declined)
+    refused = ClaimOutcome.MALFORMED if more else ClaimOutcome.OTHER_BODY
+    code = ReasonCode.NONE if more else ReasonCode.BODY_NOT_STORED
+    assert (declined.outcome, declined.code) == (refused, code)
+    assert world.manifest("j") == before
+    assert world.dead_letters.backlog().visible == 1
+
+
+def test_the_digest_of_another_body_is_another_body() -> None:
+    world = WorkWorld()
+    before = begun(world)
+    data, other = encode_stored(parse_job(json.dumps(OTHERS[2])))
+    world.objects.put(stored_key("j", other.stored or ""), data)
+
+    refused(world, json.loads(encode_job(other)), ReasonCode.OTHER_BODY)
+
+    assert world.manifest("j") == before
+
+
+def test_a_body_that_is_gone_costs_a_job_only_its_message() -> None:
+    world = WorkWorld()
+    before = begun(world)
+    data, copy = encode_stored(parse_job(json.dumps(JOB)))
+    world.send(encode_job(copy))
+    declined = world.claim(a_slot_id("i-2"))
+    assert isinstance(declined, Declined)
+    assert declined.code is ReasonCode.BODY_NOT_STORED
+    assert world.manifest("j") == before
+
+    outcomes = [one.outcome for one in redrive(WORKLOAD, world.ports)]
+    assert outcomes == [RedriveOutcome.UNREADABLE]
+
+    world.objects.put(stored_key("j", copy.stored or ""), data)
+    outcomes = [one.outcome for one in redrive(WORKLOAD, world.ports)]
+    assert outcomes == [RedriveOutcome.SENT]
+    world.clock.advance(timedelta(minutes=6))
+    assert world.hold(slot_id=a_slot_id("i-2")).manifest.next_item == 3
 
 
 values = st.recursive(

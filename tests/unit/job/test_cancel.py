@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -10,6 +11,7 @@ from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.job.message import derived_id
+from spindown.domain.reason import ReasonCode
 from spindown.error import LeaseLost, NotFound, Unreachable
 from spindown.job import claim as claiming
 from spindown.job.cancel import REASON, Cancelled, CancelOutcome, cancel
@@ -36,7 +38,12 @@ def test_a_job_that_waits_is_never_claimed() -> None:
     world.send({**JOB, "job_id": "other"})
 
     assert cancelled(world, "j") == [
-        Cancelled(job_id="j", outcome=CancelOutcome.CANCELLED, state=JobState.CANCELLED)
+        Cancelled(
+            job_id="j",
+            outcome=CancelOutcome.CANCELLED,
+            state=JobState.CANCELLED,
+            was_claimed=False,
+        )
     ]
 
     assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["other"]
@@ -67,6 +74,43 @@ def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
     assert len(world.records("j")) == 3
     assert world.queue.bodies() == []
     assert world.table.get(a_slot_id().lease_key) is None
+
+
+def test_a_job_sent_after_its_id_was_cancelled_is_a_dead_letter() -> None:
+    world = WorkWorld()
+    (told,) = cancelled(world, "j")
+    assert not told.was_claimed
+    world.clock.advance(timedelta(seconds=1))
+    world.send(JOB)
+
+    answer = world.claim()
+
+    assert isinstance(answer, Declined)
+    assert (answer.outcome, answer.code) == (
+        claiming.ClaimOutcome.OTHER_BODY,
+        ReasonCode.SENT_AFTER_CANCEL,
+    )
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(0))
+    assert letter is not None
+    assert letter.attributes["code"] == ReasonCode.SENT_AFTER_CANCEL.value
+    assert json.loads(letter.body) == JOB
+    assert world.queue.bodies() == []
+    assert world.manifest("j").state is JobState.CANCELLED
+
+
+def test_a_copy_sent_after_its_job_was_claimed_and_cancelled_is_deleted() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    (told,) = cancelled(world, "j")
+    assert told.was_claimed
+    world.clock.advance(timedelta(seconds=1))
+    world.send(JOB)
+
+    answer = world.claim()
+
+    assert isinstance(answer, Declined)
+    assert answer.outcome is claiming.ClaimOutcome.OVER
+    assert world.dead_letters.bodies() == []
 
 
 def test_an_unreadable_lease_row_keeps_no_other_job_alive() -> None:

@@ -1,5 +1,6 @@
 """Jobs that are put down: the ledger remembers them while nobody holds them, and no longer."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,7 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
+from spindown.contract.job.message import encode_job, encode_stored, parse_job, stored_key
 from spindown.contract.row import lease_sort, requeued_sort, worker_partition
 from spindown.control.ending import free_leases
 from spindown.domain.fleet import RequeuedJob
@@ -155,7 +157,9 @@ def test_a_part_of_a_split_job_has_the_time_of_the_whole(
     if parent is not None:
         world.objects.put(manifest_key("p"), encode_manifest(parent))
     sent_at = world.clock.now()
-    world.send({**JOB, "parent": "p"})
+    data, child = encode_stored(replace(parse_job(json.dumps(JOB)), parent="p"))
+    world.objects.put(stored_key(child.job_id or "", child.stored or ""), data)
+    world.send(encode_job(child))
 
     assert world.hold().manifest.sent_at == (LONG_AGO if is_parents else sent_at)
 

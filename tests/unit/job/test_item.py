@@ -85,12 +85,8 @@ def test_a_folder_marker_is_no_item() -> None:
             f"s3://inputs/text is 'hello': write one JSON value on line 1 ({NO_JSON})",
         ),
         (
-            JobMessage(job_id="k", stored=True),
+            JobMessage(job_id="k", items_uri="s3://inputs/text"),
             f"jobs/k/items.jsonl is 'hello': write one JSON value on line 2 ({NO_JSON})",
-        ),
-        (
-            JobMessage(job_id="j", stored=True),
-            "stored is 'jobs/j/items.jsonl': submit the job again: its list is gone",
         ),
     ],
     ids=[
@@ -100,7 +96,6 @@ def test_a_folder_marker_is_no_item() -> None:
         "not UTF-8",
         "not JSON",
         "stored, not JSON",
-        "gone",
     ],
 )
 def test_says_in_one_sentence_what_is_wrong_with_a_list(job: JobMessage, says: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,6 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
-    copied_items_key,
     derived_id,
     encode_job,
     parse_job,
@@ -21,7 +21,7 @@ from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit, complete
 from spindown.job.held import ClaimedJob
-from spindown.job.message import copy_message, dead_letter, dead_letter_untouched
+from spindown.job.message import copy_message, dead_letter, dead_letter_untouched, read_stored
 from spindown.port import Message, Outgoing
 from tests.work import BUCKET, WorkWorld, a_portion, a_slot_id, items
 
@@ -190,17 +190,14 @@ def test_sends_a_full_message_anew_with_its_items_in_the_bucket() -> None:
     assert held.manifest.items == 1
 
 
-@pytest.mark.parametrize(("room", "outcome"), [(0, ClaimOutcome.SENT_ANEW), (-1, None)])
-def test_resends_a_message_whose_copy_fits_to_the_byte(
-    room: int, outcome: ClaimOutcome | None
-) -> None:
+def test_sends_parameters_without_room_for_an_id_anew_from_the_bucket() -> None:
     world = WorkWorld()
-    world.send(filled({"items_uri": f"{BUCKET}a"}, MESSAGE_BYTES_MAX - room))
+    body = filled({"items": [1]}, MESSAGE_BYTES_MAX)
+    world.send(body)
     world.clock.advance(timedelta(days=8))
-
-    declined = world.claim_message(a_message(world))
-
-    assert (declined.outcome if isinstance(declined, Declined) else None) is outcome
+    assert isinstance(world.claim(), Declined)
+    held = world.hold()
+    assert (held.job.items, held.job.params) == ((1,), json.loads(body)["params"])
 
 
 @pytest.mark.parametrize(("room", "stored"), [(0, False), (-1, True)])
@@ -210,7 +207,7 @@ def test_a_copy_keeps_its_items_if_they_fit_to_the_byte(room: int, stored: bool)
 
     copy = copy_message(a_message(world, JOB), job, world.objects)
 
-    assert parse_job(copy.body).stored is stored
+    assert (parse_job(copy.body).stored is not None) is stored
 
 
 @pytest.mark.parametrize(("room", "is_aside"), [(0, False), (-1, True)])
@@ -264,9 +261,9 @@ def test_a_full_failed_job_s_dead_letter_has_items_in_a_bucket() -> None:
     dead_letter(message, parse_job(body), "bad", "", world.ports)
 
     letter = parse_job(a_letter(world).body)
-    assert (letter.job_id, letter.stored, letter.items) == ("j", True, None)
-    key = copied_items_key("j", letter.body_digest or "")
-    assert world.objects.get(key).data.startswith(b'"item-0"\n"xxx')
+    assert (letter.job_id, letter.items) == ("j", None)
+    found = read_stored(letter, world.objects)
+    assert found == replace(parse_job(body), stored=letter.stored)
 
 
 def test_a_job_with_huge_parameters_lies_whole_in_the_bucket() -> None:
@@ -277,10 +274,9 @@ def test_a_job_with_huge_parameters_lies_whole_in_the_bucket() -> None:
     dead_letter(message, parse_job(body), "bad", "", world.ports)
 
     letter = a_letter(world)
-    key = f"jobs/{derived_id('queue-1')}/message"
-    assert json.loads(letter.body) == {"body_key": key}
     assert letter.attributes["job_id"] == "j"
-    assert world.objects.get(key).data.decode() == body
+    found = read_stored(parse_job(letter.body), world.objects)
+    assert (found.items_uri, found.params) == (f"{BUCKET}a", json.loads(body)["params"])
 
 
 @pytest.mark.parametrize(("of_the_job", "of_the_message", "expected"), [
@@ -297,14 +293,6 @@ def test_a_copy_has_the_tenant_of_its_job_or_its_message(
     job = JobMessage(job_id="j", items=(1,), tenant=of_the_job)
 
     assert copy_message(a_message(world), job, world.objects).tenant == expected
-
-
-def test_works_on_a_worn_message_that_has_no_room_for_an_id() -> None:
-    world = WorkWorld()
-    world.send({"items_uri": f"{BUCKET}a", "params": {"text": "x" * 1_048_510}})
-    world.clock.advance(timedelta(days=8))
-
-    assert isinstance(world.claim(), ClaimedJob)
 
 
 def test_a_malformed_message_keeps_its_tenant_as_dead_letter() -> None:

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import items_key
+from spindown.contract.job.message import (
+    JobMessage,
+    encode_job,
+    encode_stored,
+    stored_key,
+    stored_prefix,
+)
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.job.cancel import cancel
 from spindown.job.claim import ClaimOutcome, Declined
@@ -74,12 +81,13 @@ def test_goes_on_with_a_split_begun_under_another_policy() -> None:
     world.policy = Policy(max_items_per_job=1000)
     world.clock.advance(2 * world.policy.lease_duration)
     assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
-    assert len(world.objects.versions(items_key("p.00001"))) == 1, "a share is stored once"
+    assert len(list(world.objects.list(stored_prefix("p.00001")))) == 1, "both store the same"
 
 
 def test_repeats_writes_that_meet_others_under_way() -> None:
     world = a_world()
-    world.before = conflict(items_key("p.00001"), times=2)
+    _, child = encode_stored(JobMessage(items=tuple(items(10)[3:6]), job_id="p.00001", parent="p"))
+    world.before = conflict(stored_key("p.00001", child.stored or ""), times=2)
 
     do_split(world, {"job_id": "p", "items": items(10)})
 
@@ -101,6 +109,26 @@ def test_a_job_sent_under_a_child_s_id_does_not_pass_for_it() -> None:
 
     found = work_off(world)
     assert [i for child in sorted(found) for i in found[child]] == items(10)
+
+
+@pytest.mark.parametrize("params", [{}, {"evil": 1}])
+def test_a_child_named_before_its_split_does_not_keep_it_out(params: dict[str, Any]) -> None:
+    world = a_world()
+    share = tuple(items(10)[3:6])
+    body = JobMessage(items=share, job_id="p.00001", parent="p", params=params)
+    _, child = encode_stored(body)
+    world.send(encode_job(child))
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert declined.code is ReasonCode.BODY_NOT_STORED
+
+    do_split(world, {"job_id": "p", "items": items(10)})
+    # Of the very body that the split has stored it is a second message; of another it is nothing.
+    world.send(encode_job(child))
+
+    found = work_off(world)
+    assert [i for child in sorted(found) for i in found[child]] == items(10)
+    assert len(world.dead_letters.bodies()) == (2 if params else 1)
 
 
 def test_a_child_cancelled_before_its_claim_is_its_parent_s() -> None:
@@ -152,7 +180,6 @@ def work_off(world: WorkWorld) -> dict[str, list[Any]]:
         held = commit(held, a_portion(held), slot_id=slot_id, ports=world.ports)
         complete(held, slot_id=slot_id, presence=presence, ports=world.ports)
         found[held.job_id] = list(settled)
-        assert world.objects.get(items_key(held.job_id))
     return found
 
 

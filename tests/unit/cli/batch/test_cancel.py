@@ -36,7 +36,9 @@ def test_cancels_one_job_of_a_batch_and_then_the_rest(
     submit(account, 3)
 
     cancel(["b-1-00001"], config=account.config)
-    assert capsys.readouterr().out == "b-1-00001: cancelled\n"
+    said = capsys.readouterr()
+    assert said.out == "b-1-00001: cancelled\n"
+    assert said.err.startswith("1 ")
     assert account.waiting(account.queue) == 2
 
     cancel(["b-1"], config=account.config)
