@@ -53,7 +53,7 @@ RENEW_CALLS = [
         for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
         for name in ("plain", "rich")
     ),
-    *objects(["PutObject"], "workloads/rich/jobs/j/items/d.jsonl"),
+    *objects(["PutObject"], "workloads/rich/jobs/j/bodies/d.json"),
 ]
 
 TELL_CALLS = [Call("sns:Publish", ours("sns", "lab--alarms"))]

@@ -66,7 +66,7 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
         *(rows(action, "d#") for action in ("DeleteItem", "UpdateItem", "GetItem")),
         *(rows(action, "w#rich") for action in ("DeleteItem", "UpdateItem")),
         Call("sqs:ReceiveMessage", DEAD_LETTERS),
-        *objects(["GetObject"], "workloads/rich/jobs/j/items/d.jsonl"),
+        *objects(["GetObject"], "workloads/rich/jobs/j/bodies/d.json"),
     ],
     TEARDOWN: [
         *CONTROL_MUST_NOT,

@@ -98,7 +98,7 @@ def test_a_job_sent_after_its_id_was_cancelled_is_a_dead_letter() -> None:
     assert world.manifest("j").state is JobState.CANCELLED
 
 
-def test_a_copy_sent_after_its_job_was_claimed_and_cancelled_is_deleted() -> None:
+def test_a_copy_of_a_cancelled_job_is_deleted() -> None:
     world = WorkWorld()
     world.hold(JOB)
     (told,) = cancelled(world, "j")

@@ -190,7 +190,7 @@ def test_sends_a_full_message_anew_with_its_items_in_the_bucket() -> None:
     assert held.manifest.items == 1
 
 
-def test_sends_parameters_without_room_for_an_id_anew_from_the_bucket() -> None:
+def test_sends_parameters_that_fill_a_message_anew() -> None:
     world = WorkWorld()
     body = filled({"items": [1]}, MESSAGE_BYTES_MAX)
     world.send(body)

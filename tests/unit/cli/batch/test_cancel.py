@@ -38,7 +38,7 @@ def test_cancels_one_job_of_a_batch_and_then_the_rest(
     cancel(["b-1-00001"], config=account.config)
     said = capsys.readouterr()
     assert said.out == "b-1-00001: cancelled\n"
-    assert said.err.startswith("1 ")
+    assert said.err.startswith("spindown: 1 ")
     assert account.waiting(account.queue) == 2
 
     cancel(["b-1"], config=account.config)
