@@ -11,6 +11,8 @@ from typing import Protocol
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
+_HOUR = 3600.0
+
 
 class FailureRecord(Protocol):
     """One failure or loss that counted against a job."""
@@ -54,6 +56,11 @@ class EpochRecord(Protocol):
         """``next_item`` as the epoch began."""
         ...
 
+    @property
+    def epoch_busy(self) -> float:
+        """Seconds of slot time that the epoch has committed."""
+        ...
+
 
 class EpochEnd(StrEnum):
     """How an epoch ended, as its successor finds it."""
@@ -61,24 +68,26 @@ class EpochEnd(StrEnum):
     RELEASED = "released"
     #: EC2 took the instance away: this never counts against the job.
     INTERRUPTED = "interrupted"
-    #: Without a release, but with progress: another try is worth it.
+    #: Without a release, but with progress that was worth a boot: another try is worth it.
     PROGRESSED = "progressed"
-    #: No release, no recorded interruption, no progress.
+    #: No release, no recorded interruption, no progress that was worth a boot.
     LOST = "lost"
 
 
-def epoch_end(job: EpochRecord, *, interrupted: bool) -> EpochEnd:
+def epoch_end(job: EpochRecord, *, interrupted: bool, boot: float = 0.0) -> EpochEnd:
     """Return how the present epoch ended, once its lease has lapsed.
 
     Args:
         job: the manifest as the ended epoch left it.
         interrupted: an interruption of its owner is recorded.
+        boot: hours that its owner took to boot. Each loss costs one, so code that brings its
+            machine down after each item would otherwise pay mostly for boots, without end.
     """
     if job.released:
         return EpochEnd.RELEASED
     if interrupted:
         return EpochEnd.INTERRUPTED
-    if job.next_item > job.epoch_first:
+    if job.next_item > job.epoch_first and job.epoch_busy > boot * _HOUR:
         return EpochEnd.PROGRESSED
     return EpochEnd.LOST
 

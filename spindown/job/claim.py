@@ -131,6 +131,7 @@ class Epochs:
             "owner": self.slot_id.owner,
             "released": False,
             "epoch_first": manifest.next_item,
+            "busy_first": manifest.busy_seconds,
             "items": manifest.items if count is None else count,
             "batch_id": self.job.batch_id or manifest.batch_id,
             "tenant": self.job.tenant or manifest.tenant,
@@ -146,13 +147,16 @@ class Epochs:
     def _count_end(self, manifest: Manifest) -> Manifest:
         if manifest.epoch == 0:
             return manifest
-        taken = None if manifest.released else self._interrupted(manifest)
+        row = None if manifest.released else self._owner_row(manifest)
+        is_taken = row is not None and row.get("interrupted_at") is not None
+        owner = _readable(row)
         if not manifest.released:
             manifest = replace(manifest, lost_epochs=(*manifest.lost_epochs, manifest.epoch))
-        match epoch_end(manifest, interrupted=taken is not None):
+        boot = 0.0 if owner is None else owner.boot
+        match epoch_end(manifest, interrupted=is_taken, boot=boot):
             case EpochEnd.INTERRUPTED:
                 return replace(
-                    self._count_in_vain(manifest, taken or {}),
+                    self._count_in_vain(manifest, owner),
                     interruptions=manifest.interruptions + 1,
                 )
             case EpochEnd.LOST:
@@ -168,27 +172,25 @@ class Epochs:
             case _:
                 return manifest
 
-    def _count_in_vain(self, manifest: Manifest, row: Row) -> Manifest:
+    def _count_in_vain(self, manifest: Manifest, worker: Worker | None) -> Manifest:
         """Count an epoch that was interrupted without a word, unless it got anywhere."""
         live = read_lease(self.ports.table, lease_key(self.slot_id.workload, manifest.owner))
         left = live or find_freed_lease(manifest, self.slot_id.workload, self.ports)
         if _is_of(left, manifest) and _done(left, manifest.job_id) > manifest.next_item:
             # It has done an item, though it has not committed it.
             return manifest
-        try:
-            worker = decode(Worker, row)
-        except ContractError:
+        if worker is None:
             return manifest
         ends = [at for at in (worker.interrupted_at, worker.ended_at) if at is not None]
         return count_in_vain(manifest, worker.boot, worker.spot_terms(), min(ends))
 
-    def _interrupted(self, manifest: Manifest) -> Row | None:
-        """Return the row of the last owner if the ledger knows of an interruption of it."""
+    def _owner_row(self, manifest: Manifest) -> Row | None:
+        """Return the row of the last owner; None: the ledger knows nothing of it."""
         sort = worker_sort(manifest.owner.rpartition("/")[0])
         for partition in (worker_partition, history_partition):
             row = self.ports.table.get(Key(partition=partition(self.slot_id.workload), sort=sort))
             if row is not None:
-                return None if row.get("interrupted_at") is None else row
+                return row
         return None
 
 
@@ -200,6 +202,13 @@ def find_freed_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> Lea
     past = live._replace(partition=history_partition(workload))
     freed = read_lease(ports.table, past)
     return freed if freed is not None and freed.epoch == manifest.epoch else None
+
+
+def _readable(row: Row | None) -> Worker | None:
+    try:
+        return None if row is None else decode(Worker, row)
+    except ContractError:
+        return None
 
 
 def read_requeued(workload: str, job_id: str, ports: WorkPorts) -> RequeuedJob | None:

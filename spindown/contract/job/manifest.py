@@ -92,7 +92,8 @@ class Failure:
     at: datetime
     instance_id: str
     epoch: Tally
-    #: "failure": the job's own; "loss": an epoch that ended without a word or progress.
+    #: "failure": the job's own; "loss": an epoch that ended without a word, and without progress
+    #: that was worth a boot.
     kind: str
     #: What the worker said; "": of a loss nobody has said anything.
     reason: str = ""
@@ -126,9 +127,11 @@ class Manifest:
     lost_epochs: tuple[Tally, ...] = ()
     #: Whether the present epoch has ended in an orderly release.
     released: bool = False
-    #: ``next_item`` when the present epoch began: no progress since then makes it a loss.
+    #: ``next_item`` when the present epoch began: too little since then makes it a loss.
     epoch_first: ItemCount = 0
     busy_seconds: Amount = 0.0
+    #: ``busy_seconds`` when the present epoch began.
+    busy_first: Amount = 0.0
     #: What computed, as ``contract.row.processor_kind`` names it -> slot seconds spent on items
     #: that have no result yet, and that the state keeps.
     begun_seconds: Mapping[str, Amount] = field(default_factory=dict)
@@ -159,6 +162,11 @@ class Manifest:
         return self.next_item > self.epoch_first or (
             begun is not None and any(file.stored_at >= begun for file in self.user_state)
         )
+
+    @property
+    def epoch_busy(self) -> float:
+        """Return seconds of slot time that the present epoch has committed."""
+        return self.busy_seconds - self.busy_first
 
     @property
     def makes_sense(self) -> bool:

@@ -10,6 +10,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.row import CLAIMS, worker_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
@@ -283,3 +284,35 @@ def test_an_instance_whose_row_has_ended_takes_nothing() -> None:
     assert world.worker().state is WorkerState.ENDED
     with pytest.raises(Condemned):
         presence.beat()
+
+
+def lose_after_an_item(world: WorkWorld, instance_id: str, busy: float) -> None:
+    """Let a worker that took 2 min to boot commit an item and end without a word."""
+    slot_id = a_slot_id(instance_id)
+    held = world.hold(slot_id=slot_id)
+    now = world.clock.now()
+    world.change_worker(instance_id, launched_at=now - timedelta(minutes=2), checked_in_at=now)
+    commit(held, a_portion(held, 1, seconds=busy), slot_id=slot_id, ports=world.ports)
+    world.clock.advance(timedelta(hours=1))
+
+
+@pytest.mark.parametrize(("busy", "losses"), [(60.0, 1), (180.0, 0)])
+def test_a_loss_counts_unless_its_work_outweighs_a_boot(busy: float, losses: int) -> None:
+    world = WorkWorld()
+    world.send({"job_id": "j", "items": items(9)})
+    lose_after_an_item(world, "i-1", busy)
+    manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
+
+    assert (manifest.next_item, manifest.losses, len(manifest.failures)) == (1, losses, losses)
+
+
+def test_a_machine_lost_after_each_item_ends_the_job() -> None:
+    world = WorkWorld()
+    world.send({"job_id": "j", "items": items(9)})
+    for instance_id in ("i-1", "i-2", "i-3"):
+        lose_after_an_item(world, instance_id, 10.0)
+    declined = world.claim(a_slot_id("i-4"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.DEAD_LETTERED
+    assert world.manifest("j").code == ReasonCode.FAILED_ON_SEVERAL
