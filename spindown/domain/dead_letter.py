@@ -12,6 +12,8 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 _HOUR = 3600.0
+#: EC2 bills each instance for a minute at least (EC2 User Guide, "Billing and purchasing options").
+_BILLED_AT_LEAST = 60.0
 
 
 class FailureRecord(Protocol):
@@ -87,7 +89,7 @@ def epoch_end(job: EpochRecord, *, interrupted: bool, boot: float = 0.0) -> Epoc
         return EpochEnd.RELEASED
     if interrupted:
         return EpochEnd.INTERRUPTED
-    if job.next_item > job.epoch_first and job.epoch_busy > boot * _HOUR:
+    if job.next_item > job.epoch_first and job.epoch_busy > max(boot * _HOUR, _BILLED_AT_LEAST):
         return EpochEnd.PROGRESSED
     return EpochEnd.LOST
 

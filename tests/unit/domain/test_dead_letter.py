@@ -25,7 +25,7 @@ class Fault:
 class Epoch:
     next_item: int = 0
     epoch_first: int = 0
-    epoch_busy: float = 1.0
+    epoch_busy: float = 61.0
     released: bool = False
 
 
