@@ -287,7 +287,8 @@ def _items_per_hour(about: About) -> str:
 
 def _in_vain(about: About) -> str:
     return (
-        f"{_count(about['attempts'], 'attempt')} ended by interruptions without progress, the "
+        f"{_count(about['attempts'], 'attempt')} ended by interruptions without "
+        f"{'an item' if about.get('saves') else 'progress'}, the "
         f"longest after {say_number(float(about['hours']))} h of work on a T4, for "
         f"${float(about['dollars']):.2f}"
     )

@@ -53,7 +53,7 @@ def plan_surer(draft: PlanDraft, need: LaunchChoice) -> LaunchChoice | None:
 
 def _most(jobs: Sequence[InVain]) -> InVain:
     """Return what the job has cost that leaves the least room; a machine must suit all."""
-    return max(jobs, key=lambda each: (each.dollars, each.hours))
+    return max(jobs, key=lambda each: (each.told.dollars, each.told.hours))
 
 
 def _slots_for(draft: PlanDraft, most: InVain) -> int:

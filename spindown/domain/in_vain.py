@@ -24,6 +24,14 @@ until ``S + p (b + L)`` exceeds twice ``D (b + L)``; by the same argument the jo
 stays for ``SURER_WITHIN`` and got none: EC2 has no capacity, a budget or ``max_workers`` is used
 up. If one comes after all, the item may have cost 3 OD.
 
+*State.* Whether state that an attempt saves is of any use to the next one, nobody can see. So a
+second measure, which only items clear, counts every attempt that EC2 ended before an item: S' is
+what they have cost, L' the longest. While ``S' + p (b + L') <= 2 D (b + L')`` the job goes on as it
+likes; then on a machine that stays, if one can be had. If the state is of no use, the item needs
+more than L', and all is at most 3 OD. If it is, spot has brought the item on for p an hour, and all
+is still less than on demand from the start; it is more than spot to the end would have cost only
+where the item takes more than about 2 D / p times the longest attempt.
+
 This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
 there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
 (``checkpointing.slowdown``). Once on-demand is cheaper than that, a surer machine is looked for.
@@ -32,6 +40,7 @@ there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from typing import Self
 
 from spindown.domain.bound import Amount, Tally
 from spindown.domain.checkpointing import slowdown
@@ -46,6 +55,8 @@ from spindown.domain.reason import About, Reason, ReasonCode
 _DEAREST = 10.0
 #: Where on-demand is ruled out, so many times its cost is spent on spot.
 _WITHOUT_ON_DEMAND = 2.0
+#: Where state is saved, so many times the cost on demand of the longest attempt is spent on spot.
+_WITH_STATE = 2.0
 #: What waits so long for a machine that stays goes on without: nearly all shortages end before.
 SURER_WITHIN = timedelta(days=1)
 
@@ -71,21 +82,19 @@ class SpotTerms:
         return self.price * _DEAREST if self.listed is None else self.listed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InVain:
-    """What interruptions have cost a job since it last made progress."""
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """Attempts that interruptions ended, and what they have cost."""
 
     attempts: Tally = 0
-    #: Work of the longest, in hours on a T4: the next progress takes more.
+    #: Work of the longest, in hours on a T4: what they were for takes more.
     hours: Amount = 0.0
     #: Of a boot, in hours: the shortest of those attempts.
     boot: Amount = 0.0
     #: USD of all of them, boots included.
     dollars: Amount = 0.0
-    #: Whether it has waited for a machine that stays as long as is worth it, and got none.
-    is_alone: bool = False
 
-    def after(self, hours: float, boot: float, terms: SpotTerms) -> "InVain":
+    def after(self, hours: float, boot: float, terms: SpotTerms) -> Self:
         """Return it after one more attempt of so many hours on a machine that took so to boot."""
         return replace(
             self,
@@ -94,6 +103,38 @@ class InVain:
             boot=min(self.boot, boot) if self.attempts else boot,
             dollars=self.dollars + terms.price / terms.slots * (boot + hours),
         )
+
+    def is_within(self, most: float, terms: SpotTerms) -> bool:
+        """Tell whether all stays within ``most`` USD an hour of the longest after another one."""
+        hours = (self.boot * terms.speed / terms.slots + self.hours) / terms.speed
+        return self.dollars + terms.price * hours <= most * hours
+
+
+NO_ATTEMPTS = Attempts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InVain(Attempts):
+    """What interruptions have cost a job since it last made progress."""
+
+    #: Since its last item: also of attempts that saved state.
+    of_item: Attempts = NO_ATTEMPTS
+    #: Whether it has waited for a machine that stays as long as is worth it, and got none.
+    is_alone: bool = False
+
+    @property
+    def told(self) -> Attempts:
+        """Return those attempts that say most: since the last item, if some have saved state."""
+        return self.of_item if self.saves else self
+
+    @property
+    def saves(self) -> bool:
+        """Tell whether attempts before the item have saved state."""
+        return self.of_item.attempts > self.attempts
+
+    def saved(self) -> "InVain":
+        """Return it as new state leaves it."""
+        return InVain(of_item=self.of_item, is_alone=self.is_alone)
 
 
 NOTHING_IN_VAIN = InVain()
@@ -157,13 +198,18 @@ def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> b
     and another would cost as much: 0.84 <= 0.5 x 2.1 = 1.05, so it is made. If it ends after 1 h,
     0.64 are spent, and 0.64 + 0.42 > 1.05.
     """
-    if terms is None or not in_vain.attempts:
+    if terms is None:
         return True
-    hours = in_vain.boot * terms.speed / terms.slots + in_vain.hours
+    has_surer = _has_surer(in_vain, terms, policy)
+    if has_surer and in_vain.saves:
+        most = _WITH_STATE * terms.on_demand
+        if not in_vain.of_item.is_within(most, terms):
+            return False
+    if not in_vain.attempts:
+        return True
     is_known = terms.listed is not None
-    factor = _WITHOUT_ON_DEMAND if is_known and not _has_surer(in_vain, terms, policy) else 1.0
-    most = factor * terms.on_demand * hours / terms.speed
-    return in_vain.dollars + terms.price * hours / terms.speed <= most
+    factor = _WITHOUT_ON_DEMAND if is_known and not has_surer else 1.0
+    return in_vain.is_within(factor * terms.on_demand, terms)
 
 
 def pays_here(in_vain: InVain, terms: SpotTerms | None) -> bool:
@@ -179,10 +225,9 @@ def pays_here(in_vain: InVain, terms: SpotTerms | None) -> bool:
 
 def goes_on(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> GoesOn:
     """Return where a job goes on that leaves such a machine; None: it is not spot."""
-    if not in_vain.attempts:
-        return GoesOn.ANYWHERE
     if terms is None:
-        return GoesOn.SURER
+        # Where only state was saved, whoever takes it next tells whether it may be there.
+        return GoesOn.SURER if in_vain.attempts else GoesOn.ANYWHERE
     if not may_be_risked(in_vain, terms, policy):
         return GoesOn.SURER if _has_surer(in_vain, terms, policy) else GoesOn.NOWHERE
     is_worth_it = in_vain.is_alone or pays_here(in_vain, terms)
@@ -196,8 +241,10 @@ def never_done(in_vain: InVain) -> Reason:
 
 def told(in_vain: InVain) -> About:
     """Return the numbers of a reason."""
+    attempts = in_vain.told
     return {
-        "attempts": in_vain.attempts,
-        "hours": in_vain.hours,
-        "dollars": in_vain.dollars,
+        "attempts": attempts.attempts,
+        "hours": attempts.hours,
+        "dollars": attempts.dollars,
+        "saves": in_vain.saves,
     }

@@ -425,7 +425,7 @@ class _Claim:
             items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
             sent_at=fence.manifest.sent_at or self.message.sent_at,
             first_item=fence.manifest.next_item,
-            stays=self.slot_id.spot is None and fence.manifest.in_vain.attempts > 0,
+            stays=self.slot_id.spot is None and self._wants_surer(fence.manifest.in_vain),
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
         is_first = fence.manifest.epoch == 1
@@ -448,6 +448,13 @@ class _Claim:
             etag=fence.etag,
             lease=lease,
         )
+
+    def _wants_surer(self, in_vain: InVain) -> bool:
+        """Tell whether a job that we hold now is not to be moved to a machine that stays less."""
+        if in_vain.attempts or not in_vain.saves:
+            return in_vain.attempts > 0
+        row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
+        return row is not None and row.in_vain is not None
 
     def _undo(self, fence: Fence) -> None:
         """Say that the epoch which has just begun ended in order."""

@@ -59,10 +59,13 @@ def count_in_vain(
         terms: of the machine; None: it is not spot.
         until: when the epoch ended.
     """
-    if terms is None or manifest.claimed_at is None or manifest.has_moved:
+    if terms is None or manifest.claimed_at is None or manifest.next_item > manifest.epoch_first:
         return manifest
     hours = max((until - manifest.claimed_at) / timedelta(hours=1), 0.0)
-    return replace(manifest, in_vain=manifest.in_vain.after(hours, boot, terms))
+    before = manifest.in_vain
+    after = before if manifest.has_saved else before.after(hours, boot, terms)
+    of_item = before.of_item.after(hours, boot, terms)
+    return replace(manifest, in_vain=replace(after, of_item=of_item))
 
 
 def settle_failure(

@@ -23,7 +23,7 @@ from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
-from spindown.simulator.worker import ITEM_SECONDS, KEEPS_STATE
+from spindown.simulator.worker import ITEM_SECONDS, KEEPS_STATE, USES_STATE
 from spindown.simulator.world import WORKLOAD, World
 
 #: The functions' schedules (``infra.control.trigger``).
@@ -132,13 +132,12 @@ class Run:
 
     def _arrive(self, number: int, arrival: Arrival) -> None:
         job_id = f"job-{number:07d}"
-        body = {
-            "job_id": job_id,
-            "items": list(range(arrival.items)),
-            "params": {ITEM_SECONDS: arrival.item_seconds},
-        }
+        params: dict[str, float] = {ITEM_SECONDS: arrival.item_seconds}
         if arrival.keeps_state:
-            body["params"] = {ITEM_SECONDS: arrival.item_seconds, KEEPS_STATE: True}
+            params[KEEPS_STATE] = True
+            if not arrival.uses_state:
+                params[USES_STATE] = False
+        body = {"job_id": job_id, "items": list(range(arrival.items)), "params": params}
         message = Outgoing(body=json.dumps(body))
         self.world.queue.send([message])
         if self._luck.random() < self._faults.doubled:

@@ -29,6 +29,8 @@ class Arrival:
     item_seconds: float
     #: Whether its code keeps a checkpoint, so that an item goes on where its last worker saved it.
     keeps_state: bool = False
+    #: Whether that checkpoint is of use; otherwise each worker begins the item anew all the same.
+    uses_state: bool = True
 
     @property
     def work_seconds(self) -> float:

@@ -82,6 +82,7 @@ from spindown.simulator.scenario import SimDelays
 #: Keys in a job's params: seconds of one item on the reference GPU; whether a checkpoint is kept.
 ITEM_SECONDS = "item_seconds"
 KEEPS_STATE = "keeps_state"
+USES_STATE = "uses_state"
 #: The file that a checkpoint is.
 _STATE = "progress"
 
@@ -466,7 +467,8 @@ class SimAttempt:
         self._per_item = float(held.job.params[ITEM_SECONDS]) / slot.worker.speed
         self._keeps_state = bool(held.job.params.get(KEEPS_STATE))
         #: Seconds on this slot of what state has brought of the first item.
-        self._ahead = self._read_state()
+        self._uses_state = bool(held.job.params.get(USES_STATE, True))
+        self._ahead = self._read_state() if self._uses_state else 0.0
         #: Seconds of computing from the first item on that state keeps, and that it will keep with
         #: the commit under way.
         self._safe = self._taken = self._ahead
@@ -712,7 +714,7 @@ class SimAttempt:
         return True
 
     def _tell(self, before: ClaimedJob, portion: Portion) -> None:
-        self._safe = self._taken
+        self._safe = self._taken if self._uses_state else 0.0
         manifest, gpu = self.held.manifest, self._slot.slot_id.gpu
         earlier = begun(before.manifest, portion, self._slot.slot_id)
         busy = timedelta(seconds=earlier.pop(gpu))

@@ -118,3 +118,22 @@ def test_where_nothing_sure_can_be_had_it_ends(zone: dict[str, Any], policy: Pol
 
     assert (result.jobs_done, result.dead_letters) == (0, 1)
     assert result.dollars <= most(8.0)
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+def test_with_useless_checkpoints_it_leaves_spot(rate: float) -> None:
+    story = a_story(8.0, rate)
+    saving = replace(story.arrivals[0], keeps_state=True, uses_state=False)
+    result = run(replace(story, arrivals=(saving,)))
+
+    assert result.jobs_done == 1
+    assert result.dollars <= 1.5 * most(8.0)
+
+
+def test_an_item_of_twenty_hours_stays_on_spot_with_checkpoints() -> None:
+    story = a_story(20.0, 0.2)
+    result = run(replace(story, arrivals=(replace(story.arrivals[0], keeps_state=True),)))
+
+    assert result.jobs_done == 1
+    assert result.interruptions > 0
+    assert result.on_demand_dollars == 0.0

@@ -136,7 +136,7 @@ class Manifest:
     #: that have no result yet, and that the state keeps.
     begun_seconds: Mapping[str, Amount] = field(default_factory=dict)
     cost_usd: Dollars = 0.0
-    #: What interruptions have cost since the last item or new state.
+    #: What interruptions have cost since the last item, and since the last item or new state.
     in_vain: InVain = NOTHING_IN_VAIN
     #: Random per write, so that a writer knows its own write after a lost answer.
     nonce: str = ""
@@ -156,12 +156,10 @@ class Manifest:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def has_moved(self) -> bool:
-        """Tell whether the present epoch has committed an item or new state."""
+    def has_saved(self) -> bool:
+        """Tell whether the present epoch has committed new state."""
         begun = self.claimed_at
-        return self.next_item > self.epoch_first or (
-            begun is not None and any(file.stored_at >= begun for file in self.user_state)
-        )
+        return begun is not None and any(file.stored_at >= begun for file in self.user_state)
 
     @property
     def epoch_busy(self) -> float:

@@ -12,7 +12,7 @@ from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import requeued_sort, worker_partition
 from spindown.domain.fleet import RequeuedJob
-from spindown.domain.in_vain import NOTHING_IN_VAIN, InVain, SpotTerms
+from spindown.domain.in_vain import NOTHING_IN_VAIN, Attempts, InVain, SpotTerms
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import ReasonCode
@@ -104,7 +104,7 @@ def test_new_state_begins_anew(tmp_path: Path, *, is_early: bool) -> None:
     released = interrupted(world, held, portion=None if is_early else saved)
 
     assert released.manifest.user_state
-    assert released.manifest.in_vain == NOTHING_IN_VAIN
+    assert released.manifest.in_vain.attempts == 0
 
 
 def fail(world: WorkWorld, held: ClaimedJob) -> ClaimedJob:
@@ -278,3 +278,50 @@ def test_a_sure_machine_that_comes_late_is_waited_for_again() -> None:
 
     assert not held.manifest.in_vain.is_alone
     assert held.lease.stays
+
+
+def test_attempts_that_saved_state_count_for_the_item(tmp_path: Path) -> None:
+    world = WorkWorld()
+    held = begun(world, 2.0)
+    (tmp_path / "step").write_text("7")
+    state = (LocalFile(path="step", local=tmp_path / "step"),)
+    released = interrupted(world, held, portion=replace(a_portion(held, 0), state=state))
+
+    found = released.manifest.in_vain
+    assert (found.attempts, found.of_item.attempts, found.of_item.hours) == (0, 1, 2.0)
+    assert (
+        interrupted(
+            world,
+            world.hold(slot_id=on_spot("i-2")),
+            slot_id=on_spot("i-2"),
+            portion=a_portion(released, 1),
+        ).manifest.in_vain
+        == NOTHING_IN_VAIN
+    )
+
+
+#: State was saved whenever it was interrupted; four times the longest on demand is spent.
+SAVED = replace(NOTHING_IN_VAIN, of_item=Attempts(attempts=9, hours=2.0, boot=0.05, dollars=4.0))
+
+
+def test_where_state_brings_no_item_it_goes_to_a_sure_machine() -> None:
+    world = WorkWorld()
+    begun(world, 2.0)
+    world.put_manifest(in_vain=SAVED, released=True, owner="")
+    world.clock.advance(HOUR)
+
+    assert isinstance(world.claim(on_spot("i-2")), Declined)
+    row = remembered(world)
+    assert row is not None
+    assert row.in_vain == SAVED
+    world.clock.advance(timedelta(minutes=2))
+    assert world.hold(slot_id=a_slot_id("i-3")).lease.stays
+
+
+def test_where_only_spot_is_allowed_state_keeps_it_there() -> None:
+    world = WorkWorld(policy=SPOT_ONLY)
+    begun(world, 2.0)
+    world.put_manifest(in_vain=SAVED, released=True, owner="")
+    world.clock.advance(HOUR)
+
+    assert world.hold(slot_id=on_spot("i-2")).manifest.state is JobState.RUNNING
