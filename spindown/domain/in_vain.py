@@ -26,11 +26,11 @@ up. If one comes after all, the item may have cost 3 OD.
 
 *State.* Whether state that an attempt saves is of any use to the next one, nobody can see. So a
 second measure, which only items clear, counts every attempt that EC2 ended before an item: S' is
-what they have cost, L' the longest. While ``S' + p (b + L') <= 2 D (b + L')`` the job goes on as it
-likes; then on a machine that stays, if one can be had. If the state is of no use, the item needs
-more than L', and all is at most 3 OD. If it is, spot has brought the item on for p an hour, and all
-is still less than on demand from the start; it is more than spot to the end would have cost only
-where the item takes more than about 2 D / p times the longest attempt.
+what they have cost, L' the longest, or 6 hours if that is more. While S' + p (b + L') <= 2 D (b +
+L') the job goes on as it likes; then on a machine that stays, if one can be had. If the state is of
+no use, an item of 6 hours or more costs at most 3 OD in all, a shorter one at most 12 D + OD. If it
+is of use, spot has brought the item on for p an hour, and all stays below OD; and spot to the
+end is allowed for every item of up to 12 D / p hours, 30 where spot is at 40 % of on-demand.
 
 This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
 there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
@@ -57,6 +57,9 @@ _DEAREST = 10.0
 _WITHOUT_ON_DEMAND = 2.0
 #: Where state is saved, so many times the cost on demand of the longest attempt is spent on spot.
 _WITH_STATE = 2.0
+#: An attempt of this item is taken to last so many hours at least: so items of a day whose state
+#: is of use stay on spot, whatever is reclaimed when.
+_ITEM_HOURS = 6.0
 #: What waits so long for a machine that stays goes on without: nearly all shortages end before.
 SURER_WITHIN = timedelta(days=1)
 
@@ -104,9 +107,16 @@ class Attempts:
             dollars=self.dollars + terms.price / terms.slots * (boot + hours),
         )
 
-    def is_within(self, most: float, terms: SpotTerms) -> bool:
-        """Tell whether all stays within ``most`` USD an hour of the longest after another one."""
-        hours = (self.boot * terms.speed / terms.slots + self.hours) / terms.speed
+    def is_within(self, most: float, terms: SpotTerms, least: float = 0.0) -> bool:
+        """Tell whether all stays within ``most`` USD an hour of the longest after another one.
+
+        Args:
+            most: USD.
+            terms: of the machine.
+            least: hours of it that the longest counts for at least.
+        """
+        longest = max(self.hours / terms.speed, least / terms.slots)
+        hours = self.boot / terms.slots + longest
         return self.dollars + terms.price * hours <= most * hours
 
 
@@ -203,7 +213,7 @@ def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> b
     has_surer = _has_surer(in_vain, terms, policy)
     if has_surer and in_vain.saves:
         most = _WITH_STATE * terms.on_demand
-        if not in_vain.of_item.is_within(most, terms):
+        if not in_vain.of_item.is_within(most, terms, _ITEM_HOURS):
             return False
     if not in_vain.attempts:
         return True

@@ -130,8 +130,9 @@ def test_with_useless_checkpoints_it_leaves_spot(rate: float) -> None:
     assert result.dollars <= 1.5 * most(8.0)
 
 
-def test_an_item_of_twenty_hours_stays_on_spot_with_checkpoints() -> None:
-    story = a_story(20.0, 0.2)
+@pytest.mark.parametrize("rate", [0.2, 1.0])
+def test_a_checkpoint_of_a_day_stays_on_spot(rate: float) -> None:
+    story = a_story(20.0, rate)
     result = run(replace(story, arrivals=(replace(story.arrivals[0], keeps_state=True),)))
 
     assert result.jobs_done == 1

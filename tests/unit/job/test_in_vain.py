@@ -300,8 +300,8 @@ def test_attempts_that_saved_state_count_for_the_item(tmp_path: Path) -> None:
     )
 
 
-#: State was saved whenever it was interrupted; four times the longest on demand is spent.
-SAVED = replace(NOTHING_IN_VAIN, of_item=Attempts(attempts=9, hours=2.0, boot=0.05, dollars=4.0))
+#: State was saved whenever it was interrupted; twice 6 hours on demand are nearly spent.
+SAVED = replace(NOTHING_IN_VAIN, of_item=Attempts(attempts=9, hours=2.0, boot=0.05, dollars=6.0))
 
 
 def test_where_state_brings_no_item_it_goes_to_a_sure_machine() -> None:
