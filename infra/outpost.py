@@ -125,7 +125,6 @@ class OutpostStack(DeploymentStack):
                 template_ids=[id_ for one in launched for id_ in one.template_ids],
                 subnet_ids=list(network.subnets.values()),
                 security_group_id=network.security_group_id,
-                images=images,
             ),
             *grants.make_tagged(deployment=deployment, launched=launched),
             grants.resolve_images(images),

@@ -208,13 +208,11 @@ class ControlPlane(Construct):
         network, deployment = self._shared.network, self._shared.deployment.name
         fleets = [one.fleet for one in self._workloads]
         templates = [ref.id for fleet in fleets for ref in fleet.template_refs.values()]
-        images = [name for fleet in fleets for name in fleet.image_parameters]
         return [
             *grants.use_parts(
                 template_ids=templates,
                 subnet_ids=list(network.subnets.values()),
                 security_group_id=network.security_group_id,
-                images=images,
             ),
             *grants.make_tagged(
                 deployment=deployment,
@@ -228,5 +226,5 @@ class ControlPlane(Construct):
                 ],
             ),
             *grants.pass_roles(worker_role_arns=[fleet.role.role_arn for fleet in fleets]),
-            grants.resolve_images(images),
+            grants.resolve_images([name for fleet in fleets for name in fleet.image_parameters]),
         ]

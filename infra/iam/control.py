@@ -24,7 +24,6 @@ from infra.iam.statement import (
 )
 from infra.shared.resources import INSTANCE_INDEX
 from spindown.contract import tag
-from spindown.contract.image import BAKED
 from spindown.contract.row import control_partition, worker_partition
 from spindown.contract.settings import (
     deployment_parameter,
@@ -181,33 +180,12 @@ def _see(sid: str, actions: Sequence[str]) -> iam.PolicyStatement:
 _LAUNCH = ["ec2:CreateFleet", "ec2:RunInstances"]
 
 
-#: How the parameter of an image begins -> its owner, as ``ec2:Owner`` has it (Service
-#: Authorization Reference, Amazon EC2: an alias of AWS or an account).
-_OWNERS: Mapping[str, str] = {
-    "/aws/service/deeplearning/": "amazon",
-    "/aws/service/ami-amazon-linux-latest/": "amazon",
-    BAKED: Aws.ACCOUNT_ID,
-}
-
-
 def use_parts(
-    *,
-    template_ids: Sequence[str],
-    subnet_ids: Sequence[str],
-    security_group_id: str,
-    images: Sequence[str],
+    *, template_ids: Sequence[str], subnet_ids: Sequence[str], security_group_id: str
 ) -> list[iam.PolicyStatement]:
-    """Allow using what a launch finds: templates, network, images.
-
-    ``images`` are the parameters of the images. Where they tell who owns these, a machine starts
-    from no image of another owner. CreateFleet is not held to it: it starts a machine by
-    RunInstances, as its caller, and of that alone the key is known to be there (gist.github.com/
-    treyperrone/fc2b9f994de8f46bc25d5d6631964873, which tried it).
-    """
-    owners = _owners(images)
-    image = public("ec2", "image/*")
+    """Allow using what a launch finds: templates, network, images."""
     parts = [
-        *([] if owners else [image]),
+        public("ec2", "image/*"),
         public("ec2", "snapshot/*"),
         regional("ec2", f"security-group/{security_group_id}"),
         *(regional("ec2", f"subnet/{one}") for one in subnet_ids),
@@ -215,28 +193,7 @@ def use_parts(
     return [
         allow("LaunchFromTemplates", _LAUNCH, _templates(template_ids)),
         allow("LaunchWithParts", _LAUNCH, parts),
-        *(
-            [
-                allow("RequestImages", ["ec2:CreateFleet"], [image]),
-                allow(
-                    "LaunchImages",
-                    ["ec2:RunInstances"],
-                    [image],
-                    {"StringEquals": {"ec2:Owner": owners}},
-                ),
-            ]
-            if owners
-            else []
-        ),
     ]
-
-
-def _owners(images: Sequence[str]) -> list[str]:
-    """Return who owns the images of these parameters; none: no name of a parameter tells."""
-    found = [
-        next((who for start, who in _OWNERS.items() if one.startswith(start)), "") for one in images
-    ]
-    return [] if "" in found else list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,14 @@
 """What each role may do, and above all what it may not."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from aws_cdk import Aws
 
 from infra.control.bundle import CALLED
-from infra.iam.control import bound_launches, make_tagged, use_parts
+from infra.iam.control import bound_launches, make_tagged
 from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag
-from spindown.contract.image import image_parameter
 from spindown.domain.offer import NEURON_MAKER, Requirements
 from spindown.memory import PortCall
 from spindown.port import LaunchRequest
@@ -257,41 +255,6 @@ def test_a_launch_goes_into_our_subnets_and_security_group(assembly: Assembly) -
     assert len([one for one in parts if ":subnet/<NetworkSubnet" in one]) == 2
     assert len([one for one in parts if ":security-group/<NetworkWorkers" in one]) == 1
     assert not [one for one in parts if one.endswith(("subnet/*", "security-group/*"))]
-
-
-_AWS_OWN = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64"
-
-
-@pytest.mark.parametrize(
-    ("images", "owners"),
-    [
-        ([DEFAULT_IMAGE], ["amazon"]),
-        ([_AWS_OWN, image_parameter("lab", "ocr", "arm64")], ["amazon", Aws.ACCOUNT_ID]),
-        # Whose image it is, only the parameter says.
-        ([DEFAULT_IMAGE, "/images/ocr"], None),
-        (["/aws/service/marketplace/prod-1/1"], None),
-    ],
-)
-def test_an_image_is_of_aws_or_ours_where_that_is_known(
-    images: Sequence[str], owners: Sequence[str] | None
-) -> None:
-    parts = use_parts(
-        template_ids=["lt-1"],
-        subnet_ids=["subnet-1"],
-        security_group_id="sg-1",
-        images=images,
-    )
-
-    launching = [
-        one
-        for one in (part.to_statement_json() for part in parts)
-        if any("image/*" in name for name in listed(one["Resource"]))
-        and "ec2:RunInstances" in listed(one["Action"])
-    ]
-    (found,) = (one.get("Condition") for one in launching)
-    assert found == (None if owners is None else {"StringEquals": {"ec2:Owner": owners}})
-    asked = {action for part in parts for action in part.actions}
-    assert asked == {"ec2:CreateFleet", "ec2:RunInstances"}
 
 
 def test_tags_are_written_only_while_launching(assembly: Assembly) -> None:

@@ -68,17 +68,13 @@ def make_stamp(kit: Kit, code_digest: str | None) -> str:
     return hashlib.sha256(f"{kit.sha256} {code_digest}".encode()).hexdigest()
 
 
-#: Where the ids of baked images are; their owner is this account.
-BAKED = "/imagebuilder/spindown/"
-
-
 def image_parameter(deployment: str, workload: str, architecture: str) -> str:
     """Return the SSM parameter that holds the id of a workload's baked image.
 
     Image Builder writes it under its service-linked role, which may write below /imagebuilder/
     only (AWS Managed Policy Reference, "AWSServiceRoleForImageBuilder").
     """
-    return f"{BAKED}{deployment}/{workload}/{architecture}"
+    return f"/imagebuilder/spindown/{deployment}/{workload}/{architecture}"
 
 
 def render_user_data(

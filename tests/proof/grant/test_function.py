@@ -37,7 +37,7 @@ NOT_RUN = {
         (
             *("LaunchFromTemplates", "LaunchWithParts", "LaunchTaggedParts", "TagLaunches"),
             *("LaunchTaggedInstances", "RequestTaggedFleets", "MakeSpotRole", "ResolveImages"),
-            *("RequestSpot", "RequestImages", "LaunchImages"),
+            "RequestSpot",
         ),
         _BY_EC2,
     ),
