@@ -111,7 +111,7 @@ def deployed(name: str) -> Mapping[str, Any]:
         "functions": [f"{name}--{one}" for one in ("interruption", "offers", "scaler", "teardown")],
         "schedules": [f"{name}--offers", f"{name}--sleep--tick"],
         "parameters": [f"/spindown/{name}/deployment", f"/spindown/{name}/workload/sleep"],
-        "alarms": [f"{name}--sleep--backlog", f"{name}--sleep--oldest"],
+        "alarms": [f"{name}--sleep--backlog"],
     }
 
 
