@@ -611,6 +611,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "ended since all their last jobs had failed",
         "see why in its log, then deploy fixed code or take out the jobs that fail",
     ),
+    ReasonCode.STRIKES_OF_MESSAGES: (
+        "{count} instances in a row found only jobs that they could not do, the last one"
+        " {instance_id}, although others were done of late: one instance is launched every 5 min"
+    ),
     ReasonCode.NO_ANSWER: _failed("no answer"),
     ReasonCode.GRANT_MISSING: _failed("a permission is missing"),
     ReasonCode.CALL_THROTTLED: _failed("too many calls"),
@@ -668,6 +672,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{about['schema']}, and what is deployed reads {about['reads']}"
     ),
     ReasonCode.REGIONS_SILENT: "a launch had no answer in {regions}: other regions are asked first",
+    ReasonCode.TRAITS_DOUBTED: "instances of {traits} never checked in: others are asked first",
     ReasonCode.NO_QUOTA_LEFT: (
         "quota {quota_class}: {left:g} vCPUs are left, the smallest offer takes {smallest}"
     ),

@@ -15,6 +15,7 @@ from functools import lru_cache
 from spindown.contract.codec import encode_instant
 from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.domain.bound import Amount, Dollars, Margin, Sample, Tally
+from spindown.domain.doubt import Doubt
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
 
@@ -322,8 +323,13 @@ class BreakerRow:
     failed: Tally = 0
     #: Launches in a row of which the account may have no pool that was asked for.
     forbidden: Tally = 0
-    #: Items of the days at hand that were done when the last of those was counted.
+    #: Items of the days at hand that were done when the last of those was counted, or when the
+    #: launch version was new.
     items_done: Tally = 0
+    #: When an instance of no use was last counted before which items of the version were done.
+    proven_at: datetime | None = None
+    #: Trait of pools -> what speaks against it (``domain.doubt``).
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
     open_until: datetime | None = None
     reason: Reason = NO_REASON
     #: Template versions, subnets and code digest that the strikes belong to.

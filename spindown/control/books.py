@@ -107,8 +107,8 @@ def learn_boots(draft: PlanDraft) -> PlanDraft:
     ]
     if seconds:
         draft = draft.act([learn(draft, rows.BOOT_RATE, seconds)])
-    for region in sorted({worker.region for worker in booted}):
-        draft = forget_silence(draft, region)
+    for worker in booted:
+        draft = forget_silence(draft, worker)
     return draft
 
 

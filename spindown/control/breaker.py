@@ -2,7 +2,7 @@
 
 Useless instances never checked in, or ended without a job although work waited, or ended because
 all their jobs had failed. Each kind has its own count, which starts again at 0 when something shows
-the contrary.
+the contrary. Where other jobs are done, the last two kinds only slow launches down.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +16,7 @@ from spindown.contract.row import BreakerRow
 from spindown.control.observation import TickFacts
 from spindown.control.outcome import ADOPTED
 from spindown.control.plan import Action, ActionKind, Fleet, PlanDraft
+from spindown.domain.doubt import doubt_less, doubt_more, doubted
 from spindown.domain.fleet import Worker, remember_unavailable
 from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
@@ -28,13 +29,19 @@ from spindown.domain.reaping import (
     is_fault_of_ec2,
     known_fault,
 )
-from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.port import Refusal, When
 
 #: So many useless instances in a row of one launch version stop launches.
 STRIKES = 3
 #: Then one launch is tried again, unless the launch version has changed before.
 _BREAKER_FOR = timedelta(hours=1)
+#: Instead, if items of the version were done within ``_PROVEN_FOR``: then messages are at fault,
+#: and others may wait. It is the promise's own time.
+_PACE = timedelta(minutes=5)
+#: An hour's launches at that pace cost about a dollar; so what stops all work costs some dollars
+#: more, once.
+_PROVEN_FOR = timedelta(hours=6)
 #: An account error is tried again after this, so that a repair needs no second action.
 _ACCOUNT_RETRY = timedelta(minutes=15)
 
@@ -61,13 +68,15 @@ def breaker_of(facts: TickFacts, fleet: Fleet, region: str) -> BreakerRow:
 
 
 def open_breakers(facts: TickFacts, breakers: Mapping[str, BreakerRow]) -> Mapping[str, BreakerRow]:
-    """Return the breakers that stop launches of the present launch version, by their region."""
+    """Return the breakers that a person must close, of the present launch version, by region."""
     return {
         region: known
         for region, known in sorted(breakers.items())
         if known.open_until is not None
         and known.open_until > facts.now
         and known.launch_version == facts.launch_version(region)
+        # It mends itself.
+        and known.reason.code is not ReasonCode.STRIKES_OF_MESSAGES
     }
 
 
@@ -139,17 +148,28 @@ def count_forbidden(
     return open_for_account(facts, counted, region, refusals[0], types)
 
 
-def close_mended_breakers(draft: PlanDraft) -> PlanDraft:
-    """Close each open breaker that belongs to an older deploy.
+def begin_breakers(draft: PlanDraft) -> PlanDraft:
+    """Begin a closed breaker for each new launch version.
 
-    Other readers look only at its row and would take it as open.
+    Other readers look only at a row and would take an old one as open. Items that are done from
+    now on speak for the version.
     """
-    for region, known in draft.fleet.breakers.items():
-        version = draft.facts.launch_version(region)
-        is_known = region in draft.facts.settings.outposts
-        if is_known and known.open_until is not None and known.launch_version != version:
-            draft = _set(draft, region, BreakerRow(launch_version=version))
+    done = _items_done(draft)
+    for region in sorted(draft.facts.settings.outposts):
+        known, version = draft.fleet.breakers.get(region), draft.facts.launch_version(region)
+        if known is None or known.launch_version != version:
+            draft = _set(draft, region, BreakerRow(launch_version=version, items_done=done))
     return draft
+
+
+def doubted_traits(facts: TickFacts, fleet: Fleet) -> Mapping[str, Mapping[str, int]]:
+    """Return region -> traits of its pools that are asked last, and how much later each."""
+    found = {}
+    for region in facts.settings.outposts:
+        known = breaker_of(facts, fleet, region)
+        if traits := doubted(known.doubts, known.strikes, facts.now):
+            found[region] = traits
+    return found
 
 
 def count_useless_instances(draft: PlanDraft) -> PlanDraft:
@@ -186,9 +206,14 @@ def count_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
     return _strike(avoid_pool(draft, worker.pool, why, worker.instance_id), worker, "strikes")
 
 
-def forget_silence(draft: PlanDraft, region: str) -> PlanDraft:
-    """Forget who never checked in, since an instance has; that it is of use is yet to be seen."""
-    return _forget(draft, region, "strikes")
+def forget_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
+    """Forget who never checked in, since a worker has; that it is of use is yet to be seen."""
+    draft = _forget(draft, worker.region, "strikes")
+    known = breaker_of(draft.facts, draft.fleet, worker.region)
+    doubts = doubt_less(known.doubts, worker.pool)
+    if doubts == known.doubts:
+        return draft
+    return _set(draft, worker.region, replace(known, doubts=doubts))
 
 
 def avoid_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = "") -> PlanDraft:
@@ -255,17 +280,32 @@ def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
     count = _counts(known)[what] + 1
     version, done = draft.facts.launch_version(region), _items_done(draft)
     counted = replace_fields(known, {what: count, "launch_version": version, "items_done": done})
+    if what == "strikes":
+        counted = replace(counted, doubts=doubt_more(known.doubts, worker.pool, draft.now))
+    if known.launch_version == version and done > known.items_done:
+        counted = replace(counted, proven_at=draft.now)
     if count >= STRIKES:
-        reason = _reason_to_stop(worker, what, count)
-        counted = replace(counted, open_until=draft.now + _BREAKER_FOR, reason=reason)
+        counted = _stopped(draft, counted, worker, what)
     struck = Reason(_STRIKES[what], {"instance_id": worker.instance_id, "count": count})
     return _set(draft, region, counted, struck, needs=worker.instance_id)
+
+
+def _stopped(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike) -> BreakerRow:
+    """Return the breaker, open for an hour; shortly if only the messages can be at fault."""
+    proven_at, count = counted.proven_at, _counts(counted)[what]
+    is_proven = proven_at is not None and draft.now - proven_at < _PROVEN_FOR
+    if is_proven and counted.strikes < STRIKES:
+        about: About = {"count": count, "instance_id": worker.instance_id}
+        reason = Reason(ReasonCode.STRIKES_OF_MESSAGES, about)
+        return replace(counted, open_until=draft.now + _PACE, reason=reason)
+    reason = _reason_to_stop(worker, what, count)
+    return replace(counted, open_until=draft.now + _BREAKER_FOR, reason=reason)
 
 
 def _reason_to_stop(worker: Worker, what: Strike, count: int) -> Reason:
     # That its jobs had failed is what happened; why they did is in their logs.
     fault = NO_REASON if what == "failed" else known_fault(worker)
-    about: dict[str, str | int | float] = {
+    about: About = {
         **fault.about,
         "count": count,
         "instance_id": worker.instance_id,
@@ -280,7 +320,10 @@ def _forget(draft: PlanDraft, region: str, what: Strike) -> PlanDraft:
     counts = _counts(known)
     mine = counts.pop(what)
     # Instances of no use have stopped launches, and not an account error.
-    is_of_instances = known.reason.code in _STRIKES.values()
+    is_of_instances = known.reason.code in {
+        *_STRIKES.values(),
+        ReasonCode.STRIKES_OF_MESSAGES,
+    }
     if mine >= STRIKES > max(counts.values()) and is_of_instances:
         closed = {what: 0, "open_until": None, "reason": NO_REASON}
         return _set(draft, region, replace_fields(known, closed))

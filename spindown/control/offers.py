@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
-from spindown.control.breaker import is_on_test
+from spindown.control.breaker import doubted_traits, is_on_test
 from spindown.control.budget import LaunchAllowance, calls_made, headroom, why_short
 from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
@@ -14,6 +14,7 @@ from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers
 from spindown.control.size import blocked_regions, waiting_work
 from spindown.control.wind_down import MonthLeft
 from spindown.domain.budget import LaunchRoom
+from spindown.domain.doubt import traits_of
 from spindown.domain.fleet import LaunchState
 from spindown.domain.in_vain import (
     InVain,
@@ -24,7 +25,7 @@ from spindown.domain.in_vain import (
 )
 from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
-from spindown.domain.offer import Offer, slot_count
+from spindown.domain.offer import CapacityType, Offer, Pool, slot_count
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -128,6 +129,9 @@ def choose_offers(
     if silent and not silent >= draft.facts.settings.outposts.keys():
         regions = ", ".join(sorted(silent & draft.facts.settings.outposts.keys()))
         notes.append(Reason(ReasonCode.REGIONS_SILENT, {"regions": regions}))
+    doubts = doubted_traits(draft.facts, draft.fleet).values()
+    if traits := sorted({trait for found in doubts for trait in found}):
+        notes.append(Reason(ReasonCode.TRAITS_DOUBTED, {"traits": ", ".join(traits)}))
     return choice, (*ranked.notes, *notes)
 
 
@@ -173,7 +177,24 @@ def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | Non
             r for r in facts.settings.outposts if is_on_test(facts, fleet, r)
         ),
         asked_last=_silent_regions(fleet),
+        doubted=_doubted_pools(draft, candidates),
     )
+
+
+def _doubted_pools(draft: PlanDraft, candidates: CandidateList) -> Mapping[Pool, int]:
+    traits = doubted_traits(draft.facts, draft.fleet)
+    # The whole list is made only then.
+    offers = [candidate.offer for candidate in candidates] if traits else []
+    counts = {
+        offer.pool: sum(traits.get(offer.region, {}).get(t, 0) for t in traits_of(offer.pool))
+        for offer in offers
+    }
+    return {pool: count for pool, count in counts.items() if count}
+
+
+def _doubts_capacity_type(draft: PlanDraft) -> bool:
+    found = doubted_traits(draft.facts, draft.fleet).values()
+    return any(kind.value in traits for traits in found for kind in CapacityType)
 
 
 def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Ranked:
@@ -182,12 +203,11 @@ def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Rank
         return Ranked(candidates=None, failure=seen.prices_failure)
     facts, notes = draft.facts, []
     opens_at = need.ladder_opens_at
-    ladder = ladder_now(
-        facts.policy,
-        need.sizing.waited,
-        opens=need.opens,
-        opens_in=None if opens_at is None else opens_at - draft.now,
-    )
+    opens_in = None if opens_at is None else opens_at - draft.now
+    if _doubts_capacity_type(draft):
+        # What may be bought at first is not likely to start in time.
+        opens_in = timedelta(0)
+    ladder = ladder_now(facts.policy, need.sizing.waited, opens=need.opens, opens_in=opens_in)
     if ladder.is_early:
         notes.append(Reason(ReasonCode.LADDER_OPENED_EARLY))
     home = facts.deployment.region

@@ -187,6 +187,8 @@ class LaunchWorkers(Action):
     regions_on_test: frozenset[str] = frozenset()
     #: Regions that are asked after all others, since they have not answered a launch.
     asked_last: frozenset[str] = frozenset()
+    #: Pools that are asked later than others -> how much later (``domain.doubt``).
+    doubted: Mapping[Pool, int] = field(default_factory=dict)
     #: The requests that it makes if EC2 gives all that it is asked for. The executor goes by
     #: ``choice`` once EC2 has refused something.
     requests: tuple[PlannedRequest, ...] = ()

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
+from itertools import groupby, islice
 
 from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.budget import LaunchAllowance, PlannedRequest, affordable, why_short
@@ -63,9 +63,8 @@ class LaunchProgress:
     def __post_init__(self) -> None:
         """Begin with the first band of the list."""
         candidates = self.choice.candidates
-        asked_last = self.action.asked_last
         self._bands = (
-            iter(()) if candidates is None else _bands(candidates, self.policy, asked_last)
+            iter(()) if candidates is None else _bands(candidates, self.policy, self.action)
         )
 
     @property
@@ -216,14 +215,18 @@ def calls_used_up(region: str) -> Reason:
 
 
 def _bands(
-    candidates: CandidateList, policy: Policy, asked_last: frozenset[str]
+    candidates: CandidateList, policy: Policy, action: LaunchWorkers
 ) -> Iterator[Sequence[Candidate]]:
     """Yield the bands of the list in the order of asking."""
-    if not asked_last:
+    if not action.asked_last and not action.doubted:
         # The list is made as far as it is tried.
         yield from bands(islice(candidates, _LISTED), policy.band, policy.rank_by)
         return
-    listed = list(islice(candidates, _LISTED))
-    for is_last in (False, True):
-        asked = (c for c in listed if (c.offer.region in asked_last) is is_last)
+
+    def turn(candidate: Candidate) -> tuple[bool, int]:
+        offer = candidate.offer
+        return offer.region in action.asked_last, action.doubted.get(offer.pool, 0)
+
+    # What is asked first may be far down.
+    for _, asked in groupby(islice(sorted(candidates, key=turn), _LISTED), key=turn):
         yield from bands(asked, policy.band, policy.rank_by)

@@ -35,7 +35,7 @@ from spindown.control.books import (
     release_reservations,
     store_catalogue,
 )
-from spindown.control.breaker import close_mended_breakers, count_useless_instances
+from spindown.control.breaker import begin_breakers, count_useless_instances
 from spindown.control.correct import correct_workers
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
@@ -156,7 +156,7 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     draft = correct_workers(remember_answers(draft))
     draft = adopt_launches(draft)
     draft = mark_interrupted(draft)
-    draft = close_mended_breakers(draft)
+    draft = begin_breakers(draft)
     draft = keep_warm(draft)
     reaping = find_ends(draft)
     draft = end_gone_rows(draft, reaping)

@@ -248,6 +248,8 @@ class ReasonCode(StrEnum):
     STRIKES_SILENT = "strikes-silent"
     STRIKES_UNCLAIMED = "strikes-unclaimed"
     STRIKES_FAILED = "strikes-failed"
+    #: Likewise, while others were: the messages are at fault, and launching goes on slowly.
+    STRIKES_OF_MESSAGES = "strikes-of-messages"
 
     # What could not be asked or done: ``asked`` names it, ``said`` is the error's text, and
     # ``region``, ``launch_id`` or ``subject`` may say of what.
@@ -299,6 +301,8 @@ class ReasonCode(StrEnum):
     NEWER_MESSAGES = "newer-messages"
     #: ``regions`` have not answered a launch.
     REGIONS_SILENT = "regions-silent"
+    #: Instances of ``traits`` never checked in.
+    TRAITS_DOUBTED = "traits-doubted"
     #: ``quota_class`` has ``left`` vCPUs, and the smallest offer takes ``smallest``.
     NO_QUOTA_LEFT = "no-quota-left"
     #: ``quota_class`` is full while an instance of ours in it is ending.

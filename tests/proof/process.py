@@ -73,7 +73,7 @@ class Process:
             worker=self.worker,
             ports=self.ports,
         )
-        self.runner = ScriptedRunner()
+        self.runner = ScriptedRunner(script=world.script)
         self.hands = [self._make_hand(slot) for slot in range(self.worker.slots)]
         self.watch = Watch(
             life=self.life,

@@ -15,6 +15,7 @@ from spindown.memory import (
     MemoryTable,
     PortCall,
 )
+from tests.slot import Script
 from worker.log import EventLog
 
 
@@ -33,6 +34,8 @@ class Surrounding(Protocol):
     workload: str
     deployment: str
     code_digest: str
+    #: What the code of the workload does.
+    script: Script
 
     def work_call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         """Carry out a port call of a worker, or let it fail."""

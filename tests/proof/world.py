@@ -20,7 +20,7 @@ from spindown.contract.settings import RunSettings, WorkloadSettings
 from spindown.control.interrupt import react
 from spindown.domain.fleet import Lease, Worker
 from spindown.domain.interruption import NOTICE
-from spindown.domain.offer import CapacityType
+from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound, SpindownError, StaleHandle
@@ -33,6 +33,7 @@ from spindown.port import Outgoing
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults
 from tests.proof.process import Process
+from tests.slot import Script, square
 
 BUCKET = "s3://inputs/"
 MINUTE = timedelta(minutes=1)
@@ -77,6 +78,10 @@ class ProofWorld(ControlWorld):
         self.refreshed_at = self.now
         #: Instances whose image never gets as far as a worker.
         self.broken: set[str] = set()
+        #: Pools of which none ever does.
+        self.is_broken: Callable[[Pool], bool] = lambda _: False
+        #: What the code of the workload does.
+        self.script: Script = square
 
     def make_table(self) -> MemoryTable:
         # Decodes each row once, however often the story and its invariants look at it.
@@ -214,7 +219,11 @@ class ProofWorld(ControlWorld):
     @property
     def bootable(self) -> list[str]:
         """Return instances that run without a process and could start one."""
-        names = [i.instance_id for i in self.running if i.instance_id not in self.broken]
+        names = [
+            i.instance_id
+            for i in self.running
+            if i.instance_id not in self.broken and not self.is_broken(i.pool)
+        ]
         return [n for n in names if all(p.is_dead for p in self.processes.get(n, ()))]
 
     def boot(self, instance_id: str) -> None:

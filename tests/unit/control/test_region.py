@@ -9,7 +9,7 @@ import pytest
 
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
-from spindown.contract.row import throughput_sort
+from spindown.contract.row import breaker_sort, throughput_sort
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
@@ -134,6 +134,10 @@ def test_a_region_with_unreadable_prices_closes_itself_alone(error: Exception) -
 
 def test_an_image_that_fails_in_one_region_stops_it_alone() -> None:
     world = a_world(max_workers=1, scale_up_timeout=MINUTE, unavailable_for=timedelta(0))
+    world.tick()
+    world.put(
+        breaker_sort(AWAY), strikes=2, launch_version=world.view().breakers[AWAY].launch_version
+    )
     world.send()
     for _ in range(12):
         world.tick(MINUTE)

@@ -40,7 +40,10 @@ def test_a_silent_region_keeps_no_work_from_starting_at_home(
     launched = [pool for decision in decisions for pool in pools(decision)]
     assert launched == [f"g4dn.xlarge/{ZONES[0]}/spot"]
     # A job that comes within the hour does not wait for that region again.
-    world.compute.power_off(world.workers()[0].instance_id)
+    (worker,) = world.workers()
+    world.check_in(worker.instance_id)
+    world.tick()
+    world.compute.power_off(worker.instance_id)
     world.empty_the_queue()
     world.run(20)
     world.send()

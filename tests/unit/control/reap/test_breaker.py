@@ -7,8 +7,10 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.settings import RunSettings
+from spindown.control.breaker import STRIKES
+from spindown.domain.doubt import Doubt
 from spindown.domain.fleet import WorkerState
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from tests.builders import account_refused, ec2_said, minutes
@@ -326,3 +328,82 @@ def test_boots_while_the_ledger_was_away_are_no_strikes(ends: str) -> None:
     assert not live & gone
     assert world.view().breaker.strikes == 0
     assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
+
+
+def _fail_three(world: ControlWorld) -> None:
+    while world.view().breaker.failed < STRIKES:
+        _fails_all(world, world.tick(minutes(1)))
+
+
+def test_jobs_that_fail_beside_others_only_slow_launches_down() -> None:
+    world = with_policy(max_workers=9)
+    world.tick()
+    world.do_items(5)
+    world.send(40)
+    _fail_three(world)
+
+    breaker = world.view().breaker
+    assert breaker.open_until is not None
+    assert breaker.open_until - world.now <= minutes(5)
+    assert breaker.reason.code is ReasonCode.STRIKES_OF_MESSAGES
+    # Nobody need repair it.
+    assert world.metric("BreakerOpen") == 0
+    assert world.tick(minutes(1)).outcome is Outcome.STOPPED
+    # One at a time.
+    tried = world.tick(minutes(5))
+    assert [len(a.instances) for a in tried.requests] == [1]
+
+
+def test_what_other_code_has_done_does_not_speak_for_new_code() -> None:
+    world = with_policy(max_workers=1)
+    world.tick()
+    world.do_items(5)
+    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="new")))
+    world.tick(minutes(6))
+    world.send(40)
+    _fail_three(world)
+
+    breaker = world.view().breaker
+    assert breaker.reason.code is ReasonCode.STRIKES_FAILED
+    assert breaker.open_until is not None
+    assert breaker.open_until - world.now > minutes(50)
+
+
+def test_after_some_hours_jobs_that_all_fail_stop_launches() -> None:
+    world = with_policy(max_workers=1)
+    world.tick()
+    world.do_items(5)
+    world.send(400)
+    _fail_three(world)
+    pauses = []
+    for _ in range(9 * 60):
+        _fails_all(world, world.tick(minutes(1)))
+        until = world.view().breaker.open_until
+        assert until is not None
+        pauses.append(until - world.now)
+
+    assert max(pauses[:300]) <= minutes(5)
+    assert max(pauses[360:]) > minutes(50)
+
+
+@pytest.mark.parametrize(
+    ("ladder", "bought"),
+    [
+        pytest.param(Policy().ladder, "on-demand", id="the ladder lets it"),
+        pytest.param(Policy().ladder[:1], "spot", id="the ladder has spot only"),
+    ],
+)
+def test_a_doubted_capacity_type_is_left_as_the_ladder_allows(
+    ladder: tuple[Rung, ...], bought: str
+) -> None:
+    world = with_policy(max_workers=1, ladder=ladder)
+    world.tick()
+    version = world.view().breaker.launch_version
+    doubts = {"spot": Doubt(count=3, at=world.now), "g4dn": Doubt(count=3, at=world.now)}
+    world.put(rows.BREAKER, doubts=doubts, launch_version=version)
+    world.send()
+    world.run(7)
+
+    found = {str(worker.pool) for worker in world.workers()}
+    assert len(found) == 1
+    assert all(name.endswith(bought) and not name.startswith("g4dn") for name in found)
