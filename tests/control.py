@@ -16,6 +16,7 @@ from spindown.contract.row import (
     done_sort,
     lease_sort,
     live_partition,
+    machine_sort,
     worker_partition,
     worker_sort,
 )
@@ -290,6 +291,11 @@ class ControlWorld:
         """Change a worker's state as the worker itself would."""
         version = self.view().workers[instance_id].version
         self.put(worker_sort(instance_id), **values, version=version + 1)
+
+    def end(self, instance_id: str) -> None:
+        """End a worker's rows as a tick would."""
+        self.put(worker_sort(instance_id), state=WorkerState.ENDED, ended_at=self.now)
+        self.put(machine_sort(instance_id), ended_at=self.now)
 
     def launched(self, jobs: int = 1, **policy: Any) -> Worker:
         """Let a job arrive and one worker come up for it, then the other jobs; return it."""

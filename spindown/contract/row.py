@@ -42,6 +42,8 @@ def history_partition(workload: str) -> str:
 
 
 WORKER = "worker#"
+#: What the control plane knows of an instance that a launch gave, whatever its own row says.
+MACHINE = "machine#"
 LEASE = "lease#"
 LAUNCH = "launch#"
 UNAVAILABLE = "unavailable#"
@@ -65,9 +67,29 @@ DONE = "done#"
 CLAIMS = "claims"
 
 
+#: Fields of a worker that the control plane decides: what its launch gave, and what it is charged.
+DECIDED = (
+    "launch_id",
+    "instance_type",
+    "region",
+    "zone",
+    "capacity_type",
+    "price_per_hour",
+    "on_demand_price",
+    "launched_at",
+    "accrued_until",
+    "ended_at",
+)
+
+
 def worker_sort(instance_id: str) -> str:
     """Return the sort key of a worker row."""
     return f"{WORKER}{instance_id}"
+
+
+def machine_sort(instance_id: str) -> str:
+    """Return the sort key of what the control plane itself knows of an instance."""
+    return f"{MACHINE}{instance_id}"
 
 
 def lease_sort(instance_id: str, slot: int) -> str:

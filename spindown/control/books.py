@@ -18,10 +18,11 @@ from spindown.control.wind_down import has_budget, needs_of
 from spindown.domain.budget import WorkerNeed
 from spindown.domain.cost_rise import WEEKS
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
+from spindown.domain.reaping import GONE, UNSEEN_FOR
 from spindown.port import When, Write
 
 #: How often a worker that runs is charged; one that has ended is charged at once. Each charge
-#: writes the worker's own row (ADR 48).
+#: writes a row of the worker (ADR 48).
 CHARGED_EVERY = timedelta(minutes=5)
 #: Finished rows stay in sight this long, for whoever watches.
 _SHOWN_FOR = timedelta(minutes=15)
@@ -40,8 +41,9 @@ def charge_workers(draft: PlanDraft) -> PlanDraft:
     launches, actions = dict(draft.fleet.launches), []
     due_now = [
         worker
-        for worker in draft.fleet.present
-        if draft.now - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
+        for worker in (*draft.fleet.present, *_unread(draft))
+        if worker.state is WorkerState.ENDED
+        or draft.now - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
     ]
     needs = needs_of(draft) if due_now and has_budget(draft) else None
     for worker in due_now:
@@ -60,6 +62,28 @@ def charge_workers(draft: PlanDraft) -> PlanDraft:
             left = launch.reserved_usd - due.released_usd
             launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": left})
     return draft.act(actions, launches=launches) if actions else draft
+
+
+def _unread(draft: PlanDraft) -> list[Worker]:
+    """Return the workers whose rows cannot be read, as they were launched, or as gone."""
+    found, view = draft.facts.ec2.instances, draft.facts.view
+    unread = [
+        machine
+        for name, machine in view.machines.items()
+        if name in view.unreadable_workers and machine.ended_at is None
+    ]
+    if found is None:
+        return unread
+    there = {x.instance_id for here in found.values() for x in here if x.state not in GONE}
+    gone = {"state": WorkerState.ENDED, "ended_at": draft.now}
+    return [
+        worker
+        if worker.instance_id in there
+        or worker.region not in found
+        or draft.now - worker.launched_at <= UNSEEN_FOR
+        else replace_fields(worker, gone)
+        for worker in unread
+    ]
 
 
 def _kept(draft: PlanDraft, launch_id: str, needs: Mapping[str, WorkerNeed]) -> tuple[float, float]:
@@ -193,9 +217,13 @@ def collect_garbage(draft: PlanDraft) -> PlanDraft:
 
 
 def _old_workers(draft: PlanDraft) -> list[tuple[Write, ...]]:
+    view = draft.facts.view
     return [
-        draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=draft.now)
-        for w in draft.facts.view.workers.values()
+        (
+            *draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=draft.now),
+            draft.rows.delete(rows.machine_sort(w.instance_id)),
+        )
+        for w in {**view.machines, **view.workers}.values()
         if w.ended_at is not None and _is_past(w.ended_at, draft.now)
     ]
 

@@ -49,8 +49,8 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
     """Correct the rows of workers, and count instances that no live row counts.
 
     What a worker writes itself is corrected for this tick only. What the scaler must go by later is
-    written: since when it runs, up to where it was charged, that it has not ended, and when it
-    checked in, if that is yet to come.
+    written: since when it runs, that it has not ended, and when it checked in, if that is yet to
+    come. A row that is missing is written again, so that its instance is ended.
     """
     described = _described(draft)
     changed, actions, found_running = [], [], 0
@@ -65,6 +65,7 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
             changed.append(replace_fields(worker, {**changes, **written}))
     if changed:
         draft = draft.with_workers(changed, actions)
+    draft = _put_missing(draft)
     return _count_strays(draft, described, found_running)
 
 
@@ -124,32 +125,56 @@ def _repairs(
     launched_at = _launched_at(draft, worker, launch, instance)
     if launched_at != worker.launched_at:
         changes["launched_at"] = launched_at
-    if worker.accrued_until is not None and worker.accrued_until > now + _STOOD_STILL:
-        last = draft.facts.view.backlog.seen_at
-        changes["accrued_until"] = last if last is not None and last <= now else now
-    if worker.state is WorkerState.ENDED and instance is not None and instance.state in _RUNNING:
-        ended_at = worker.ended_at
-        if ended_at is None or not timedelta(0) <= now - ended_at <= _DESCRIBED_LATE:
-            changes |= {
-                "state": WorkerState.CONDEMNED,
-                "condemned_at": now,
-                "ended_at": None,
-                "reason": Reason(ReasonCode.NOT_ENDED),
-                "version": worker.version + 1,
-            }
+    if instance is not None and instance.state in _RUNNING and _is_ended_falsely(worker, now):
+        changes |= {
+            "state": WorkerState.CONDEMNED,
+            "condemned_at": now,
+            "ended_at": None,
+            "reason": Reason(ReasonCode.NOT_ENDED),
+            "version": worker.version + 1,
+        }
     return changes
 
 
+def _is_ended_falsely(worker: Worker, now: datetime) -> bool:
+    """Tell whether a row has ended, by our word or its own, of an instance that EC2 still runs."""
+    if worker.state is WorkerState.ENDED:
+        ended_at = worker.ended_at
+        return ended_at is None or not timedelta(0) <= now - ended_at <= _DESCRIBED_LATE
+    return _says_it_ended(worker) and worker.condemned_at is None
+
+
+def _put_missing(draft: PlanDraft) -> PlanDraft:
+    """Write the rows again that are missing: what a launch has given counts and costs."""
+    view, known = draft.facts.view, draft.fleet.workers.keys()
+    missing = [
+        replace_fields(machine, {"state": WorkerState.CONDEMNED, "condemned_at": draft.now})
+        for name, machine in view.machines.items()
+        if machine.ended_at is None and name not in known and name not in view.unreadable_workers
+    ]
+    actions = [
+        Action(
+            kind=ActionKind.REPAIR,
+            subject=worker.instance_id,
+            reason=Reason(ReasonCode.ROW_FALSE),
+            writes=(draft.rows.put(rows.worker_sort(worker.instance_id), worker),),
+        )
+        for worker in missing
+    ]
+    return draft.with_workers(missing, actions) if missing else draft
+
+
 def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> Action:
+    is_there, name = When(exists=True), worker.instance_id
+    writes = [draft.rows.change(rows.worker_sort(name), changes, when=is_there)]
+    decided = {field: changes[field] for field in rows.DECIDED if field in changes}
+    if decided and name in draft.facts.view.machines:
+        writes.append(draft.rows.change(rows.machine_sort(name), decided, when=is_there))
     return Action(
         kind=ActionKind.REPAIR,
-        subject=worker.instance_id,
+        subject=name,
         reason=Reason(ReasonCode.NOT_ENDED) if "state" in changes else Reason(ReasonCode.ROW_FALSE),
-        writes=(
-            draft.rows.change(
-                rows.worker_sort(worker.instance_id), changes, when=When(exists=True)
-            ),
-        ),
+        writes=tuple(writes),
     )
 
 
@@ -173,5 +198,13 @@ def _count_strays(
             write = draft.rows.change(rows.BACKLOG, {"strays": strays})
             action = Action(kind=ActionKind.COUNT, subject=rows.BACKLOG, writes=(write,))
             draft, known = draft.act([action]).remember(strays=strays), strays
-    strays = known + len(unread)
+    # One that says falsely that it has ended keeps its place until EC2 says that it is gone.
+    alive = sum(_says_it_ended(w) for w in draft.fleet.workers.values()) - found_running
+    strays = known + len(unread) + max(alive, 0)
     return draft if strays == draft.fleet.strays else draft.act(strays=strays)
+
+
+def _says_it_ended(worker: Worker) -> bool:
+    """Tell whether a worker has said that it has ended, which only EC2 can say."""
+    is_condemned = worker.state is WorkerState.CONDEMNED
+    return is_condemned and worker.reason.code is ReasonCode.NOT_ENDED

@@ -73,16 +73,12 @@ def end_worker(
         version=worker.version + 1,
     )
     due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
-    mark = mark_charged(ended, due.until, ledger)
     row = Write(
-        key=mark.key,
-        when=replace(mark.when, equals={"version": worker.version}),
-        set={
-            **{name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
-            **mark.set,
-        },
+        key=ledger.key(rows.worker_sort(worker.instance_id)),
+        when=When(exists=True, equals={"version": worker.version}),
+        set={name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
     )
-    writes = [row, *due.writes]
+    writes = [row, mark_charged(ended, due.until, ledger), *due.writes]
     if reclaimed and not worker.interruption_counted:
         writes += _count_interruption(worker, unavailable, at, policy, ledger)
     return End(worker=ended, charge=due, writes=tuple(writes))

@@ -12,6 +12,7 @@ from spindown.contract import row as rows
 from spindown.contract.decision import LaunchRequestRecord, RefusalRecord, RequestOutcome
 from spindown.control.budget import add_to_budget
 from spindown.control.observation import TickFacts
+from spindown.control.spend import keep_machine
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -103,8 +104,12 @@ def complete_launch(
         # by the last one. Once it is completed, nobody looks for its instances.
         writes=(
             *(
-                replace(facts.rows.put(rows.worker_sort(w.instance_id), w), when=absent)
+                write
                 for w in workers
+                for write in (
+                    replace(facts.rows.put(rows.worker_sort(w.instance_id), w), when=absent),
+                    keep_machine(w, facts.rows, absent),
+                )
             ),
             *close_launch(launch, done, facts),
             facts.rows.add(rows.spend_sort(facts.now), counts),

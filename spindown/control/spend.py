@@ -1,8 +1,8 @@
 """Account for what workers cost, each second once.
 
-A worker is charged every few minutes and at its end. Each charge moves ``accrued_until`` in its
-own row, on the condition that nobody has moved it since: a tick charges under the lock, an event
-charges a worker that has ended without it.
+A worker is charged every few minutes and at its end. Each charge moves ``accrued_until`` in the row
+that only the control plane writes, on the condition that nobody has moved it since. So no worker
+says up to when it has paid, nor what it costs, since when it runs, or that it has ended.
 
 Dollars go to the day of the workload and to the month of the deployment; what a launch has
 reserved in the budget is released step by step as its workers are charged. With a budget it is
@@ -34,7 +34,7 @@ _NOT_ENDED = frozenset({"ended_at"})
 class Charge:
     """What one worker is charged for a stretch of its life."""
 
-    #: Up to where: its row's ``accrued_until`` from here on.
+    #: Up to where: ``accrued_until`` from here on.
     until: datetime
 
     dollars: float
@@ -74,9 +74,6 @@ def charge(
         keep: the least and the most USD that the launch keeps reserved; None: what it had, less
             this charge.
     """
-    price = _price(worker, launch)
-    if price != worker.price_per_hour:
-        worker = replace_fields(worker, {"price_per_hour": price})
     accrual = accrue(worker, until)
     start = worker.accrued_until or worker.launched_at
     hours = (accrual.until - start) / _HOUR
@@ -127,12 +124,6 @@ def _released(launch: Launch, dollars: float, keep: tuple[float, float] | None) 
     return launch.reserved_usd - left
 
 
-def _price(worker: Worker, launch: Launch | None) -> float:
-    """Return what its launch was offered; a worker may change its own row."""
-    offered = None if launch is None else launch.offered.get(str(worker.pool))
-    return worker.price_per_hour if offered is None else offered.price_per_hour
-
-
 def _charged_before(worker: Worker, at: datetime) -> float:
     """Return the share of what a worker has been charged that is of the day before ``at``."""
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -147,7 +138,7 @@ def _spent(dollars: float) -> dict[str, float]:
 
 
 def mark_charged(worker: Worker, until: datetime, ledger: RowWrites) -> Write:
-    """Return the write that moves a worker's own ``accrued_until``, once.
+    """Return the write that moves a worker's ``accrued_until``, once, and keeps its end.
 
     Args:
         worker: as it has been charged.
@@ -155,16 +146,21 @@ def mark_charged(worker: Worker, until: datetime, ledger: RowWrites) -> Write:
         ledger: makes the write.
     """
     so_far = worker.accrued_until or worker.launched_at
+    when = When(at_most={"accrued_until": encode_instant(so_far)}, absent=_NOT_ENDED)
+    return keep_machine(replace_fields(worker, {"accrued_until": until}), ledger, when)
+
+
+def keep_machine(worker: Worker, ledger: RowWrites, when: When) -> Write:
+    """Return the write that keeps what no worker may change of its own row."""
     return Write(
-        key=ledger.key(rows.worker_sort(worker.instance_id)),
-        set={"accrued_until": encode_instant(until)},
-        when=When(
-            exists=True,
-            at_most={"accrued_until": encode_instant(so_far)},
-            # An event may have ended it meanwhile without moving ``accrued_until``.
-            absent=_NOT_ENDED,
-        ),
+        key=ledger.key(rows.machine_sort(worker.instance_id)),
+        set={name: encode(getattr(worker, name)) for name in _KEPT},
+        when=when,
     )
+
+
+#: What is decided, and what a row of a worker cannot be read without.
+_KEPT = (*rows.DECIDED, "instance_id", "gpu_name", "gpu_count", "slots", "state")
 
 
 @lru_cache(maxsize=1024)

@@ -259,7 +259,8 @@ ASKED_FOR = 2 * UNSEEN_FOR
 #: A drained worker has powered off by then.
 DRAINED_FOR = timedelta(minutes=5)
 
-_GONE = frozenset({"shutting-down", "terminated"})
+#: States of an instance that bills no more.
+GONE = frozenset({"shutting-down", "terminated"})
 
 
 def reap(
@@ -288,7 +289,7 @@ def reap(
         if instance is None:
             if now - worker.launched_at > UNSEEN_FOR:
                 lost.append(worker.instance_id)
-        elif instance.state in _GONE:
+        elif instance.state in GONE:
             ended.append(ending_of(worker, instance))
         else:
             present.append(worker)
@@ -345,7 +346,7 @@ def find_due(
     stops = policy.when_spent is WhenSpent.STOP
     found = {}
     for instance in instances:
-        if instance.state in _GONE:
+        if instance.state in GONE:
             continue
         instance_id = instance.instance_id
         old, spent, ended = (f"{kind}#{instance_id}" for kind in DueKind)
@@ -398,7 +399,7 @@ def _orphans(
         instance.instance_id
         for instance in instances
         if instance.instance_id not in known
-        and instance.state not in _GONE
+        and instance.state not in GONE
         and not any(at <= instance.launched_at <= at + ASKED_FOR for at in intents)
         and now - instance.launched_at > UNSEEN_FOR
     )

@@ -82,7 +82,9 @@ def _is_day(sort: str, _: DoneRow) -> bool:
 
 #: Kind of row -> whether a sort key is that of a value.
 _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
-    Worker: lambda sort, x: sort == rows.worker_sort(x.instance_id),
+    Worker: lambda sort, x: (
+        sort in {rows.worker_sort(x.instance_id), rows.machine_sort(x.instance_id)}
+    ),
     Lease: lambda sort, x: sort == rows.lease_sort(x.instance_id, x.slot),
     RequeuedJob: lambda sort, x: sort == rows.requeued_sort(x.job_id),
     NewerMessage: lambda sort, x: sort == rows.newer_sort(x.message_id),

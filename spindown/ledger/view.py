@@ -24,8 +24,9 @@ from spindown.contract.row import (
 )
 from spindown.domain.alert import AlertState
 from spindown.domain.cost_rise import AcceptedCost, CostRise
-from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
+from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker, WorkerState
 from spindown.domain.offer import Pool
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.ledger.partition import Partition
 
 
@@ -34,6 +35,9 @@ class LedgerView:
     """Everything live about one workload, as one query saw it."""
 
     workers: Mapping[str, Worker] = field(default_factory=dict)
+    #: Instance id -> what the control plane itself knows of what its launches gave: as launched,
+    #: up to where it is charged, and when it ended. ``workers`` go by it.
+    machines: Mapping[str, Worker] = field(default_factory=dict)
     leases: tuple[Lease, ...] = ()
     #: Jobs that somebody has worked on and nobody holds, by id.
     requeued_jobs: Mapping[str, RequeuedJob] = field(default_factory=dict)
@@ -111,8 +115,13 @@ def view_of(decided: Partition, told: Partition) -> LedgerView:
         told: those that workers write.
     """
     leases = told.all_of(Lease, rows.LEASE, required="job_id")
+    machines = decided.named(Worker, rows.MACHINE)
     return LedgerView(
-        workers={w.instance_id: w for w in told.all_of(Worker, rows.WORKER).values()},
+        workers={
+            w.instance_id: _as_decided(w, machines.get(w.instance_id))
+            for w in told.all_of(Worker, rows.WORKER).values()
+        },
+        machines=machines,
         leases=tuple(leases.values()),
         requeued_jobs={x.job_id: x for x in told.all_of(RequeuedJob, rows.REQUEUED).values()},
         newer=tuple(told.all_of(NewerMessage, rows.NEWER).values()),
@@ -132,6 +141,21 @@ def view_of(decided: Partition, told: Partition) -> LedgerView:
         lock=decided.one(LockRow, rows.LOCK),
         bad_rows=(*decided.bad, *told.bad),
     )
+
+
+def _as_decided(said: Worker, machine: Worker | None) -> Worker:
+    """Return what a worker's row says, but for what the control plane knows better.
+
+    Only a tick ends a row. One that says so of itself is one to be ended.
+    """
+    if machine is None:
+        return replace_fields(said, {"accrued_until": None}) if said.accrued_until else said
+    changes: dict[str, object] = {name: getattr(machine, name) for name in rows.DECIDED}
+    if machine.ended_at is not None:
+        changes["state"] = WorkerState.ENDED
+    elif said.state is WorkerState.ENDED:
+        changes |= {"state": WorkerState.CONDEMNED, "reason": Reason(ReasonCode.NOT_ENDED)}
+    return replace_fields(said, changes)
 
 
 def _days(spent: Mapping[str, SpendRow], done: Mapping[str, DoneRow]) -> dict[str, SpendRow]:

@@ -34,6 +34,9 @@ from spindown.wording import say
 from tests.builders import NOW, a_pool, minutes
 from tests.control import LAUNCH_VERSION, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 
+FAR = "2099-01-01T00:00:00.000000Z"
+PAST = "1970-01-01T00:00:00.000000Z"
+
 #: Values of every kind, and what each kind of field takes for itself in part.
 VALUES: tuple[Any, ...] = (
     None,

@@ -9,7 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 
-from tests.hostile import account, message, row
+from tests.control import ControlWorld
+from tests.hostile import account, lie, message, row
 from tests.proof.record import record_part
 
 pytestmark = pytest.mark.proof
@@ -32,6 +33,17 @@ def test_no_two_values_of_rows_stop_a_tick() -> None:
     for one, other in pairs:
         row.check((one, random.choice(row.VALUES)), (other, random.choice(row.VALUES)))
     record_part("hostile", "pairs_of_lies", len(pairs))
+
+
+def test_no_lie_of_a_worker_is_cheaper_or_makes_room() -> None:
+    most = 2 * ControlWorld().policy.max_workers
+    lies = lie.all_lies()
+    for each in lies:
+        found = lie.live_with(each, hours=2)
+        assert found.booked >= 0.9 * found.billed > 0, (each, found)
+        assert found.most <= most, (each, found)
+        assert found.launched <= most * 2 * 60, (each, found)
+    record_part("hostile", "lies_each_minute", len(lies))
 
 
 def test_hostile_messages_end_and_honest_work_is_done() -> None:

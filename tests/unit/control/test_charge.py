@@ -1,4 +1,4 @@
-"""A worker is charged by its own row: no second twice, none left out, whatever comes between."""
+"""A worker is charged by a row that it cannot write: no second twice, and none is left out."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -50,7 +50,8 @@ def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
 
     # An event comes between our read and our write.
     mark = {"accrued_until": world.now + minutes(1)}
-    world.just_before("backlog", lambda: world.put(worker_sort(worker.instance_id), **mark))
+    sort = rows.machine_sort(worker.instance_id)
+    world.just_before("backlog", lambda: world.put(sort, **mark))
     world.tick(minutes(5))
 
     assert dollars(world) == pytest.approx(before)

@@ -275,7 +275,7 @@ def test_an_ended_worker_s_job_is_remembered_with_its_progress() -> None:
     world.tick()
     old = a_running_job(world, done=400)
     without_spot(world)
-    world.put(worker_sort(old.instance_id), state=WorkerState.ENDED.value)
+    world.end(old.instance_id)
 
     decision = world.tick()
 

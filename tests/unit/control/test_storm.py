@@ -82,7 +82,8 @@ def test_workers_that_write_meanwhile_delay_only_themselves() -> None:
     assert len(decision.ended) == world.size - len(late)
     assert {w.instance_id for w in world.workers(WorkerState.BUSY)} == set(late)
     assert {x.instance_id for x in world.view().leases} == set(late)
-    assert world.trips < 60
+    # Each end writes the row that tells of the worker and the one that decides.
+    assert world.trips < 80
     world.run(2)
     all_is_booked(world)
 

@@ -155,7 +155,8 @@ def test_what_a_worker_has_cost_since_the_last_tick_counts() -> None:
     world.put(rows.done_sort(NOW), DoneRow(items=10))
     free = world.status()
     charged = a_worker(accrued_until=NOW - timedelta(minutes=1), price_per_hour=0.60)
-    world.put(rows.worker_sort(charged.instance_id), charged)
+    for sort in (rows.worker_sort, rows.machine_sort):
+        world.put(sort(charged.instance_id), charged)
 
     assert (cost_of(free.last_day), free.today.dollars) == (None, 0.0)
     assert world.status().today.dollars == pytest.approx(0.01)

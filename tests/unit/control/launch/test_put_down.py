@@ -40,7 +40,7 @@ def a_world_without_spot(start_within: float = 12.0) -> tuple[ControlWorld, Leas
 
 
 def _is_gone(world: ControlWorld, lease: Lease) -> None:
-    world.put(worker_sort(lease.instance_id), state=WorkerState.ENDED, ended_at=world.now)
+    world.end(lease.instance_id)
 
 
 def _is_known_to_be_gone(world: ControlWorld, lease: Lease) -> None:

@@ -282,11 +282,10 @@ def test_what_ended_an_instance_early_says_whose_fault_it_was(
     worker = world.view().workers[instance_id]
     world.change(
         instance_id,
-        state=WorkerState.ENDED,
-        ended_at=world.now,
         reason=ec2_said(reason),
         end_price_per_hour=0.2,
     )
+    world.end(instance_id)
 
     world.tick(minutes(1))
 
@@ -301,7 +300,8 @@ def test_a_row_that_is_gone_is_not_made_anew_to_count() -> None:
     world = with_policy(max_workers=1)
     world.send()
     (instance_id,) = [i for a in world.tick().requests for i in a.instances]
-    world.change(instance_id, state=WorkerState.ENDED, ended_at=world.now, end_price_per_hour=0.2)
+    world.change(instance_id, state=WorkerState.ENDED, end_price_per_hour=0.2)
+    world.end(instance_id)
     world.just_before("transact", lambda: world.remove(rows.worker_sort(instance_id)))
 
     world.tick(minutes(1))

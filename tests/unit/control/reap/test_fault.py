@@ -39,6 +39,7 @@ def test_what_stops_launches_is_told_with_a_known_reason(
             end = {"state": WorkerState.ENDED, "ended_at": world.now, "end_price_per_hour": 0.2}
             world.compute.power_off(instance_id)
             world.change(instance_id, **end, **{**marks, **at})
+            world.end(instance_id)
 
     breaker = world.view().breaker
     assert breaker.open_until is not None

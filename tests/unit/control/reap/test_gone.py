@@ -14,6 +14,7 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     history_partition,
     lease_sort,
+    machine_sort,
     worker_sort,
 )
 from spindown.control.tick import reconcile
@@ -30,8 +31,9 @@ def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    world.remove(worker_sort(worker.instance_id))
     launch = next(iter(world.view().launches))
+    for sort in (worker_sort, machine_sort):
+        world.remove(sort(worker.instance_id))
     world.remove(f"launch#{launch}")
 
     decisions = world.run(20)

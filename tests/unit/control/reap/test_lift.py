@@ -9,7 +9,6 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BreakerRow
-from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.memory import PortCall
 from spindown.port import RefusalKind
@@ -181,12 +180,8 @@ def test_a_strike_does_not_lift_a_stop_by_an_account_error() -> None:
     world.put(
         rows.BREAKER, launch_version=LAUNCH_VERSION, reason=account_refused(), open_until=until
     )
-    world.change(
-        instance_id,
-        state=WorkerState.ENDED,
-        ended_at=world.now,
-        reason=ec2_said("Client.InternalError"),
-    )
+    world.change(instance_id, reason=ec2_said("Client.InternalError"))
+    world.end(instance_id)
 
     world.tick(minutes(1))
 
