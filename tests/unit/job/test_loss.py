@@ -102,7 +102,7 @@ def test_counts_a_loss_without_release_interruption_or_progress() -> None:
 def test_does_not_count_a_loss_after_progress() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    commit(held, a_portion(held, 1), slot_id=a_slot_id(), ports=world.ports)
+    commit(held, a_portion(held, 1, seconds=90.0), slot_id=a_slot_id(), ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
     assert world.hold(slot_id=a_slot_id("i-2")).manifest.failures == ()
 
