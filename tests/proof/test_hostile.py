@@ -36,7 +36,8 @@ def test_no_two_values_of_rows_stop_a_tick() -> None:
 
 
 def test_no_lie_of_a_worker_is_cheaper_or_makes_room() -> None:
-    most = 2 * ControlWorld().policy.max_workers
+    # A worker that says it is being reclaimed is replaced, and so is its replacement.
+    most = 3 * ControlWorld().policy.max_workers
     lies = lie.all_lies()
     for each in lies:
         found = lie.live_with(each, hours=2)
