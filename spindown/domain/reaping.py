@@ -21,13 +21,11 @@ from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
 from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 
-#: StateReason.Code of an instance that somebody ended by a call, and the start of all codes that
-#: blame EC2 itself (EC2 API reference, StateReason).
+#: StateReason.Code of an instance that somebody ended by a call (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"
-_FAULT_OF_EC2 = "Server."
-#: The start of all codes that blame the request, and those of them that name no fault (EC2 API
-#: reference, StateReason).
-_FAULT_OF_REQUEST = "Client."
+#: The party that a StateReason.Code blames, which is its first part, and those codes that blame the
+#: request and name no fault (EC2 API reference, StateReason).
+_EC2, _REQUEST = "Server", "Client"
 _NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
 #: Why a worker leaves although it could work.
 _SENT_AWAY = frozenset(
@@ -79,7 +77,7 @@ class Ending:
 def ending_of(worker: Worker, instance: Instance) -> Ending:
     """Say why an instance that is gone has ended, and whether EC2 took it back."""
     reclaimed = instance.state_reason in _RECLAIMED or (
-        worker.is_interrupting and not instance.state_reason.startswith(_FAULT_OF_REQUEST)
+        worker.is_interrupting and _blamed(instance.state_reason) != _REQUEST
     )
     if instance.state_reason:
         found = Reason(ReasonCode.EC2_SAID, {"state_reason": instance.state_reason})
@@ -150,15 +148,18 @@ def has_failed_all(worker: Worker) -> bool:
 def known_fault(worker: Worker) -> Reason:
     """Return why an instance has ended, if it or EC2 has said so; an empty reason: neither has."""
     said = _state_reason(worker)
-    is_told = worker.unfit_at is not None or (
-        said.startswith(_FAULT_OF_REQUEST) and said not in _NO_FAULT
-    )
+    is_told = worker.unfit_at is not None or (_blamed(said) == _REQUEST and said not in _NO_FAULT)
     return worker.reason if is_told else NO_REASON
 
 
 def is_fault_of_ec2(worker: Worker) -> bool:
     """Tell whether EC2 says that it ended an instance; else image, code or account may have."""
-    return _state_reason(worker).startswith(_FAULT_OF_EC2)
+    return _blamed(_state_reason(worker)) == _EC2
+
+
+def _blamed(state_reason: str) -> str:
+    """Return the party that a StateReason.Code blames; "": there is none."""
+    return state_reason.partition(".")[0]
 
 
 def _state_reason(worker: Worker) -> str:
