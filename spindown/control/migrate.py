@@ -15,10 +15,10 @@ from spindown.control.observe_ec2 import open_launches
 from spindown.control.outcome import TAKEOVER_STAYS_TICKS
 from spindown.control.plan import Action, ActionKind, LaunchChoice, PlanDraft
 from spindown.control.reap import change_worker, stay
-from spindown.control.size import size_for
+from spindown.control.size import size_for_jobs
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.ladder import allows
-from spindown.domain.learning import items_per_job, usual_throughput, worker_throughput
+from spindown.domain.learning import worker_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast, pays_at, reserve_of
@@ -173,15 +173,7 @@ def _coming(draft: PlanDraft, kind: CapacityType) -> int:
 def _takeover(
     draft: PlanDraft, need: LaunchChoice, movers: Sequence[_Mover], slots: int, kind: CapacityType
 ) -> LaunchChoice:
-    knowledge, policy = draft.facts.knowledge, draft.facts.policy
-    demand = replace(
-        need.demand,
-        need_items_per_hour=slots * usual_throughput(knowledge, policy),
-        backlog_items=slots * items_per_job(knowledge, policy),
-        jobs=slots,
-        slots=slots,
-    )
-    sized = size_for(draft, demand, None)
+    sized = size_for_jobs(draft, need, slots)
     most = min(mover.item_at_most for mover in movers)
     is_urgent = kind is _ON_DEMAND
     code = ReasonCode.OFF_SPOT if is_urgent else ReasonCode.TO_SPOT

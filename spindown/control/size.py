@@ -11,6 +11,7 @@ from spindown.control.observe_ec2 import backing_off_until
 from spindown.control.plan import LaunchChoice, PlanDraft
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.in_vain import InVain
+from spindown.domain.learning import items_per_job, usual_throughput
 from spindown.domain.ranking import Demand, RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import (
@@ -88,6 +89,19 @@ def size_for(
         stopped=stopped,
         retry_at=until or sizing.hold_until,
     )
+
+
+def size_for_jobs(draft: PlanDraft, need: LaunchChoice, jobs: int) -> LaunchChoice:
+    """Size the fleet for so many jobs beside what is needed, each in a slot of its own."""
+    knowledge, policy = draft.facts.knowledge, draft.facts.policy
+    demand = replace(
+        need.demand,
+        need_items_per_hour=jobs * usual_throughput(knowledge, policy),
+        backlog_items=jobs * items_per_job(knowledge, policy),
+        jobs=jobs,
+        slots=jobs,
+    )
+    return size_for(draft, demand, None)
 
 
 def _present(draft: PlanDraft) -> Capacity:

@@ -10,22 +10,16 @@ from dataclasses import replace
 
 from spindown.control.observe_ec2 import open_launches
 from spindown.control.plan import LaunchChoice, PlanDraft
-from spindown.control.size import in_vain_jobs, size_for
+from spindown.control.size import in_vain_jobs, size_for_jobs
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.in_vain import InVain, may_be_risked, pays_here, told
 from spindown.domain.ladder import PurchaseMode
-from spindown.domain.learning import (
-    Knowledge,
-    interruption_rate,
-    items_per_job,
-    usual_throughput,
-)
+from spindown.domain.learning import Knowledge, interruption_rate
 from spindown.domain.reason import Reason, ReasonCode
 
 
 def plan_surer(draft: PlanDraft, need: LaunchChoice) -> LaunchChoice | None:
     """Return what is wanted for jobs that need a machine that stays; None: nothing."""
-    knowledge, policy = draft.facts.knowledge, draft.facts.policy
     jobs = in_vain_jobs(draft)
     if not jobs:
         return None
@@ -33,14 +27,7 @@ def plan_surer(draft: PlanDraft, need: LaunchChoice) -> LaunchChoice | None:
     missing = len(jobs) - _slots_for(draft, most)
     if missing <= 0:
         return None
-    demand = replace(
-        need.demand,
-        need_items_per_hour=missing * usual_throughput(knowledge, policy),
-        backlog_items=missing * items_per_job(knowledge, policy),
-        jobs=missing,
-        slots=missing,
-    )
-    sized = size_for(draft, demand, None)
+    sized = size_for_jobs(draft, need, missing)
     about = {"jobs": len(jobs), **told(most)}
     return replace(
         sized,
