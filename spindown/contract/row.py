@@ -373,7 +373,6 @@ class PolicyRow:
     #: ``RunSpec.version`` of it. Workers of another version leave jobs that this one has begun.
     code_version: str = ""
     version: Tally = 0
-    refused_version: Tally = 0
     refusal: str = ""
     #: Raised by every edit, so that a tick knows that what it remembers is out of date.
     edits: Tally = 0

@@ -338,12 +338,6 @@ def _headroom(draft: PlanDraft) -> float | None:
     return headroom(draft.facts.policy, fleet.workers, fleet.launches, draft.now)
 
 
-def _paid_workers(candidates: CandidateList, room: LaunchRoom) -> float:
-    """Return how many workers the budget pays for, of the first offer of which it pays for any."""
-    found = (room.workers([each])[1] for each in candidates.top(_TRIED))
-    return next((most for most in found if most > 0), 0.0)
-
-
 def _over_budget(candidates: CandidateList, sizing: Sizing, room: LaunchRoom | None) -> Reason:
     if sizing.wanted > 0 or sizing.bound != "budget":
         return NO_REASON

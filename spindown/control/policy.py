@@ -59,7 +59,7 @@ def effective_policy(
     try:
         policy = _merge(settings.policy, edit.text)
     except BadInput as exc:
-        return _last_good(settings.policy, edit, known, str(exc))
+        return _last_good(settings.policy, known, str(exc))
     row = PolicyRow(text=edit.text, version=edit.version, edits=known.edits)
     return EffectivePolicy(policy=policy, version=edit.version, row=row)
 
@@ -145,8 +145,8 @@ def policy_history(workload: str, *, settings: SettingsStore) -> Sequence[LiveEd
     return settings.history(workload)
 
 
-def _last_good(base: Policy, edit: LiveEdit, known: PolicyRow, refusal: str) -> EffectivePolicy:
-    row = replace(known, refused_version=edit.version, refusal=refusal)
+def _last_good(base: Policy, known: PolicyRow, refusal: str) -> EffectivePolicy:
+    row = replace(known, refusal=refusal)
     try:
         policy = _merge(base, known.text) if known.text else base
     except BadInput:

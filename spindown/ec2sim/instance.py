@@ -168,13 +168,6 @@ class Ec2Instance:
         return InstanceState.PENDING if now < self.runs_at else InstanceState.RUNNING
 
     @property
-    def running_at(self) -> datetime | None:
-        """Return since when it runs or ran; None: it never did."""
-        ended_at = self.ended_at
-        has_run = self.runs_at <= self.clock() if ended_at is None else self.runs_at < ended_at
-        return self.runs_at if has_run else None
-
-    @property
     def ended_at(self) -> datetime | None:
         """Return when it began to shut down or to stop, which ends its bill; None: it has not."""
         if self.stops_at is not None:

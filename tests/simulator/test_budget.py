@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.budget import overshoot_at_most
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.ledger import Ledger
 from spindown.simulator import Run, SimResult, SimScenario, simulate
 from spindown.simulator.world import WORKLOAD
+from tests.overshoot import overshoot_at_most
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone, an_arrival
 
 #: With root volume and address, USD an hour.

@@ -103,4 +103,5 @@ def test_a_storm_breaks_no_rule_of_ec2() -> None:
     for line in world.market.bill():
         instance = world.market.find(line.instance_id)
         assert instance is not None
-        assert (line.dollars == 0) == (line.is_free or instance.running_at is None)
+        has_run = instance.runs_at < (instance.ended_at or world.now)
+        assert (line.dollars == 0) == (line.is_free or not has_run)

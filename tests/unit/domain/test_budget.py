@@ -13,7 +13,6 @@ from spindown.domain.budget import (
     divide,
     foresee_workers,
     foresight,
-    overshoot_at_most,
 )
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.learning import Knowledge
@@ -31,6 +30,7 @@ from tests.builders import (
     job_sizes,
     minutes,
 )
+from tests.overshoot import overshoot_at_most
 
 ENDING = (WhenSpent.FINISH_JOBS, WhenSpent.STOP)
 HOUR = timedelta(hours=1)
