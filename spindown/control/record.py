@@ -8,6 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 
+from spindown.contract import metric as names
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.contract.decision import (
@@ -57,7 +58,7 @@ from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast
 from spindown.error import SpindownError
-from spindown.port import ControlPorts
+from spindown.port import ControlPorts, Datum
 
 #: Candidates and deadlines that a decision spells out.
 _CANDIDATES = 50
@@ -96,6 +97,13 @@ def write_down(
     except Exception:  # noqa: BLE001 - the edge of the tick; an alarm tells of uncounted ticks
         _log.exception("the metrics of the tick could not be emitted")
     return decision
+
+
+def record_locked(workload: str, ports: ControlPorts, source: str) -> Decision:
+    """Return the decision of a tick that found another one at work, and count it."""
+    dimensions = {names.DEPLOYMENT: ports.name, names.WORKLOAD: workload}
+    ports.metrics.emit([Datum(name="LockBusy", value=1, dimensions=dimensions)])
+    return Decision(workload=workload, at=ports.clock.now(), outcome=Outcome.LOCKED, source=source)
 
 
 def _find_alerts(

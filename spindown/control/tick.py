@@ -7,10 +7,8 @@ port and no chance; only executing changes the fleet. ``spindown plan`` prints t
 next tick (``operate.preview``). Observing plans a part, to know which questions are worth a call.
 
 A tick looks at the present state, not at what woke it: doing it twice, or not at all for a while,
-changes only how soon. In one region a tick that launches nothing makes at most three calls (ledger,
-queue, EC2) and two for the lock; a launch that succeeds at once adds three (intent, request,
-decision). Now and then it reads settings, prices, the catalogue or shared rows again, or stores a
-decision that differs from the last one.
+changes only how soon. In one region a tick without a launch makes at most five calls (ledger,
+queue, EC2, two for the lock), a launch three more, but for what it reads or stores now and then.
 
 Where to look further: ``observation`` and ``observe_ec2`` read, ``backlog``, ``adopt``, ``reap``,
 ``newer``, ``breaker``, ``books``, ``size``, ``migrate``, ``surer``, ``offers`` and ``request``
@@ -21,8 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from spindown.contract.decision import Decision, Outcome
-from spindown.contract.metric import DEPLOYMENT, WORKLOAD
+from spindown.contract.decision import Decision
 from spindown.control.adopt import adopt_launches
 from spindown.control.backlog import follow_queue
 from spindown.control.books import (
@@ -54,14 +51,14 @@ from spindown.control.reap import (
     mark_interrupted,
     requeue_jobs,
 )
-from spindown.control.record import write_down
+from spindown.control.record import record_locked, write_down
 from spindown.control.request import foresee
 from spindown.control.size import size_again, size_fleet
 from spindown.control.surer import plan_surer
 from spindown.control.wind_down import heed_budget
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
-from spindown.port import ControlPorts, Datum
+from spindown.port import ControlPorts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +79,14 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     """Bring the fleet of one workload to what its queue and policy ask for.
 
     Args:
-        workload: name of the workload.
+        workload: its name.
         ports: how to reach AWS.
         holder: who asks, unique among those who may ask at once.
         source: what woke it, for the record only.
 
     Raises:
         NotFound: there is no such workload.
-        SpindownError: the ledger, the settings or the queue could not be read; the next tick
-            tries again.
+        SpindownError: ledger, settings or queue could not be read; the next tick tries again.
 
     Whatever it raises, the lock is given back.
     """
@@ -101,7 +97,7 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
         # Its holder is writing just now.
         fence = None
     if fence is None:
-        return _locked_out(workload, ports, source)
+        return record_locked(workload, ports, source)
     try:
         settled, seen = observe(workload, ports, now=ports.clock.now(), source=source)
         plan = make_plan(seen, settled)
@@ -109,7 +105,7 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
         record = execute(plan, seen, ports, journal)
         return write_down(seen, plan, record, ports, journal)
     except FenceLost:
-        return _locked_out(workload, ports, source)
+        return record_locked(workload, ports, source)
     except Exception:
         # Also after an error of our own: intents and conditional writes repair what a crash leaves,
         # and the fence rejects this release if somebody else holds the lock by now.
@@ -202,9 +198,3 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
         takeovers=choices[1:],
         notes=draft.notes,
     )
-
-
-def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
-    dimensions = {DEPLOYMENT: ports.name, WORKLOAD: workload}
-    ports.metrics.emit([Datum(name="LockBusy", value=1, dimensions=dimensions)])
-    return Decision(workload=workload, at=ports.clock.now(), outcome=Outcome.LOCKED, source=source)
