@@ -1,5 +1,6 @@
 """The parts of a grant: a named statement, the ARN that bounds it, the role that has it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,19 @@ def within(*partitions: str) -> dict[str, dict[str, list[str]]]:
     It holds of a call that names none, so it must stand at no such action (Scan, PartiQL).
     """
     return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(partitions)}}
+
+
+def literal(text: str) -> str:
+    """Return a text as a pattern that means nothing but this text.
+
+    In resources and conditions ``*`` and ``?`` are wildcards, and ``${...}`` is a variable. What
+    stands for the signs themselves: IAM User Guide, "IAM policy elements: Variables and tags",
+    "Special characters that can be specified as policy variables".
+    """
+    return _SIGNS.sub(r"${\g<0>}", text)
+
+
+_SIGNS = re.compile(r"[*?$]")
 
 
 def see_missing_objects(*, bucket_arn: str) -> iam.PolicyStatement:

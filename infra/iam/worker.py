@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from infra.iam.statement import (
     READ_ROWS,
     allow,
+    literal,
     parameter,
     regional,
     see_missing_objects,
@@ -118,11 +119,14 @@ def read_declared(uris: Sequence[str]) -> list[iam.PolicyStatement]:
         return []
     prefixes: dict[str, list[str]] = {}
     for place in places:
-        prefixes.setdefault(place.bucket, []).append(f"{place.below}*")
+        prefixes.setdefault(place.bucket, []).append(f"{literal(place.below)}*")
     objects = [
         f"arn:{Aws.PARTITION}:s3:::{place.bucket}/{key}"
         for place in places
-        for key in ([] if place.key == place.below else [place.key]) + [f"{place.below}*"]
+        for key in (
+            *([] if place.key == place.below else [literal(place.key)]),
+            f"{literal(place.below)}*",
+        )
     ]
     return [
         allow("ReadInputs", ["s3:GetObject"], objects),

@@ -11,6 +11,7 @@ from spindown.config.form import (
     Name,
     Positive,
     Region,
+    SubnetId,
     TomlTable,
     name_pattern,
     remedy,
@@ -25,7 +26,7 @@ class NetworkConfig(TomlTable):
 
     vpc_id: Annotated[str, name_pattern("a VPC id", r"vpc-[0-9a-f]+", "the form vpc-0123abcd")]
     #: zone -> subnet id.
-    subnets: dict[str, str] = Field(min_length=1)
+    subnets: dict[str, SubnetId] = Field(min_length=1)
 
 
 class OutpostConfig(TomlTable):

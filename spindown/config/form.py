@@ -103,6 +103,14 @@ KeyArn = Annotated[
         "the form arn:aws:kms:REGION:ACCOUNT:key/ID",
     ),
 ]
+#: What a grant names, so that no sign of a pattern may be in it.
+InstanceTypeName = Annotated[
+    str, name_pattern("an instance type", r"[a-z0-9-]+\.[a-z0-9-]+", "the form g4dn.xlarge")
+]
+FamilyName = Annotated[str, name_pattern("a family", r"[a-z0-9-]+", "the form g4dn")]
+SubnetId = Annotated[
+    str, name_pattern("a subnet id", r"subnet-[0-9a-f]+", "the form subnet-0123abcd")
+]
 EmailAddress = Annotated[
     str,
     name_pattern(

@@ -17,6 +17,8 @@ from spindown.config.form import (
     Count,
     Duration,
     DurationOrAuto,
+    FamilyName,
+    InstanceTypeName,
     KeyArn,
     Name,
     NotNegative,
@@ -149,8 +151,8 @@ class RequirementsConfig(TomlTable):
     vcpus_min: Count = 0
     memory_gib_min: NotNegative = 0.0
     architectures: frozenset[Architecture] = Field(default=frozenset({"x86_64"}), min_length=1)
-    families_denied: frozenset[str] = frozenset()
-    instance_types: frozenset[str] | None = Field(default=None, min_length=1)
+    families_denied: frozenset[FamilyName] = frozenset()
+    instance_types: frozenset[InstanceTypeName] | None = Field(default=None, min_length=1)
     allow_fractional_gpu: bool = False
     allow_bare_metal: bool = False
 

@@ -68,9 +68,17 @@ def read_statements(assembly: Assembly, role: str) -> list[Statement]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Tell whether a text is what a pattern with ``*`` and ``?`` means."""
-    form = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    """Tell whether a text is what a pattern with ``*`` and ``?`` means.
+
+    ``${*}``, ``${?}`` and ``${$}`` stand for the signs themselves; of other variables nothing is
+    known here (IAM User Guide, "IAM policy elements: Variables and tags").
+    """
+    parts = re.split(r"(\$\{[^}]*\}|[*?])", pattern)
+    form = "".join(_FORMS[part] if n % 2 else re.escape(part) for n, part in enumerate(parts))
     return re.fullmatch(form, text) is not None
+
+
+_FORMS = {"*": ".*", "?": ".", "${*}": r"\*", "${?}": r"\?", "${$}": r"\$"}
 
 
 def resolve(assembly: Assembly, value: Any) -> str:

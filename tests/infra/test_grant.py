@@ -7,6 +7,7 @@ import pytest
 
 from infra.control.bundle import CALLED
 from infra.iam.control import bound_launches, make_tagged
+from infra.iam.worker import read_declared
 from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag
 from spindown.domain.offer import NEURON_MAKER, Requirements
@@ -14,6 +15,7 @@ from spindown.memory import PortCall
 from spindown.port import LaunchRequest
 from tests.control import ControlWorld
 from tests.infra.assembly import Assembly, listed, words
+from tests.infra.policy import matches
 
 WORKERS = ["WorkloadplainFleetRole", "WorkloadrichFleetRole"]
 FUNCTIONS = ["ControlScalerRole", "ControlInterruptionRole", "ControlOffersRole"]
@@ -114,6 +116,26 @@ def test_a_worker_reads_its_declared_inputs_and_writes_none(assembly: Assembly) 
         "StringLike": {"s3:prefix": ["2026/*", "2025/*"]}
     }
     assert "ReadInputs" not in assembly.statements("WorkloadplainFleetRole")
+
+
+@pytest.mark.parametrize(
+    ("declared", "beside"),
+    [
+        ("scans*/", ("scans-private/", "scans/")),
+        ("20??/", ("2026/",)),
+        ("${aws:userid}/", ("AROAX/",)),
+        ("$a/", ("a/",)),
+        ("{*}/", ("{x}/",)),
+    ],
+)
+def test_no_sign_of_an_input_s_key_is_a_pattern(declared: str, beside: tuple[str, ...]) -> None:
+    read, see = read_declared([f"s3://papers/{declared}"])
+    objects = [one.partition(":::")[2] for one in read.resources]
+    folders = listed(see.to_statement_json()["Condition"]["StringLike"]["s3:prefix"])
+
+    for folder, is_allowed in ((declared, True), *((one, False) for one in beside)):
+        assert any(matches(one, f"papers/{folder}1.pdf") for one in objects) is is_allowed
+        assert any(matches(one, folder) for one in folders) is is_allowed
 
 
 def test_a_worker_reads_one_code_archive_and_no_other_asset(assembly: Assembly) -> None:

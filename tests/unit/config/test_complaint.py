@@ -325,6 +325,27 @@ from tests.unit.config.document import with_value
             "give one subnet for each of the zones",
             id="a zone left out",
         ),
+        pytest.param(
+            "deployment.network",
+            {"vpc_id": "vpc-12", "subnets": {"us-east-1a": "*"}},
+            "deployment.network.subnets.us-east-1a",
+            "write a subnet id of the form subnet-0123abcd",
+            id="a pattern of subnets",
+        ),
+        pytest.param(
+            "workload.ocr.requirements.instance_types",
+            ["g*.xlarge"],
+            "workload.ocr.requirements.instance_types.0",
+            "write an instance type of the form g4dn.xlarge",
+            id="a pattern of types",
+        ),
+        pytest.param(
+            "workload.ocr.requirements.families_denied",
+            ["g?"],
+            "workload.ocr.requirements.families_denied.0",
+            "write a family of the form g4dn",
+            id="a pattern of families",
+        ),
     ],
 )
 def test_names_the_key_and_the_remedy(path: str, value: object, field: str, remedy: str) -> None:
