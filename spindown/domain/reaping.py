@@ -16,6 +16,7 @@ from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerStat
 from spindown.domain.idle import idle_timeout
 from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
+from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
@@ -315,7 +316,7 @@ class DueKind(StrEnum):
 
     #: Its lifetime and grace are over.
     OLD = "old"
-    #: The budget is used up, and workers are to stop then.
+    #: It was told that the budget is used up, and is not to go on with what waits.
     SPENT = "spent"
     #: It has said that it ended its work.
     DRAINED = "drained"
@@ -344,7 +345,7 @@ def find_due(
         now: the present.
     """
     lifetime = policy.max_lifetime + policy.lifetime_grace
-    stops = policy.when_spent is WhenSpent.STOP
+    ends = policy.when_spent is not WhenSpent.STOP_LAUNCHES
     found = {}
     for instance in instances:
         if instance.state in GONE:
@@ -353,7 +354,7 @@ def find_due(
         old, spent, ended = (f"{kind}#{instance_id}" for kind in DueKind)
         if now - instance.launched_at > lifetime:
             found[old] = known.get(old, now)
-        if stops and (instance_id in told or spent in known):
+        if ends and (instance_id in told or spent in known):
             found[spent] = known.get(spent, now)
         if instance_id in drained or ended in known:
             found[ended] = known.get(ended, now)
@@ -365,10 +366,16 @@ def outstayed(due: Mapping[str, datetime], policy: Policy, now: datetime) -> dic
     found = {}
     for key, since in sorted(due.items()):
         kind, _, instance_id = key.partition("#")
-        if now - since > ends_within(policy):
+        if now - since > _due_within(kind, policy):
             about: About = {"due": kind, "seconds": (now - since).total_seconds()}
             found[instance_id] = Reason(ReasonCode.OUTSTAYED, about)
     return found
+
+
+def _due_within(kind: str, policy: Policy) -> timedelta:
+    """Return how long an honest worker may take: it finishes its jobs first where it is let."""
+    finishes = kind == DueKind.SPENT and policy.when_spent is WhenSpent.FINISH_JOBS
+    return ends_within(policy) + (RELEASE_AFTER if finishes else timedelta(0))
 
 
 def ends_within(policy: Policy) -> timedelta:

@@ -8,6 +8,7 @@ import pytest
 
 from spindown.contract.row import worker_sort
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reaping import ends_within
 from spindown.domain.reason import ReasonCode
@@ -44,7 +45,7 @@ def lived(world: ControlWorld, worker: Worker, forge: Forge, most: timedelta) ->
         forge(world, worker.instance_id)
         # It writes once more between the read of the tick and its writes.
         world.just_before("backlog", lambda: forge(world, worker.instance_id))
-        world.tick(minutes(1))
+        world.tick(world.policy.tick)
     return world.now - since
 
 
@@ -79,6 +80,19 @@ def test_a_worker_that_ignores_the_budget_is_ended(forge: Forge) -> None:
 
     world.run(2)
     assert dollars(world) <= 1.0 + worker.price_per_hour * (ends_within(policy) / minutes(60))
+
+
+@pytest.mark.parametrize("forge", _FORGED.values(), ids=_FORGED)
+def test_a_worker_that_finishes_no_job_is_ended(forge: Forge) -> None:
+    policy = Policy(when_spent=WhenSpent.FINISH_JOBS, max_workers=1, tick=minutes(5))
+    world = ControlWorld(policy=policy, budget=0.1)
+    worker = at_work(world)
+    hours = timedelta(hours=0.1 / worker.price_per_hour)
+
+    lived(world, worker, forge, hours + RELEASE_AFTER + ends_within(policy) + 2 * policy.tick)
+
+    said = world.run(2)[-1].workers
+    assert not said.get(WorkerState.BUSY)
 
 
 @pytest.mark.parametrize(

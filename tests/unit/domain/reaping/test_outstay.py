@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reaping import DueKind, ends_within, find_due, outstayed
 from spindown.domain.reason import ReasonCode
@@ -66,11 +67,25 @@ def test_who_is_told_to_stop_is_gone_in_time(policy: Policy, says: list[bool]) -
     assert ends_within(policy) < ended <= ends_within(policy) + policy.tick
 
 
-@pytest.mark.parametrize("when_spent", [WhenSpent.FINISH_JOBS, WhenSpent.STOP_LAUNCHES])
-def test_who_may_finish_its_jobs_is_not_ended_for_the_budget(when_spent: WhenSpent) -> None:
-    policy = Policy(when_spent=when_spent)
+@given(policy=policies, says=st.lists(st.booleans(), min_size=1, max_size=5))
+def test_who_finishes_its_jobs_has_time_for_them(policy: Policy, says: list[bool]) -> None:
+    policy = Policy(tick=policy.tick, when_spent=WhenSpent.FINISH_JOBS)
+    most = RELEASE_AFTER + ends_within(policy)
 
-    ended, _ = ticks_until_ended(policy, tells=[True], says_drained=[False], until=minutes(600))
+    ended, due = ticks_until_ended(
+        policy, tells=[True, *says], says_drained=[False], until=most + policy.tick
+    )
+
+    assert ended is not None
+    assert most < ended
+    (reason,) = outstayed(due, policy, NOW + ended).values()
+    assert reason.about["due"] == DueKind.SPENT
+
+
+def test_who_takes_jobs_until_none_waits_is_not_ended() -> None:
+    policy = Policy(when_spent=WhenSpent.STOP_LAUNCHES)
+
+    ended, _ = ticks_until_ended(policy, tells=[True], says_drained=[False], until=minutes(1400))
 
     assert ended is None
 
