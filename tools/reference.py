@@ -118,11 +118,12 @@ hour at most, that is 0.84 USD for `finish jobs in hand` and 0.05 USD for `stop`
 
 The bound holds while ticks run and workers hear. If ticks fail, read the time without ticks in
 place of `tick`. A worker that hears nothing, or was turned and goes on, is ended by the tick:
-with `stop` 4 x `tick` + `heartbeat_interval` + 2.8 min after it was told, else as long after
-`max_lifetime` and `lifetime_grace`. If EC2's answer to a launch is lost, its cost is already
-reserved. Costs of other workloads appear up to five minutes late, unless they were reserved. What
-EC2 does not bill after all (a reclaim in the first hour) is deducted. The budget covers the
-machines with their disk and address; what else is billed is in
+with `stop` 4 x `tick` + `heartbeat_interval` + 2.8 min after it was told, with `finish jobs in
+hand` 11 h later, and in any case as long after `max_lifetime` and `lifetime_grace`. If EC2's
+answer to a launch is lost, its cost is already reserved. Costs of other workloads appear up to
+five minutes late, unless they were reserved. What EC2 does not bill after all (a reclaim in the
+first hour) is deducted. The budget covers the machines with their disk and address; what else is
+billed is in
 [costs.md](costs.md#what-work-costs-beside-its-machines).
 """
 
