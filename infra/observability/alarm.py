@@ -117,10 +117,10 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
         # One value comes in an hour, now and then late: it must not end and begin anew by that.
         periods=3,
         enough=1,
-        problem=f"An item of {workload} costs more than it used to, today or over weeks.",
+        problem=f"An item of {workload} costs more than it used to.",
         remedy=f"run `spindown cost {workload}`, which shows since when, and `spindown status`, "
         f"which names the cause. It ends when the cost is down, or with `spindown policy "
-        f"accept-cost {workload}`. `alarm_day_rise` and `alarm_week_rise` set from where it rings.",
+        f"accept-cost {workload}`. `alarm_cost_rise` sets from where it rings.",
     )
     promised = policy.start_within + policy.drain_within
     yield AlarmDefinition(

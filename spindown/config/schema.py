@@ -77,8 +77,7 @@ _FORMS: Mapping[str, Any] = {
     "items_per_job_estimate": Annotated[float, Field(gt=0, le=100_000)],
     "throughput_estimate": Rate,
     "mib_per_item_estimate": NotNegative,
-    "alarm_day_rise": Annotated[float, Field(gt=1)],
-    "alarm_week_rise": Annotated[float, Field(gt=1)],
+    "alarm_cost_rise": Annotated[float, Field(gt=1)],
     "alarm_max_idle_share": Share,
     "max_items_per_job": Annotated[int, Field(ge=1, le=100_000)],
 }

@@ -49,6 +49,11 @@ class CostWindow:
         """Return all seconds that were paid for."""
         return self.boot_seconds + self.busy_seconds + self.idle_seconds
 
+    @property
+    def cost_per_item(self) -> float | None:
+        """Return USD of an item, all in; None before the first item or dollar."""
+        return self.dollars / self.items if self.items > 0 and self.dollars > 0.0 else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostShape:

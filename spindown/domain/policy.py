@@ -134,9 +134,8 @@ class Policy:
     #: MiB of input an item.
     mib_per_item_estimate: float = 1.0
     # What a person is told of.
-    #: Times the usual cost of an item: a day beside the same weekdays, a week beside weeks before.
-    alarm_day_rise: float = 1.5
-    alarm_week_rise: float = 1.25
+    #: Times the usual cost of an item: the last week beside the weeks before.
+    alarm_cost_rise: float = 1.25
     # Over the last day; None: a person is not told.
     #: USD, all in.
     alarm_max_cost_per_item: float | None = None

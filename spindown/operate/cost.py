@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from spindown.contract import row as rows
 from spindown.contract.row import SpendRow
 from spindown.control.alert.judgement import rise_of
-from spindown.control.spend import last_days, window_of
+from spindown.control.spend import window_of
 from spindown.domain.cost_rise import WEEKS, AcceptedCost, RiseFound, add_windows
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.policy import Policy
@@ -26,11 +26,6 @@ class CostSpan:
     last: str
     window: CostWindow
 
-    @property
-    def cost_per_item(self) -> float | None:
-        """Return USD of an item, all in; None before the first item or dollar."""
-        return cost_of(self.window)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostTrend:
@@ -40,20 +35,12 @@ class CostTrend:
     at: datetime
     #: Oldest first; the last may be the present one.
     days: tuple[CostSpan, ...]
-    #: The last seven whole days and the weeks before them, oldest first.
+    #: The last seven days and the weeks before them, oldest first.
     weeks: tuple[CostSpan, ...]
-    #: The last 24 hours, and seven times as long: nothing begins anew at midnight.
-    last_day: CostWindow
-    last_week: CostWindow
     #: The rise that stands; None: an item costs what is usual, or too little is known.
     rise: RiseFound | None
     #: Costs that people have accepted, oldest first.
     accepted: tuple[AcceptedCost, ...]
-
-
-def cost_of(window: CostWindow) -> float | None:
-    """Return USD of an item, all in; None before the first item or dollar."""
-    return window.dollars / window.items if window.items > 0 and window.dollars > 0.0 else None
 
 
 def read_cost(
@@ -74,10 +61,8 @@ def read_cost(
         weeks=tuple(
             found
             for ago in reversed(range(WEEKS + 1))
-            for found in _span(known, today - timedelta(days=_WEEK * ago + 1), _WEEK)
+            for found in _span(known, today - timedelta(days=_WEEK * ago), _WEEK)
         ),
-        last_day=last_days(known, now),
-        last_week=last_days(known, now, _WEEK),
         rise=rise_of(view, policy, now),
         accepted=view.accepted,
     )

@@ -97,7 +97,7 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: Deployed) -> None:
     inbox = world.subscribe()
     ledger, today = world.session.ledger("absent"), datetime.now(UTC)
     day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
-    for ago, dollars in ((0, 4.0), (1, 1.0), (2, 1.0), (3, 1.0)):
+    for ago, dollars in ((0, 4.0), (7, 1.0), (14, 1.0)):
         at = today - timedelta(days=ago)
         for sort, row in day_rows(at, {"dollars": dollars, **day}).items():
             ledger.write(ledger.change(sort, row))
@@ -114,7 +114,7 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: Deployed) -> None:
     assert "`max_price_per_hour`" in text
     assert world.invoke("offers")["expensive"] == {"absent": "price"}
     assert world.is_silent(inbox)
-    assert world.spindown_json("cost", "absent")["rise"]["rise"]["span"] == "day"
+    assert world.spindown_json("cost", "absent")["rise"]["rise"]["usual"]["items_per_launch"] == 100
 
     accepted = world.spindown_json("policy", "accept-cost", "absent")
     assert accepted["dollars"] == pytest.approx(0.04)

@@ -14,8 +14,7 @@ from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.policy import effective_policy
 from spindown.domain.cost_rise import AcceptedCost, RiseFound
-from spindown.domain.diagnosis import CostWindow
-from spindown.operate.cost import CostSpan, CostTrend, cost_of, read_cost
+from spindown.operate.cost import CostSpan, CostTrend, read_cost
 
 
 def cost(
@@ -50,8 +49,6 @@ def render_cost(found: CostTrend) -> Iterator[RenderableType]:
     """Yield what a person reads."""
     if found.days or found.weeks:
         yield _table(found)
-    for name, window in (("24 hours", found.last_day), ("7 days", found.last_week)):
-        yield f"the last {name}: {_item(window)}, ${window.dollars:,.2f}"
     if found.rise is not None:
         yield _say_rise(found.rise, found.workload)
     yield from (say_accepted(each) for each in found.accepted[-1:])
@@ -72,20 +69,16 @@ def _cells(span: CostSpan) -> Iterator[str]:
     yield span.first if span.first == span.last else f"{span.first} to {span.last}"
     yield f"{window.dollars:,.2f}"
     yield f"{window.items:,.0f}"
-    yield _item(window)
+    cost = window.cost_per_item
+    yield "" if cost is None else format_item_cost(cost)
     paid = window.paid_seconds
     yield f"{window.idle_seconds / paid:.0%}" if paid > 0 else ""
-
-
-def _item(window: CostWindow) -> str:
-    dollars = cost_of(window)
-    return "no item" if dollars is None else format_item_cost(dollars)
 
 
 def _say_rise(found: RiseFound, workload: str) -> str:
     usual, now = found.rise.usual.cost_per_item, found.now.cost_per_item
     return (
-        f"alarm since {found.rise.since:%Y-%m-%d %H:%M} UTC, by the cost of a {found.rise.span}: "
+        f"alarm since {found.rise.since:%Y-%m-%d %H:%M} UTC: "
         f"{format_item_cost(now)} instead of {format_item_cost(usual)}, the {now / usual:.2f}-fold."
         f" It ends when the cost is down, or with `spindown policy accept-cost {workload}`."
     )

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from spindown.cli.render.count import say_count
 from spindown.config import format_duration
-from spindown.operate.cost import cost_of
 from spindown.operate.status import Status, WorkerStatus
 from spindown.wording import printable, say, say_number
 
@@ -128,7 +127,7 @@ def _money_line(status: Status) -> Text:
     line = Text()
     line.append("today  ", style="bold")
     line.append(f"{say_count(today.items, 'item')}, ${today.dollars:.4f}")
-    day, week = cost_of(status.last_day), cost_of(status.last_week)
+    day, week = status.last_day.cost_per_item, status.last_week.cost_per_item
     if day is not None:
         line.append(f", {format_item_cost(day)} in 24 hours", style="bold green")
         line.append(

@@ -1,8 +1,8 @@
 """Tell why an item costs more than it used to, and which setting to change.
 
-Once an hour, after the refresh of the offers: the last day is compared with days like it, the
-last week with the weeks before (``domain.cost_rise``), and the part of the cost that moved most is
-named. A cause is told once a day, until the cost is down or a person accepts it.
+Once an hour, after the refresh of the offers: the last week is compared with the weeks before
+(``domain.cost_rise``), and the part of the cost that moved most is named. A cause is told once a
+day, until the cost is down or a person accepts it.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from spindown.control.market import current_sale
 from spindown.control.policy import effective_policy
 from spindown.control.spend import window_of
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
-from spindown.domain.cost_rise import RiseFound, RiseLimits, find_rise
+from spindown.domain.cost_rise import RiseFound, find_rise
 from spindown.domain.diagnosis import Diagnosis, Fit, diagnose
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import Policy
@@ -104,7 +104,7 @@ def rise_of(view: LedgerView, policy: Policy, now: datetime) -> RiseFound | None
     return find_rise(
         {date.fromisoformat(day): window_of(row) for day, row in view.spend.items()},
         now,
-        limits=RiseLimits(day=policy.alarm_day_rise, week=policy.alarm_week_rise),
+        limit=policy.alarm_cost_rise,
         standing=view.cost_rise,
         accepted=view.accepted[-1] if view.accepted else None,
     )

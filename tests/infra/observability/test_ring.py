@@ -444,7 +444,7 @@ def test_the_cost_alarm_stays_until_it_is_down_or_accepted(alarms: Alarms) -> No
     world = watched.world
     days_that_cost(*[1.0] * 21, *[2.0] * 20)(watched)
     first, midnight = watched.rang_at[0], 12 * HOUR
-    assert midnight + 21 * DAY < first <= midnight + 22 * DAY
+    assert midnight + 22 * DAY < first <= midnight + 23 * DAY
     # Each time that CloudWatch looked.
     assert len(watched.rang_at) == round((world.now - watched.began - first) / (6 * HOUR)) + 1
 

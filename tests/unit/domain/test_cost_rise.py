@@ -1,4 +1,4 @@
-"""A rise of the cost of an item is found on a day or over weeks, and stands until it is over."""
+"""A rise of the cost of an item is found at once or over weeks, and stands until it is over."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,19 +12,17 @@ from spindown.domain.cost_rise import (
     AcceptedCost,
     CostRise,
     RiseFound,
-    RiseLimits,
-    RiseSpan,
     add_windows,
     find_rise,
-    usual_shape,
+    middle_window,
 )
-from spindown.domain.diagnosis import CostWindow, shape_of
+from spindown.domain.diagnosis import CostWindow
 
 DAY = timedelta(days=1)
 #: A Friday, at noon.
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()
-LIMITS = RiseLimits(day=1.5, week=1.25)
+LIMIT = 1.25
 #: 900 items for 2 USD.
 USUAL = CostWindow(
     dollars=2.0,
@@ -48,29 +46,38 @@ def days_of(*costs: float | None, last: date = TODAY) -> dict[date, CostWindow]:
     return {last - ago * DAY: a_day(cost) for cost, ago in found if cost is not None}
 
 
+#: Two weeks of usual days.
+USUAL_DAYS = [1.0] * 14
+
+
 @pytest.mark.parametrize(
     ("days", "judged"),
     [
-        pytest.param(days_of(1, 1, 1, 3), 3.0, id="today"),
-        pytest.param(days_of(1, 1, 1, 3) | {TODAY + DAY: a_day(1, 0.2)}, 3.0, id="tomorrow began"),
-        pytest.param(days_of(1, 1, 1, 3, 1), None, id="today it is down"),
-        pytest.param(days_of(1, 1, 1, 3, None), 3.0, id="nothing was done today"),
-        pytest.param(days_of(1, None, 1, 1, 3), 3.0, id="a day without work"),
-        pytest.param(days_of(1, 1, 1, 1.5), None, id="the limit itself"),
-        pytest.param(days_of(1, 1, 3), None, id="two days are no habit"),
-        pytest.param(days_of(1, 1, 1, 3, None, None), None, id="nothing lately"),
-        pytest.param(days_of(1, 9, 1, 1, 3), 3.0, id="one odd day before it"),
+        pytest.param(days_of(*USUAL_DAYS, 3), 9 / 7, id="today"),
+        pytest.param(
+            days_of(*USUAL_DAYS, 3) | {TODAY + DAY: a_day(1, 0.2)}, 8.2 / 6.2, id="tomorrow began"
+        ),
+        pytest.param(days_of(*USUAL_DAYS, 3, 1), None, id="today it is down"),
+        pytest.param(days_of(*USUAL_DAYS, 3, None), 8 / 6, id="nothing was done today"),
+        pytest.param(days_of(*USUAL_DAYS, 2), None, id="one day twice as dear"),
+        pytest.param(days_of(*USUAL_DAYS, 2, 2), 9 / 7, id="two days twice as dear"),
+        pytest.param(days_of(*USUAL_DAYS, *[1.5] * 3), None, id="half dearer for three days"),
+        pytest.param(days_of(*USUAL_DAYS, *[1.5] * 4), 9 / 7, id="half dearer for four days"),
+        pytest.param(days_of(*USUAL_DAYS, *[1.25] * 9), None, id="the limit itself"),
+        pytest.param(days_of(1, *[None] * 7, 3), None, id="one day is no habit"),
+        pytest.param(days_of(1, 1, *[None] * 7, 3), 3.0, id="two days are"),
+        pytest.param(days_of(*USUAL_DAYS, 3, *[None] * 7), None, id="nothing lately"),
+        pytest.param(days_of(*USUAL_DAYS, 9, *USUAL_DAYS, 3), 9 / 7, id="an odd day before it"),
         pytest.param({}, None, id="nothing at all"),
     ],
 )
-def test_a_day_is_judged_that_says_something(
+def test_the_last_week_is_compared_with_weeks_before(
     days: Mapping[date, CostWindow], judged: float | None
 ) -> None:
-    found = find_rise(days, max(NOW, NOW + (max(days, default=TODAY) - TODAY)), limits=LIMITS)
+    found = find_rise(days, max(NOW, NOW + (max(days, default=TODAY) - TODAY)), limit=LIMIT)
 
     assert (found is None) is (judged is None)
     if found is not None:
-        assert found.rise.span is RiseSpan.DAY
         assert found.now.cost_per_item == pytest.approx(judged and judged * 2 / 900)
         assert found.rise.usual.cost_per_item == pytest.approx(2 / 900)
 
@@ -98,7 +105,7 @@ def test_a_sunday_after_the_first_saturday(saturday: CostWindow, *, rings: bool)
     days = weeks_of(None)
     days |= {TODAY + DAY: saturday, TODAY + 2 * DAY: a_day(1.0, 0.02)}
 
-    assert bool(find_rise(days, NOW + 2 * DAY, limits=LIMITS)) is rings
+    assert bool(find_rise(days, NOW + 2 * DAY, limit=LIMIT)) is rings
 
 
 @pytest.mark.parametrize(
@@ -107,7 +114,13 @@ def test_a_sunday_after_the_first_saturday(saturday: CostWindow, *, rings: bool)
 def test_a_saturday_is_compared_with_saturdays(cost: float, *, rings: bool) -> None:
     days = weeks_of(a_day(3.0)) | {TODAY + DAY: a_day(cost)}
 
-    assert bool(find_rise(days, NOW + DAY, limits=LIMITS)) is rings
+    assert bool(find_rise(days, NOW + DAY, limit=LIMIT)) is rings
+
+
+def test_a_week_of_little_work_is_not_judged() -> None:
+    days = days_of(*USUAL_DAYS) | {TODAY + ago * DAY: a_day(3.0, 0.1) for ago in range(1, 8)}
+
+    assert find_rise(days, NOW + 7 * DAY, limit=LIMIT) is None
 
 
 def first_ring(rate: float, length: int = 60) -> int | None:
@@ -116,7 +129,7 @@ def first_ring(rate: float, length: int = 60) -> int | None:
     for day in range(length):
         days[TODAY + day * DAY] = a_day((1 + rate) ** day)
         kept = dict(sorted(days.items())[-64:])
-        if find_rise(kept, NOW + day * DAY, limits=LIMITS) is not None:
+        if find_rise(kept, NOW + day * DAY, limit=LIMIT) is not None:
             return day
     return None
 
@@ -150,7 +163,7 @@ def live(
     for ago, cost in enumerate(costs, start=1):
         days[last + ago * DAY] = a_day(cost)
         at = datetime.combine(last + ago * DAY, datetime.min.time(), UTC) + timedelta(hours=23)
-        one = find_rise(days, at, limits=LIMITS, standing=standing, accepted=accepted)
+        one = find_rise(days, at, limit=LIMIT, standing=standing, accepted=accepted)
         standing = one.rise if one else None
         found.append(one)
     return found
@@ -159,32 +172,22 @@ def live(
 def test_a_rise_stands_until_the_cost_is_down() -> None:
     found = live(days_of(*[1.0] * 30), [*[2.0] * 30, 1.2, 1.2])
 
-    assert all(found[:30])
+    assert found[0] is None
+    assert all(found[1:30])
     assert found[30:] == [None, None]
-    assert {one.rise.since for one in found if one} == {found[0].rise.since if found[0] else None}
-
-
-def test_a_rise_over_weeks_stands_until_the_week_is_down() -> None:
-    days = days_of(*[1.0] * 30)
-    found = live(days, [*[1.4] * 40, *[1.0] * 7])
-
-    first = next(n for n, one in enumerate(found) if one)
-    assert first < 7
-    assert all(found[first:40])
-    assert {one.rise.span for one in found if one} == {RiseSpan.WEEK}
-    assert found[-1] is None
+    assert {one.rise.since for one in found if one} == {found[1].rise.since if found[1] else None}
 
 
 def test_a_rise_ends_when_no_work_comes_any_more() -> None:
-    days = days_of(1, 1, 1, 3)
-    standing = find_rise(days, NOW, limits=LIMITS)
+    days = days_of(*USUAL_DAYS, 3)
+    standing = find_rise(days, NOW, limit=LIMIT)
     assert standing is not None
 
     def later(length: int) -> RiseFound | None:
-        return find_rise(days, NOW + length * DAY, limits=LIMITS, standing=standing.rise)
+        return find_rise(days, NOW + length * DAY, limit=LIMIT, standing=standing.rise)
 
-    assert later(7)
-    assert later(8) is None
+    assert later(6)
+    assert later(7) is None
 
 
 @pytest.mark.parametrize(
@@ -197,8 +200,8 @@ def test_a_rise_ends_when_no_work_comes_any_more() -> None:
 def test_an_accepted_cost_is_the_usual_one(
     grows: Callable[[int], float], *, rings_again: bool
 ) -> None:
-    days = days_of(*[1.0] * 30, 2.0)
-    standing = find_rise(days, NOW, limits=LIMITS)
+    days = days_of(*[1.0] * 30, *[2.0] * 9)
+    standing = find_rise(days, NOW, limit=LIMIT)
     assert standing is not None
     accepted = AcceptedCost(at=NOW, dollars=standing.now.cost_per_item, by="ann")
 
@@ -230,17 +233,16 @@ WINDOWS = st.lists(
 
 @given(windows=WINDOWS)
 def test_half_of_the_items_cost_no_more_than_usual(windows: list[CostWindow]) -> None:
-    usual = usual_shape(windows)
+    usual = middle_window(windows)
 
     assert usual is not None
-    most = usual.cost_per_item
-    shapes = [(w.items, shape.cost_per_item) for w in windows if (shape := shape_of(w))]
-    cheap = sum(items for items, cost in shapes if cost <= most)
-    dear = sum(items for items, cost in shapes if cost >= most)
+    most = usual.dollars / usual.items
+    cheap = sum(window.items for window in windows if window.dollars / window.items <= most)
+    dear = sum(window.items for window in windows if window.dollars / window.items >= most)
     half = add_windows(windows).items / 2
     assert min(cheap, dear) >= half - 1e-6
 
 
 def test_nothing_is_usual_where_nothing_was_done() -> None:
-    assert usual_shape([]) is None
-    assert usual_shape([a_day(1.0, 0.0)]) is None
+    assert middle_window([]) is None
+    assert middle_window([a_day(1.0, 0.0)]) is None

@@ -26,7 +26,6 @@ from spindown.ec2sim import MemoryClock
 from spindown.ledger import Ledger, account_key
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.table import MemoryTable
-from spindown.operate.cost import cost_of
 from spindown.operate.status import Status, read_status
 from spindown.port import Key, Outgoing, Table, Write
 from spindown.wording import say
@@ -158,10 +157,10 @@ def test_what_a_worker_has_cost_since_the_last_tick_counts() -> None:
     for sort in (rows.worker_sort, rows.machine_sort):
         world.put(sort(charged.instance_id), charged)
 
-    assert (cost_of(free.last_day), free.today.dollars) == (None, 0.0)
+    assert (free.last_day.cost_per_item, free.today.dollars) == (None, 0.0)
     assert world.status().today.dollars == pytest.approx(0.01)
-    assert cost_of(world.status().last_day) == pytest.approx(0.001)
-    assert cost_of(world.status().last_week) == pytest.approx(0.001)
+    assert world.status().last_day.cost_per_item == pytest.approx(0.001)
+    assert world.status().last_week.cost_per_item == pytest.approx(0.001)
 
 
 def test_a_worker_that_ended_is_told_with_the_reason() -> None:
@@ -236,8 +235,8 @@ def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     left = 1.0 - (NOW - NOW.replace(hour=0, minute=0, second=0)) / timedelta(days=1)
     assert 0 < left < 1
     lately = (2.0 + left * 3.0) / (1000 + left)
-    assert cost_of(status.last_day) == pytest.approx(lately)
-    assert cost_of(status.last_week) == pytest.approx(5.0 / 1001)
+    assert status.last_day.cost_per_item == pytest.approx(lately)
+    assert status.last_week.cost_per_item == pytest.approx(5.0 / 1001)
     assert f"{format_item_cost(lately)} in 24 hours" in screen_of(status)
     assert f"({100 * (lately * 1001 / 5.0 - 1):+.0f} % on 7 days)" in screen_of(status)
     assert "; month $90.00 of $100.00" in screen_of(status, width=200)

@@ -58,9 +58,9 @@ DEAR: dict[Cause, tuple[dict[str, Any], str]] = {
 
 
 def a_world(today: SpendRow, **world: Any) -> ControlWorld:
-    """Return a workload with four usual days and this one."""
+    """Return a workload that works one day a week, as usual four times, and then this day."""
     made = ControlWorld(**world)
-    for ago in range(1, 5):
+    for ago in range(7, 35, 7):
         made.put_day(made.now - ago * DAY, USUAL)
     made.put_day(made.now, today)
     return made
@@ -131,7 +131,7 @@ def test_a_rise_is_remembered_until_it_is_over() -> None:
     ("times", "rings"), [pytest.param(2.9, True, id="above"), pytest.param(3.1, False, id="below")]
 )
 def test_the_policy_says_from_where_a_cost_rises(times: float, *, rings: bool) -> None:
-    world = a_world(replace(USUAL, dollars=6.0), policy=Policy(alarm_day_rise=times))
+    world = a_world(replace(USUAL, dollars=6.0), policy=Policy(alarm_cost_rise=times))
 
     (judgement,) = judge(world.ports)
 
