@@ -229,7 +229,9 @@ def _old_workers(draft: PlanDraft) -> list[tuple[Write, ...]]:
 
 
 def _old_launches(draft: PlanDraft) -> list[tuple[Write, ...]]:
-    used = {w.launch_id for w in draft.fleet.workers.values()}
+    # A machine is charged to its launch though the row of its worker cannot be read.
+    machines = draft.facts.view.machines.values()
+    used = {w.launch_id for w in (*draft.fleet.workers.values(), *machines)}
     return [
         (
             *draft.rows.move_to_history(rows.launch_sort(x.launch_id), x, now=draft.now),

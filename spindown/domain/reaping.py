@@ -399,7 +399,6 @@ def _orphans(
     now: datetime,
 ) -> tuple[str, ...]:
     known = {worker.instance_id for worker in workers}
-    known.update(i for launch in launches for i in launch.instance_ids)
     # An instance that began within this time of an open intent may belong to it and be adopted. One
     # that began later does not, or an intent without an answer would protect all instances.
     intents = [x.intended_at for x in launches if x.state is LaunchState.INTENDED]

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spindown.contract.event import StateChange
@@ -57,6 +57,15 @@ STEP = st.builds(
 
 
 @settings(max_examples=60)
+@example(
+    [
+        Step(after=0, act="tick", meanwhile="nothing", call=1, which=0),
+        Step(after=0, act="end", meanwhile="nothing", call=1, which=0),
+        Step(after=0, act="tick", meanwhile="nothing", call=1, which=0),
+        Step(after=0, act="damage", meanwhile="nothing", call=1, which=2),
+        Step(after=30, act="tick", meanwhile="nothing", call=1, which=0),
+    ]
+)
 @given(st.lists(STEP, min_size=2, max_size=14))
 def test_the_books_hold_after_every_step(steps: Sequence[Step]) -> None:
     story = _Story(with_policy(max_workers=3))

@@ -44,17 +44,18 @@ def test_an_instance_that_no_row_knows_is_an_orphan() -> None:
             Box(), [a_launch(intended_at=NOW - minutes(31))], id="an open intent may adopt it"
         ),
         pytest.param(
-            Box(),
-            [a_launch(state=LaunchState.LAUNCHED, instance_ids=("i-1",))],
-            id="a launch knows it",
-        ),
-        pytest.param(
             Box(), [a_launch(intended_at=NOW - minutes(40))], id="what was asked for once more"
         ),
     ],
 )
 def test_what_may_still_be_ours_is_no_orphan(box: Box, launches: list[Any]) -> None:
     assert reaped(instances=[box], launches=launches).orphans == ()
+
+
+def test_a_launch_alone_keeps_no_instance() -> None:
+    answered = a_launch(state=LaunchState.LAUNCHED, instance_ids=("i-1",))
+
+    assert reaped(instances=[Box()], launches=[answered]).orphans == ("i-1",)
 
 
 @pytest.mark.parametrize("age", [0, 29, 41, 24 * 60])
