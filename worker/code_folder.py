@@ -17,7 +17,7 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
 
@@ -79,20 +79,14 @@ def open_to_code(path: Path) -> None:
 
 def make_shared_in(folder: Path, name: str) -> None:
     """See to it that a directory of this name is in a directory that the code may write."""
-    opened = os.open(folder, _DIRECTORY)
-    try:
+    with _closing(os.open(folder, _DIRECTORY)) as opened:
         try:
             os.mkdir(name, 0o750, dir_fd=opened)
         except FileExistsError:
             # The code's own. What it ends at, should it be a link, is nothing that we make.
             return
-        made = os.open(name, _DIRECTORY, dir_fd=opened)
-        try:
+        with _closing(os.open(name, _DIRECTORY, dir_fd=opened)) as made:
             os.fchmod(made, 0o2770)
-        finally:
-            os.close(made)
-    finally:
-        os.close(opened)
 
 
 def check_amount(sizes: Collection[int], folder: Path) -> None:
@@ -142,7 +136,7 @@ def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
         return
     entries = 0
     pending: list[tuple[str, ...]] = [()]
-    try:
+    with _closing(top):
         while pending:
             parts = pending.pop()
             try:
@@ -150,24 +144,19 @@ def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
             except OSError as exc:
                 _raise_fault(exc)
                 continue
-            try:
-                with os.scandir(folder) as found:
-                    for entry in found:
-                        entries += 1
-                        if entries > ENTRIES_MAX:
-                            raise TooMuch(_TOO_MANY)
-                        with suppress(FileNotFoundError):
-                            status = entry.stat(follow_symlinks=False)
-                            if stat.S_ISREG(status.st_mode):
-                                yield "/".join((*parts, entry.name)), status
-                            elif stat.S_ISDIR(status.st_mode) and len(parts) < _DEPTH_MAX:
-                                pending.append((*parts, entry.name))
-                            elif stat.S_ISDIR(status.st_mode):
-                                raise TooMuch(_TOO_DEEP)
-            finally:
-                os.close(folder)
-    finally:
-        os.close(top)
+            with _closing(folder), os.scandir(folder) as found:
+                for entry in found:
+                    entries += 1
+                    if entries > ENTRIES_MAX:
+                        raise TooMuch(_TOO_MANY)
+                    with suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            yield "/".join((*parts, entry.name)), status
+                        elif stat.S_ISDIR(status.st_mode) and len(parts) < _DEPTH_MAX:
+                            pending.append((*parts, entry.name))
+                        elif stat.S_ISDIR(status.st_mode):
+                            raise TooMuch(_TOO_DEEP)
 
 
 def find_fault(name: str) -> str | None:
@@ -202,19 +191,14 @@ def take_file(root: Path, name: str, into: Path, *, below: Path) -> os.stat_resu
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts:
         return None
+    parts = (*root.relative_to(below).parts, *path.parts[:-1])
     try:
-        folder = _open_folder(below, (*root.relative_to(below).parts, *path.parts[:-1]))
+        with _closing(_open_folder(below, parts)) as folder:
+            _bring(folder, path.name, into)
+            status = into.lstat()
     except OSError as exc:
         _raise_fault(exc)
         return None
-    try:
-        _bring(folder, path.name, into)
-        status = into.lstat()
-    except OSError as exc:
-        _raise_fault(exc)
-        return None
-    finally:
-        os.close(folder)
     if not stat.S_ISREG(status.st_mode):
         into.unlink()
         return None
@@ -226,12 +210,9 @@ def remove_folder(root: Path, *, below: Path) -> None:
 
     As in ``take_file``, what lies between ``below`` and ``root`` may be the code's.
     """
-    with suppress(OSError):
-        folder = _open_folder(below, root.parent.relative_to(below).parts)
-        try:
-            _remove(folder, root.name)
-        finally:
-            os.close(folder)
+    parts = root.parent.relative_to(below).parts
+    with suppress(OSError), _closing(_open_folder(below, parts)) as folder:
+        _remove(folder, root.name)
 
 
 def remove_tree(path: Path) -> None:
@@ -250,10 +231,8 @@ def _remove(folder: int, name: str) -> None:
             with suppress(OSError):
                 os.unlink(one, dir_fd=folder)
             continue
-        try:
+        with _closing(opened):
             pending += _clear(opened, folder, name, numbers, depth=1)
-        finally:
-            os.close(opened)
         with suppress(OSError):
             os.rmdir(one, dir_fd=folder)
 
@@ -274,11 +253,8 @@ def _clear(folder: int, aside: int, name: str, numbers: Iterator[int], *, depth:
                     os.rename(entry.name, up, src_dir_fd=folder, dst_dir_fd=aside)
                     moved.append(up)
                 else:
-                    opened = os.open(entry.name, _DIRECTORY, dir_fd=folder)
-                    try:
+                    with _closing(os.open(entry.name, _DIRECTORY, dir_fd=folder)) as opened:
                         moved += _clear(opened, aside, name, numbers, depth=depth + 1)
-                    finally:
-                        os.close(opened)
                     os.rmdir(entry.name, dir_fd=folder)
                 gone += 1
         if not gone:
@@ -292,23 +268,26 @@ def _raise_fault(error: OSError) -> None:
 
 
 def _open_folder(root: Path, parts: tuple[str, ...]) -> int:
-    folder = os.open(root, _DIRECTORY)
-    try:
+    with _closing(os.open(root, _DIRECTORY)) as folder:
         return _open_below(folder, parts)
-    finally:
-        os.close(folder)
 
 
 def _open_below(folder: int, parts: tuple[str, ...]) -> int:
     """Open a directory below an open one, step by step without following a link."""
     opened = os.dup(folder)
     for part in parts:
-        try:
-            below = os.open(part, _DIRECTORY, dir_fd=opened)
-        finally:
-            os.close(opened)
-        opened = below
+        with _closing(opened):
+            opened = os.open(part, _DIRECTORY, dir_fd=opened)
     return opened
+
+
+@contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    """Close an open file at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _bring(folder: int, name: str, into: Path) -> None:

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 from spindown.contract.codec import decode, from_json
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of, submitted_prefix
@@ -59,8 +58,6 @@ class OpenJob:
     #: The job of the batch that it is, or that it was split from.
     submitted: str
     batch_id: str
-    #: The job that it was split from; None: it was submitted itself.
-    parent: str | None
     #: Whether a worker holds it, and so its message.
     is_held: bool
 
@@ -79,12 +76,13 @@ def redrive_lost(
         NotFound: there is no such batch.
         BadInput: too many messages wait to be looked at.
     """
-    now = ports.clock.now()
-    named = batches or recent_batches(ports.objects, now)
+    now, objects = ports.clock.now(), ports.objects
     left = [
         one
-        for batch_id in named
-        for one in find_unfinished(batch_id, workload, ports.objects, ports.table, now)
+        for batch_id in batches or _recent_batches(objects, now)
+        for one in _find_unfinished(
+            batch_id, _jobs_of(batch_id, objects), workload, objects, ports.table, now
+        )
         if not one.is_held
     ]
     seen = _find_messages(ports) if left else frozenset[str]()
@@ -122,19 +120,18 @@ def count_lost(
         batch: look only at this one, if it is of the last 14 days and a while old; None: at all.
     """
     # In this order: what ends or is sent meanwhile makes the count smaller, never larger.
-    batches = recent_batches(objects, now)
+    batches = [one for one in _recent_batches(objects, now) if batch in {None, one}]
     if not batches:
         return 0
     counts = [queue.backlog() for queue in queues]
     messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
     unfinished = read = 0
     for batch_id in batches:
-        if batch not in {None, batch_id}:
-            continue
         if read >= jobs_at_most:
             break
-        read += len(_read_batch(batch_id, objects).jobs)
-        unfinished += len(find_unfinished(batch_id, workload, objects, table, now))
+        jobs = _jobs_of(batch_id, objects)
+        read += len(jobs)
+        unfinished += len(_find_unfinished(batch_id, jobs, workload, objects, table, now))
     return max(unfinished - messages, 0)
 
 
@@ -157,7 +154,7 @@ def count_recent(workload: str, ports: ControlPorts, store_of: Callable[[str], O
     )
 
 
-def recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
+def _recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
     """Return the batches of the last days whose submit is over, newest first."""
     found = [
         (index.modified_at, batch_id)
@@ -168,64 +165,38 @@ def recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
     return [batch_id for _, batch_id in sorted(found, reverse=True)]
 
 
-def find_unfinished(
-    batch_id: str, workload: str, objects: ObjectStore, table: Table, now: datetime
-) -> Sequence[OpenJob]:
-    """Return the jobs of a batch that are not over (raises NotFound: there is no such batch)."""
-    jobs = _read_batch(batch_id, objects).jobs
-    look = partial(
-        _look, batch_id=batch_id, workload=workload, objects=objects, table=table, now=now
-    )
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        return [one for found in pool.map(look, jobs) for one in found]
-
-
-def _read_batch(batch_id: str, objects: ObjectStore) -> Batch:
+def _jobs_of(batch_id: str, objects: ObjectStore) -> Sequence[str]:
+    """Return the jobs of a batch (raises NotFound: there is no such batch)."""
     index = objects.get(batch_key(batch_id)).data
     remedy = f"restore {batch_key(batch_id)} from an older version"
-    return decode(Batch, from_json("index of the batch", index, remedy))
+    return decode(Batch, from_json("index of the batch", index, remedy)).jobs
 
 
-def _look(
-    job_id: str,
-    *,
+def _find_unfinished(
     batch_id: str,
+    jobs: Sequence[str],
     workload: str,
     objects: ObjectStore,
     table: Table,
     now: datetime,
-    submitted: str = "",
-    parent: str | None = None,
-) -> list[OpenJob]:
-    """Return a job if it is not over, or those of its children that are not."""
-    submitted = submitted or job_id
-    try:
-        fence = read_fence(job_id, objects)
-    except NewerSchema:
-        return []
-    if fence is not None and fence.manifest.state is JobState.SPLIT:
-        return [
-            one
-            for child in own_children(job_id, fence.manifest.children)
-            for one in _look(
-                child,
-                batch_id=batch_id,
-                workload=workload,
-                objects=objects,
-                table=table,
-                now=now,
-                submitted=submitted,
-                parent=job_id,
-            )
-        ]
-    if fence is not None and fence.manifest.state is not JobState.RUNNING:
-        return []
-    is_held = fence is not None and is_at_work(fence.manifest, workload, table, now)
-    return [
-        OpenJob(
-            job_id=job_id, submitted=submitted, batch_id=batch_id, parent=parent, is_held=is_held
-        )
-    ]
+) -> Sequence[OpenJob]:
+    """Return those of a batch's jobs that are not over; of a split job, its children."""
+
+    def look(job_id: str, submitted: str) -> Iterator[OpenJob]:
+        try:
+            fence = read_fence(job_id, objects)
+        except NewerSchema:
+            return
+        state = JobState.RUNNING if fence is None else fence.manifest.state
+        if fence is not None and state is JobState.SPLIT:
+            for child in own_children(job_id, fence.manifest.children):
+                yield from look(child, submitted)
+        elif state is JobState.RUNNING:
+            is_held = fence is not None and is_at_work(fence.manifest, workload, table, now)
+            yield OpenJob(job_id=job_id, submitted=submitted, batch_id=batch_id, is_held=is_held)
+
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        return [one for found in pool.map(lambda job: [*look(job, job)], jobs) for one in found]
 
 
 def _find_messages(ports: WorkPorts) -> frozenset[str]:
@@ -275,7 +246,9 @@ def _find_submitted(
                 with suppress(ContractError):
                     job = parse_job(body)
                     for one in wanted.get(job.job_id or "", ()):
-                        sent = body if one.parent is None else _find_body(one.job_id, objects)
+                        sent = (
+                            body if one.job_id == one.submitted else _find_body(one.job_id, objects)
+                        )
                         if sent:
                             yield one, Outgoing(body=sent, tenant=job.tenant)
 
