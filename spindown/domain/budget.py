@@ -191,7 +191,7 @@ def foresee_workers(
     for worker in billing:
         speed = speeds[worker.instance_id].items_per_hour
         job = timedelta(hours=ahead.items_per_job * worker.slots / speed)
-        held = max(rests.get(worker.instance_id, ()), default=timedelta(0))
+        held = max(rests[worker.instance_id], default=timedelta(0))
         spans = _spans(worker, ahead, now, held=held, job=job, drain=drain, waits=visible > 0)
         uncharged = max(now - (worker.accrued_until or worker.launched_at), timedelta(0))
         at_least, more, in_sight = (worker.price_per_hour * (span / _HOUR) for span in spans)
@@ -239,7 +239,7 @@ def _spans(
         # It has no job to finish, so the tick itself can end it.
         useful = min(job, ahead.boot) + ahead.put_back if is_stop else job + ahead.word
         return ahead.tick, boot + useful - ahead.tick, in_sight
-    if is_stop or not worker.takes_jobs or worker.spent_at is not None:
+    if is_stop or not worker.takes_jobs:
         return end, timedelta(0), in_sight
     return end, job if waits else idle, in_sight
 

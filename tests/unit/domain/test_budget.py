@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,8 @@ from tests.builders import (
 )
 from tests.overshoot import overshoot_at_most
 
-ENDING = (WhenSpent.FINISH_JOBS, WhenSpent.STOP)
+GO_ON, FINISH, STOP = WhenSpent.STOP_LAUNCHES, WhenSpent.FINISH_JOBS, WhenSpent.STOP
+ENDING = (FINISH, STOP)
 HOUR = timedelta(hours=1)
 DOLLARS = st.floats(0.0, 50.0)
 
@@ -47,10 +49,10 @@ def a_room(when_spent: WhenSpent, left: float = 1.0, items_waiting: float = 0.0)
     return LaunchRoom(whole=1.0, left=left, ahead=ahead, items_waiting=items_waiting)
 
 
-def a_candidate(price: float = 0.6, items: float = 1000.0) -> Candidate:
+def a_candidate(price: float = 0.6, items: float = 1000.0, kind: str = "g4dn.xlarge") -> Candidate:
     """Return an offer of 1,000 items an hour at a price, with so many items for a worker."""
     demand = a_demand(need_items_per_hour=1.0, backlog_items=items, jobs=1, items_per_job=100.0)
-    offer = an_offer(instance_price=price, extra_price=0.0)
+    offer = an_offer(kind, instance_price=price, extra_price=0.0)
     best = a_ranking([offer], demand=demand).best
     assert best is not None
     return replace(best, items_per_hour=1000.0)
@@ -78,6 +80,43 @@ def test_the_least_that_a_launch_sets_aside(when_spent: WhenSpent, spans: timede
     least = a_room(when_spent, items_waiting=waiting).least(candidate)
 
     assert least == pytest.approx(0.6 * (spans / HOUR) + work)
+
+
+def test_a_launch_pays_for_a_job_in_each_slot() -> None:
+    least = a_room(WhenSpent.FINISH_JOBS).least(a_candidate(kind="g4dn.12xlarge"))
+
+    assert least == pytest.approx(0.6 * (minutes(3 + 4 * 6 + 3) / HOUR))
+
+
+def test_a_launch_pays_for_the_idle_end_that_was_learned() -> None:
+    """Without gaps a worker stays for as long as a boot takes, here 3 min."""
+    policy = replace(a_policy(WhenSpent.STOP_LAUNCHES), idle_timeout=None)
+    room = LaunchRoom(whole=1.0, left=1.0, ahead=foresight(Knowledge(), policy))
+
+    assert room.least(a_candidate()) == pytest.approx(0.6 * (minutes(3 + 3) / HOUR))
+
+
+def test_work_that_waits_is_for_whoever_comes_first() -> None:
+    candidate = a_candidate()
+    room = a_room(WhenSpent.STOP_LAUNCHES, left=5.0, items_waiting=1000.0)
+    without = replace(room, items_waiting=0.0)
+
+    assert room.least(candidate) > without.least(candidate)
+    assert room.after(1.0, 0) == replace(room, left=4.0)
+    assert room.after(1.0, 1) == replace(without, left=4.0)
+
+
+@pytest.mark.parametrize("when_spent", WhenSpent)
+def test_what_three_machines_cost_is_room_for_three(when_spent: WhenSpent) -> None:
+    """0.3 USD are less than 3 x 0.1 in binary."""
+    candidate = a_candidate(items=100.0)
+    one = a_room(when_spent, left=100.0).reserved([candidate], 1)
+    room = a_room(when_spent, left=3 * one * (1.0 - 1e-12))
+
+    assert room.workers([candidate]) == ([candidate], 3)
+    least = room.least(candidate)
+    assert replace(room, left=least - 1e-12).workers([candidate]) == ([candidate], 1)
+    assert replace(room, left=least - 1e-6).workers([candidate]) == ([], 0)
 
 
 def test_fewer_machines_set_aside_the_same_work() -> None:
@@ -158,6 +197,108 @@ def test_whoever_goes_on_is_paid_for(needs: list[WorkerNeed], left: float) -> No
         dearest = max((need.more for need in going if not need.is_booting), default=0.0)
         told = [need.more for need in needs if need.instance_id in ends and not need.is_booting]
         assert min(told, default=dearest) >= dearest
+
+
+FOUR_GPUS: dict[str, Any] = {"instance_type": "g4dn.12xlarge", "gpu_count": 4.0, "slots": 4}
+
+
+def an_idle_worker(seconds: int, **changes: Any) -> Worker:
+    return a_worker(idle_since=NOW - timedelta(seconds=seconds), **changes)
+
+
+def a_busy_worker(**changes: Any) -> Worker:
+    return a_worker(state=WorkerState.BUSY, busy_slots=1, **changes)
+
+
+def a_young_worker(**changes: Any) -> Worker:
+    return a_booting_worker(age=minutes(1), **changes)
+
+
+@pytest.mark.parametrize(
+    ("when_spent", "worker", "held", "waiting", "spans"),
+    [
+        # All that waits, and the idle end of 2 min, of which a tick at least is to come.
+        pytest.param(GO_ON, an_idle_worker(30), None, 0, (1.5, 0, 1.5), id="idle"),
+        pytest.param(GO_ON, an_idle_worker(110), None, 0, (1, 0, 1), id="idle for long"),
+        pytest.param(GO_ON, a_busy_worker(), 100, 0, (8, 0, 8), id="busy"),
+        pytest.param(GO_ON, a_busy_worker(), 100, 10, (68, 0, 68), id="busy, and 10 jobs wait"),
+        pytest.param(GO_ON, a_young_worker(), None, 10, (64, 0, 64), id="boots, 10 wait"),
+        pytest.param(GO_ON, a_busy_worker(migrating_at=NOW), 100, 10, (6, 0, 6), id="leaves"),
+        # The job in hand, and one more if any waits, else the idle end.
+        pytest.param(FINISH, a_busy_worker(), 100, 10, (6, 6, 68), id="finishes, and 10 wait"),
+        pytest.param(FINISH, a_busy_worker(), 100, 1, (6, 6, 14), id="finishes, and one waits"),
+        pytest.param(FINISH, a_busy_worker(), 100, 0, (6, 2, 8), id="finishes, and none waits"),
+        pytest.param(FINISH, a_busy_worker(), 25, 1, (3, 6, 9.5), id="finishes before the word"),
+        pytest.param(
+            FINISH, a_busy_worker(migrating_at=NOW), 100, 10, (6, 0, 6), id="finishes and leaves"
+        ),
+        pytest.param(
+            FINISH, a_worker(**FOUR_GPUS), None, 10, (3, 6, 17), id="four jobs side by side"
+        ),
+        pytest.param(FINISH, a_young_worker(), None, 1, (1, 10, 10), id="boots for one job"),
+        # Until it has put its job back. A boot is followed by as much work, or by one job.
+        pytest.param(STOP, a_busy_worker(), 100, 10, (3.5, 0, 68), id="stops"),
+        pytest.param(STOP, a_young_worker(), None, 1, (1, 7.5, 10), id="boots for 3 min of work"),
+        pytest.param(
+            STOP, a_worker(state=WorkerState.DRAINED), None, 10, (1, 0, 1), id="is powering off"
+        ),
+    ],
+)
+def test_what_a_machine_will_still_cost(
+    when_spent: WhenSpent,
+    worker: Worker,
+    held: int | None,
+    waiting: int,
+    spans: tuple[float, float, float],
+) -> None:
+    """``spans`` are minutes: though it is told now, on top if it goes on, with all in sight."""
+    need = foresee_workers(
+        [replace(worker, price_per_hour=60.0, accrued_until=NOW - minutes(2))],
+        [] if held is None else [a_lease(items=held)],
+        visible=waiting,
+        knowledge=Knowledge(),
+        policy=a_policy(when_spent),
+        now=NOW,
+    )["i-1"]
+
+    assert (need.at_least, need.more, need.in_sight) == pytest.approx(spans)
+    assert need.uncharged == pytest.approx(2.0)
+    assert need.is_booting is (worker.state is WorkerState.BOOTING)
+
+
+def test_what_waits_is_drained_by_those_that_take_jobs() -> None:
+    needs = foresee_workers(
+        [a_busy_worker(instance_id="i-1"), a_busy_worker(instance_id="i-2", migrating_at=NOW)],
+        [a_lease("i-1"), a_lease("i-2", items=50)],
+        visible=10,
+        knowledge=Knowledge(),
+        policy=a_policy(FINISH),
+        now=NOW,
+    )
+
+    assert needs["i-1"].in_sight == pytest.approx(0.22 * 68 / 60)
+    assert needs["i-2"].in_sight == pytest.approx(0.22 * 3 / 60)
+
+
+@pytest.mark.parametrize(
+    ("when_spent", "worker", "can_end"),
+    [
+        (FINISH, a_busy_worker(), True),
+        (FINISH, a_busy_worker(migrating_at=NOW), False),
+        (STOP, a_busy_worker(migrating_at=NOW), True),
+        (STOP, a_busy_worker(spent_at=NOW), False),
+        (STOP, a_worker(state=WorkerState.DRAINED), False),
+        (GO_ON, a_busy_worker(), False),
+    ],
+)
+def test_who_can_be_told_to_end(when_spent: WhenSpent, worker: Worker, *, can_end: bool) -> None:
+    """One that finishes its jobs and takes no more has nothing to hear; one that stops has."""
+    policy, known = a_policy(when_spent), Knowledge()
+    (need,) = foresee_workers(
+        [worker], [a_lease()], visible=1, knowledge=known, policy=policy, now=NOW
+    ).values()
+
+    assert need.can_end is can_end
 
 
 def test_machines_that_go_on_until_idle_are_never_told() -> None:
