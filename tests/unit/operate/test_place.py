@@ -122,12 +122,12 @@ def test_an_existing_network_is_examined_before_the_deploy() -> None:
     config = a_config()
     config["deployment"]["network"] = {
         "vpc_id": "vpc-1",
-        "subnets": {ZONES[0]: "subnet-a", ZONES[1]: "subnet-none"},
+        "subnets": {ZONES[0]: "subnet-a", ZONES[1]: "subnet-f"},
     }
     world = Examined(config=config, is_deployed=False)
 
     assert world.severity("subnet subnet-a") is Severity.GOOD
-    assert world.severity("subnet subnet-none") is Severity.WARNING
+    assert world.severity("subnet subnet-f") is Severity.WARNING
 
 
 def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
