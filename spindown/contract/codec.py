@@ -168,6 +168,8 @@ class KeptRow(Row):
     read_as: Any = None
     #: The fields that may differ from that.
     stale: frozenset[str] = frozenset()
+    #: Whether it was found to lie where what it was read as belongs.
+    is_placed = False
 
     def follow(self, earlier: Row, changed: Iterable[str]) -> None:
         """Be read as an earlier version was, except for what has changed."""

@@ -160,7 +160,7 @@ CHECKPOINT_RATE = f"{RATE}checkpoint"
 
 _THROUGHPUT = f"{RATE}throughput#"
 #: How the sort keys of rows begin that workers write.
-_OF_WORKERS = (
+OF_WORKERS = (
     WORKER,
     LEASE,
     REQUEUED,
@@ -175,7 +175,7 @@ _OF_WORKERS = (
 
 def is_of_workers(sort: str) -> bool:
     """Tell whether workers write the rows under a sort key."""
-    return sort.startswith(_OF_WORKERS)
+    return sort.startswith(OF_WORKERS)
 
 
 def live_partition(workload: str, sort: str) -> str:

@@ -38,18 +38,18 @@ _MESSAGE_LIVES = timedelta(days=14)
 
 def charge_workers(draft: PlanDraft) -> PlanDraft:
     """Charge every worker that bills up to now, if its last charge is some minutes ago."""
-    launches, actions = dict(draft.fleet.launches), []
+    launches, actions, now = dict(draft.fleet.launches), [], draft.now
     due_now = [
         worker
         for worker in (*draft.fleet.present, *_unread(draft))
         if worker.state is WorkerState.ENDED
-        or draft.now - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
+        or now - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
     ]
     needs = needs_of(draft) if due_now and has_budget(draft) else None
     for worker in due_now:
         launch = launches.get(worker.launch_id)
         keep = None if needs is None else _kept(draft, worker.launch_id, needs)
-        due = charge(worker, launch, until=draft.now, ledger=draft.rows, keep=keep)
+        due = charge(worker, launch, until=now, ledger=draft.rows, keep=keep)
         actions.append(
             ChargeWorker(
                 kind=ActionKind.CHARGE,
@@ -217,14 +217,14 @@ def collect_garbage(draft: PlanDraft) -> PlanDraft:
 
 
 def _old_workers(draft: PlanDraft) -> list[tuple[Write, ...]]:
-    view = draft.facts.view
+    view, now = draft.facts.view, draft.now
     return [
         (
-            *draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=draft.now),
+            *draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=now),
             draft.rows.delete(rows.machine_sort(w.instance_id)),
         )
         for w in {**view.machines, **view.workers}.values()
-        if w.ended_at is not None and _is_past(w.ended_at, draft.now)
+        if w.ended_at is not None and _is_past(w.ended_at, now)
     ]
 
 

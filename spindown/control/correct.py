@@ -7,6 +7,7 @@ what runs counts, whatever its row says.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
@@ -43,6 +44,7 @@ _PAST = (
     "condemned_at",
     "ended_at",
 )
+_past_of = attrgetter(*_PAST)
 
 
 def correct_workers(draft: PlanDraft) -> PlanDraft:
@@ -55,6 +57,7 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
     described = _described(draft)
     changed, actions, found_running = [], [], 0
     for worker in draft.fleet.workers.values():
+        launch = draft.fleet.launch_of(worker)
         launch, instance = draft.fleet.launch_of(worker), described.get(worker.instance_id)
         changes = _corrections(draft, worker, launch, instance)
         written = _repairs(draft, worker, launch, instance)
@@ -77,11 +80,11 @@ def _described(draft: PlanDraft) -> Mapping[str, InstanceView]:
 def _corrections(
     draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
 ) -> dict[str, object]:
-    now = draft.now
-    latest = now + _SKEW
-    changes: dict[str, object] = {
-        name: now for name in _PAST if (at := getattr(worker, name)) is not None and at > latest
-    }
+    now = draft.facts.now
+    latest, changes = now + _SKEW, dict[str, object]()
+    for name, at in zip(_PAST, _past_of(worker), strict=True):
+        if at is not None and at > latest:
+            changes[name] = now
     taken_at = worker.interrupted_at
     if taken_at is not None and worker.is_live:
         # Of one that is gone it says when.
@@ -103,9 +106,8 @@ def _launched_at(
     draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
 ) -> datetime:
     """Return since when it runs: not before its intent, nor later than EC2 says."""
-    policy, now, said = draft.facts.policy, draft.facts.now, worker.launched_at
-    oldest = now - 2 * (policy.max_lifetime + policy.lifetime_grace)
-    least = oldest if launch is None else min(launch.intended_at, now)
+    now, said = draft.facts.now, worker.launched_at
+    least = _oldest(draft) if launch is None else min(launch.intended_at, now)
     most = now + _STOOD_STILL if instance is None else instance.launched_at + UNSEEN_FOR
     if least - _SKEW <= said <= most:
         return said
@@ -114,10 +116,15 @@ def _launched_at(
     return least if launch is not None or said < least else now - ASKED_FOR
 
 
+def _oldest(draft: PlanDraft) -> datetime:
+    policy = draft.facts.policy
+    return draft.facts.now - 2 * (policy.max_lifetime + policy.lifetime_grace)
+
+
 def _repairs(
     draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
 ) -> dict[str, object]:
-    now, changes = draft.now, dict[str, object]()
+    now, changes = draft.facts.now, dict[str, object]()
     if worker.checked_in_at is not None and worker.checked_in_at > now + _SKEW:
         # Else it would come true in hours, and teach a boot of so long. It was after the last tick.
         last = draft.facts.view.backlog.seen_at
@@ -191,7 +198,7 @@ def _count_strays(
     if draft.facts.ec2.instances is not None:
         running = {i for i, x in described.items() if x.state in _RUNNING}
         unread &= running
-        counted = sum(w.is_live and not w.is_interrupting for w in draft.fleet.workers.values())
+        counted = len([w for w in draft.fleet.present if w.is_live and not w.is_interrupting])
         ending = len(running) - counted - len(unread) - found_running
         strays = found_running + max(ending - draft.facts.policy.max_workers, 0)
         if strays != known:
@@ -199,7 +206,7 @@ def _count_strays(
             action = Action(kind=ActionKind.COUNT, subject=rows.BACKLOG, writes=(write,))
             draft, known = draft.act([action]).remember(strays=strays), strays
     # One that says falsely that it has ended keeps its place until EC2 says that it is gone.
-    alive = sum(_says_it_ended(w) for w in draft.fleet.workers.values()) - found_running
+    alive = len([w for w in draft.fleet.workers.values() if _says_it_ended(w)]) - found_running
     strays = known + len(unread) + max(alive, 0)
     return draft if strays == draft.fleet.strays else draft.act(strays=strays)
 

@@ -196,10 +196,10 @@ def waiting_work(draft: PlanDraft) -> Backlog:
 
 def in_vain_jobs(draft: PlanDraft) -> list[InVain]:
     """Return what interruptions have cost each job that waits for a machine that stays."""
+    if not draft.fleet.requeued_jobs:
+        return []
     now = draft.now
     jobs = [job for job in draft.fleet.requeued_jobs.values() if job.waits_for_surer(now)]
-    if not jobs:
-        return []
     held = {lease.job_id for lease in draft.fleet.leases if lease.deadline > now}
     found = [job.in_vain for job in jobs if job.in_vain and job.job_id not in held]
     # A row may outlive its message.

@@ -208,15 +208,20 @@ def last_days(days: Mapping[str, SpendRow], now: datetime, count: int = 1) -> Co
         for ago, share in enumerate(shares)
     ]
 
-    def sum_of(name: str) -> float:
-        return float(sum(share * getattr(row, name) for share, row in known))
+    return CostWindow(
+        **{
+            name: float(sum([share * getattr(row, name) for share, row in known]))
+            for name in _OF_WINDOW
+        }
+    )
 
-    return CostWindow(**{each.name: sum_of(each.name) for each in fields(CostWindow)})
+
+_OF_WINDOW = tuple(each.name for each in fields(CostWindow))
 
 
 def window_of(row: SpendRow) -> CostWindow:
     """Return what a day has cost and done."""
-    return CostWindow(**{each.name: getattr(row, each.name) for each in fields(CostWindow)})
+    return CostWindow(**{name: getattr(row, name) for name in _OF_WINDOW})
 
 
 def items_since_yesterday(days: Mapping[str, SpendRow], now: datetime) -> int:

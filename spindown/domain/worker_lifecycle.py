@@ -811,14 +811,14 @@ class _Turn:
             self._begin_finishing()
 
     def _ready(self, number: int) -> None:
-        if self._slot(number).doing in (Doing.STARTING, Doing.RESTING):
+        if self.state.slots[number].doing in (Doing.STARTING, Doing.RESTING):
             self._queue_up(number)
 
     def _queue_up(self, number: int, **changes: Any) -> None:
-        turns = self.state.turns
-        self._change(
-            slots=self._with(number, changes | {"doing": Doing.WAITING, "rest": None}),
-            turns=turns if number in turns else (*turns, number),
+        changes |= {"doing": Doing.WAITING, "rest": None}
+        queued, turns = {"slots": self._with(number, changes)}, self.state.turns
+        self.state = _copy(
+            self.state, queued if number in turns else {**queued, "turns": (*turns, number)}
         )
 
     def _rest(self, number: int, length: timedelta, **changes: Any) -> None:
@@ -838,7 +838,7 @@ class _Turn:
             self._set(number, doing=Doing.BUSY)
             self.commands.append(Take(number))
         else:
-            idle_for = self.now - self._slot(number).free_since
+            idle_for = self.now - self.state.slots[number].free_since
             pause = _ZERO if self.state.is_warm(self.now) else poll_wait(idle_for)
             length = max(pause, self.state.habits.shortest_rest)
             self._rest(number, length, back_off=FIRST_BACK_OFF)
@@ -873,7 +873,7 @@ class _Turn:
             self._mark_unfit(ReasonCode.JOBS_FAILED)
 
     def _back_off(self, number: int) -> None:
-        slot = self._slot(number)
+        slot = self.state.slots[number]
         if slot.doing is Doing.ENDING or slot.doing in _OVER:
             return
         if slot.doing is Doing.POLLING:
@@ -885,7 +885,7 @@ class _Turn:
             self._rest(number, slot.back_off, back_off=back_off)
 
     def _faulted(self, number: int, *, is_wedged: bool) -> None:
-        faults = self._slot(number).faults + (FAULTS_AT_MOST if is_wedged else 1)
+        faults = self.state.slots[number].faults + (FAULTS_AT_MOST if is_wedged else 1)
         self._set(number, faults=faults)
         if faults >= FAULTS_AT_MOST:
             self._mark_unfit(ReasonCode.FAULTY)
@@ -928,7 +928,7 @@ class _Turn:
         state = self.state
         if state.is_warm(self.now):
             return state.habits.poll_at_most
-        rest = state.standing.idle_timeout - (self.now - self._slot(number).free_since)
+        rest = state.standing.idle_timeout - (self.now - self.state.slots[number].free_since)
         seconds = math.ceil(max(rest, _ZERO).total_seconds())
         return min(timedelta(seconds=seconds), state.habits.poll_at_most)
 
@@ -1044,9 +1044,6 @@ class _Turn:
 
     # Helpers.
 
-    def _slot(self, number: int) -> SlotLife:
-        return self.state.slots[number]
-
     def _with(self, number: int, changes: dict[str, Any]) -> tuple[SlotLife, ...]:
         """Return all slots, one of them changed."""
         slots = list(self.state.slots)
@@ -1054,7 +1051,7 @@ class _Turn:
         return tuple(slots)
 
     def _set(self, number: int, **changes: Any) -> None:
-        self._change(slots=self._with(number, changes))
+        self.state = _copy(self.state, {"slots": self._with(number, changes)})
 
     def _change(self, **changes: Any) -> None:
         self.state = _copy(self.state, changes)

@@ -418,14 +418,13 @@ class Ec2:
         return (
             one.order.region == region
             and now >= one.launched_at + self.lag
-            and (one.ends_at is None or not one.is_gone(for_=self.described_for))
+            and (one.ends_at is None or not one.is_gone(now, for_=self.described_for))
         )
 
     def forget_past(self) -> None:
         """Keep of instances that EC2 describes no more only their bills."""
-        ending = [one for one in self.instances.values() if one.ends_at is not None]
-        past = [one for one in ending if one.is_gone(for_=self.described_for)]
-        for instance in past:
+        now, ending = self.now(), [one for one in self.instances.values() if one.ends_at]
+        for instance in [one for one in ending if one.is_gone(now, for_=self.described_for)]:
             self._past_bills.append(self.bill(instance))
             del self.instances[instance.instance_id]
 

@@ -179,11 +179,11 @@ class Ec2Instance:
     @property
     def terminated_at(self) -> datetime | None:
         """Return when it was gone; None: it is not."""
-        return self.ends_at + self.ending if self.ends_at and self.is_gone() else None
+        return self.ends_at + self.ending if self.ends_at and self.is_gone(self.clock()) else None
 
-    def is_gone(self, *, for_: timedelta = timedelta(0)) -> bool:
+    def is_gone(self, now: datetime, *, for_: timedelta = timedelta(0)) -> bool:
         """Tell whether it is terminated, for so long at least."""
-        return self.ends_at is not None and self.clock() >= self.ends_at + self.ending + for_
+        return self.ends_at is not None and now >= self.ends_at + self.ending + for_
 
     @property
     def reason(self) -> EndReason | None:

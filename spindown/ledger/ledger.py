@@ -12,7 +12,7 @@ from typing import Any
 
 from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode, encode, encode_instant
-from spindown.contract.row import LockRow, SpendRow, is_of_workers
+from spindown.contract.row import OF_WORKERS, LockRow, SpendRow
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
 from spindown.ledger.partition import Partition, decode_at
@@ -92,8 +92,8 @@ class Ledger(RowWrites):
         names = [partition(self._workload) for partition in _LIVE]
         decided, told = self._table.query_each(names)
         return view_of(
-            Partition({sort: row for sort, row in decided.items() if not is_of_workers(sort)}),
-            Partition({sort: row for sort, row in told.items() if is_of_workers(sort)}),
+            Partition({s: row for s, row in decided.items() if not s.startswith(OF_WORKERS)}),
+            Partition({s: row for s, row in told.items() if s.startswith(OF_WORKERS)}),
         )
 
     def read_account(self) -> AccountView:

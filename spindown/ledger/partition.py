@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any, TypeVar
 
 from spindown.contract import row as rows
-from spindown.contract.codec import Row, decode
+from spindown.contract.codec import KeptRow, Row, decode
 from spindown.contract.row import DoneRow, NewerMessage, SpendRow
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.error import ContractError
@@ -52,6 +52,9 @@ class Partition:
         return self._kinds.get(prefix.removesuffix("#"), ())
 
     def _decode(self, cls: type[T], sort: str, row: Row) -> T | None:
+        # Of a simulation's rows, most are as the last tick has read them.
+        if type(row) is KeptRow and row.is_placed and type(row.read_as) is cls:
+            return row.read_as
         try:
             return decode_at(cls, sort, row)
         except ContractError:
@@ -69,6 +72,8 @@ def decode_at(cls: type[T], sort: str, row: Row) -> T:
     is_place = _PLACES.get(cls)
     if is_place is not None and not is_place(sort, value):
         raise ContractError(f"{cls.__name__} under {sort}", None, "keep a row under its own key")
+    if type(row) is KeptRow:
+        row.is_placed = True
     return value
 
 

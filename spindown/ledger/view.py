@@ -1,7 +1,7 @@
 """What one query of the ledger saw, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from spindown.contract import row as rows
@@ -161,7 +161,7 @@ def _as_decided(said: Worker, machine: Worker | None) -> Worker:
 def _days(spent: Mapping[str, SpendRow], done: Mapping[str, DoneRow]) -> dict[str, SpendRow]:
     """Return day -> what was spent, with what workers did: each is believed of its own alone."""
     return {
-        day: replace_fields(spent.get(day, SpendRow()), _own_fields(done.get(day, DoneRow())))
+        day: replace_fields(spent.get(day, SpendRow()), vars(done.get(day, DoneRow())))
         for day in sorted(spent.keys() | done.keys())
     }
 
@@ -170,11 +170,7 @@ def _backlog(seen: BacklogRow | None, claims: ClaimsRow | None) -> BacklogRow:
     """Return what ticks have seen; a row of claims that cannot be read says nothing new."""
     seen = seen or BacklogRow()
     known = claims or ClaimsRow(claims=seen.claims_seen, late=seen.late_seen)
-    return replace_fields(seen, _own_fields(known))
-
-
-def _own_fields(row: DoneRow | ClaimsRow) -> dict[str, object]:
-    return {each.name: getattr(row, each.name) for each in fields(row)}
+    return replace_fields(seen, vars(known))
 
 
 def _at(accepted: AcceptedCost) -> datetime:

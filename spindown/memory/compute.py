@@ -245,13 +245,13 @@ def _answer(fleet: Ec2Fleet) -> LaunchAnswer:
 
 
 def _view(instance: Ec2Instance) -> InstanceView:
-    state, reason = instance.state, instance.reason
+    state, reason, pool = instance.state, instance.reason, instance.order.pool
     return InstanceView(
         instance_id=instance.instance_id,
-        instance_type=instance.instance_type,
-        region=instance.region,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
+        instance_type=pool.instance_type,
+        region=instance.order.region,
+        zone=pool.zone,
+        capacity_type=pool.capacity_type,
         state=state.value,
         launched_at=instance.launched_at,
         tags=dict(instance.tags),

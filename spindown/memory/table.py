@@ -77,7 +77,8 @@ class MemoryTable:
 
     def write(self, write: Write) -> Row | None:
         """Change one row if its condition holds; return it as it is now."""
-        _check_indexed(write)
+        if _INDEXED in write.set:
+            _check_indexed(write)
         with self._lock:
             row = self._find(write.key)
             _check_conditions([write], [row])
@@ -92,7 +93,8 @@ class MemoryTable:
         if len({write.key for write in writes}) < len(writes):
             raise ContractError("transaction", "the same row twice", "write each row once")
         for write in writes:
-            _check_indexed(write)
+            if _INDEXED in write.set:
+                _check_indexed(write)
         with self._lock:
             found = [self._find(write.key) for write in writes]
             _check_conditions(writes, found)
@@ -169,11 +171,10 @@ class MemoryTable:
 
 
 def _check_conditions(writes: Sequence[Write], found: Sequence[Row | None]) -> None:
-    failed = [
-        write.key
-        for write, row in zip(writes, found, strict=True)
-        if write.when is not ALWAYS and not holds(write.when, row)
-    ]
+    failed = []
+    for write, row in zip(writes, found, strict=True):
+        if write.when is not ALWAYS and not holds(write.when, row):
+            failed.append(write.key)
     if failed:
         said = ", ".join(f"{key.partition} {key.sort}" for key in failed)
         raise PreconditionFailed(f"{said}: condition fails", keys=failed)
@@ -219,8 +220,6 @@ def _is_number(value: object) -> bool:
 
 
 def _check_indexed(write: Write) -> None:
-    if _INDEXED not in write.set:
-        return
     value = write.set[_INDEXED]
     if not (isinstance(value, str) and value):
         raise ContractError(_INDEXED, value, "write an instance id")
