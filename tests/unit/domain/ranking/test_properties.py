@@ -11,7 +11,7 @@ from spindown.domain.ladder import price_ceilings
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
-from spindown.domain.ranking import CandidateList, RegionBlock, bands
+from spindown.domain.ranking import Candidate, CandidateList, RegionBlock, bands
 from spindown.domain.ranking.constraint import PRECEDENCE, rulings
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import Reason, ReasonCode
@@ -168,69 +168,78 @@ situations = st.fixed_dictionaries(
 )
 
 
-@given(markets(), situations)
-def test_no_candidate_breaks_a_rule(offers: list[Offer], situation: dict[str, Any]) -> None:
-    policy: Policy = situation["policy"]
-    dry = {u.pool for u in situation["unavailable"] if u.until > NOW}
-    blocked = {name for name, until in situation["blocked"].items() if until > NOW}
-    ceilings = price_ceilings(policy, situation["waited"])
-
-    for candidate in a_ranking(offers, **situation):
-        offer, kind = candidate.offer, candidate.offer.instance_type
-        assert misfit(kind, situation["requirements"]) is None
-        assert offer.instance_price > 0.0
-        assert offer.price <= policy.max_price_per_hour
-        assert offer.price <= ceilings[offer.capacity_type]
-        assert (
-            situation["headroom_per_hour"] is None or offer.price <= situation["headroom_per_hour"]
-        )
-        if policy.max_price_per_gpu_hour is not None and kind.gpu_count:
-            assert offer.price <= policy.max_price_per_gpu_hour * kind.gpu_count
-        if offer.capacity_type is SPOT:
-            assert math.exp(-candidate.interruption_rate) >= policy.min_reliability * (1 - 1e-12)
-            assert offer.on_demand_price is None or offer.instance_price <= offer.on_demand_price
-        assert offer.pool not in dry
-        assert offer.quota_class not in blocked
-        assert offer.region not in situation["closed"]
-        assert kind.vcpus <= situation["quota_left"].get(offer.quota_class, math.inf)
-
-
-@given(markets(), situations)
-def test_every_offer_is_a_candidate_or_rejected_with_a_reason(
-    offers: list[Offer], situation: dict[str, Any]
+@given(markets(), situations, st.floats(0.0, 0.5))
+def test_a_ranking_keeps_all_rules_in_their_order(
+    offers: list[Offer], situation: dict[str, Any], band: float
 ) -> None:
     found = a_ranking(offers, **situation)
 
+    for candidate in found:
+        _breaks_no_rule(candidate, situation)
     listed = [id(c.offer) for c in found] + [id(r.offer) for r in found.rejected]
     assert sorted(listed) == sorted(id(offer) for offer in offers)
     assert all(r.constraint and say(r.reason) for r in found.rejected)
+    _is_judged_by_precedence(found, offers, situation)
+    _is_sorted_by_what_it_says(found, situation["policy"].rank_by)
+    _is_cut_into_bands(found, band, situation["policy"].rank_by)
 
 
-@given(markets(), situations)
-def test_constraints_are_judged_in_the_order_of_precedence(
-    offers: list[Offer], situation: dict[str, Any]
+def _breaks_no_rule(candidate: Candidate, situation: dict[str, Any]) -> None:
+    policy: Policy = situation["policy"]
+    offer, kind = candidate.offer, candidate.offer.instance_type
+    assert misfit(kind, situation["requirements"]) is None
+    assert offer.instance_price > 0.0
+    assert offer.price <= policy.max_price_per_hour
+    assert offer.price <= price_ceilings(policy, situation["waited"])[offer.capacity_type]
+    assert situation["headroom_per_hour"] is None or offer.price <= situation["headroom_per_hour"]
+    if policy.max_price_per_gpu_hour is not None and kind.gpu_count:
+        assert offer.price <= policy.max_price_per_gpu_hour * kind.gpu_count
+    if offer.capacity_type is SPOT:
+        assert math.exp(-candidate.interruption_rate) >= policy.min_reliability * (1 - 1e-12)
+        assert offer.on_demand_price is None or offer.instance_price <= offer.on_demand_price
+    assert offer.pool not in {u.pool for u in situation["unavailable"] if u.until > NOW}
+    blocked = {name for name, until in situation["blocked"].items() if until > NOW}
+    assert offer.quota_class not in blocked
+    assert offer.region not in situation["closed"]
+    assert kind.vcpus <= situation["quota_left"].get(offer.quota_class, math.inf)
+
+
+def _is_judged_by_precedence(
+    found: CandidateList, offers: list[Offer], situation: dict[str, Any]
 ) -> None:
     most = situation["headroom_per_hour"]
     given_all = {**situation, "now": NOW, "headroom_per_hour": math.inf if most is None else most}
     terms = Terms(Situation(**given_all))
-    taken = {id(c.offer) for c in a_ranking(offers, **situation)}
-
+    taken = {id(c.offer) for c in found}
     for offer in offers:
         judged = [PRECEDENCE.index(each.constraint) for each in rulings(offer, terms)]
         assert judged == sorted(judged)
         assert bool(judged) is (id(offer) not in taken)
 
 
-@given(markets(), situations)
-def test_the_list_is_sorted_by_what_it_says(offers: list[Offer], situation: dict[str, Any]) -> None:
-    found = a_ranking(offers, **situation)
-
-    metrics = [c.metric(situation["policy"].rank_by) for c in found]
+def _is_sorted_by_what_it_says(found: CandidateList, by: RankBy) -> None:
+    metrics = [c.metric(by) for c in found]
     assert metrics == sorted(metrics)
     for candidate in found:
         assert math.isclose(candidate.parts.total, candidate.cost_per_item, rel_tol=1e-9)
         assert candidate.cost_per_item > 0.0
         assert min(candidate.parts.refund, candidate.parts.redo, candidate.parts.boot) >= 0.0
+
+
+def _is_cut_into_bands(found: CandidateList, band: float, by: RankBy) -> None:
+    """Check that each candidate is in one band, in order, and no band is too wide."""
+    groups = list(bands(found, band, by))
+    flat = [id(c.offer) for group in groups for c in group]
+    assert sorted(flat) == sorted(id(c.offer) for c in found)
+    leaders = [group[0].metric(by) for group in groups]
+    assert leaders == sorted(leaders)
+    for group in groups:
+        keys = {
+            (c.offer.capacity_type, c.offer.instance_type.architecture, c.offer.region)
+            for c in group
+        }
+        assert len(keys) == 1
+        assert group[-1].metric(by) <= group[0].metric(by) * (1 + band)
 
 
 @given(markets(), situations)
@@ -334,28 +343,6 @@ def test_a_longer_backlog_moves_toward_throughput_per_dollar(
         return cost["g6e.xlarge"] / cost["g4dn.xlarge"]
 
     assert ahead(items * more) <= ahead(items) * (1 + 1e-9)
-
-
-@given(markets(), situations, st.floats(0.0, 0.5))
-def test_bands_keep_each_candidate_once_in_order_and_in_width(
-    offers: list[Offer], situation: dict[str, Any], band: float
-) -> None:
-    found = a_ranking(offers, **situation)
-    by = situation["policy"].rank_by
-
-    groups = list(bands(found, band, by))
-
-    flat = [id(c.offer) for group in groups for c in group]
-    assert sorted(flat) == sorted(id(c.offer) for c in found)
-    leaders = [group[0].metric(by) for group in groups]
-    assert leaders == sorted(leaders)
-    for group in groups:
-        keys = {
-            (c.offer.capacity_type, c.offer.instance_type.architecture, c.offer.region)
-            for c in group
-        }
-        assert len(keys) == 1
-        assert group[-1].metric(by) <= group[0].metric(by) * (1 + band)
 
 
 @given(policies, st.integers(0, 60), st.integers(0, 60))
