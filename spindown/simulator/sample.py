@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-from spindown.domain.offer import InstanceType
 from spindown.domain.prior import relative_throughput
+from spindown.simulator.hardware import find_type
 from spindown.simulator.scenario import DAY, Arrival, Listing, Steps, Zone
 
 _HOUR = 3600.0
@@ -35,73 +35,38 @@ _LONGEST_HOURS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    gpu: str
-    memory_mib: int
+class _Sold:
     #: USD per hour.
     on_demand: float
     #: Spot over on-demand, in the middle.
     ratio: float
-    #: The T4 is 1.
-    speed: float
     #: How often EC2 takes one away, per hour, in a calm zone.
     reclaims: float
+    #: The T4 is 1; None: as the ranking takes it before anything is measured.
+    speed: float | None = None
 
 
-_KINDS = {
-    "g4dn.xlarge": _Kind(
-        gpu="T4", memory_mib=16_384, on_demand=0.55, ratio=0.40, speed=1.0, reclaims=0.02
-    ),
-    "g6.xlarge": _Kind(
-        gpu="L4", memory_mib=22_888, on_demand=0.80, ratio=0.50, speed=1.5, reclaims=0.03
-    ),
-    "g5.xlarge": _Kind(
-        gpu="A10G", memory_mib=22_888, on_demand=1.00, ratio=0.55, speed=2.4, reclaims=0.05
-    ),
-    "g6e.xlarge": _Kind(
-        gpu="L40S", memory_mib=45_776, on_demand=1.85, ratio=0.60, speed=4.5, reclaims=0.08
-    ),
-    "p3.2xlarge": _Kind(
-        gpu="V100", memory_mib=16_384, on_demand=3.05, ratio=0.35, speed=3.0, reclaims=0.15
-    ),
+_GPU_TYPES = {
+    "g4dn.xlarge": _Sold(on_demand=0.55, ratio=0.40, reclaims=0.02, speed=1.0),
+    "g6.xlarge": _Sold(on_demand=0.80, ratio=0.50, reclaims=0.03, speed=1.5),
+    "g5.xlarge": _Sold(on_demand=1.00, ratio=0.55, reclaims=0.05, speed=2.4),
+    "g6e.xlarge": _Sold(on_demand=1.85, ratio=0.60, reclaims=0.08, speed=4.5),
+    "p3.2xlarge": _Sold(on_demand=3.05, ratio=0.35, reclaims=0.15, speed=3.0),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CpuKind:
-    vcpus: int
-    gib: int
-    architecture: str
-    #: As in ``_Kind``.
-    on_demand: float
-    ratio: float
-    reclaims: float
-
-
-#: Sold where work needs no GPU. Speeds are those of the benchmark that the ranking begins with.
-_CPU_KINDS = {
-    "c7i.large": _CpuKind(
-        vcpus=2, gib=4, architecture="x86_64", on_demand=0.09, ratio=0.45, reclaims=0.05
-    ),
-    "c7g.xlarge": _CpuKind(
-        vcpus=4, gib=8, architecture="arm64", on_demand=0.145, ratio=0.45, reclaims=0.03
-    ),
-    "c7a.2xlarge": _CpuKind(
-        vcpus=8, gib=16, architecture="x86_64", on_demand=0.41, ratio=0.40, reclaims=0.05
-    ),
-    "m7i.2xlarge": _CpuKind(
-        vcpus=8, gib=32, architecture="x86_64", on_demand=0.40, ratio=0.42, reclaims=0.04
-    ),
-    "m6a.4xlarge": _CpuKind(
-        vcpus=16, gib=64, architecture="x86_64", on_demand=0.69, ratio=0.38, reclaims=0.03
-    ),
-    "r7i.4xlarge": _CpuKind(
-        vcpus=16, gib=128, architecture="x86_64", on_demand=1.06, ratio=0.35, reclaims=0.08
-    ),
+#: Sold where work needs no GPU.
+_CPU_TYPES = {
+    "c7i.large": _Sold(on_demand=0.09, ratio=0.45, reclaims=0.05),
+    "c7g.xlarge": _Sold(on_demand=0.145, ratio=0.45, reclaims=0.03),
+    "c7a.2xlarge": _Sold(on_demand=0.41, ratio=0.40, reclaims=0.05),
+    "m7i.2xlarge": _Sold(on_demand=0.40, ratio=0.42, reclaims=0.04),
+    "m6a.4xlarge": _Sold(on_demand=0.69, ratio=0.38, reclaims=0.03),
+    "r7i.4xlarge": _Sold(on_demand=1.06, ratio=0.35, reclaims=0.08),
 }
+_SOLD = {**_GPU_TYPES, **_CPU_TYPES}
+_TYPES = {name: kind for name in _SOLD if (kind := find_type(name)) is not None}
 #: Names of what is sold where work needs no GPU.
-CPU_TYPES = tuple(_CPU_KINDS)
-#: Prices beside those of ``_KINDS``, where a region has its own.
+CPU_TYPES = tuple(_CPU_TYPES)
+#: Prices beside those of ``_SOLD``, where a region has its own.
 _LEVELS = {"us-west-2": 1.0, "us-east-1": 1.12}
 _USUAL_LEVEL = 1.06
 _ZONES = "abc"
@@ -117,7 +82,7 @@ def sample_market(
     days: float = 30,
     reclaims: float = 1.0,
     regions: tuple[str, ...] = ("us-west-2",),
-    instance_types: tuple[str, ...] = tuple(_KINDS),
+    instance_types: tuple[str, ...] = tuple(_GPU_TYPES),
 ) -> tuple[Listing, ...]:
     """Return the market over a number of days.
 
@@ -137,45 +102,20 @@ def sample_market(
 
 
 def _listing(name: str, region: str, random: Random, days: float, reclaims: float) -> Listing:
-    kind = _CPU_KINDS[name] if name in _CPU_KINDS else _KINDS[name]
-    on_demand = round(kind.on_demand * _LEVELS.get(region, _USUAL_LEVEL), 4)
-    instance_type = _instance_type(name)
+    sold, instance_type = _SOLD[name], _TYPES[name]
+    on_demand = round(sold.on_demand * _LEVELS.get(region, _USUAL_LEVEL), 4)
     return Listing(
         instance_type=instance_type,
         region=region,
         on_demand=on_demand,
-        speed=kind.speed
-        if isinstance(kind, _Kind)
-        else relative_throughput(*instance_type.processor),
+        speed=sold.speed or relative_throughput(*instance_type.processor),
         zones={
             f"{region}{letter}": Zone(
-                spot=_wander(on_demand, kind.ratio, random, days),
-                reclaims_per_hour=kind.reclaims * reclaims * random.choice((1.0, 1.0, 3.0)),
+                spot=_wander(on_demand, sold.ratio, random, days),
+                reclaims_per_hour=sold.reclaims * reclaims * random.choice((1.0, 1.0, 3.0)),
             )
             for letter in _ZONES
         },
-    )
-
-
-def _instance_type(name: str) -> InstanceType:
-    if name in _CPU_KINDS:
-        cpu = _CPU_KINDS[name]
-        return InstanceType(
-            name=name,
-            vcpus=cpu.vcpus,
-            memory_mib=cpu.gib * 1024,
-            architecture=cpu.architecture,
-        )
-    size = 2 if name.endswith(".2xlarge") else 1
-    return InstanceType(
-        name=name,
-        vcpus=4 * size,
-        memory_mib=16_384 * size,
-        architecture="x86_64",
-        gpu_name=_KINDS[name].gpu,
-        gpu_manufacturer="NVIDIA",
-        gpu_count=1.0,
-        gpu_memory_mib=_KINDS[name].memory_mib,
     )
 
 
