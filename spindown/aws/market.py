@@ -70,7 +70,7 @@ class Ec2Market:
         """Return every type with a GPU of any maker, with Neuron, or of a usual CPU family."""
         pages = self._ec2(region).get_paginator("describe_instance_types").paginate()
         with translated():
-            found = [_instance_type(info) for page in pages for info in page["InstanceTypes"]]
+            found = [parse_type(info) for page in pages for info in page["InstanceTypes"]]
         sold = (instance_type for instance_type in found if instance_type.is_sold)
         return sorted(sold, key=lambda instance_type: instance_type.name)
 
@@ -216,7 +216,8 @@ def _spot_price(row: "SpotPriceTypeDef") -> SpotPrice:
     )
 
 
-def _instance_type(info: "InstanceTypeInfoTypeDef") -> InstanceType:
+def parse_type(info: "InstanceTypeInfoTypeDef") -> InstanceType:
+    """Return what EC2 says of an instance type."""
     architectures = info["ProcessorInfo"]["SupportedArchitectures"]
     usage = info.get("SupportedUsageClasses", [])
     return InstanceType(

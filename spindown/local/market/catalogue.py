@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from spindown.aws.market import parse_type
 from spindown.domain.offer import InstanceType
 
 Location = Literal["region", "availability-zone", "availability-zone-id"]
@@ -31,31 +32,16 @@ def _read(path: Path) -> Any:
 
 
 @cache
-def described_types() -> Mapping[str, Mapping[str, Any]]:
+def described_types() -> Mapping[str, Any]:
     """Return every known instance type by name, as EC2's DescribeInstanceTypes answers it."""
-    types: Mapping[str, Mapping[str, Any]] = _read(_resources() / "instance_types.json.gz")
+    types: Mapping[str, Any] = _read(_resources() / "instance_types.json.gz")
     return types
 
 
 @cache
 def instance_types() -> Mapping[str, InstanceType]:
     """Return the hardware facts of every known instance type by name."""
-    return {name: _hardware(name, described) for name, described in described_types().items()}
-
-
-def _hardware(name: str, described: Mapping[str, Any]) -> InstanceType:
-    gpus = described.get("GpuInfo", {}).get("Gpus", [])
-    return InstanceType(
-        name=name,
-        vcpus=described["VCpuInfo"]["DefaultVCpus"],
-        memory_mib=described["MemoryInfo"]["SizeInMiB"],
-        architecture=described["ProcessorInfo"]["SupportedArchitectures"][0],
-        # 0 for types that have only a slice of a GPU (g6f).
-        gpu_count=sum(gpu["Count"] for gpu in gpus),
-        gpu_name=gpus[0]["Name"] if gpus else "",
-        gpu_memory_mib=gpus[0]["MemoryInfo"]["SizeInMiB"] if gpus else 0,
-        bare_metal=described.get("BareMetal", False),
-    )
+    return {name: parse_type(described) for name, described in described_types().items()}
 
 
 @cache
