@@ -93,8 +93,8 @@ def _cost_now(last: Sequence[CostWindow]) -> CostShape | None:
     So a cost that is down again is no rise any more, and the first boot of a morning, which makes
     its few items expensive, is none yet.
     """
-    enough = _TELLING_SHARE * sum(day.dollars for day in last) / max(len(last), 1)
-    newest = next((day for day in last if day.dollars >= enough), None)
+    enough = _TELLING_SHARE * sum(day.dollars for day in last)
+    newest = next((day for day in last if day.dollars * len(last) >= enough), None)
     shapes = (shape_of(window) for window in (add_windows(last), newest) if window is not None)
     known = (shape for shape in shapes if shape is not None)
     return min(known, key=lambda shape: shape.cost_per_item, default=None)

@@ -117,10 +117,38 @@ def test_a_saturday_is_compared_with_saturdays(cost: float, *, rings: bool) -> N
     assert bool(find_rise(days, NOW + DAY, limit=LIMIT)) is rings
 
 
-def test_a_week_of_little_work_is_not_judged() -> None:
-    days = days_of(*USUAL_DAYS) | {TODAY + ago * DAY: a_day(3.0, 0.1) for ago in range(1, 8)}
+@pytest.mark.parametrize(
+    ("dollars", "is_judged"),
+    [
+        pytest.param(1.0, True, id="half of the usual dollars"),
+        pytest.param(0.99, False, id="less than half"),
+    ],
+)
+def test_a_week_of_little_work_is_not_judged(dollars: float, *, is_judged: bool) -> None:
+    week = {TODAY + ago * DAY: a_day(3.0, dollars / 6) for ago in range(1, 8)}
 
-    assert find_rise(days, NOW + 7 * DAY, limit=LIMIT) is None
+    assert bool(find_rise(days_of(*USUAL_DAYS) | week, NOW + 7 * DAY, limit=LIMIT)) is is_judged
+
+
+def test_the_newest_day_tells_with_half_of_the_mean_dollars() -> None:
+    usual = {TODAY - 9 * DAY: a_day(), TODAY - 10 * DAY: a_day()}
+    down = {TODAY - DAY: a_day(3.0, 0.5), TODAY: a_day(1.0, 0.5)}
+    less = down | {TODAY: a_day(1.0, 0.49)}
+
+    assert find_rise(usual | down, NOW, limit=LIMIT) is None
+    assert find_rise(usual | less, NOW, limit=LIMIT) is not None
+
+
+@pytest.mark.parametrize(("ago", "is_known"), [(7, True), (62, True), (63, False)])
+def test_eight_weeks_before_it_are_the_usual_ones(ago: int, *, is_known: bool) -> None:
+    """One day alone is no habit; with the other most items cost twice as much."""
+    week = {TODAY - day * DAY: a_day(4.0) for day in range(7)}
+    before = {TODAY - 20 * DAY: a_day(), TODAY - ago * DAY: a_day(2.0, 3.0)}
+
+    found = find_rise(week | before, NOW, limit=LIMIT)
+
+    assert (found is not None) is is_known
+    assert found is None or found.rise.usual.cost_per_item == pytest.approx(2 * 2 / 900)
 
 
 def first_ring(rate: float, length: int = 60) -> int | None:
@@ -215,6 +243,23 @@ def test_a_cost_accepted_beforehand_never_rings() -> None:
     accepted = AcceptedCost(at=NOW, dollars=3 * 2 / 900, by="ann")
 
     assert not any(live(days_of(*[1.0] * 30), [3.0] * 30, accepted=accepted))
+
+
+def test_the_day_of_an_acceptance_counts_as_accepted() -> None:
+    accepted = AcceptedCost(at=NOW, dollars=3 * 2 / 900, by="ann")
+    before = {TODAY - DAY: a_day(), TODAY: a_day(1.0, 5.0)}
+    week = {TODAY + day * DAY: a_day(3.0) for day in range(1, 8)}
+
+    assert find_rise(before | week, NOW + 7 * DAY, limit=LIMIT, accepted=accepted) is None
+
+
+@pytest.mark.parametrize(
+    ("costs", "usual"), [((2.0, 1.0), 1.0), ((1.0, 3.0, 2.0), 2.0), ((4.0, 3.0, 2.0, 1.0), 2.0)]
+)
+def test_the_middle_of_single_items(costs: tuple[float, ...], usual: float) -> None:
+    windows = {cost: replace(USUAL, dollars=cost, items=1.0) for cost in costs}
+
+    assert middle_window(list(windows.values())) == windows[usual]
 
 
 def test_after_an_acceptance_later_days_become_usual() -> None:

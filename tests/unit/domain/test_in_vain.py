@@ -6,19 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spindown.domain.checkpointing import slowdown
 from spindown.domain.in_vain import (
     NOTHING_IN_VAIN,
+    Attempts,
     GoesOn,
     InVain,
     SpotTerms,
     goes_on,
     has_on_demand,
     may_be_risked,
+    never_done,
     pays_here,
+    terms_of_offer,
 )
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
-from tests.builders import minutes
+from spindown.domain.reason import Reason, ReasonCode
+from tests.builders import an_offer, minutes
 
 T4 = SpotTerms(price=0.20, listed=0.50, speed=1.0, rate=0.5)
 SPOT_ONLY = Policy(ladder=(Rung(after=minutes(0), capacity_types=frozenset({CapacityType.SPOT})),))
@@ -76,6 +81,9 @@ def test_work_counts_not_hours() -> None:
         pytest.param(Policy(max_price_per_hour=0.49), False, id="over the ceiling"),
         pytest.param(Policy(max_price_per_gpu_hour=0.49), False, id="over the GPU's ceiling"),
         pytest.param(Policy(ladder=()), True, id="no ladder"),
+        pytest.param(Policy(max_price_per_hour=0.50), True, id="the ceiling itself"),
+        pytest.param(Policy(max_dollars_per_hour=0.49), False, id="over the fleet's ceiling"),
+        pytest.param(Policy(max_dollars_per_hour=0.50), True, id="the fleet's ceiling itself"),
     ],
 )
 def test_what_the_ladder_ever_allows(policy: Policy, *, is_open: bool) -> None:
@@ -83,6 +91,124 @@ def test_what_the_ladder_ever_allows(policy: Policy, *, is_open: bool) -> None:
 
     assert has_on_demand(terms, policy) is is_open
     assert goes_on(in_vain, terms, policy) is (GoesOn.SURER if is_open else GoesOn.NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ceiling", "is_open"), [(0.0, 0.01, True), (4.0, 0.125, True), (4.0, 0.12, False)]
+)
+def test_a_ceiling_per_gpu_is_of_all_gpus(gpus: float, ceiling: float, *, is_open: bool) -> None:
+    policy = Policy(max_price_per_gpu_hour=ceiling)
+
+    assert has_on_demand(replace(T4, gpus=gpus), policy) is is_open
+
+
+def test_attempts_are_counted_with_the_shortest_boot() -> None:
+    def boot(*boots: float) -> float:
+        found = NOTHING_IN_VAIN
+        for number, each in enumerate(boots, start=1):
+            found = found.after(1.0, each, T4)
+            assert found.attempts == number
+        return found.boot
+
+    assert boot(0.2) == 0.2
+    assert boot(0.2, 0.1) == boot(0.1, 0.2) == 0.1
+
+
+#: Two slots, each twice as fast as a T4. 4 h of a T4 are 2 h of a slot: half of what the machine
+#: costs in that time.
+FAST = SpotTerms(price=0.5, listed=2.0, speed=4.0, slots=2)
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "most"),
+    [
+        # 0.5 x (0.125 / 2 + 1) more, up to 2.0 x as much.
+        pytest.param(InVain(attempts=1, hours=4.0, boot=0.125), 1.59375, id="in vain"),
+        # Of the item: 0.5 x (0.125 / 2 + 6 / 2) more, up to twice 2.0 x as much.
+        pytest.param(
+            InVain(of_item=Attempts(attempts=1, hours=4.0, boot=0.125)), 10.71875, id="with state"
+        ),
+    ],
+)
+def test_a_slot_is_risked_up_to_its_bound(in_vain: InVain, most: float) -> None:
+    def spent(dollars: float) -> InVain:
+        if in_vain.attempts:
+            return replace(in_vain, dollars=dollars)
+        return replace(in_vain, of_item=replace(in_vain.of_item, dollars=dollars))
+
+    assert may_be_risked(spent(most), FAST, Policy())
+    assert not may_be_risked(spent(most + 1e-9), FAST, Policy())
+
+
+@pytest.mark.parametrize(
+    ("is_alone", "policy"),
+    [
+        pytest.param(False, SPOT_ONLY, id="none is allowed"),
+        pytest.param(True, Policy(), id="none came"),
+    ],
+)
+def test_with_state_spot_goes_on_where_none_stays(policy: Policy, *, is_alone: bool) -> None:
+    of_item = Attempts(attempts=9, hours=9.0, boot=0.1, dollars=1e6)
+
+    assert may_be_risked(InVain(of_item=of_item, is_alone=is_alone), T4, policy)
+    assert not may_be_risked(InVain(of_item=of_item), T4, Policy())
+
+
+def test_new_state_leaves_what_the_item_has_cost() -> None:
+    of_item = Attempts(attempts=2, hours=1.0, boot=0.1, dollars=0.3)
+    lasting = InVain(of_item=of_item, is_alone=True)
+
+    assert replace(lasting, attempts=1, hours=1.0, boot=0.1, dollars=0.2).saved() == lasting
+
+
+def test_a_reason_tells_of_the_attempts_that_say_most() -> None:
+    in_vain = replace(after(2.0), is_alone=True)
+    saved = replace(in_vain, of_item=after(2.0, 1.0))
+
+    assert never_done(in_vain) == Reason(
+        ReasonCode.NEVER_DONE,
+        {"attempts": 1, "hours": 2.0, "dollars": in_vain.dollars, "saves": False, "is_alone": True},
+    )
+    about = never_done(saved).about
+    assert (about["attempts"], about["dollars"], about["saves"]) == (2, saved.of_item.dollars, True)
+
+
+def test_what_an_offer_costs_and_how_surely_it_stays() -> None:
+    one = an_offer(on_demand_price=0.50)
+    four = an_offer("g4dn.12xlarge", on_demand_price=None)
+
+    assert terms_of_offer(one, 0.3, "per-gpu") == SpotTerms(
+        price=0.22, listed=0.52, speed=1.0, slots=1, gpus=1.0, rate=0.3
+    )
+    found = terms_of_offer(four, 0.0, "per-gpu")
+    assert found is not None
+    assert (found.listed, found.slots, found.gpus) == (None, 4, 4.0)
+    assert found.speed > 1.0
+    assert terms_of_offer(replace(one, capacity_type=CapacityType.ON_DEMAND), 0.3, "2") is None
+
+
+def test_going_on_pays_up_to_the_price_on_demand() -> None:
+    """4 h of a T4 are 2 h of a slot."""
+    in_vain = InVain(attempts=1, hours=4.0, boot=0.1)
+    dearest = 2.0 / slowdown(rate=0.5, boot=0.1, interval=2.0, cost=0.0)
+
+    assert pays_here(in_vain, replace(FAST, rate=0.5, price=dearest * 0.999))
+    assert not pays_here(in_vain, replace(FAST, rate=0.5, price=dearest * 1.001))
+    assert pays_here(in_vain, replace(FAST, rate=0.0, price=2.0))
+
+
+def test_going_on_pays_where_nothing_takes_it_back() -> None:
+    short = InVain(attempts=1, hours=0.5, boot=0.1)
+    unsure = replace(T4, rate=9.0)
+
+    assert not pays_here(short, unsure)
+    assert pays_here(short, None)
+    # An attempt that had not begun to compute says nothing of how long the next would take.
+    assert pays_here(replace(short, hours=0.0), unsure)
+
+
+def test_with_state_a_job_leaves_on_demand_for_anywhere() -> None:
+    assert goes_on(InVain(of_item=after(4.0)), None, Policy()) is GoesOn.ANYWHERE
 
 
 def test_one_interruption_gives_no_job_up() -> None:
