@@ -1,7 +1,7 @@
 """CloudWatch in memory: it keeps metrics by time, and evaluates alarms of a template on them.
 
-As the Amazon CloudWatch User Guide says ("Using Amazon CloudWatch alarms", "Configuring how
-CloudWatch alarms treat missing data", "Using math expressions with CloudWatch metrics").
+As the Amazon CloudWatch User Guide says ("Using Amazon CloudWatch alarms", "Using math expressions
+with CloudWatch metrics"); the state of an alarm is decided as in the local system.
 """
 
 import ast
@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.contract.settings import NAMESPACE
+from spindown.local.alarm import ALARM, EXTRA_PERIODS, evaluate
 from spindown.memory import MemoryJobQueue
 from spindown.port import Clock, Datum
 
-#: Periods that CloudWatch looks back beyond those that it evaluates, for real data points.
-_LOOK_BACK = 2
 #: A message that was received so often goes to the back of the queue, and no longer counts for the
 #: age of the oldest (Amazon SQS Developer Guide, "Available CloudWatch metrics for Amazon SQS").
 _RECEIVES_UNCOUNTED = 3
@@ -28,12 +27,6 @@ _STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
     "Minimum": min,
     "Average": lambda values: math.fsum(values) / len(values),
     "SampleCount": len,
-}
-_BREACHES: Mapping[str, Callable[[float, float], bool]] = {
-    "GreaterThanOrEqualToThreshold": lambda value, limit: value >= limit,
-    "GreaterThanThreshold": lambda value, limit: value > limit,
-    "LessThanThreshold": lambda value, limit: value < limit,
-    "LessThanOrEqualToThreshold": lambda value, limit: value <= limit,
 }
 
 _Series = tuple[str, str, frozenset[tuple[str, str]]]
@@ -88,18 +81,8 @@ class CloudWatch:
 
     def rings(self, alarm: Mapping[str, Any]) -> bool:
         """Tell whether an alarm of a template is in the state ALARM now."""
-        periods: int = alarm["EvaluationPeriods"]
-        needed: int = alarm.get("DatapointsToAlarm", periods)
-        points = self._points(alarm, periods + _LOOK_BACK)
-        real = [point for point in points if point is not None][-periods:]
-        breaches = _BREACHES[alarm["ComparisonOperator"]]
-        limit: float = alarm["Threshold"]
-        breaching = sum(breaches(value, limit) for value in real)
-        if alarm["TreatMissingData"] == "breaching":
-            breaching += periods - len(real)
-        else:
-            assert alarm["TreatMissingData"] == "notBreaching"
-        return breaching >= needed
+        points = self._points(alarm, alarm["EvaluationPeriods"] + EXTRA_PERIODS)
+        return evaluate(alarm, points[::-1]) == ALARM
 
     def _points(self, alarm: Mapping[str, Any], count: int) -> list[float | None]:
         """Return the last whole periods of what an alarm looks at, the oldest first."""

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.render.screen import open_console, print_line
+from spindown.contract.codec import encode
 from spindown.error import NotFound
 from spindown.local import TICK, daemon
 from spindown.local.status import InstanceStatus, SystemStatus
@@ -50,7 +51,7 @@ def up(
         tick=timedelta(seconds=tick),
     )
     if as_json:
-        print(json.dumps(status.to_json()))
+        print(json.dumps(encode(status)))
         return
     for line in say_up(status, state):
         print(line)
@@ -86,7 +87,7 @@ def status(*, state: State = STATE, as_json: option.Json = False) -> None:
         said = f"no local system is up in {state}: start it with `spindown local up` first"
         raise NotFound(said)
     if as_json:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(encode(found)))
     else:
         _print(found)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from spindown.contract.codec import decode, encode
 from spindown.error import SpindownError
 from spindown.local import TICK, environment
 from spindown.local.deployment import check_checkout
@@ -81,7 +82,7 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path) -> SystemStatus:
     if "status" not in answer:
         said = answer.get("error", f"it ended early; {log} has the details.")
         raise DaemonError(f"The local system did not start: {said}")
-    return SystemStatus.from_json(answer["status"])
+    return decode(SystemStatus, answer["status"])
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -136,7 +137,7 @@ def status(state: Path | None = None) -> SystemStatus | None:
     connection = http.client.HTTPConnection(urlsplit(told["endpoint"]).netloc, timeout=10)
     try:
         connection.request("GET", STATUS_PATH)
-        return SystemStatus.from_json(json.loads(connection.getresponse().read()))
+        return decode(SystemStatus, json.loads(connection.getresponse().read()))
     except (OSError, ValueError) as error:
         message = f"The local system at {told['endpoint']} does not answer ({error})."
         raise DaemonError(message) from error
@@ -166,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         with system:
             system.deploy()
-            _answer(status=system.status().to_json())
+            _answer(status=encode(system.status()))
             # signal.pause() would sleep through a signal that comes just before it.
             pause = threading.Event()
             while True:

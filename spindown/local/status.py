@@ -1,9 +1,9 @@
 """What the local system is doing, as plain values for a screen or JSON."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -54,20 +54,6 @@ class SystemStatus:
     queues: tuple[QueueStatus, ...]
     functions: tuple[str, ...]
     instances: tuple[InstanceStatus, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in JSON's own types."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Read what `to_json` returned."""
-        parts = {
-            "queues": tuple(QueueStatus(**one) for one in value["queues"]),
-            "functions": tuple(value["functions"]),
-            "instances": tuple(InstanceStatus(**one) for one in value["instances"]),
-        }
-        return cls(**{**value, **parts})
 
 
 def queue_statuses(sqs: "SQSClient") -> tuple[QueueStatus, ...]:

@@ -16,6 +16,7 @@ import boto3
 from botocore.config import Config as ClientConfig
 
 from spindown import config
+from spindown.contract.codec import encode
 from spindown.ec2sim import Ec2Instance
 from spindown.error import BadInput
 from spindown.local import TICK, emulator, environment
@@ -225,7 +226,7 @@ class LocalSystem:
             emulator=app,
             market=MarketApp(self.market, app),
             metadata=MetadataApp(self.market, credentials=self._credentials),
-            status=lambda: self.status().to_json(),
+            status=lambda: encode(self.status()),
         )
         pool = stack.enter_context(_pool())
 
