@@ -1,6 +1,7 @@
 """One workload: its queues, its code, its launch templates, and its settings as deployed."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from aws_cdk import CfnTag, Duration, Fn, RemovalPolicy
@@ -373,6 +374,9 @@ class Workload(Construct):
                 code_digest=self.archive.digest,
                 code_version=self.archive.version,
                 root_volume_gib=self.config.image.root_volume_gib,
+                stop_grace=self.config.run.stop_grace
+                if self.config.run.entrypoint is None
+                else timedelta(0),
             ),
             requirements=self.config.to_requirements(),
             policy=self.config.to_policy(),

@@ -9,6 +9,7 @@ deploy can overwrite it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
@@ -95,6 +96,8 @@ class RunSettings:
     #: ``RunSpec.version`` of what is in it.
     code_version: str = ""
     root_volume_gib: int = 100
+    #: What a program has between SIGTERM and SIGKILL; none for a function.
+    stop_grace: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,10 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
         view=view,
         queue=ports.queue(settings.queue_url).backlog(),
         knowledge=read_knowledge(
-            view.rates, slots=settings.run.slots, workers=view.workers.values()
+            view.rates,
+            slots=settings.run.slots,
+            stop_grace=settings.run.stop_grace,
+            workers=view.workers.values(),
         ),
         notes=(
             *((Reason(ReasonCode.LOCK_DAMAGED),) if view.is_lock_damaged(now) else ()),

@@ -23,7 +23,7 @@ from spindown.domain.offer import slot_count
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.ranking import Candidate
 from spindown.domain.schedule import rests_in_hand
-from spindown.domain.worker_lifecycle import HANG_GRACE, POWER_OFF
+from spindown.domain.worker_lifecycle import POWER_OFF, hang_grace
 
 _HOUR = timedelta(hours=1)
 #: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
@@ -59,7 +59,7 @@ def foresight(knowledge: Knowledge, policy: Policy) -> Foresight:
         boot_at_most=boot_p95(knowledge, policy),
         idle=idle_timeout(knowledge, policy),
         word=word,
-        put_back=word + HANG_GRACE,
+        put_back=word + hang_grace(knowledge.stop_grace),
         items_per_job=items_per_job(knowledge, policy),
         slots=knowledge.slots,
         tick=policy.tick,

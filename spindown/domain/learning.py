@@ -84,6 +84,8 @@ class Knowledge:
     checkpoints: tuple[float, ...] = ()
     #: "per-gpu", "per-instance" or a number: how reports a slot add up to an instance.
     slots: str = "per-gpu"
+    #: What a program has to write its last checkpoint; none for a function.
+    stop_grace: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

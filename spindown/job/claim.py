@@ -265,6 +265,8 @@ class ClaimOutcome(StrEnum):
 
 
 _HELD = "held"
+#: S3 tells in whole seconds when it took an object (Amazon S3 API Reference, "GetObject").
+_STORED_WITHIN = timedelta(seconds=1)
 _OVER = frozenset({ClaimOutcome.OVER, ClaimOutcome.DEAD_LETTERED})
 
 
@@ -363,7 +365,7 @@ class _Claim:
         try:
             if fence is None:
                 return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
-            refusal = self._refusal(fence.manifest)
+            refusal = self._refusal(fence)
             if refusal is not ReasonCode.NONE:
                 return self._refuse(refusal, fence.manifest)
             return self._claim_over(fence)
@@ -558,24 +560,25 @@ class _Claim:
         )
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
 
-    def _refusal(self, manifest: Manifest) -> ReasonCode:
+    def _refusal(self, fence: Fence) -> ReasonCode:
         """Return why the message is not of the job that its id stands for; NONE: it is."""
-        if is_other_body(manifest, self.job):
-            is_over = manifest.state is not JobState.RUNNING
+        if is_other_body(fence.manifest, self.job):
+            is_over = fence.manifest.state is not JobState.RUNNING
             return ReasonCode.JOB_ID_REUSED if is_over else ReasonCode.OTHER_BODY
-        return ReasonCode.SENT_AFTER_CANCEL if self._is_after_cancel(manifest) else ReasonCode.NONE
+        return ReasonCode.SENT_AFTER_CANCEL if self._is_after_cancel(fence) else ReasonCode.NONE
 
-    def _is_after_cancel(self, manifest: Manifest) -> bool:
+    def _is_after_cancel(self, fence: Fence) -> bool:
         """Tell whether the id was cancelled before a claim, and this message sent after that.
 
-        A split may send its children after their cancel: those are cancelled as their parent is.
+        Both instants are those of AWS: whoever cancels may have a wrong clock. A split may send its
+        children after their cancel: those are cancelled as their parent is.
         """
         return (
-            manifest.state is JobState.CANCELLED
-            and not manifest.body_digest
+            fence.manifest.state is JobState.CANCELLED
+            and not fence.manifest.body_digest
             and self.job.parent is None
-            and manifest.finished_at is not None
-            and self.message.sent_at > manifest.finished_at
+            and fence.stored_at is not None
+            and self.message.sent_at >= fence.stored_at + _STORED_WITHIN
         )
 
     def _refuse(self, code: ReasonCode, manifest: Manifest) -> Declined:

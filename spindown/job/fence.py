@@ -46,6 +46,8 @@ class Fence:
     #: Epochs up to this one may have been used; above the manifest's own only when a corrupt
     #: version has hidden what it said.
     epoch_floor: int
+    #: When S3 took it, by its own clock, in whole seconds; None: as written here.
+    stored_at: datetime | None = None
 
 
 def read_fence(job_id: str, objects: ObjectStore) -> Fence | None:
@@ -63,7 +65,12 @@ def read_fence(job_id: str, objects: ObjectStore) -> Fence | None:
         return None
     manifest = _decode(stored, job_id)
     if manifest is not None:
-        return Fence(manifest=manifest, etag=stored.etag, epoch_floor=manifest.epoch)
+        return Fence(
+            manifest=manifest,
+            etag=stored.etag,
+            epoch_floor=manifest.epoch,
+            stored_at=stored.modified_at,
+        )
     return _read_older(job_id, stored, objects)
 
 

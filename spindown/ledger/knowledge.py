@@ -1,6 +1,7 @@
 """Turn the ledger's learned sums into what the domain calls knowledge."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from functools import lru_cache
 
 from spindown.contract import row as rows
@@ -23,13 +24,18 @@ _POOL = f"{rows.RATE}pool#"
 
 
 def read_knowledge(
-    rates: Mapping[str, RateRow], *, slots: str, workers: Iterable[Worker] = ()
+    rates: Mapping[str, RateRow],
+    *,
+    slots: str,
+    stop_grace: timedelta = timedelta(0),
+    workers: Iterable[Worker] = (),
 ) -> Knowledge:
     """Return what a workload has shown so far.
 
     Args:
         rates: sort key -> row, as the ledger holds them; an unknown key is left out.
         slots: ``run.slots`` of the workload.
+        stop_grace: what its program has to end.
         workers: those that there are.
     """
     empty = RateRow()
@@ -43,6 +49,7 @@ def read_knowledge(
         jobs=JobSizes(items=job.count, jobs=job.jobs, largest=job.samples),
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
+        stop_grace=stop_grace,
     )
 
 

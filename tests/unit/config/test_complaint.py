@@ -1,6 +1,7 @@
 """Whatever is wrong with spindown.toml is said in one sentence, with the key and the remedy."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown import config
+from spindown.config.duration import format_duration
+from spindown.domain.worker_lifecycle import STOP_GRACE_AT_MOST
 from spindown.error import ConfigError
 from tests.unit.config.document import with_value
 
@@ -353,6 +356,31 @@ def test_names_the_key_and_the_remedy(path: str, value: object, field: str, reme
         config.parse(with_value(path, value))
 
     assert (caught.value.field, caught.value.remedy) == (field, remedy)
+
+
+@pytest.mark.parametrize(
+    ("grace", "is_taken"),
+    [
+        (STOP_GRACE_AT_MOST, True),
+        (STOP_GRACE_AT_MOST + timedelta(milliseconds=1), False),
+        (timedelta(days=1), False),
+    ],
+)
+def test_a_program_has_no_longer_to_end_than_a_reclaim(grace: timedelta, is_taken: bool) -> None:
+    text = format_duration(grace)
+    run = {"command": ["run"], "code": "code", "stop_grace": text}
+    document = with_value("workload.ocr.run", run)
+    if is_taken:
+        assert config.parse(document).workloads["ocr"].run.stop_grace == grace
+        return
+
+    with pytest.raises(ConfigError) as caught:
+        config.parse(document)
+
+    assert (caught.value.field, caught.value.value) == ("workload.ocr.run.stop_grace", text)
+    # The mend names what can be written instead.
+    assert format_duration(STOP_GRACE_AT_MOST) in caught.value.remedy
+    assert re.fullmatch(r"[^\n]+", str(caught.value))
 
 
 @pytest.mark.parametrize(("length", "is_taken"), [(25, True), (26, False)])

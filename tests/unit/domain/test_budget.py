@@ -119,6 +119,17 @@ def test_what_three_machines_cost_is_room_for_three(when_spent: WhenSpent) -> No
     assert replace(room, left=least - 1e-6).workers([candidate]) == ([], 0)
 
 
+@pytest.mark.parametrize("stop_grace", [timedelta(0), timedelta(seconds=90)])
+def test_what_puts_back_has_the_time_that_its_worker_takes(stop_grace: timedelta) -> None:
+    policy = a_policy(WhenSpent.STOP)
+    ahead = foresight(replace(Knowledge(), stop_grace=stop_grace), policy)
+
+    bound = overshoot_at_most(
+        [1.0], policy, longest_job=HOUR, until_idle=HOUR, stop_grace=stop_grace
+    )
+    assert ahead.put_back / HOUR == pytest.approx(bound)
+
+
 def test_fewer_machines_set_aside_the_same_work() -> None:
     candidate = a_candidate()
     room = a_room(WhenSpent.STOP_LAUNCHES, left=10.0, items_waiting=4000.0)

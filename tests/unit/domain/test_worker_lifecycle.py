@@ -13,6 +13,8 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.domain.worker_lifecycle import (
+    HANG_GRACE,
+    STOP_GRACE_AT_MOST,
     AskToEnd,
     AwaitReclaim,
     BeginDraining,
@@ -55,6 +57,7 @@ from spindown.domain.worker_lifecycle import (
     TimePassed,
     WasCondemned,
     WorkerEvent,
+    hang_grace,
     next_at,
     step,
 )
@@ -93,8 +96,8 @@ class Driver:
         assert self.tell(Polled, slot, True)[0] == Take(slot)
 
 
-def a_busy_worker(slots: int = 1) -> Driver:
-    one = Driver(slots)
+def a_busy_worker(slots: int = 1, habits: Habits = HABITS) -> Driver:
+    one = Driver(slots, habits)
     for slot in range(slots):
         one.take(slot)
     one.commands.clear()
@@ -271,6 +274,26 @@ def test_what_ends_a_worker_and_by_when_it_gives_back(name: str) -> None:
     assert [c for c in one.commands if isinstance(c, GiveBack)] == [GiveBack(0), GiveBack(1)]
     assert one.wait(29 * SECOND) == []
     assert one.wait(SECOND) == [LeaveBehind(0), LeaveBehind(1), Drain(reason, knows=False)]
+
+
+@pytest.mark.parametrize(
+    ("stop_grace", "most"),
+    [
+        (timedelta(0), HANG_GRACE),
+        (10 * SECOND, HANG_GRACE),
+        (10 * SECOND + timedelta(milliseconds=1), HANG_GRACE + timedelta(milliseconds=1)),
+        (STOP_GRACE_AT_MOST, STOP_GRACE_AT_MOST + 20 * SECOND),
+    ],
+)
+def test_a_slot_that_hangs_is_left_behind_after(stop_grace: timedelta, most: timedelta) -> None:
+    assert hang_grace(stop_grace) == most
+    one = a_busy_worker(1, replace(HABITS, hang_grace=hang_grace(stop_grace)))
+    one.tell(Stop)
+    one.wait(HABITS.stop_grace)
+    assert one.commands[-1] == GiveBack(0)
+
+    assert one.wait(most - timedelta(milliseconds=1)) == []
+    assert LeaveBehind(0) in one.wait(timedelta(milliseconds=1))
 
 
 def test_a_policy_may_hasten_the_end_by_the_budget() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -21,7 +22,7 @@ from spindown.job.heartbeat import extend_lease
 from spindown.job.release import abandon
 from spindown.job.result import find_jobs, read_progress
 from spindown.job.split import split
-from spindown.memory import PortCall
+from spindown.memory import MemoryClock, PortCall
 from spindown.port import Outgoing, Write
 from tests.work import NEWER_MANIFEST, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
@@ -76,9 +77,20 @@ def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
     assert world.table.get(a_slot_id().lease_key) is None
 
 
-def test_a_job_sent_after_its_id_was_cancelled_is_a_dead_letter() -> None:
+def a_cancel(world: WorkWorld, ahead: timedelta) -> Cancelled:
+    """Cancel a job from a machine whose clock is so far ahead."""
+    clock = MemoryClock(world.clock.now() + ahead)
+    (told,) = cancel(WORKLOAD, ["j"], replace(world.ports, clock=clock))
+    return told
+
+
+WRONG_CLOCKS = pytest.mark.parametrize("ahead", [timedelta(hours=h) for h in (-1, 0, 1)])
+
+
+@WRONG_CLOCKS
+def test_a_job_sent_after_its_id_was_cancelled_is_a_dead_letter(ahead: timedelta) -> None:
     world = WorkWorld()
-    (told,) = cancelled(world, "j")
+    told = a_cancel(world, ahead)
     assert not told.was_claimed
     world.clock.advance(timedelta(seconds=1))
     world.send(JOB)
@@ -96,6 +108,22 @@ def test_a_job_sent_after_its_id_was_cancelled_is_a_dead_letter() -> None:
     assert json.loads(letter.body) == JOB
     assert world.queue.bodies() == []
     assert world.manifest("j").state is JobState.CANCELLED
+
+
+@WRONG_CLOCKS
+def test_a_job_sent_before_its_id_was_cancelled_is_deleted(ahead: timedelta) -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    message = world.receive()
+    assert message is not None
+    world.clock.advance(timedelta(minutes=1))
+    a_cancel(world, ahead)
+
+    answer = world.claim_message(message)
+
+    assert isinstance(answer, Declined)
+    assert answer.outcome is claiming.ClaimOutcome.OVER
+    assert world.queue.bodies() == world.dead_letters.bodies() == []
 
 
 def test_a_copy_of_a_cancelled_job_is_deleted() -> None:
