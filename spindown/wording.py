@@ -605,7 +605,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.STRIKES_SILENT: _strikes("never checked in", _LOOK),
     ReasonCode.STRIKES_UNCLAIMED: _strikes(
-        "checked in and ended without a job although work waited", _LOOK
+        "checked in and ended without a job although messages waited", _LOOK
     ),
     ReasonCode.STRIKES_FAILED: _strikes(
         "ended since all their last jobs had failed",

@@ -2,12 +2,12 @@
 
 Useless instances never checked in, or ended without a job although work waited, or ended because
 all their jobs had failed. Each kind has its own count, which starts again at 0 when something shows
-the contrary. Where other jobs are done, the last two kinds only slow launches down.
+the contrary. What messages alone can bring about, whoever sent them, only slows launches down.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from spindown.contract import row as rows
@@ -36,11 +36,10 @@ from spindown.port import Refusal, When
 STRIKES = 3
 #: Then one launch is tried again, unless the launch version has changed before.
 _BREAKER_FOR = timedelta(hours=1)
-#: Instead, if items of the version were done within ``_PROVEN_FOR``: then messages are at fault,
-#: and others may wait. It is the promise's own time.
+#: Instead one launch in so long, where messages can be at fault, since others may wait. It is the
+#: promise's own time.
 _PACE = timedelta(minutes=5)
-#: An hour's launches at that pace cost about a dollar; so what stops all work costs some dollars
-#: more, once.
+#: They are, and nobody need be called, if items of the version were done within this.
 _PROVEN_FOR = timedelta(hours=6)
 #: An account error is tried again after this, so that a repair needs no second action.
 _ACCOUNT_RETRY = timedelta(minutes=15)
@@ -86,10 +85,16 @@ def is_on_test(facts: TickFacts, fleet: Fleet, region: str) -> bool:
     return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES
 
 
-def tests_launch_version(worker: Worker, breaker: BreakerRow) -> bool:
-    """Tell whether a worker was launched to test whether jobs still all fail."""
-    since = breaker.open_until
-    return breaker.failed >= STRIKES and since is not None and worker.launched_at >= since
+def tests_launch_version(worker: Worker, breaker: BreakerRow, now: datetime) -> bool:
+    """Tell whether a worker is to show whether machines of this version are still of no use.
+
+    One that has ended is yet to be counted. A job that takes long, or hangs, keeps others waiting
+    no longer than one that failed.
+    """
+    if now - worker.launched_at < _PACE or (worker.claimed_at is None and worker.is_live):
+        return True
+    is_test = breaker.open_until is not None and worker.launched_at >= breaker.open_until
+    return is_test and worker.claimed_at is not None and now - worker.claimed_at < _PACE
 
 
 def breaker_name(facts: TickFacts, region: str) -> str:
@@ -291,15 +296,26 @@ def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
 
 
 def _stopped(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike) -> BreakerRow:
-    """Return the breaker, open for an hour; shortly if only the messages can be at fault."""
+    """Return the breaker, open for an hour; shortly if messages can be at fault.
+
+    Whether it is they or the code, nobody can tell before an item is done. Then a person is called,
+    and it costs one machine at a time: each job that fails, and each message that cannot be read,
+    ends as a dead letter.
+    """
     proven_at, count = counted.proven_at, _counts(counted)[what]
     is_proven = proven_at is not None and draft.now - proven_at < _PROVEN_FOR
-    if is_proven and counted.strikes < STRIKES:
+    is_of_messages = is_proven or has_declined_all(worker) or has_failed_all(worker)
+    if not is_of_messages or counted.strikes >= STRIKES:
+        reason = _reason_to_stop(worker, what, count)
+        return replace(counted, open_until=draft.now + _BREAKER_FOR, reason=reason)
+    # The next tick sees it open, so that whoever is to be told is.
+    open_until = max(worker.launched_at + _PACE, draft.now + draft.facts.policy.tick)
+    if is_proven:
         about: About = {"count": count, "instance_id": worker.instance_id}
         reason = Reason(ReasonCode.STRIKES_OF_MESSAGES, about)
-        return replace(counted, open_until=draft.now + _PACE, reason=reason)
-    reason = _reason_to_stop(worker, what, count)
-    return replace(counted, open_until=draft.now + _BREAKER_FOR, reason=reason)
+    else:
+        reason = _reason_to_stop(worker, what, count)
+    return replace(counted, open_until=open_until, reason=reason)
 
 
 def _reason_to_stop(worker: Worker, what: Strike, count: int) -> Reason:

@@ -300,8 +300,8 @@ def _block(draft: PlanDraft, region: str) -> RegionBlock | None:
     if breaker.open_until is not None and breaker.open_until > draft.now:
         stopped = breaker.reason.within(ReasonCode.LAUNCHING_STOPPED)
         return RegionBlock(reason=stopped, until=breaker.open_until)
-    here = (w for w in fleet.workers.values() if w.region == region and w.is_live)
-    unproven = [w for w in here if w.claimed_at is None or tests_launch_version(w, breaker)]
+    here = [w for w in fleet.workers.values() if w.region == region]
+    unproven = [w for w in here if tests_launch_version(w, breaker, draft.now)]
     if unproven and is_on_test(facts, fleet, region):
         tester = unproven[0].instance_id
         return RegionBlock(

@@ -75,7 +75,7 @@ class Worker:
     busy_slots: Tally = 0
     #: When it last took a job, or ended one of several; None: it never had any.
     claimed_at: datetime | None = None
-    #: When it last left a message to workers of a later version; None: it has met none.
+    #: When it first met a message that is no work of its version's; None: it has met none.
     declined_at: datetime | None = None
     #: Percent of the time in which its GPUs computed, over the last heartbeat's interval, and
     #: percent of their memory that was used at the most; None: none were seen at work.

@@ -126,7 +126,7 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
 
 
 def has_declined_all(worker: Worker) -> bool:
-    """Tell whether a worker ended without a job since it could not read what waited."""
+    """Tell whether a worker ended without a job since what waited was none that it can do."""
     return (
         worker.state is WorkerState.ENDED
         and worker.claimed_at is None

@@ -290,6 +290,7 @@ def claim(
     except NewerSchema as exc:
         return _leave_to_newer(message, None, exc, presence, ports)
     except ContractError as exc:
+        presence.note_declined()
         dead_letter_untouched(message, str(exc), ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
     if near_expiry(message, ports.clock.now()):
@@ -300,6 +301,7 @@ def claim(
     except NewerSchema as exc:
         return _leave_to_newer(message, job.job_id, exc, presence, ports)
     except (ContractError, NotFound):
+        presence.note_declined()
         return _refuse_pointer(message, job.job_id or "", ports)
     return _Claim(message, job, slot_id, presence, ports, policy).run()
 
@@ -317,6 +319,7 @@ def _leave_to_newer(
 ) -> Declined:
     """Hide what only a later version can read, and let the ledger know; at last give it up."""
     now, reason = ports.clock.now(), str(error)
+    presence.note_declined()
     if is_given_up(message.sent_at, message.receive_count, now):
         dead_letter_untouched(message, reason, ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, job_id=job_id, reason=reason)
@@ -582,6 +585,7 @@ class _Claim:
         )
 
     def _refuse(self, code: ReasonCode, manifest: Manifest) -> Declined:
+        self.presence.note_declined()
         reason = say(Reason(code, {"job": self.job_id, "state": manifest.state.value}))
         dead_letter_untouched(self.message, reason, self.ports, code=code, job_id=self.job_id)
         return Declined(

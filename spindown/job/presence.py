@@ -83,6 +83,7 @@ class Presence:
         self._is_behind = False
         #: Messages that it has noted for a later version.
         self._newer: set[str] = set()
+        self._has_declined = False
         #: Since when no new job is taken, for the row.
         self._draining: dict[str, str] = {}
 
@@ -237,11 +238,10 @@ class Presence:
     def _requeued_key(self, job_id: str) -> Key:
         return Key(partition=self._partition, sort=requeued_sort(job_id))
 
-    def note_newer(self, message: Message, error: NewerSchema, until: datetime) -> bool:
-        """Note a message that only a later version reads, hidden until then.
-
-        Return whether the tick can show it sooner; False: nothing is noted.
-        """
+    def note_declined(self) -> None:
+        """Note, once, that a message was no work: a machine that finds no other was of no use."""
+        if self._has_declined:
+            return
         declined = Write(
             key=self._key,
             when=_NOT_CONDEMNED,
@@ -249,6 +249,13 @@ class Presence:
         )
         with suppress(SpindownError):
             self._try(declined)
+            self._has_declined = True
+
+    def note_newer(self, message: Message, error: NewerSchema, until: datetime) -> bool:
+        """Note a message that only a later version reads, hidden until then.
+
+        Return whether the tick can show it sooner; False: nothing is noted.
+        """
         if len(self._newer | {message.message_id}) > _NEWER_AT_MOST:
             return False
         schema = error.value if isinstance(error.value, int) else 0

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.job.manifest import decode_manifest, manifest_key
+from spindown.control.breaker import STRIKES
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
@@ -111,16 +112,40 @@ def test_bad_messages_stop_no_other_work_for_long(body: str, at_once: int, each:
     assert len(seen) - len(waits) <= 2 * sent
 
 
-def test_where_nothing_was_ever_done_launches_stop() -> None:
+@pytest.mark.parametrize(
+    ("body", "at_once"),
+    [
+        pytest.param('{"job_id": "evil%d", "items": [1]}', 12, id="its code crashes"),
+        pytest.param('{"schema": 2, "items": [%d]}', 9, id="its schema is newer"),
+        pytest.param("%d, which is no job", 9, id="it cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_bad_messages_after_a_deploy_keep_nobody(body: str, at_once: int, rounds: int) -> None:
+    world, sent, seen = a_world(), 0, set[str]()
+    world.script = _crash_if_evil
+    for _ in range(rounds):
+        for _ in range(at_once // rounds):
+            world.queue.send([Outgoing(body=body % sent)])
+            sent += 1
+        seen |= _pass_minutes(world, 40 // rounds)
+
+    waited, some = _wait(world)
+
+    assert waited <= 12 * MINUTE
+    assert len(seen | some) <= 2 * sent
+
+
+def test_where_nothing_was_ever_done_a_person_is_called() -> None:
     world = a_world()
     world.script = _crash_if_evil
     for number in range(30):
         world.queue.send([Outgoing(body=f'{{"job_id": "evil{number}", "items": [1]}}')])
+    while world.view().breaker.failed < STRIKES:
+        _pass_minutes(world)
 
-    seen = _pass_minutes(world, 50)
+    seen = _pass_minutes(world, 40)
 
-    breaker = world.view().breaker
-    assert breaker.reason.code is ReasonCode.STRIKES_FAILED
-    assert breaker.open_until is not None
-    assert breaker.open_until > world.now
-    assert len(seen) <= 12
+    assert world.view().breaker.reason.code is ReasonCode.STRIKES_FAILED
+    # One at a time, 5 minutes apart, beside the first six.
+    assert len(seen) <= 6 + 8

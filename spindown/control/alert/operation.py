@@ -171,8 +171,8 @@ def _breaker(given: AlertInput) -> Iterator[Alert]:
             says=f"Launching for {given.workload}{where} is stopped: {why}",
             remedy=f"read the log /spindown/{given.deployment}/worker/{given.workload} and "
             f"{_remedy_of_breaker(breaker)}, and deploy: another image or other code closes the "
-            "breaker, else one launch is tried again after an hour, or at once after the command "
-            "that `spindown doctor` prints.",
+            f"breaker, else one launch is tried at {breaker.open_until:%H:%M} UTC, or at once "
+            "after the command that `spindown doctor` prints.",
         )
 
 

@@ -199,19 +199,16 @@ def test_workers_whose_jobs_all_fail_open_it_until_one_is_done() -> None:
     world = with_policy(max_workers=1)
     world.send(40)
 
-    launched = 0
-    for _ in range(45):
-        decision = world.tick(minutes(1))
-        launched += _fails_all(world, decision)
+    _fail_three(world)
 
-    assert launched == 3
+    decision = world.tick(minutes(1))
     assert decision.outcome is Outcome.STOPPED
     assert decision.summary.why.about["why"] == ReasonCode.STRIKES_FAILED
     assert world.metric("BreakerOpen") == 1
     assert sum(world.metrics.values("CheckInsMissed")) == 0
-    # After an hour one tries again, and no other while nobody knows how it fares.
+    # Then one tries again, and no other while nobody knows how it fares.
     world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
-    tried = world.tick(minutes(60))
+    tried = world.tick(minutes(5))
     (trial,) = [i for a in tried.requests for i in a.instances]
     world.check_in(trial)
     world.claim(trial)
@@ -226,14 +223,29 @@ def test_a_long_running_job_keeps_no_other_from_trying() -> None:
     busy = world.launched()
     world.claim(busy.instance_id)
     world.send(40)
-    for _ in range(45):
+    while world.view().breaker.failed < STRIKES:
         _fails_all(world, world.tick(minutes(1)))
         world.change(busy.instance_id, heartbeat_at=world.now)
-    assert world.view().breaker.failed == 3
 
-    world.clock.advance(minutes(59))
+    world.clock.advance(minutes(4))
     world.change(busy.instance_id, heartbeat_at=world.now)
     assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+
+
+def test_a_slow_job_of_a_test_keeps_others_for_minutes() -> None:
+    world = with_policy(max_workers=9)
+    world.send(40)
+    _fail_three(world)
+    tried = world.tick(minutes(5))
+    (trial,) = [i for a in tried.requests for i in a.instances]
+    world.check_in(trial)
+    world.claim(trial)
+    assert world.tick(minutes(4)).summary.why.code is ReasonCode.LAUNCH_VERSION_ON_TEST
+    world.change(trial, heartbeat_at=world.now)
+
+    again = world.tick(minutes(1))
+
+    assert [len(a.instances) for a in again.requests] == [1]
 
 
 def test_an_item_between_two_failing_workers_counts_for_it() -> None:
@@ -366,24 +378,42 @@ def test_what_other_code_has_done_does_not_speak_for_new_code() -> None:
     breaker = world.view().breaker
     assert breaker.reason.code is ReasonCode.STRIKES_FAILED
     assert breaker.open_until is not None
-    assert breaker.open_until - world.now > minutes(50)
+    assert world.metric("BreakerOpen") == 1
 
 
-def test_after_some_hours_jobs_that_all_fail_stop_launches() -> None:
+def test_hours_of_jobs_that_all_fail_call_a_person() -> None:
     world = with_policy(max_workers=1)
     world.tick()
     world.do_items(5)
     world.send(400)
     _fail_three(world)
-    pauses = []
+    called, launched = [], 0
     for _ in range(9 * 60):
-        _fails_all(world, world.tick(minutes(1)))
+        launched += _fails_all(world, world.tick(minutes(1)))
         until = world.view().breaker.open_until
         assert until is not None
-        pauses.append(until - world.now)
+        assert until - world.now <= minutes(5)
+        called.append(world.metric("BreakerOpen") == 1)
 
-    assert max(pauses[:300]) <= minutes(5)
-    assert max(pauses[360:]) > minutes(50)
+    assert not any(called[:300])
+    assert any(called[360:])
+    # One at a time, 5 minutes apart.
+    assert launched <= 9 * 12
+
+
+def test_machines_that_leave_work_still_stop_launches() -> None:
+    world = with_policy(max_workers=1)
+    world.send(40)
+    while world.view().breaker.unclaimed < STRIKES:
+        for request in world.tick(minutes(1)).requests:
+            for instance_id in request.instances:
+                world.check_in(instance_id)
+                world.clock.advance(minutes(1))
+                world.compute.power_off(instance_id)
+
+    until = world.view().breaker.open_until
+    assert until is not None
+    assert until - world.now > minutes(50)
 
 
 @pytest.mark.parametrize(
