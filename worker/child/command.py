@@ -7,12 +7,10 @@ What it is told and tells stands in ``worker.child.call``. Its exit status means
 any other, or a signal: the attempt failed, and what has a result is kept
 """
 
-import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from spindown.contract.run import Results
@@ -22,48 +20,10 @@ from worker.child.code import Code
 from worker.child.ending import Broken, FailureCause, MemoryKills, describe_end
 from worker.child.output import LogAllowance, Output
 from worker.child.place import Place
+from worker.child.process import Program
 from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.code_folder import TooMuch, list_files, remove_tree
-from worker.family.family import Family
 from worker.log import EventLog
-
-#: What a process that ended may have left in the pipe is read for so long.
-_AFTER_END_SECONDS = 2.0
-
-
-class Program:
-    """A program that was started. Raises OSError if it cannot be."""
-
-    def __init__(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Output
-    ) -> None:
-        self.output = output
-        self._family = Family(argv, cwd=cwd, env=env)
-        self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
-        self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """Return the process from which all of its processes descend."""
-        return self._family.pid
-
-    def status(self, seconds: float) -> int | None:
-        """Return its exit status, None if it has not ended within ``seconds``."""
-        return self._family.status(seconds)
-
-    def ask_to_stop(self) -> None:
-        """Send SIGTERM to it and to what it has started in its group."""
-        self._family.ask_to_stop()
-
-    def kill(self) -> None:
-        """End it with all that it has started, and read its output to the end (raises Wedged)."""
-        self._family.end()
-        self._reader.join(timeout=_AFTER_END_SECONDS)
-
-    def _read_output(self) -> None:
-        with self._family.output as stream:
-            self.output.read(stream)
-
 
 #: sysexits.h: "the input data was incorrect in some way".
 EX_DATAERR = 65

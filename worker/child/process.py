@@ -1,8 +1,8 @@
-"""A child process and the three pipes to it: frames down, frames up, and its output."""
+"""Processes of the user's code: a program, and a child that also has pipes for frames."""
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from worker.child.ending import Broken, FailureCause, describe_end
@@ -12,12 +12,54 @@ from worker.family.family import Family
 
 #: A child that stands ready reads at once; more means that it hangs.
 _WRITE_SECONDS = 60.0
-#: The line closes an instant before the process is reaped.
+#: What a process that ended may have left in the pipe is read for so long. The line to a child
+#: closes an instant before it is reaped.
 _AFTER_END_SECONDS = 2.0
 
 
-class Child:
-    """One process, with all that descends from it."""
+class Program:
+    """A program that was started, with all that descends from it."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        output: Output,
+        pass_fds: tuple[int, ...] = (),
+    ) -> None:
+        """Start it (raises OSError if it cannot be started)."""
+        self.output = output
+        self._family = Family(argv, cwd=cwd, env=env, pass_fds=pass_fds)
+        self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Return the process from which all of its processes descend."""
+        return self._family.pid
+
+    def status(self, seconds: float) -> int | None:
+        """Return its exit status, None if it has not ended within ``seconds``."""
+        return self._family.status(seconds)
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to it and to what it has started in its group."""
+        self._family.ask_to_stop()
+
+    def kill(self) -> None:
+        """End it with all that it has started, and read its output to the end (raises Wedged)."""
+        self._family.end()
+        self._reader.join(timeout=_AFTER_END_SECONDS)
+
+    def _read_output(self) -> None:
+        with self._family.output as stream:
+            self.output.read(stream)
+
+
+class Child(Program):
+    """A program with two more pipes: frames down, frames up."""
 
     def __init__(
         self,
@@ -26,16 +68,16 @@ class Child:
         env: Mapping[str, str],
         output: Output,
     ) -> None:
-        self.output = output
         self.is_ready = False
         self._is_closed = False
         down_read, self._down = os.pipe()
         self._up, up_write = os.pipe()
         try:
-            self._family = Family(
+            super().__init__(
                 command(down_read, up_write),
                 cwd=cwd,
                 env={**env, "PYTHONUNBUFFERED": "1"},
+                output=output,
                 pass_fds=(down_read, up_write),
             )
         except BaseException:
@@ -47,13 +89,6 @@ class Child:
             os.close(up_write)
         os.set_blocking(self._down, False)
         self._frames = FrameReader(self._up)
-        self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
-        self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """Return the process from which all of its processes descend."""
-        return self._family.pid
 
     @property
     def frame_bytes(self) -> int:
@@ -74,7 +109,7 @@ class Child:
 
     def describe_end(self, *, out_of_memory: bool) -> Broken:
         """Return why the process is gone, with the last thing that it said."""
-        status = self._family.status(_AFTER_END_SECONDS)
+        status = self.status(_AFTER_END_SECONDS)
         self.kill()
         if status is None:
             reason = "the process has closed its line to the worker, or garbled it"
@@ -82,14 +117,9 @@ class Child:
         return describe_end(status, self.output.last_line, out_of_memory=out_of_memory)
 
     def kill(self) -> None:
-        """End the process and all that it has started; reap it and close the pipes (Wedged)."""
-        self._family.end()
-        self._reader.join(timeout=_AFTER_END_SECONDS)
+        """End it as a program ends, and close its pipes (raises Wedged)."""
+        super().kill()
         if not self._is_closed:
             os.close(self._down)
             os.close(self._up)
             self._is_closed = True
-
-    def _read_output(self) -> None:
-        with self._family.output as stream:
-            self.output.read(stream)
