@@ -121,8 +121,8 @@ class Terms:
         for name, zone, *_ in (*self.dry, *self.records):
             self.zones_watched[name] = self.zones_watched.get(name, _NOWHERE) | {zone}
         self.ladder = price_ceilings(policy, situation.waited)
-        #: Capacity type and GPUs -> the lowest ceiling.
-        self.lowest: dict[tuple[CapacityType, float], float] = {}
+        #: GPUs -> the lowest ceiling as spot, and on demand.
+        self.lowest: dict[float, tuple[float, float]] = {}
         self.scale = workload_scale(knowledge, policy)
         self.bonus = exploration_bonus(knowledge)
         self.overhead = Overhead(
@@ -157,15 +157,16 @@ class Terms:
         situation = self.situation
         if misfit(instance_type, situation.requirements) is not None:
             return _MISFIT
-        gpus = instance_type.gpu_count
         key = self._key_of(instance_type)
         kind = self.kinds.get(key)
         if kind is None:
             kind = self.kinds[key] = self._kind_of(instance_type)
+        gpus = instance_type.gpu_count
+        spot_ceiling, on_demand_ceiling = self.lowest.get(gpus) or self._lowest_ceilings(gpus)
         return TypeTerms(
             kind=kind,
-            spot_ceiling=self._lowest_ceiling(_SPOT, gpus),
-            on_demand_ceiling=self._lowest_ceiling(_ON_DEMAND, gpus),
+            spot_ceiling=spot_ceiling,
+            on_demand_ceiling=on_demand_ceiling,
             watched=self._watched(instance_type),
         )
 
@@ -193,20 +194,18 @@ class Terms:
         found["ladder"] = self.ladder.get(capacity_type, CLOSED)
         return found
 
-    def _lowest_ceiling(self, capacity_type: CapacityType, gpus: float) -> float:
-        key = (capacity_type, gpus)
-        if key not in self.lowest:
-            self.lowest[key] = min(self.ceilings(capacity_type, gpus).values())
-        return self.lowest[key]
+    def _lowest_ceilings(self, gpus: float) -> tuple[float, float]:
+        spot, on_demand = (min(self.ceilings(x, gpus).values()) for x in (_SPOT, _ON_DEMAND))
+        self.lowest[gpus] = spot, on_demand
+        return spot, on_demand
 
     def _watched(self, instance_type: InstanceType) -> frozenset[str]:
-        zones = self.zones_watched.get(instance_type.name, _NOWHERE)
-        left = self.situation.quota_left
-        short = [name for name, vcpus in left.items() if vcpus < instance_type.vcpus]
-        if not self.blocked and not self.situation.closed and not short:
+        zones, situation = self.zones_watched.get(instance_type.name, _NOWHERE), self.situation
+        if not (self.blocked or situation.closed or situation.quota_left):
             return zones
+        short = [n for n, vcpus in situation.quota_left.items() if vcpus < instance_type.vcpus]
         regions = (name.partition("/")[0] for name in (*self.blocked, *short))
-        return zones.union(regions, self.situation.closed)
+        return zones.union(regions, situation.closed)
 
     def block_of(self, offer: Offer) -> RegionBlock | None:
         """Return why nothing is asked for in an offer's region, if so."""
