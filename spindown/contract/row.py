@@ -78,6 +78,7 @@ DECIDED = (
     "on_demand_price",
     "launched_at",
     "accrued_until",
+    "charged_usd",
     "ended_at",
 )
 

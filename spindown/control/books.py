@@ -12,12 +12,12 @@ from spindown.control.budget import add_to_budget
 from spindown.control.market import CATALOGUE_KEY, PriceList, price_of
 from spindown.control.outcome import ADOPTED, UNANSWERED
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
-from spindown.control.reap import change_worker
 from spindown.control.spend import charge, mark_charged
 from spindown.control.wind_down import has_budget, needs_of
 from spindown.domain.budget import WorkerNeed
 from spindown.domain.cost_rise import WEEKS
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
+from spindown.domain.offer import CapacityType
 from spindown.domain.reaping import GONE, UNSEEN_FOR
 from spindown.port import When, Write
 
@@ -36,25 +36,35 @@ _ROWS_AT_ONCE = 30
 _MESSAGE_LIVES = timedelta(days=14)
 
 
-def charge_workers(draft: PlanDraft) -> PlanDraft:
-    """Charge every worker that bills up to now, if its last charge is some minutes ago."""
-    launches, actions, now = dict(draft.fleet.launches), [], draft.now
-    due_now = [
+def due_workers(draft: PlanDraft) -> list[Worker]:
+    """Return the workers that bill and whose last charge is some minutes ago."""
+    now = draft.now
+    return [
         worker
         for worker in (*draft.fleet.present, *_unread(draft))
         if worker.state is WorkerState.ENDED
         or now - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
     ]
+
+
+def charge_workers(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
+    """Charge every worker that is due up to now, and note what its pool costs from here on.
+
+    Where prices are not known the last one stands.
+    """
+    launches, actions = dict(draft.fleet.launches), []
+    due_now = due_workers(draft)
     needs = needs_of(draft) if due_now and has_budget(draft) else None
     for worker in due_now:
         launch = launches.get(worker.launch_id)
         keep = None if needs is None else _kept(draft, worker.launch_id, needs)
-        due = charge(worker, launch, until=now, ledger=draft.rows, keep=keep)
+        due = charge(worker, launch, until=draft.now, ledger=draft.rows, keep=keep)
+        price = _price_now(worker, prices, draft)
         actions.append(
             ChargeWorker(
                 kind=ActionKind.CHARGE,
                 subject=worker.instance_id,
-                writes=(mark_charged(worker, due.until, draft.rows), *due.writes),
+                writes=(mark_charged(worker, due, draft.rows, price=price), *due.writes),
                 charge=due,
             )
         )
@@ -62,6 +72,13 @@ def charge_workers(draft: PlanDraft) -> PlanDraft:
             left = launch.reserved_usd - due.released_usd
             launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": left})
     return draft.act(actions, launches=launches) if actions else draft
+
+
+def _price_now(worker: Worker, prices: PriceList | None, draft: PlanDraft) -> float | None:
+    """Return the whole USD an hour of a spot worker's pool; None: not known, or it is fixed."""
+    if prices is None or worker.capacity_type is not CapacityType.SPOT:
+        return None
+    return price_of(worker.pool, worker.region, prices, draft.facts.settings)
 
 
 def _unread(draft: PlanDraft) -> list[Worker]:
@@ -158,37 +175,6 @@ def record_vram(draft: PlanDraft) -> PlanDraft:
         return draft
     write = draft.rows.change(sort, {"vram_gib_max": most})
     return draft.act([Action(kind=ActionKind.LEARN, subject=sort, writes=(write,))])
-
-
-def ended_without_price(draft: PlanDraft) -> list[Worker]:
-    """Return the workers that have ended, and whose pool's price at their end nobody has noted."""
-    return [
-        worker
-        for worker in draft.fleet.workers.values()
-        if worker.state is WorkerState.ENDED and worker.end_price_per_hour is None
-    ]
-
-
-def record_end_prices(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
-    """Write into the row of each worker that has just ended what its pool costs now.
-
-    The launch wrote the price of its start. If the price is unknown, the next tick tries again, as
-    long as the row is in sight.
-    """
-    if prices is None:
-        return draft
-    for worker in ended_without_price(draft):
-        price = price_of(worker.pool, worker.region, prices, draft.facts.settings)
-        if price is not None:
-            changes = {"end_price_per_hour": price}
-            action = Action(
-                kind=ActionKind.LEARN,
-                subject=worker.instance_id,
-                writes=(change_worker(draft, worker.instance_id, changes),),
-                needs=worker.instance_id,
-            )
-            draft = draft.with_workers([replace_fields(worker, changes)], [action])
-    return draft
 
 
 def store_catalogue(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:

@@ -78,7 +78,7 @@ def end_worker(
         when=When(exists=True, equals={"version": worker.version}),
         set={name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
     )
-    writes = [row, mark_charged(ended, due.until, ledger), *due.writes]
+    writes = [row, mark_charged(ended, due, ledger), *due.writes]
     if reclaimed and not worker.interruption_counted:
         writes += _count_interruption(worker, unavailable, at, policy, ledger)
     return End(worker=ended, charge=due, writes=tuple(writes))

@@ -292,7 +292,7 @@ def read_market(
     ports: ControlPorts,
     *,
     is_launch_due: bool,
-    ended: Sequence[Worker],
+    charged: Sequence[Worker],
     is_billing: bool,
 ) -> Observation:
     """Read prices and what all workloads share, as far as the tick needs them.
@@ -301,7 +301,7 @@ def read_market(
         facts: all else.
         ports: the world.
         is_launch_due: whether offers are to be ranked.
-        ended: workers whose end has no price yet.
+        charged: workers that are charged now: their pools' prices are noted.
         is_billing: whether a worker bills, so that the month is of interest.
     """
     regions, ledger = facts.settings.outposts.keys(), Ledger(ports.table, facts.workload)
@@ -312,8 +312,7 @@ def read_market(
             seen = replace(seen, account=account)
             prices = read_prices(facts.settings, ports, facts.now, spot_in=regions)
             seen = replace(seen, prices=prices)
-        elif ended:
-            spot = {w.region for w in ended if w.capacity_type is CapacityType.SPOT} & regions
+        elif spot := {w.region for w in charged if w.capacity_type is CapacityType.SPOT} & regions:
             seen = replace(seen, prices=read_prices(facts.settings, ports, facts.now, spot_in=spot))
     except SpindownError as exc:
         seen = replace(seen, prices_failure=Reason(ReasonCode.PRICES_UNREAD, {"said": str(exc)}))

@@ -2,7 +2,9 @@
 
 A worker is charged every few minutes and at its end. Each charge moves ``accrued_until`` in the row
 that only the control plane writes, on the condition that nobody has moved it since. So no worker
-says up to when it has paid, nor what it costs, since when it runs, or that it has ended.
+says up to when it has paid, nor what it costs, since when it runs, or that it has ended. EC2 bills
+spot at the price of the moment (EC2 User Guide, Spot Instance pricing), so each charge also notes
+the price for the next one.
 
 Dollars go to the day of the workload and to the month of the deployment; what a launch has
 reserved in the budget is released step by step as its workers are charged. With a budget it is
@@ -22,7 +24,7 @@ from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.past_cost import accrue, reclaim_refund
+from spindown.domain.past_cost import accrue
 from spindown.ledger import RowWrites, account_key
 from spindown.port import Key, When, Write
 
@@ -70,7 +72,8 @@ def charge(
         launch: the launch that it came from, for its reservation.
         until: up to where it is charged.
         ledger: makes the writes.
-        reclaimed: EC2 took it back; within the first hour that refunds all (``reclaim_refund``).
+        reclaimed: EC2 took it back; within the first hour it then charges nothing but volume and
+            address, about two cents an hour, which is neglected.
         keep: the least and the most USD that the launch keeps reserved; None: what it had, less
             this charge.
     """
@@ -78,7 +81,7 @@ def charge(
     start = worker.accrued_until or worker.launched_at
     hours = (accrual.until - start) / _HOUR
     is_free = reclaimed and _is_within_free_hour(worker, until)
-    dollars = -reclaim_refund(worker, until) if is_free else accrual.dollars
+    dollars = -worker.charged_usd if is_free else accrual.dollars
     earlier = dollars * _charged_before(worker, accrual.until) if is_free else 0.0
     on_demand = (worker.on_demand_price or worker.price_per_hour) * hours
     released = _released(launch, dollars, keep) if launch else 0.0
@@ -137,17 +140,23 @@ def _spent(dollars: float) -> dict[str, float]:
     return {"dollars": dollars, "committed": dollars}
 
 
-def mark_charged(worker: Worker, until: datetime, ledger: RowWrites) -> Write:
+def mark_charged(
+    worker: Worker, due: Charge, ledger: RowWrites, *, price: float | None = None
+) -> Write:
     """Return the write that moves a worker's ``accrued_until``, once, and keeps its end.
 
     Args:
-        worker: as it has been charged.
-        until: up to where its charge goes.
+        worker: as it had been charged before.
+        due: what it is charged now.
         ledger: makes the write.
+        price: whole USD an hour from here on; None: as before.
     """
     so_far = worker.accrued_until or worker.launched_at
     when = When(at_most={"accrued_until": encode_instant(so_far)}, absent=_NOT_ENDED)
-    return keep_machine(replace_fields(worker, {"accrued_until": until}), ledger, when)
+    charged = {"accrued_until": due.until, "charged_usd": max(worker.charged_usd + due.dollars, 0)}
+    if price is not None:
+        charged["price_per_hour"] = price
+    return keep_machine(replace_fields(worker, charged), ledger, when)
 
 
 def keep_machine(worker: Worker, ledger: RowWrites, when: When) -> Write:

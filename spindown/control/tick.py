@@ -25,9 +25,8 @@ from spindown.control.backlog import follow_queue
 from spindown.control.books import (
     charge_workers,
     collect_garbage,
-    ended_without_price,
+    due_workers,
     learn_boots,
-    record_end_prices,
     record_vram,
     release_reservations,
     store_catalogue,
@@ -63,7 +62,7 @@ from spindown.port import ControlPorts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What is planned without prices: whatever ends, what the fleet has cost, what is missing."""
+    """What is planned without prices: whatever ends, and what is missing."""
 
     draft: PlanDraft
     need: LaunchChoice
@@ -142,13 +141,13 @@ def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = Fa
         draft.facts,
         ports,
         is_launch_due=is_asked or settled.is_launch_due,
-        ended=ended_without_price(draft),
+        charged=due_workers(draft),
         is_billing=any(worker.is_live for worker in draft.fleet.workers.values()),
     )
 
 
 def plan_without_prices(draft: PlanDraft) -> PlanDraft:
-    """Plan whatever ends, and what the fleet has cost, once the queue is followed."""
+    """Plan whatever ends, once the queue is followed."""
     draft = correct_workers(remember_answers(draft))
     draft = adopt_launches(draft)
     draft = mark_interrupted(draft)
@@ -160,7 +159,6 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     draft = show_newer(draft)
     draft = count_useless_instances(draft)
     draft = condemn_and_terminate(draft, reaping)
-    draft = release_reservations(charge_workers(draft))
     draft = learn_boots(draft)
     return record_vram(draft)
 
@@ -182,7 +180,8 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
         draft = plan_without_prices(follow_queue(begin(seen.facts)))
         settled = add_need(draft, size_fleet(draft))
     need, moves = settled.need, settled.moves
-    draft = store_catalogue(record_end_prices(settled.draft, seen.prices), seen.prices)
+    draft = release_reservations(charge_workers(settled.draft, seen.prices))
+    draft = store_catalogue(draft, seen.prices)
     draft = collect_garbage(draft)
     draft, month = heed_budget(draft, seen.account)
     draft = end_outstayed(draft)

@@ -60,9 +60,8 @@ class Worker:
     vcpus: VcpuCount = 0
     #: Jobs that it can hold at once.
     slots: SlotCount
+    #: That of its pool when it was last charged, since spot prices move; at first of its launch.
     price_per_hour: Price
-    #: Whole price of its pool when it ended, USD per hour; None: it has not ended, or not known.
-    end_price_per_hour: Price | None = None
     #: Whole price of the same type on demand at the launch, USD per hour; None when unknown.
     on_demand_price: Price | None = None
     state: WorkerState
@@ -102,8 +101,9 @@ class Worker:
     spent_at: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
-    #: Up to where its cost has been added to the day's spend.
+    #: Up to where its cost has been added to the day's spend, and how much that was, USD.
     accrued_until: datetime | None = None
+    charged_usd: Amount = 0.0
     condemned_at: datetime | None = None
     #: Whether its end before the check-in, or before any job, has been counted against it.
     miss_counted: bool = False

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.interruption import FREE_FOR
-from spindown.domain.offer import CapacityType
 
 #: EC2 charges at least this much of every instance (EC2 pricing, per-second billing).
 LEAST_BILLED = timedelta(seconds=60)
@@ -20,7 +18,7 @@ _HOUR = timedelta(hours=1)
 class Accrual:
     """What a worker has cost since its cost was last added up."""
 
-    #: USD at the price stamped at the launch.
+    #: USD at the price of the last charge.
     dollars: float
     boot_seconds: float
     busy_seconds: float
@@ -60,19 +58,6 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
         minimum_seconds=(end - lived_until).total_seconds(),
         until=end,
     )
-
-
-def reclaim_refund(worker: Worker, reclaimed_at: datetime) -> float:
-    """Return the accrued USD that EC2 does not charge, since it reclaimed within the first hour.
-
-    This is of the whole price. EC2 still charges for the root volume and the address, about two
-    cents an hour; that is neglected.
-    """
-    lived = reclaimed_at - worker.launched_at
-    if worker.capacity_type is not CapacityType.SPOT or lived >= FREE_FOR:
-        return 0.0
-    accrued = (worker.accrued_until or worker.launched_at) - worker.launched_at
-    return worker.price_per_hour * (max(accrued, timedelta(0)) / _HOUR)
 
 
 def dollars_per_hour(workers: tuple[Worker, ...] | list[Worker]) -> float:

@@ -198,16 +198,17 @@ def test_nothing_is_launched_in_an_outpost_that_is_just_going() -> None:
     assert Reason(ReasonCode.REGION_REMOVED, {"region": AWAY}) in decision.notes
 
 
-def test_the_end_prices_of_one_region_do_not_wait_for_anothers() -> None:
+def test_the_prices_of_one_region_do_not_wait_for_anothers() -> None:
     world = a_world(max_workers=2)
     world.send()
     world.tick()
     world.dry(a_pool_of("g4dn.xlarge", AWAY_ZONE))
     world.send(40)
     world.tick(MINUTE)
-    assert [w.region for w in world.workers()] == [AWAY, REGION]
-    for worker in world.workers():
-        world.compute.power_off(worker.instance_id)
+    before = {w.region: w.price_per_hour for w in world.workers()}
+    assert set(before) == {AWAY, REGION}
+    for zone in (AWAY_ZONE, *ZONES):
+        world.market.move_spot_price("g4dn.xlarge", zone, 0.9)
 
     def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.method == "spot_prices" and call.kwargs["region"] == AWAY:
@@ -215,9 +216,8 @@ def test_the_end_prices_of_one_region_do_not_wait_for_anothers() -> None:
         return proceed()
 
     world.interfere = fail
-    world.clock.advance(40 * MINUTE)
-    world.tick()
+    world.tick(7 * MINUTE)
 
-    prices = {w.region: w.end_price_per_hour for w in world.workers(WorkerState.ENDED)}
-    assert prices[AWAY] is None
-    assert prices[REGION] is not None
+    after = {w.region: w.price_per_hour for w in world.workers()}
+    assert after[AWAY] == before[AWAY]
+    assert after[REGION] > 0.9 > before[REGION]

@@ -1,6 +1,5 @@
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +12,8 @@ from spindown.domain.past_cost import (
     cost_per_item,
     dollars_per_hour,
     kept_warm_dollars,
-    reclaim_refund,
 )
-from tests.builders import NOW, ON_DEMAND, a_booting_worker, a_worker, minutes
+from tests.builders import NOW, a_booting_worker, a_worker, minutes
 
 
 def test_splits_paid_time_into_boot_busy_and_idle() -> None:
@@ -94,30 +92,6 @@ def test_any_ticks_add_up_to_the_same_bill(ticks: list[float], booted: float) ->
         worker = replace(worker, accrued_until=accrual.until)
 
     assert total == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("age", "capacity", "dollars"),
-    [
-        pytest.param(59, {}, 0.59, id="reclaimed in its first hour"),
-        pytest.param(60, {}, 0.0, id="an hour is over"),
-        pytest.param(30, {"capacity_type": ON_DEMAND}, 0.0, id="on demand"),
-    ],
-)
-def test_the_first_hour_is_refunded_when_ec2_takes_the_instance(
-    age: float, capacity: dict[str, Any], dollars: float
-) -> None:
-    worker = a_worker(
-        launched_at=NOW - minutes(age), accrued_until=NOW, price_per_hour=0.60, **capacity
-    )
-
-    assert reclaim_refund(worker, NOW) == pytest.approx(dollars)
-
-
-def test_a_refund_is_no_more_than_was_accrued() -> None:
-    worker = a_worker(accrued_until=None)
-
-    assert reclaim_refund(worker, NOW) == 0.0
 
 
 def test_cost_per_item_busy_and_all_in() -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from spindown.contract.decision import Outcome
 from spindown.control.market import refresh
-from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.error import Throttled, Unreachable
+from spindown.error import Unreachable
 from tests.builders import minutes
 from tests.control import (
     STRICT,
@@ -96,47 +95,33 @@ def test_list_prices_unread_for_a_week_buy_nothing_on_demand() -> None:
     assert world.metric("CatalogueAge") == timedelta(days=7, minutes=1).total_seconds()
 
 
-def test_a_pool_s_price_is_stored_at_launch_and_at_the_end() -> None:
+def test_a_price_that_moves_is_charged_as_it_moves() -> None:
     world = ControlWorld()
-    worker = world.launched()
-    world.clock.advance(minutes(30))
-    world.beat()
-    world.market.move_spot_price("g4dn.xlarge", ZONES[0], 0.31)
-    world.compute.power_off(worker.instance_id)
-
-    world.run(2)
-    asked = world.calls["market.spot_prices"]
-    world.run(4)
-
-    (ended,) = world.workers(WorkerState.ENDED)
+    worker = world.launched(max_workers=1)
+    world.claim(worker.instance_id)
     extra = 100 * 0.08 / 730 + 0.005
-    assert ended.price_per_hour == pytest.approx(0.20 + extra)
-    assert ended.end_price_per_hour == pytest.approx(0.31 + extra)
-    # Once, and not in every tick.
-    assert world.calls["market.spot_prices"] == asked
 
-
-@pytest.mark.parametrize("error", [Throttled("slow down"), Unreachable("no answer")])
-def test_an_unreadable_price_delays_no_end_and_is_stored_later(
-    error: Exception,
-) -> None:
-    world = ControlWorld()
-    world.send(40)
-    launched = [i for a in world.tick().requests for i in a.instances]
-    world.clock.advance(minutes(45))
-    for instance_id in launched:
-        world.check_in(instance_id)
-        world.compute.power_off(instance_id)
-
-    world.interfere = failing(error, "spot_prices")
+    world.run(30, beats=True)
+    world.market.move_spot_price("g4dn.xlarge", ZONES[0], 1.0)
     asked = world.calls["market.spot_prices"]
-    world.run(4)
-    ended = world.workers(WorkerState.ENDED)
-    # Once a tick for those that have ended, however many, and once for a launch.
-    assert world.calls["market.spot_prices"] - asked <= 2 * 4
-    world.interfere = None
-    world.run(2)
+    world.run(30, beats=True)
 
-    assert len(launched) > 2
-    assert {worker.end_price_per_hour for worker in ended} == {None}
-    assert None not in {w.end_price_per_hour for w in world.workers(WorkerState.ENDED)}
+    (worker,) = world.workers()
+    assert worker.price_per_hour == pytest.approx(1.0 + extra)
+    # At most ten minutes late: prices are five minutes old, and charges too.
+    assert 0.5 * 0.2 + 0.33 * 1.0 < worker.charged_usd < 0.5 * (0.2 + 1.0) + extra
+    assert world.calls["market.spot_prices"] - asked <= 30 / 5
+
+
+def test_an_unreadable_price_delays_no_charge() -> None:
+    world = ControlWorld()
+    worker = world.launched(max_workers=1)
+    world.claim(worker.instance_id)
+    world.market.move_spot_price("g4dn.xlarge", ZONES[0], 1.0)
+    world.interfere = failing(Unreachable("no answer"), "spot_prices")
+
+    world.run(30, beats=True)
+
+    (still,) = world.workers()
+    assert still.price_per_hour == worker.price_per_hour
+    assert still.charged_usd == pytest.approx(worker.price_per_hour * 0.5, rel=0.2)
