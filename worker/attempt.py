@@ -123,7 +123,7 @@ class Attempt:
         if redone:
             self._handover.report(Progress(items_redone=redone))
         writer = Writer(self._held, context, buffer=self._buffer, place=self._place, log=self._log)
-        ahead = context.ahead.prefetched(self._held) if context.ahead else None
+        ahead = context.ahead.prefetched(self._held, self._values) if context.ahead else None
         prefetch = ahead or Prefetch(
             self._values,
             inputs=context.ports.inputs,

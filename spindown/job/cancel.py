@@ -24,7 +24,7 @@ from spindown.error import (
 )
 from spindown.job.fence import Fence, read_fence, write_fence
 from spindown.job.held import WorkPorts, lease_identity, lease_key, read_lease
-from spindown.job.message import delete, put_back
+from spindown.job.message import delete, show_again
 from spindown.port import Key, Message, When, Write
 
 REASON = "cancelled"
@@ -147,7 +147,7 @@ def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
                 others.append(message)
     finally:
         for message in others:
-            put_back(message, timedelta(0), ports.queue)
+            show_again(message, ports)
 
 
 def _job_of(message: Message) -> str | None:

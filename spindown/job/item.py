@@ -26,8 +26,9 @@ LIST_BYTES_MAX = 256 * 1024 * 1024
 def settle_items(
     job: JobMessage, ports: WorkPorts, *, at_most_bytes: int = LIST_BYTES_MAX
 ) -> tuple[Any, ...]:
-    """Return the items of a job, the same at every attempt.
+    """Return the items of a claimed job, the same at every attempt.
 
+    Only its claimer may call this: another message of the same id may name other items.
     ``at_most_bytes`` bounds its list, or what a prefix lists.
 
     Raises:
@@ -42,6 +43,15 @@ def settle_items(
     if store_items(key, items, ports):
         return items
     return parse_items(ports.objects.get(key).data, key)
+
+
+def look_at_items(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:
+    """Return the items that a message names now; nothing is settled.
+
+    Raises:
+        ContractError: as ``settle_items`` does.
+    """
+    return _read_source(job, ports, LIST_BYTES_MAX) if job.items is None else job.items
 
 
 def store_items(key: str, items: Sequence[Any], ports: WorkPorts) -> bool:

@@ -29,7 +29,7 @@ from spindown.contract.job.message import (
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.fence import read_fence
 from spindown.job.held import WorkPorts, is_at_work
-from spindown.job.message import put_back
+from spindown.job.message import put_back, show_again
 from spindown.job.redrive import (
     HIDDEN_FOR,
     WAIT,
@@ -201,12 +201,23 @@ def _find_unfinished(
 
 def _find_messages(ports: WorkPorts) -> frozenset[str]:
     """Return the jobs of all visible messages and dead letters; each is seen for a moment."""
-    waiting = _receive_all(ports.queue, _job_of)
-    given_up = _receive_all(ports.dead_letters, lambda letter: _job_of_letter(letter, ports))
+    waiting = _receive_all(ports.queue, _job_of, again=lambda seen: show_again(seen, ports))
+    letters = ports.dead_letters
+    given_up = _receive_all(
+        letters,
+        lambda letter: _job_of_letter(letter, ports),
+        # It may be received as often as anybody likes.
+        again=lambda letter: put_back(letter, timedelta(0), letters),
+    )
     return waiting | given_up
 
 
-def _receive_all(queue: JobQueue, job_of: Callable[[Message], str | None]) -> frozenset[str]:
+def _receive_all(
+    queue: JobQueue,
+    job_of: Callable[[Message], str | None],
+    *,
+    again: Callable[[Message], None],
+) -> frozenset[str]:
     held: list[Message] = []
     try:
         while message := queue.receive(wait=WAIT, visibility=HIDDEN_FOR):
@@ -216,7 +227,7 @@ def _receive_all(queue: JobQueue, job_of: Callable[[Message], str | None]) -> fr
                 raise BadInput("messages", f"more than {_LOOKED_AT_MOST}", remedy)
     finally:
         for message in held:
-            put_back(message, timedelta(0), queue)
+            again(message)
     return frozenset(filter(None, map(job_of, held)))
 
 

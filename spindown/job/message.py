@@ -7,6 +7,7 @@ the manifest lets only one do anything.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,11 +17,13 @@ from spindown.contract.job.message import (
     derived_id,
     encode_job,
     encode_stored,
+    parse_job,
     parse_stored,
     stored_key,
+    with_id,
 )
 from spindown.domain.reason import ReasonCode
-from spindown.error import StaleHandle
+from spindown.error import ContractError, StaleHandle
 from spindown.job.held import WorkPorts
 from spindown.port import JobQueue, Message, ObjectStore, Outgoing
 
@@ -60,6 +63,19 @@ def resend(message: Message, job: JobMessage, ports: WorkPorts) -> None:
     """Replace a message by a fresh copy under the same job id."""
     ports.queue.send([copy_message(message, job, ports.objects)])
     delete(message.receipt_handle, ports.queue)
+
+
+def show_again(message: Message, ports: WorkPorts) -> None:
+    """Show a message that was only looked at, as a copy if it nears one of SQS's limits.
+
+    Else those who look often would move it to the dead-letter queue, where nothing says why.
+    """
+    with suppress(ContractError):
+        job = with_id(parse_job(message.body), message.message_id)
+        if near_expiry(message, ports.clock.now()):
+            resend(message, job, ports)
+    # After that its handle holds nothing.
+    put_back(message, timedelta(0), ports.queue)
 
 
 def dead_letter(

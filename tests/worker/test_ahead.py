@@ -138,3 +138,35 @@ def test_a_message_that_is_no_job_is_left_to_the_claim(tmp_path: Path) -> None:
     ahead.begin(1)
     assert slot.step()
     assert slot.world.dead_letters.bodies() == ["{"]
+
+
+def test_what_another_message_of_the_id_names_is_not_settled(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.sources["s3://inputs/theirs.jsonl"] = b'"theirs"'
+    slot.world.sources["s3://inputs/ours.jsonl"] = b'"ours"'
+    slot.world.send({"job_id": "j", "items_uri": "s3://inputs/theirs.jsonl"})
+    ahead.begin(1)
+    ahead.drop()
+    theirs = slot.world.receive()
+    assert theirs is not None
+    slot.world.send({"job_id": "j", "items_uri": "s3://inputs/ours.jsonl"})
+
+    assert slot.step()
+
+    assert [record.item for record in slot.world.records("j")] == ["ours"]
+
+
+def test_a_list_that_changed_since_the_look_is_read_again(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.sources["s3://inputs/list.jsonl"] = b'"before"'
+    slot.world.send({"job_id": "j", "items_uri": "s3://inputs/list.jsonl"})
+    ahead.begin(1)
+    slot.world.sources["s3://inputs/list.jsonl"] = b'"after"'
+
+    assert slot.step()
+
+    assert [record.item for record in slot.world.records("j")] == ["after"]

@@ -4,16 +4,18 @@ So the GPU waits neither for a poll nor for S3 between two jobs. Nothing is clai
 message is only hidden from others, and for no longer than a lease would hide it.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob, WorkPorts
-from spindown.job.item import settle_items
+from spindown.job.item import look_at_items
 from spindown.job.message import put_back, read_stored
 from spindown.port import Message
 from worker.lifecycle import WorkerLifecycle
@@ -86,12 +88,16 @@ class Ahead:
         self._taken = found
         return found.message
 
-    def prefetched(self, held: ClaimedJob) -> Prefetch | None:
-        """Return the prefetch of a job that was just claimed, if it was begun ahead."""
+    def prefetched(self, held: ClaimedJob, values: Sequence[Any]) -> Prefetch | None:
+        """Return the prefetch of a job that was just claimed, if it was begun ahead.
+
+        ``values``: its items as they are settled. What was looked at may be an older list.
+        """
         taken, self._taken = self._taken, None
         if taken is None or taken.prefetch is None:
             return None
-        if taken.job_id != held.job_id or held.manifest.next_item != 0:
+        is_other = taken.job_id != held.job_id or taken.prefetch.values != values
+        if is_other or held.manifest.next_item != 0:
             taken.prefetch.remove()
             return None
         return taken.prefetch
@@ -141,7 +147,7 @@ class Ahead:
             return found
 
     def _prefetch(self, found: _Next, job: JobMessage) -> _Next:
-        values = settle_items(job, self._ports)
+        values = look_at_items(job, self._ports)
         prefetch = Prefetch(
             values,
             inputs=self._ports.inputs,

@@ -35,7 +35,7 @@ class Prefetch:
     def __init__(
         self, values: Sequence[Any], *, inputs: InputSource, scratch: Path, executor: Executor
     ) -> None:
-        self._values = values
+        self.values = values
         self._inputs = inputs
         self._scratch = scratch
         self._executor = executor
@@ -98,14 +98,14 @@ class Prefetch:
             try:
                 items.append(self._fetch_item(index))
             except NotFound:
-                failed[index] = f"{self._values[index]} is not there"
+                failed[index] = f"{self.values[index]} is not there"
             except (AccessDenied, ContractError) as exc:
                 failed[index] = str(exc)
         sizes = {item.index: item.path.stat().st_size for item in items if item.path is not None}
         return InputBatch(items=tuple(items), failed=failed, sizes=sizes)
 
     def _fetch_item(self, index: int) -> Item:
-        value = self._values[index]
+        value = self.values[index]
         if not _is_remote(value):
             return Item(index, value)
         directory = self._scratch / str(index)

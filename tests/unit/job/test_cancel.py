@@ -141,6 +141,22 @@ def test_a_copy_of_a_cancelled_job_is_deleted() -> None:
     assert world.dead_letters.bodies() == []
 
 
+def test_many_cancels_move_nobody_elses_job_to_the_dead_letters() -> None:
+    world = WorkWorld()
+    world.send({**JOB, "job_id": "waits"})
+    for number in range(120):
+        cancelled(world, f"other-{number}")
+        world.clock.advance(timedelta(seconds=3))
+
+    (body,) = world.queue.bodies()
+
+    assert json.loads(body)["job_id"] == "waits"
+    message = world.receive()
+    assert message is not None
+    assert message.receive_count < 100
+    assert world.dead_letters.bodies() == []
+
+
 def test_an_unreadable_lease_row_keeps_no_other_job_alive() -> None:
     world = WorkWorld()
     world.hold(JOB)
