@@ -116,6 +116,11 @@ most, for each machine of the deployment that runs then:
 With four machines at 0.20 USD an hour, `tick` and `heartbeat_interval` of a minute and jobs of an
 hour at most, that is 0.84 USD for `finish jobs in hand` and 0.05 USD for `stop`.
 
+EC2 bills a spot machine at the price of the moment, and so is it charged here: a price that has
+moved is in the books, and in what is left, within ten minutes. What a machine costs dearer in these
+ten minutes comes on top. The ceilings `max_price_per_hour` and `max_dollars_per_hour` hold for what
+is launched; a price that rises later ends no machine by itself.
+
 The bound holds while ticks run and workers hear. If ticks fail, read the time without ticks in
 place of `tick`. A worker that hears nothing, or was turned and goes on, is ended by the tick:
 with `stop` 4 x `tick` + `heartbeat_interval` + 2.8 min after it was told, with `finish jobs in
