@@ -8,12 +8,13 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, LaunchRequestRecord, Outcome
-from spindown.contract.row import lease_sort, requeued_sort, throughput_sort
-from spindown.domain.fleet import RequeuedJob, WorkerState
+from spindown.contract.row import lease_sort, pool_sort, requeued_sort, throughput_sort
+from spindown.domain.fleet import RequeuedJob, Worker, WorkerState
 from spindown.domain.in_vain import InVain
+from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
-from spindown.domain.reason import ReasonCode
-from tests.builders import ON_DEMAND, SPOT, minutes
+from spindown.domain.reason import Reason, ReasonCode
+from tests.builders import NOW, ON_DEMAND, SPOT, minutes
 from tests.control import ControlWorld, every_spot_pool, pools, with_policy
 
 HOUR = timedelta(hours=1)
@@ -42,20 +43,101 @@ def kinds(decision: Decision) -> list[str]:
 
 
 def test_on_demand_is_bought_without_a_wait() -> None:
-    decision = a_world().tick()
+    later = Rung(after=10 * HOUR, capacity_types=frozenset({SPOT, ON_DEMAND}))
+    at_once = Rung(after=minutes(0), capacity_types=frozenset({SPOT}))
+    decision = a_world(ladder=(at_once, later)).tick()
 
     assert kinds(decision) == ["on-demand"]
-    assert decision.summary.sizing.code is ReasonCode.TO_SURER
-    assert decision.summary.sizing.about["dollars"] == 3.0
+    about = {"jobs": 1, "attempts": 3, "hours": 4.0, "dollars": 3.0, "saves": False}
+    assert decision.summary.sizing == Reason(ReasonCode.TO_SURER, about)
+
+
+@pytest.mark.parametrize("dearest", ["job-1", "job-2"])
+def test_the_machine_suits_the_job_that_has_cost_most(dearest: str) -> None:
+    world = with_policy()
+    for job_id in ("job-1", "job-2"):
+        requeue(world, job_id, replace(IN_VAIN, dollars=5.0 if job_id == dearest else 3.0))
+    world.send(2)
+
+    about = world.tick().summary.sizing.about
+
+    assert (about["jobs"], about["dollars"]) == (2, 5.0)
 
 
 def test_one_machine_is_enough_until_it_has_the_job() -> None:
     world = a_world()
     world.tick()
 
-    assert [len(world.tick(minutes(1)).requests) for _ in range(5)] == [0] * 5
+    later = [world.tick(minutes(1)) for _ in range(5)]
+    assert not any(each.requests for each in later)
+    assert ReasonCode.TO_SURER not in {each.summary.sizing.code for each in later}
     (worker,) = world.workers()
     assert worker.warm_until is not None
+
+
+def a_world_with_a_machine(bought: CapacityType, jobs: int = 1) -> tuple[ControlWorld, Worker]:
+    """Return a world where one idle machine is up, and jobs wait for which more may be bought."""
+    rung = Rung(after=minutes(0), capacity_types=frozenset({bought}))
+    later = Rung(after=HOUR, capacity_types=frozenset({SPOT, ON_DEMAND}))
+    world = with_policy(max_workers=8, ladder=(rung, later))
+    worker = world.launched(jobs)
+    assert worker.capacity_type is bought
+    return world, worker
+
+
+#: What it has cost leaves room for another attempt on spot.
+EARLY = InVain(attempts=1, hours=1.0, boot=0.05, dollars=0.2)
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "bought", "changes", "interruptions", "suits"),
+    [
+        pytest.param(EARLY, SPOT, {}, 0.0, True, id="spot that may be risked"),
+        pytest.param(EARLY, SPOT, {}, 1000.0, False, id="spot that is taken back all the time"),
+        pytest.param(IN_VAIN, SPOT, {}, 0.0, False, id="spot that may not"),
+        pytest.param(IN_VAIN, ON_DEMAND, {}, 0.0, True, id="on demand"),
+        pytest.param(IN_VAIN, ON_DEMAND, {"migrating_at": NOW}, 0.0, False, id="it leaves"),
+    ],
+)
+def test_an_idle_machine_that_suits_is_enough(
+    in_vain: InVain,
+    bought: CapacityType,
+    changes: dict[str, Any],
+    interruptions: float,
+    *,
+    suits: bool,
+) -> None:
+    world, worker = a_world_with_a_machine(bought)
+    world.change(worker.instance_id, **changes)
+    world.put(pool_sort(worker.pool), count=interruptions, hours=10.0)
+    requeue(world, "job-1", in_vain)
+
+    decision = world.tick(minutes(1))
+
+    assert (decision.summary.sizing.code is ReasonCode.TO_SURER) is not suits
+
+
+@pytest.mark.parametrize(
+    ("came_for_one", "stays", "counts"),
+    [
+        pytest.param(False, False, False, id="a worker of the queue"),
+        pytest.param(True, False, True, id="it came for one, and was given another job"),
+        pytest.param(True, True, False, id="it came for one, and has it"),
+    ],
+)
+def test_a_busy_machine_counts_that_came_for_one(
+    came_for_one: bool, stays: bool, counts: bool
+) -> None:
+    world, worker = a_world_with_a_machine(ON_DEMAND, jobs=2)
+    if came_for_one:
+        world.change(worker.instance_id, warm_until=world.now + HOUR)
+    world.claim(worker.instance_id, "job-2")
+    world.put(lease_sort(worker.instance_id, 0), stays=stays)
+    requeue(world, "job-1", IN_VAIN)
+
+    decision = world.tick(minutes(1))
+
+    assert (decision.summary.sizing.code is ReasonCode.TO_SURER) is not counts
 
 
 def test_a_machine_that_was_given_another_job_still_counts() -> None:
@@ -96,7 +178,7 @@ def test_a_row_without_a_message_buys_nothing() -> None:
 
 def test_an_early_interruption_keeps_spot_open() -> None:
     """What it has cost still leaves room; going on there pays where nothing is known of a pool."""
-    world = a_world(InVain(attempts=1, hours=1.0, boot=0.05, dollars=0.2))
+    world = a_world(EARLY)
 
     assert kinds(world.tick()) == ["spot"]
 

@@ -7,7 +7,7 @@ from spindown.contract.row import budget_sort, lease_sort
 from spindown.control.plan import ActionKind
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy, WhenSpent
-from spindown.domain.reason import ReasonCode
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.ledger import account_key
 from spindown.port import Write
 from tests.builders import minutes
@@ -54,6 +54,65 @@ def test_a_worker_without_budget_is_told_once(when_spent: WhenSpent) -> None:
     assert row.spent_at == world.now - minutes(1)
     assert row.state is WorkerState.BUSY
     assert not row.takes_jobs
+
+
+def test_the_reason_of_an_end_tells_of_the_month() -> None:
+    world = a_world(WhenSpent.FINISH_JOBS)
+    at_work(world)
+    world.tick(minutes(1))
+    spend(world, 9.99)
+
+    decision = world.tick(minutes(1))
+
+    (ending,) = (each for each in decision.actions if each.kind == ActionKind.WIND_DOWN)
+    month = {"budget_per_month": 10.0, "spent": 9.99}
+    assert ending.reason == Reason(ReasonCode.BUDGET_ENDS_WORKER, month)
+
+
+def test_what_is_left_is_what_the_month_s_row_leaves() -> None:
+    """A charge of this very tick is known, and what was set aside counts once."""
+    world = a_world(WhenSpent.FINISH_JOBS, budget=0.16)
+    at_work(world, jobs=300)
+
+    for decision in world.run(9, beats=True):
+        left = decision.summary.why.about["left"]
+        assert left == pytest.approx(0.16 - budget_row(world)["committed"])
+    assert budget_row(world)["dollars"] > 0.0
+
+
+def test_what_is_left_beside_a_job_that_takes_longer() -> None:
+    """The charge that sets more aside for it is of this tick, and the last one five minutes ago."""
+    world = a_world(WhenSpent.FINISH_JOBS, budget=0.22)
+    worker = at_work(world, jobs=1)
+    world.run(7, beats=True)
+    world.put(lease_sort(worker.instance_id, 0), **encode({"items": 100, "items_done": 15}))
+    world.send(300)
+    before = budget_row(world)["committed"]
+
+    about = world.tick(minutes(1)).summary.why.about
+
+    assert budget_row(world)["committed"] > before
+    assert about["left"] == pytest.approx(0.22 - budget_row(world)["committed"])
+    assert float(str(about["left"])) > 0.0
+
+
+def test_waiting_work_is_set_aside_until_somebody_is_there() -> None:
+    """Machines that go on until idle take all of it, whoever is launched beside them."""
+
+    def least(world: ControlWorld) -> float:
+        return float(str(world.tick(minutes(1)).summary.why.about["least"]))
+
+    world = a_world(WhenSpent.STOP_LAUNCHES, budget=0.1)
+    world.send(1)
+    one = least(world)
+    world.send(299)
+    alone = least(world)
+    served = a_world(WhenSpent.STOP_LAUNCHES, budget=0.2)
+    at_work(served, jobs=300)
+
+    # Of 300 jobs; a boot and an idle end are of the machine.
+    assert alone - one == pytest.approx(299 * 100 * PRICE / 1000, rel=0.05)
+    assert least(served) < one
 
 
 def test_who_goes_on_until_idle_is_not_told() -> None:

@@ -89,6 +89,30 @@ def test_a_launch_that_never_came_up_is_marked_as_such() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("worker", "reason"),
+    [
+        pytest.param(
+            busy(heartbeat_at=NOW - minutes(11)),
+            Reason(ReasonCode.SILENT, {"silent_seconds": 660.0}),
+            id="silent",
+        ),
+        pytest.param(
+            a_worker(launched_at=NOW - timedelta(hours=25)),
+            Reason(ReasonCode.TOO_OLD, {"age_seconds": 90_000.0}),
+            id="too old",
+        ),
+        pytest.param(
+            a_worker(idle_since=NOW - minutes(15)),
+            Reason(ReasonCode.IDLE_TOO_LONG, {"idle_seconds": 900.0}),
+            id="idle",
+        ),
+    ],
+)
+def test_a_reason_tells_for_how_long(worker: Worker, reason: Reason) -> None:
+    assert reaped(worker).condemn == (Condemnation(instance_id="i-1", reason=reason),)
+
+
 def test_slow_boots_earn_more_time_to_check_in() -> None:
     worker = a_booting_worker(age=minutes(29))
 

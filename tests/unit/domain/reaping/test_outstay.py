@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reaping import DueKind, ends_within, find_due, outstayed
-from spindown.domain.reason import ReasonCode
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 from tests.builders import NOW, minutes
 from tests.unit.domain.reaping.fleet import Box
@@ -100,6 +100,31 @@ def test_who_says_it_has_ended_and_runs_on_is_ended() -> None:
     (reason,) = outstayed(due, policy, NOW + ended).values()
     assert reason.code is ReasonCode.OUTSTAYED
     assert reason.about["due"] == DueKind.DRAINED
+
+
+def test_an_instance_is_due_once_its_grace_is_over() -> None:
+    policy = Policy(max_lifetime=minutes(60), lifetime_grace=minutes(15))
+    boxes = [
+        Box(instance_id="i-gone", state="terminated", launched_at=NOW - minutes(99)),
+        Box(instance_id="i-young", launched_at=NOW - minutes(75)),
+        Box(instance_id="i-old", launched_at=NOW - minutes(75) - timedelta(seconds=1)),
+    ]
+
+    due = find_due(boxes, told=(), drained=(), known={}, policy=policy, now=NOW)
+
+    assert due == {"old#i-old": NOW}
+
+
+def test_the_reason_of_an_end_tells_since_when_it_was_due() -> None:
+    """Told after a tick, heard after a heartbeat, put back, off, and three ticks: 7.83 min."""
+    policy = Policy(tick=minutes(1), heartbeat_interval=minutes(1))
+    seconds = 470.0
+    due = {"old#i-1": NOW - timedelta(seconds=seconds)}
+
+    assert outstayed(due, policy, NOW) == {}
+    assert outstayed(due, policy, NOW + timedelta(seconds=1)) == {
+        "i-1": Reason(ReasonCode.OUTSTAYED, {"due": "old", "seconds": seconds + 1})
+    }
 
 
 @given(policy=policies)

@@ -7,7 +7,7 @@ import pytest
 
 from spindown.domain.fleet import Worker
 from spindown.domain.reaping import could_check_in, watch_from
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from tests.builders import NOW, a_booting_worker, a_lease, minutes
 from tests.unit.domain.reaping.fleet import POLICY, busy, condemned, reaped
 
@@ -29,25 +29,31 @@ def fresh(count: int) -> list[Worker]:
     return [busy(f"i-f{n:02d}") for n in range(count)]
 
 
+def most_stale(stale_ones: int, workers: int) -> Reason:
+    return Reason(ReasonCode.MOST_ARE_STALE, {"stale": stale_ones, "workers": workers})
+
+
 @pytest.mark.parametrize(
     ("stale_ones", "others", "ended", "held"),
     [
-        pytest.param(1, 0, 1, False, id="a fleet of one"),
-        pytest.param(2, 0, 2, False, id="two are no crowd"),
-        pytest.param(3, 0, 0, True, id="all of three: then it is us"),
-        pytest.param(3, 2, 0, True, id="most of five"),
-        pytest.param(3, 3, 3, False, id="half is not most"),
-        pytest.param(5, 20, 5, False, id="five a tick"),
-        pytest.param(8, 20, 5, True, id="no more than five a tick"),
+        pytest.param(1, 0, 1, NO_REASON, id="a fleet of one"),
+        pytest.param(2, 0, 2, NO_REASON, id="two are no crowd"),
+        pytest.param(3, 0, 0, most_stale(3, 3), id="all of three: then it is us"),
+        pytest.param(3, 2, 0, most_stale(3, 5), id="most of five"),
+        pytest.param(3, 3, 3, NO_REASON, id="half is not most"),
+        pytest.param(5, 20, 5, NO_REASON, id="five a tick"),
+        pytest.param(
+            8, 20, 5, Reason(ReasonCode.STALE_NEXT_TICK, {"stale": 3}), id="no more than five"
+        ),
     ],
 )
 def test_stale_workers_are_ended_a_few_at_a_time(
-    stale_ones: int, others: int, ended: int, held: bool
+    stale_ones: int, others: int, ended: int, held: Reason
 ) -> None:
     found = reaped(*stale(stale_ones), *fresh(others))
 
     assert len(found.condemn) == ended
-    assert bool(found.held_back) is held
+    assert found.held_back == held
 
 
 @pytest.mark.parametrize("fleet", [1, 2, 5])
