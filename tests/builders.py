@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spindown.contract.usage import UsageEnd, UsageRecord
+from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import (
     Backlog,
     Launch,
@@ -172,6 +173,11 @@ def a_booting_worker(instance_id: str = "i-1", *, age: timedelta, **changes: Any
     since = NOW - age
     state = {"state": WorkerState.BOOTING, "checked_in_at": None, "heartbeat_at": None}
     return a_worker(instance_id, launched_at=since, **(state | changes))
+
+
+def a_failure(**changes: Any) -> Failure:
+    """Return a failure of the first epoch on ``i-1``, as of now."""
+    return replace(Failure(at=NOW, instance_id="i-1", epoch=1, kind="failure"), **changes)
 
 
 def a_lease(instance_id: str = "i-1", **changes: Any) -> Lease:

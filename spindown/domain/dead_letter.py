@@ -4,10 +4,12 @@ Failures and losses count; interruptions never do.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from spindown.domain.bound import Tally
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
@@ -16,28 +18,18 @@ _HOUR = 3600.0
 _BILLED_AT_LEAST = 60.0
 
 
-class FailureRecord(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
     """One failure or loss that counted against a job."""
 
-    @property
-    def at(self) -> datetime:
-        """When it was found."""
-        ...
-
-    @property
-    def instance_id(self) -> str:
-        """Where the job was."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that it ended."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Either "failure" or "loss"."""
-        ...
+    at: datetime
+    instance_id: str
+    epoch: Tally
+    #: "failure": the job's own; "loss": an epoch that ended without a word, and without progress
+    #: that was worth a boot.
+    kind: str
+    #: What the worker said; "": of a loss nobody has said anything.
+    reason: str = ""
 
 
 class EpochRecord(Protocol):
@@ -94,7 +86,7 @@ def epoch_end(job: EpochRecord, *, interrupted: bool, boot: float = 0.0) -> Epoc
     return EpochEnd.LOST
 
 
-def dead_letter_reason(failures: Sequence[FailureRecord], policy: Policy) -> Reason:
+def dead_letter_reason(failures: Sequence[Failure], policy: Policy) -> Reason:
     """Return why a job becomes a dead letter; no reason while it is worth another try.
 
     After 3 losses or failures on at least 2 instances, or after 5 in all. So one bad instance alone

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from spindown.domain.dead_letter import FailureRecord
+from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Policy
 
@@ -38,22 +38,7 @@ class JobRecord(Protocol):
         ...
 
     @property
-    def next_item(self) -> int:
-        """Items before it are committed."""
-        ...
-
-    @property
-    def epoch_first(self) -> int:
-        """``next_item`` when the present epoch began."""
-        ...
-
-    @property
-    def released(self) -> bool:
-        """Whether the present epoch ended in an orderly release."""
-        ...
-
-    @property
-    def failures(self) -> Sequence[FailureRecord]:
+    def failures(self) -> Sequence[Failure]:
         """What has counted so far, oldest first."""
         ...
 

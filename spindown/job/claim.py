@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from spindown.contract.codec import Row, decode, encode, replace_fields
-from spindown.contract.job.manifest import Failure, JobState, Manifest
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, body_digest, parse_job, with_id
 from spindown.contract.row import history_partition, requeued_sort, worker_partition, worker_sort
 from spindown.contract.run import OnNewCode
-from spindown.domain.dead_letter import EpochEnd, dead_letter_reason, epoch_end
+from spindown.domain.dead_letter import EpochEnd, Failure, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease, RequeuedJob, Worker
 from spindown.domain.in_vain import (
     NOTHING_IN_VAIN,

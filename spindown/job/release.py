@@ -7,8 +7,8 @@ hide the message again for nobody.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from spindown.contract.job.manifest import Failure, JobState, Manifest
-from spindown.domain.dead_letter import dead_letter_reason
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.domain.dead_letter import Failure, dead_letter_reason
 from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode

@@ -9,7 +9,8 @@ import pytest
 
 from spindown.aws.wiring import Aws
 from spindown.contract.job.event import COMPLETED, FAILED, JobEvent, job_event
-from spindown.contract.job.manifest import Failure, JobState, Manifest, Part
+from spindown.contract.job.manifest import JobState, Manifest, Part
+from spindown.domain.dead_letter import Failure
 from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents
 

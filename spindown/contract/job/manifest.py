@@ -14,6 +14,7 @@ from typing import Any
 
 from spindown.contract.codec import decode, encode, to_json
 from spindown.domain.bound import Amount, Dollars, ItemCount, Tally
+from spindown.domain.dead_letter import Failure
 from spindown.domain.in_vain import NOTHING_IN_VAIN, InVain
 from spindown.error import ContractError, NewerSchema
 
@@ -83,20 +84,6 @@ class StateFile:
     def is_aging(self, now: datetime) -> bool:
         """Tell whether it must be written again before the bucket drops it."""
         return now - self.stored_at >= RENEW_STATE_AFTER
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """One failure or loss that counted."""
-
-    at: datetime
-    instance_id: str
-    epoch: Tally
-    #: "failure": the job's own; "loss": an epoch that ended without a word, and without progress
-    #: that was worth a boot.
-    kind: str
-    #: What the worker said; "": of a loss nobody has said anything.
-    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

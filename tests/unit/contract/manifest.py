@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 
-from spindown.contract.job.manifest import Failure, JobState, Manifest, Part, StateFile
+from spindown.contract.job.manifest import JobState, Manifest, Part, StateFile
+from spindown.domain.dead_letter import Failure
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WHOLE = Manifest(

@@ -1,24 +1,16 @@
 from dataclasses import dataclass
-from datetime import datetime
 
 import pytest
 
 from spindown.domain.dead_letter import (
     EpochEnd,
+    Failure,
     dead_letter_reason,
     epoch_end,
     is_quarantined,
 )
 from spindown.domain.policy import Policy
-from tests.builders import NOW
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    at: datetime = NOW
-    instance_id: str = "i-1"
-    epoch: int = 1
-    kind: str = "failure"
+from tests.builders import a_failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +39,10 @@ def test_how_an_epoch_ended(job: Epoch, interrupted: bool, expected: EpochEnd) -
     assert epoch_end(job, interrupted=interrupted) is expected
 
 
-def faults(*where: str) -> list[Fault]:
+def faults(*where: str) -> list[Failure]:
     """Return one fault a word: the instance, with a leading minus for a loss."""
     return [
-        Fault(instance_id=w.removeprefix("-"), kind="loss" if w.startswith("-") else "failure")
+        a_failure(instance_id=w.removeprefix("-"), kind="loss" if w.startswith("-") else "failure")
         for w in where
     ]
 

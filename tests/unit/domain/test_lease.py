@@ -1,12 +1,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.job.manifest import Failure, JobState, Manifest
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
     ClaimVerdict,
@@ -22,15 +23,7 @@ from spindown.domain.lease import (
     visibility_not_after,
 )
 from spindown.domain.policy import Policy
-from tests.builders import NOW, a_lease, minutes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    at: datetime = NOW
-    instance_id: str = "i-1"
-    epoch: int = 1
-    kind: str = "failure"
+from tests.builders import NOW, a_failure, a_lease, minutes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +32,7 @@ class Job:
     epoch: int = 1
     owner: str = "i-1/0"
     state: str = "running"
-    next_item: int = 0
-    epoch_first: int = 0
-    released: bool = False
-    failures: Sequence[Fault] = ()
+    failures: Sequence[Failure] = ()
 
 
 def test_a_manifest_is_a_job_record() -> None:
@@ -74,7 +64,7 @@ def test_a_job_is_claimable_unless_its_owner_holds_it(
     assert is_claimable(job, lease, NOW) is expected
 
 
-OURS = (Fault(at=NOW - minutes(9)),)
+OURS = (a_failure(at=NOW - minutes(9)),)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +92,12 @@ def test_what_the_receiver_of_a_message_does(
         pytest.param(Job(), False, id="never failed"),
         pytest.param(Job(failures=OURS), True, id="failed here nine minutes ago"),
         pytest.param(Job(failures=OURS, epoch=2), False, id="another has had it"),
-        pytest.param(Job(failures=(Fault(instance_id="i-2"),)), False, id="failed elsewhere"),
+        pytest.param(Job(failures=(a_failure(instance_id="i-2"),)), False, id="failed elsewhere"),
         pytest.param(
-            Job(failures=(Fault(at=NOW - minutes(10)),)), False, id="ten minutes have passed"
+            Job(failures=(a_failure(at=NOW - minutes(10)),)), False, id="ten minutes have passed"
         ),
         pytest.param(
-            Job(failures=(*OURS, Fault(instance_id="i-2", epoch=2)), epoch=2),
+            Job(failures=(*OURS, a_failure(instance_id="i-2", epoch=2)), epoch=2),
             False,
             id="failed here, then elsewhere",
         ),

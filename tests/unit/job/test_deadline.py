@@ -8,7 +8,6 @@ import pytest
 
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.manifest import (
-    Failure,
     JobState,
     Manifest,
     encode_manifest,
@@ -17,6 +16,7 @@ from spindown.contract.job.manifest import (
 from spindown.contract.job.message import encode_job, encode_stored, parse_job, stored_key
 from spindown.contract.row import lease_sort, requeued_sort, worker_partition
 from spindown.control.ending import free_leases
+from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy
 from spindown.job.cancel import cancel

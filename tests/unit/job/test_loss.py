@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
-from spindown.contract.job.manifest import Failure, JobState
+from spindown.contract.job.manifest import JobState
 from spindown.contract.row import lease_sort
 from spindown.control.ending import free_leases
+from spindown.domain.dead_letter import Failure
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.claim import ClaimOutcome, Declined

@@ -12,12 +12,12 @@ from spindown.cli.cancel import cancel
 from spindown.cli.results import results
 from spindown.cli.session import open_session
 from spindown.contract.job.manifest import (
-    Failure,
     JobState,
     Manifest,
     encode_manifest,
     manifest_key,
 )
+from spindown.domain.dead_letter import Failure
 from spindown.error import BadInput
 from spindown.job.attachment.log import keep_log
 from spindown.job.submit import Draft, submit_items
