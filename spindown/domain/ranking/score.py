@@ -19,8 +19,6 @@ from spindown.domain.ranking.constraint import (
     NEVER,
     PRECEDENCE,
     first_ruling,
-    is_dearer_than_on_demand,
-    lacks_price,
 )
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import About, Reason, ReasonCode
@@ -94,7 +92,8 @@ class CandidateList(Sequence[Candidate]):
 
     # The hot loop, run for every offer of every tick. It looks a type up once while its offers
     # follow each other, and drops early what cannot be among the first. Transfer is computed here
-    # as in ``Terms.transfer``: a call for each offer would take a third of the loop's time.
+    # as in ``Terms.transfer``, and a price judged as by ``lacks_price`` and
+    # ``is_dearer_than_on_demand``: a call for each offer would take a third of the loop's time.
     def _score(self, keep: int | None = None) -> list[_Score]:
         """Return the best ``keep`` candidates, or all of them, sorted."""
         terms, demand = self._terms, self._terms.situation.demand
@@ -111,7 +110,8 @@ class CandidateList(Sequence[Candidate]):
                 known = types.get(instance_type.name) or terms.type_of(instance_type)
                 spot_ceiling, on_demand_ceiling = known.spot_ceiling, known.on_demand_ceiling
                 kind, watched, seen_share = known.kind, known.watched, math.nan
-            price = offer.instance_price + offer.extra_price
+            alone = offer.instance_price
+            price = alone + offer.extra_price
             # Written so that a price that is not a number fails.
             if offer.capacity_type is spot:
                 if not price <= spot_ceiling:
@@ -127,13 +127,17 @@ class CandidateList(Sequence[Candidate]):
             if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
             cost = price * hours
-            # Hours are 0 for what must not be taken. Few come further: what takes a call is last,
-            # and what crosses regions, which only adds to the cost.
+            # Hours are 0 for what must not be taken. Few come further, so that what crosses regions,
+            # which only adds to the cost, is last.
             if (
                 (price if by_price else cost) <= worst
                 and hours > 0.0
-                and not lacks_price(offer)
-                and not is_dearer_than_on_demand(offer)
+                and alone > 0.0
+                and not (
+                    offer.capacity_type is spot
+                    and (listed := offer.on_demand_price) is not None
+                    and alone > listed
+                )
             ):
                 cost += offer.inbound_price_per_gib * fetched
                 cost += offer.outbound_price_per_gib * returned
