@@ -127,8 +127,8 @@ class CandidateList(Sequence[Candidate]):
             if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
             cost = price * hours
-            # Hours are 0 for what must not be taken. Few come further, so that what crosses regions,
-            # which only adds to the cost, is last.
+            # Hours are 0 for what must not be taken. Few come further: what crosses regions, which
+            # only adds to the cost, is last.
             if (
                 (price if by_price else cost) <= worst
                 and hours > 0.0
