@@ -2,7 +2,7 @@
 
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from enum import Enum
 from types import UnionType
@@ -17,81 +17,65 @@ from constructs import Construct
 from infra.shared.resources import ANSWERS
 from spindown.contract.usage import DAY, PREFIX, WORKLOAD, UsageRecord
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LogQuery:
-    """One query; its fields are those that functions and workers write."""
-
-    name: str
-    #: The log groups that it reads: a function, all ``functions``, or ``workers``.
-    logs: str
-    text: str
-
-
-_LOG_QUERIES = (
-    _LogQuery(
-        name="Why was nothing launched",
-        logs="scaler",
-        text="""\
+#: Name -> (the log groups that it reads: a function, all ``functions``, or ``workers``; query). Its
+#: fields are those that functions and workers write.
+_LOG_QUERIES: Mapping[str, tuple[str, str]] = {
+    "Why was nothing launched": (
+        "scaler",
+        """\
 fields @timestamp, workload, outcome, summary
 | filter action = "reconciled" and outcome not in ["idle", "enough", "launched"]
 | sort @timestamp desc
 | limit 200""",
     ),
-    _LogQuery(
-        name="Decisions by outcome",
-        logs="scaler",
-        text="""\
+    "Decisions by outcome": (
+        "scaler",
+        """\
 filter action = "reconciled"
 | stats count(*) as ticks by workload, outcome, bin(1h) as hour
 | sort hour desc""",
     ),
-    _LogQuery(
-        name="Interruptions",
-        logs="interruption",
-        text="""\
+    "Interruptions": (
+        "interruption",
+        """\
 fields @timestamp, instance_id, workload, acted, summary
 | filter action = "reacted" and workload != ""
 | sort @timestamp desc
 | limit 200""",
     ),
-    _LogQuery(
-        name="Errors of the control plane",
-        logs="functions",
-        text="""\
+    "Errors of the control plane": (
+        "functions",
+        """\
 fields @timestamp, service, message, exception_name, exception
 | filter level in ["ERROR", "CRITICAL"] or @message like /Task timed out/
 | sort @timestamp desc
 | limit 100""",
     ),
-    _LogQuery(
-        name="Warnings of workers",
-        logs="workers",
-        text="""\
+    "Warnings of workers": (
+        "workers",
+        """\
 fields @timestamp, instance_id, slot, job_id, event, reason, traceback
 | filter level in ["warning", "error"]
 | sort @timestamp desc
 | limit 100""",
     ),
-    _LogQuery(
-        name="What jobs print",
-        logs="workers",
-        text="""\
+    "What jobs print": (
+        "workers",
+        """\
 fields @timestamp, job_id, slot, text, lines, instance_id
 | filter event in ["user_output", "user_output_left_out", "user_output_limit"]
 | sort @timestamp desc
 | limit 1000""",
     ),
-    _LogQuery(
-        name="Slowest ticks",
-        logs="scaler",
-        text="""\
+    "Slowest ticks": (
+        "scaler",
+        """\
 filter @type = "REPORT"
 | stats count(*) as ticks, avg(@duration) as mean, pct(@duration, 95) as p95,
     max(@duration) as longest, max(@maxMemoryUsed / 1e6) as memory by bin(1h) as hour
 | sort hour desc""",
     ),
-)
+}
 
 
 #: The functions that a query reads by name come first.
@@ -112,13 +96,13 @@ class SavedQueries(Construct):
             "functions": functions,
             "workers": [_group(deployment, f"worker/{name}") for name in workloads],
         }
-        for query in _LOG_QUERIES:
+        for name, (read, text) in _LOG_QUERIES.items():
             logs.CfnQueryDefinition(
                 self,
-                query.name.title().replace(" ", ""),
-                name=f"spindown/{deployment}/{query.name}",
-                query_string=query.text,
-                log_group_names=groups[query.logs],
+                name.title().replace(" ", ""),
+                name=f"spindown/{deployment}/{name}",
+                query_string=text,
+                log_group_names=groups[read],
             )
 
 
