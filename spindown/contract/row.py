@@ -79,6 +79,7 @@ DECIDED = (
     "launched_at",
     "accrued_until",
     "charged_usd",
+    "refunded_usd",
     "ended_at",
 )
 

@@ -70,11 +70,12 @@ def _ask_again(
     request: LaunchRequest,
     found: tuple[LaunchedInstance, ...],
 ) -> PlanDraft:
-    """Make the same request again, unless it must not be made; what was found is adopted."""
+    """Make the same request again, unless it must not be made.
+
+    Then what EC2 shows too late would have no row: it is waited for as long as that may take.
+    """
     if refused := _why_not_again(draft, launch, request):
-        if found:
-            return _complete(draft, launch, request, found, Reason(ReasonCode.ADOPTED))
-        return _give_up(draft, launch, refused)
+        return draft.act(notes=[refused])
     is_read = request.region in draft.facts.settings.outposts
     until = backing_off_until(draft.fleet, request.region, draft.now)
     if until is not None or not is_read:

@@ -6,12 +6,14 @@ what runs counts, whatever its row says.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
-from spindown.control.plan import Action, ActionKind, PlanDraft
+from spindown.control.plan import Action, ActionKind, PlanDraft, ReopenRow
+from spindown.control.spend import take_back_refund
 from spindown.domain.fleet import Launch, Worker, WorkerState
 from spindown.domain.interruption import NOTICE, RECLAIM_GRACE
 from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
@@ -140,6 +142,8 @@ def _repairs(
             "reason": Reason(ReasonCode.NOT_ENDED),
             "version": worker.version + 1,
         }
+        if worker.refunded_usd:
+            changes |= {"charged_usd": worker.refunded_usd, "refunded_usd": 0.0}
     return changes
 
 
@@ -175,13 +179,23 @@ def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> 
     is_there, name = When(exists=True), worker.instance_id
     writes = [draft.rows.change(rows.worker_sort(name), changes, when=is_there)]
     decided = {field: changes[field] for field in rows.DECIDED if field in changes}
-    if decided and name in draft.facts.view.machines:
-        writes.append(draft.rows.change(rows.machine_sort(name), decided, when=is_there))
-    return Action(
+    is_kept = name in draft.facts.view.machines
+    # Who reopens a row takes its refund back, once.
+    is_refunded = is_kept and "refunded_usd" in changes
+    as_read = {"refunded_usd": worker.refunded_usd}
+    when = replace(is_there, equals=as_read) if is_refunded else is_there
+    if decided and is_kept:
+        writes.append(draft.rows.change(rows.machine_sort(name), decided, when=when))
+    reason = Reason(ReasonCode.NOT_ENDED) if "state" in changes else Reason(ReasonCode.ROW_FALSE)
+    if not is_refunded:
+        return Action(kind=ActionKind.REPAIR, subject=name, reason=reason, writes=tuple(writes))
+    due = take_back_refund(worker, draft.rows)
+    return ReopenRow(
         kind=ActionKind.REPAIR,
         subject=name,
-        reason=Reason(ReasonCode.NOT_ENDED) if "state" in changes else Reason(ReasonCode.ROW_FALSE),
-        writes=tuple(writes),
+        reason=reason,
+        writes=(*writes, *due.writes),
+        charge=due,
     )
 
 

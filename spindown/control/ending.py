@@ -73,6 +73,7 @@ def end_worker(
         version=worker.version + 1,
     )
     due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
+    ended = replace(ended, refunded_usd=due.refunded_usd)
     row = Write(
         key=ledger.key(rows.worker_sort(worker.instance_id)),
         when=When(exists=True, equals={"version": worker.version}),
@@ -90,6 +91,7 @@ _ENDED_FIELDS = (
     "reason",
     "interrupted_at",
     "interruption_counted",
+    "refunded_usd",
     "busy_slots",
     "version",
 )

@@ -115,6 +115,13 @@ class EndRow(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReopenRow(Action):
+    """Take back the end of a row, and the refund with it: its instance runs."""
+
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkInterrupted(Action):
     """Note that EC2 takes an instance away; let no lease outlive it."""
 

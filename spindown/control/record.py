@@ -48,6 +48,7 @@ from spindown.control.plan import (
     EndRow,
     LaunchChoice,
     Plan,
+    ReopenRow,
     Terminate,
 )
 from spindown.control.spend import Charge, items_since_yesterday, last_days
@@ -128,7 +129,7 @@ def _tell(alerts: Review, workload: str, ports: ControlPorts, journal: Journal) 
 def _charges(record: TickRecord, journal: Journal) -> list[Charge]:
     """Return what was charged, without what lost a race."""
     lost = {id(unit) for unit in journal.dropped}
-    charging = (a for a in record.done if isinstance(a, ChargeWorker | EndRow))
+    charging = (a for a in record.done if isinstance(a, ChargeWorker | EndRow | ReopenRow))
     return [action.charge for action in charging if id(action.writes) not in lost]
 
 

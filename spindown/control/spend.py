@@ -44,6 +44,8 @@ class Charge:
     idle_seconds: float
     #: Taken out of the launch's reservation; below 0: it was too small.
     released_usd: float
+    #: What the worker would have cost by now, if all of it is refunded; else 0.
+    refunded_usd: float
     #: What is added to day, pool, month and launch.
     sums: tuple[tuple[Key, Mapping[str, float]], ...]
 
@@ -114,7 +116,38 @@ def charge(
         on_demand_dollars=on_demand,
         idle_seconds=accrual.idle_seconds,
         released_usd=released,
+        refunded_usd=worker.charged_usd + accrual.dollars if is_free else 0.0,
         sums=tuple(sums),
+    )
+
+
+def take_back_refund(worker: Worker, ledger: RowWrites) -> Charge:
+    """Return the charge for all that a refunded worker has cost: it was not reclaimed after all.
+
+    Its seconds were counted at its end, and stay.
+
+    Args:
+        worker: as it was ended.
+        ledger: makes the writes.
+    """
+    until = worker.accrued_until or worker.launched_at
+    seconds = (until - worker.launched_at).total_seconds()
+    dollars = worker.refunded_usd
+    earlier = dollars * _charged_before(worker, until)
+    day = {"dollars": dollars - earlier, "refunded_seconds": -seconds}
+    return Charge(
+        until=until,
+        dollars=dollars,
+        on_demand_dollars=0.0,
+        idle_seconds=0.0,
+        released_usd=0.0,
+        refunded_usd=0.0,
+        sums=(
+            (ledger.key(rows.spend_sort(until)), day),
+            (_month(until), _spent(dollars - earlier)),
+            (ledger.key(rows.spend_sort(worker.launched_at)), {"dollars": earlier}),
+            (_month(worker.launched_at), _spent(earlier)),
+        ),
     )
 
 

@@ -104,6 +104,9 @@ class Worker:
     #: Up to where its cost has been added to the day's spend, and how much that was, USD.
     accrued_until: datetime | None = None
     charged_usd: Amount = 0.0
+    #: What it would have cost by its end, USD, had EC2 not reclaimed it within the hour that is
+    #: free then; 0: it was not refunded.
+    refunded_usd: Amount = 0.0
     condemned_at: datetime | None = None
     #: Whether its end before the check-in, or before any job, has been counted against it.
     miss_counted: bool = False

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from spindown.contract import row as rows
-from spindown.contract.event import StateChange
+from spindown.contract.event import InterruptionWarning, StateChange
 from spindown.contract.row import (
     worker_sort,
 )
 from spindown.control.budget import add_to_budget
 from spindown.control.interrupt import react
-from spindown.domain.fleet import LaunchState, WorkerState
+from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.error import Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall
@@ -201,3 +201,47 @@ def _all_but_the_first_transaction() -> Callable[[PortCall, Callable[[], Any]], 
         return proceed()
 
     return interfere
+
+
+def test_a_machine_found_running_is_charged_for_its_refund() -> None:
+    world = with_policy(max_workers=1)
+    world.send(1)
+    world.tick()
+    (worker,) = world.workers()
+    world.run(6)
+    assert dollars(world) > 0.0
+    warning = InterruptionWarning(instance_id=worker.instance_id, region=REGION, at=world.now)
+    react(warning, world.ports, holder="event")
+
+    # EC2 leaves it out of its answers for a while, though it runs.
+    world.interfere = lambda call, proceed: () if call.method == "instances" else proceed()
+    world.run(3)
+    world.interfere = None
+    (refunded,) = world.workers(WorkerState.ENDED)
+    spent = dollars(world)
+    world.run(12)
+
+    assert refunded.refunded_usd > 0.0
+    assert spent == pytest.approx(0.0)
+    # Those that have gone to the history count, too.
+    known = {**Ledger(world.table, WORKLOAD).read_ended(), **world.view().workers}
+    found = known[worker.instance_id]
+    assert found.accrued_until is not None
+    assert found.refunded_usd == 0.0
+    others = sum(_charged(w) for i, w in known.items() if i != worker.instance_id)
+    assert dollars(world) == pytest.approx(_charged(found) + others)
+    assert budget_row(world)["dollars"] == pytest.approx(dollars(world))
+    assert sum(world.metrics.values("Spend")) == pytest.approx(dollars(world))
+    (day,) = world.view().spend.values()
+    assert day.refunded_seconds == 0.0
+    assert refunded.ended_at is not None
+    assert found.ended_at is not None
+    assert found.ended_at > refunded.ended_at
+
+
+def _charged(worker: Worker) -> float:
+    return (
+        worker.price_per_hour
+        * ((worker.accrued_until or worker.launched_at) - worker.launched_at)
+        / HOUR
+    )

@@ -14,6 +14,7 @@ from spindown.contract.row import (
     budget_sort,
     worker_sort,
 )
+from spindown.control.policy import edit_policy
 from spindown.domain.fleet import LaunchState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -21,7 +22,7 @@ from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from spindown.port import Key, LaunchAnswer, Refusal, RefusalKind
 from tests.builders import minutes
-from tests.control import AWAY, REGION, ControlWorld, with_policy
+from tests.control import AWAY, REGION, WORKLOAD, ControlWorld, codes, with_policy
 from tests.failure import failing
 
 
@@ -264,3 +265,25 @@ def test_a_launch_in_a_removed_region_is_dropped_and_refunded() -> None:
 def _committed(world: ControlWorld) -> float:
     row = world.table.get(Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now)))
     return float((row or {}).get("committed", 0.0))
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+def test_what_must_not_be_asked_again_is_waited_for(shown: int) -> None:
+    world = _lost(3)
+    world.interfere = _showing(shown)
+    edit_policy(
+        WORKLOAD,
+        {"max_workers": 1, "warm_workers": 1},
+        settings=world.settings,
+        table=world.table,
+    )
+    decision = world.tick(minutes(1))
+    world.interfere = None
+
+    world.run(8)
+
+    assert decision.requests == ()
+    assert ReasonCode.MAX_WORKERS in codes(decision)
+    launched = {bill.instance_id for bill in world.compute.bills()}
+    assert {worker.instance_id for worker in world.workers()} == launched
+    assert len(launched) == 3
