@@ -143,13 +143,17 @@ def view_of(decided: Partition, told: Partition) -> LedgerView:
     )
 
 
+#: A worker without a row of ours has been charged nothing, whatever it says.
+_UNCHARGED = {"accrued_until": None, "charged_usd": 0.0, "refunded_usd": 0.0}
+
+
 def _as_decided(said: Worker, machine: Worker | None) -> Worker:
     """Return what a worker's row says, but for what the control plane knows better.
 
     Only a tick ends a row. One that says so of itself is one to be ended.
     """
     if machine is None:
-        return replace_fields(said, {"accrued_until": None}) if said.accrued_until else said
+        return replace_fields(said, _UNCHARGED)
     changes: dict[str, object] = {name: getattr(machine, name) for name in rows.DECIDED}
     if machine.ended_at is not None:
         changes["state"] = WorkerState.ENDED

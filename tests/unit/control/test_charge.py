@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spindown.contract import row as rows
+from spindown.contract.codec import encode
 from spindown.contract.event import InterruptionWarning, StateChange
 from spindown.contract.row import (
     worker_sort,
@@ -237,6 +238,24 @@ def test_a_machine_found_running_is_charged_for_its_refund() -> None:
     assert refunded.ended_at is not None
     assert found.ended_at is not None
     assert found.ended_at > refunded.ended_at
+
+
+def test_a_made_up_row_is_refunded_nothing() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    lie = {
+        **encode(worker),
+        "instance_id": "i-made-up",
+        "charged_usd": 100.0,
+        "refunded_usd": 100.0,
+        "interrupted_at": world.now + minutes(1),
+    }
+    world.put(worker_sort("i-made-up"), **lie)
+
+    charged = [(world.tick(minutes(1)), dollars(world))[1] for _ in range(8)]
+
+    assert min(charged) >= 0.0
+    assert budget_row(world)["dollars"] == pytest.approx(dollars(world))
 
 
 def _charged(worker: Worker) -> float:
