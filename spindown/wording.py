@@ -583,6 +583,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         + (" could be had" if about.get("is_alone") else "")
         + ": let it keep a checkpoint, or allow more on-demand"
     ),
+    ReasonCode.ITEM_TOO_LONG: (
+        "attempts at one item have taken {hours:.1f} h, max_item_time is {most:g} h, and the job "
+        "has cost ${dollars:.2f}: see in its log whether its checkpoints are of use"
+    ),
     ReasonCode.OTHER_BODY: (
         "job {job} was first claimed with other items or params; send this under another id"
     ),

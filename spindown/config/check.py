@@ -9,6 +9,7 @@ from spindown.error import ConfigError
 
 #: Messages that are older are sent anew, and their age is lost (``app.work.message``).
 _LONGEST = timedelta(days=7)
+_POSITIVE = ("drain_within", "tick", "heartbeat_interval", "lease_duration", "max_item_time")
 
 
 def check_policy(policy: Policy) -> Policy:
@@ -20,7 +21,7 @@ def check_policy(policy: Policy) -> Policy:
 
 
 def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
-    for name in ("drain_within", "tick", "heartbeat_interval", "lease_duration"):
+    for name in _POSITIVE:
         yield name, getattr(policy, name) > timedelta(0), "make it longer than zero"
     yield (
         "unavailable_at_most",

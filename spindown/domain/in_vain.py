@@ -32,6 +32,10 @@ no use, an item of 6 hours or more costs at most 3 OD in all, a shorter one at m
 is of use, spot has brought the item on for p an hour, and all stays below OD; and spot to the
 end is allowed for every item of up to 12 D / p hours, 30 where spot is at 40 % of on-demand.
 
+*An end.* Where on-demand is ruled out, state of no use has no end; on demand neither, if the item
+is longer than a job may be held. So every attempt's time since the last item is summed up, however
+it ended, and from ``max_item_time`` on no further is begun.
+
 This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
 there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
 (``checkpointing.slowdown``). Once on-demand is cheaper than that, a surer machine is looked for.
@@ -48,7 +52,7 @@ from spindown.domain.ladder import price_ceilings
 from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.policy import Policy
 from spindown.domain.prior import relative_throughput
-from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 
 #: EC2 sells spot at a discount of up to 90 % (EC2 User Guide, "Spot Instances"): where nobody knows
 #: the price on demand, it is taken for this many times the price of spot.
@@ -62,6 +66,7 @@ _WITH_STATE = 2.0
 _ITEM_HOURS = 6.0
 #: What waits so long for a machine that stays goes on without: nearly all shortages end before.
 SURER_WITHIN = timedelta(days=1)
+_HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +136,8 @@ class InVain(Attempts):
     of_item: Attempts = NO_ATTEMPTS
     #: Whether it has waited for a machine that stays as long as is worth it, and got none.
     is_alone: bool = False
+    #: Slot hours since its last item, of all attempts, however they ended.
+    item_hours: Amount = 0.0
 
     @property
     def told(self) -> Attempts:
@@ -144,7 +151,11 @@ class InVain(Attempts):
 
     def saved(self) -> "InVain":
         """Return it as new state leaves it."""
-        return InVain(of_item=self.of_item, is_alone=self.is_alone)
+        return InVain(of_item=self.of_item, is_alone=self.is_alone, item_hours=self.item_hours)
+
+    def worked(self, time: timedelta) -> "InVain":
+        """Return it after so much more slot time without an item."""
+        return replace(self, item_hours=self.item_hours + max(time / _HOUR, 0.0))
 
 
 NOTHING_IN_VAIN = InVain()
@@ -247,6 +258,21 @@ def goes_on(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> GoesOn:
 def never_done(in_vain: InVain) -> Reason:
     """Return why a job becomes a dead letter that goes on nowhere."""
     return Reason(ReasonCode.NEVER_DONE, {**told(in_vain), "is_alone": in_vain.is_alone})
+
+
+def too_long(in_vain: InVain, dollars: float, policy: Policy) -> Reason:
+    """Return why no further attempt at an item is begun; no reason while one is.
+
+    Args:
+        in_vain: of its job.
+        dollars: what the job has cost.
+        policy: ``max_item_time``.
+    """
+    most = policy.max_item_time / _HOUR
+    if in_vain.item_hours < most:
+        return NO_REASON
+    about = {"hours": in_vain.item_hours, "most": most, "dollars": dollars}
+    return Reason(ReasonCode.ITEM_TOO_LONG, about)
 
 
 def told(in_vain: InVain) -> About:

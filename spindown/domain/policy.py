@@ -126,6 +126,9 @@ class Policy:
     #: Failures on at least two instances from which a job goes to the DLQ.
     max_failures_on_two: int = 3
     failures_to_quarantine: int = 3
+    #: Slot time of all attempts at one item from which on no further is begun: state that is saved
+    #: again and again may be of no use to anybody.
+    max_item_time: timedelta = timedelta(days=7)
     # Estimates until measurements take over.
     boot_estimate: timedelta = timedelta(minutes=3)
     items_per_job_estimate: float = 100.0

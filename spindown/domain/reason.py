@@ -92,6 +92,9 @@ class ReasonCode(StrEnum):
     #: ``dollars`` that they cost. Nothing that the policy allows is sure enough, or
     #: nothing such could be had for a day (``is_alone``).
     NEVER_DONE = "never-done"
+    #: Attempts at one item have taken ``hours`` of slots, of ``most`` that the policy allows;
+    #: ``dollars`` that the job has cost.
+    ITEM_TOO_LONG = "item-too-long"
 
     #: A message asks for other items or parameters than the one with which ``job`` was claimed.
     OTHER_BODY = "other-body"

@@ -24,6 +24,7 @@ from spindown.domain.in_vain import (
     goes_on,
     may_be_risked,
     never_done,
+    too_long,
 )
 from spindown.domain.lease import (
     ClaimVerdict,
@@ -66,7 +67,7 @@ from spindown.job.message import (
 )
 from spindown.job.policy import read_code_version
 from spindown.job.presence import Condemned, Presence
-from spindown.job.release import count_in_vain
+from spindown.job.release import count_in_vain, dollars_in_vain
 from spindown.port import Key, Message, When, Write
 from spindown.wording import say
 
@@ -91,7 +92,9 @@ class Epochs:
         counted = _for_code_of(self._count_end(fence.manifest), self.slot_id)
         counted = replace(counted, in_vain=self._with_wait(counted))
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
-        reason = dead_letter_reason(manifest.failures, self.policy)
+        reason = dead_letter_reason(manifest.failures, self.policy) or too_long(
+            manifest.in_vain, manifest.cost_usd, self.policy
+        )
         if not reason and self.goes_on(manifest) is GoesOn.NOWHERE:
             reason = never_done(manifest.in_vain)
         if not reason:
@@ -559,7 +562,7 @@ class _Claim:
             self.slot_id.log_pointer,
             self.ports,
             code=manifest.code,
-            dollars=manifest.in_vain.dollars,
+            dollars=dollars_in_vain(manifest),
         )
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
 

@@ -84,10 +84,11 @@ def extend_manifest(
         part = _upload_part(manifest, portion.finished, ports)
         next_item = part.last + 1
         changes |= {"parts": (*manifest.parts, part), "next_item": next_item}
-    if portion.finished:
         changes["in_vain"] = NOTHING_IN_VAIN
-    elif changes.get("user_state", manifest.user_state) != manifest.user_state:
-        changes["in_vain"] = manifest.in_vain.saved()
+    else:
+        has_saved = changes.get("user_state", manifest.user_state) != manifest.user_state
+        known = manifest.in_vain.saved() if has_saved else manifest.in_vain
+        changes["in_vain"] = known.worked(portion.busy)
     if manifest.items is not None and next_item >= manifest.items:
         changes |= {
             "state": JobState.COMPLETED,

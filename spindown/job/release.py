@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.domain.dead_letter import Failure, dead_letter_reason
-from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done
+from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done, too_long
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.job.commit import Portion, commit_as, extend_manifest
@@ -34,18 +34,23 @@ def settle_release(
 ) -> ClaimedJob:
     """Commit what is done, and that this epoch ends in order (raises LeaseLost).
 
-    The job has failed if an interruption has ended the epoch and nothing that the policy allows
-    can do it.
+    The job has failed if an item has taken too long, or if an interruption has ended the epoch and
+    nothing that the policy allows can do it.
     """
-    manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
-    if not interrupted or manifest.state is not JobState.RUNNING:
-        return commit_as(replace(manifest, released=True), held, ports)
-    manifest = replace(manifest, released=True, interruptions=manifest.interruptions + 1)
-    manifest = count_in_vain(manifest, slot_id.boot, slot_id.spot, ports.clock.now())
-    if goes_on(manifest.in_vain, slot_id.spot, policy) is GoesOn.NOWHERE:
+    manifest = replace(extend_manifest(held, portion, slot_id=slot_id, ports=ports), released=True)
+    if manifest.state is not JobState.RUNNING:
+        return commit_as(manifest, held, ports)
+    if interrupted:
+        manifest = replace(manifest, interruptions=manifest.interruptions + 1)
+        manifest = count_in_vain(manifest, slot_id.boot, slot_id.spot, ports.clock.now())
+    why = too_long(manifest.in_vain, manifest.cost_usd, policy)
+    if (
+        interrupted
+        and not why
+        and goes_on(manifest.in_vain, slot_id.spot, policy) is GoesOn.NOWHERE
+    ):
         why = never_done(manifest.in_vain)
-        manifest = _failed(manifest, say(why), ports, why.code)
-    return commit_as(manifest, held, ports)
+    return commit_as(_failed(manifest, say(why), ports, why.code) if why else manifest, held, ports)
 
 
 def count_in_vain(
@@ -53,19 +58,30 @@ def count_in_vain(
 ) -> Manifest:
     """Return a manifest after an interruption of its present epoch, which may have moved it on.
 
+    What is committed of the epoch's time is counted already.
+
     Args:
         manifest: as that epoch leaves it.
         boot: hours that the machine took to boot.
         terms: of the machine; None: it is not spot.
         until: when the epoch ended.
     """
-    if terms is None or manifest.claimed_at is None or manifest.next_item > manifest.epoch_first:
+    if manifest.claimed_at is None or manifest.next_item > manifest.epoch_first:
         return manifest
-    hours = max((until - manifest.claimed_at) / timedelta(hours=1), 0.0)
-    before = manifest.in_vain
+    took = max(until - manifest.claimed_at, timedelta(0))
+    before = manifest.in_vain.worked(took - timedelta(seconds=manifest.epoch_busy))
+    if terms is None:
+        return replace(manifest, in_vain=before)
+    hours = took / timedelta(hours=1)
     after = before if manifest.has_saved else before.after(hours, boot, terms)
     of_item = before.of_item.after(hours, boot, terms)
     return replace(manifest, in_vain=replace(after, of_item=of_item))
+
+
+def dollars_in_vain(manifest: Manifest) -> float:
+    """Return the USD that a job which is given up has cost for nothing, as its reason tells it."""
+    is_too_long = manifest.code == ReasonCode.ITEM_TOO_LONG
+    return manifest.cost_usd if is_too_long else manifest.in_vain.dollars
 
 
 def settle_failure(
@@ -89,7 +105,9 @@ def settle_failure(
         reason=reason[:_REASON_CHARACTERS],
     )
     manifest = replace(manifest, failures=(*manifest.failures, failure), released=True)
-    verdict = dead_letter_reason(manifest.failures, policy)
+    verdict = dead_letter_reason(manifest.failures, policy) or too_long(
+        manifest.in_vain, manifest.cost_usd, policy
+    )
     if verdict:
         told = f"{say(verdict)}; last: {failure.reason}"
         return commit_as(_failed(manifest, told, ports, verdict.code), held, ports)
@@ -138,7 +156,7 @@ def dead_letter_job(
         slot_id.log_pointer,
         ports,
         code=held.manifest.code,
-        dollars=held.manifest.in_vain.dollars,
+        dollars=dollars_in_vain(held.manifest),
     )
     presence.vacate(slot_id, held.lease)
 

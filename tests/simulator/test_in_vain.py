@@ -138,3 +138,27 @@ def test_a_checkpoint_of_a_day_stays_on_spot(rate: float) -> None:
     assert result.jobs_done == 1
     assert result.interruptions > 0
     assert result.on_demand_dollars == 0.0
+
+
+@pytest.mark.parametrize(
+    ("hours", "policy"),
+    [
+        pytest.param(8.0, SPOT_ONLY, id="nothing stays"),
+        # A job is held for 11 hours at most.
+        pytest.param(20.0, Policy(), id="longer than any hold"),
+    ],
+)
+def test_useless_checkpoints_have_an_end(hours: float, policy: Policy) -> None:
+    most_hours = 24.0
+    story = a_story(hours, 1.0)
+    saving = replace(story.arrivals[0], keeps_state=True, uses_state=False)
+    limited = replace(policy, max_item_time=minutes(60 * most_hours))
+    going = Run(replace(story, arrivals=(saving,)), limited, 1)
+    result = going.run()
+
+    assert (result.jobs_done, result.dead_letters) == (0, 1)
+    letter = going.world.dead_letters.receive(wait=minutes(0), visibility=minutes(1))
+    assert letter is not None
+    assert letter.attributes["code"] == ReasonCode.ITEM_TOO_LONG
+    # The last attempt goes on to its end; each has a boot.
+    assert result.dollars <= ON_DEMAND * (most_hours + 11.0 + AROUND * result.launches)

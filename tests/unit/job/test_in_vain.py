@@ -139,7 +139,8 @@ def test_what_is_no_reclaim_does_not_count(
 ) -> None:
     world = WorkWorld()
 
-    assert end(world, begun(world, 2.0)).manifest.in_vain == NOTHING_IN_VAIN
+    found = end(world, begun(world, 2.0)).manifest.in_vain
+    assert replace(found, item_hours=0.0) == NOTHING_IN_VAIN
 
 
 def test_a_reclaim_without_a_word_counts_by_the_ledger() -> None:
@@ -325,3 +326,77 @@ def test_where_only_spot_is_allowed_state_keeps_it_there() -> None:
     world.clock.advance(HOUR)
 
     assert world.hold(slot_id=on_spot("i-2")).manifest.state is JobState.RUNNING
+
+
+ENDS = pytest.mark.parametrize("end", [interrupted, drain, fail])
+
+
+def worked(world: WorkWorld, hours: float, in_vain: InVain = NOTHING_IN_VAIN) -> ClaimedJob:
+    """Let a worker save state after so long, and hold the job for a quarter of an hour more."""
+    held = begun(world, hours, in_vain)
+    saved = Portion(busy=hours * HOUR, worked=hours * HOUR)
+    held = commit(held, saved, slot_id=on_spot(), ports=world.ports)
+    world.clock.advance(HOUR / 4)
+    return held
+
+
+@ENDS
+def test_time_of_every_attempt_counts_for_the_item(
+    end: Callable[[WorkWorld, ClaimedJob], ClaimedJob],
+) -> None:
+    world = WorkWorld()
+    before = replace(NOTHING_IN_VAIN, item_hours=5.0)
+    hours = end(world, worked(world, 2.0, before)).manifest.in_vain.item_hours
+
+    # What came after the last commit is known of an interruption alone.
+    assert hours == pytest.approx(7.25 if end is interrupted else 7.0, abs=0.01)
+
+
+def test_time_of_an_attempt_that_ended_silently_counts() -> None:
+    world = WorkWorld()
+    worked(world, 2.0)
+    world.change_worker("i-1", interrupted_at=world.clock.now())
+    world.clock.advance(HOUR)
+
+    hours = world.hold(slot_id=a_slot_id("i-2")).manifest.in_vain.item_hours
+    assert hours == pytest.approx(2.25, abs=0.01)
+
+
+@ENDS
+def test_an_item_that_takes_too_long_is_given_up(
+    end: Callable[[WorkWorld, ClaimedJob], ClaimedJob],
+) -> None:
+    policy = Policy(max_item_time=7 * HOUR)
+    world = WorkWorld(policy=policy)
+    held = worked(world, 2.0, replace(NOTHING_IN_VAIN, item_hours=5.0))
+    held = interrupted(world, held, policy=policy) if end is interrupted else end(world, held)
+
+    assert held.manifest.state is JobState.FAILED
+    assert held.manifest.code == ReasonCode.ITEM_TOO_LONG
+    if end is interrupted:
+        letter = world.dead_letters.receive(wait=timedelta(0), visibility=HOUR)
+        assert letter is not None
+        assert letter.attributes["code"] == ReasonCode.ITEM_TOO_LONG
+        assert float(letter.attributes["dollars"]) == pytest.approx(held.manifest.cost_usd)
+
+
+def test_nobody_begins_what_has_taken_too_long() -> None:
+    world = WorkWorld()
+    worked(world, 2.0)
+    too_long = replace(NOTHING_IN_VAIN, item_hours=Policy().max_item_time / HOUR)
+    world.put_manifest(in_vain=too_long, released=True, owner="")
+    world.clock.advance(HOUR)
+    declined = world.claim(on_spot("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.DEAD_LETTERED
+    assert world.manifest("j").code == ReasonCode.ITEM_TOO_LONG
+
+
+def test_an_item_that_is_done_had_time_enough() -> None:
+    world = WorkWorld(policy=Policy(max_item_time=HOUR))
+    held = worked(world, 2.0)
+    done = interrupted(world, held, portion=a_portion(held, 1), policy=world.policy)
+
+    assert done.manifest.state is JobState.RUNNING
+    assert done.manifest.in_vain == NOTHING_IN_VAIN
