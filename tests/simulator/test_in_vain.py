@@ -149,7 +149,7 @@ def test_a_checkpoint_of_a_day_stays_on_spot(rate: float) -> None:
     ],
 )
 def test_useless_checkpoints_have_an_end(hours: float, policy: Policy) -> None:
-    most_hours = 24.0
+    most_hours = 12.0
     story = a_story(hours, 1.0)
     saving = replace(story.arrivals[0], keeps_state=True, uses_state=False)
     limited = replace(policy, max_item_time=minutes(60 * most_hours))
