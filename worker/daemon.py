@@ -16,6 +16,7 @@ from spindown.contract.row import processor_kind
 from spindown.contract.run import Results, RunMode, RunSpec
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.worker_end import hang_grace
 from spindown.domain.worker_lifecycle import (
     AwaitReclaim,
     CheckedIn,
@@ -24,7 +25,6 @@ from spindown.domain.worker_lifecycle import (
     Habits,
     PowerOff,
     Stop,
-    hang_grace,
 )
 from spindown.job.held import SlotId, WorkPorts
 from spindown.job.policy import OUTDATED_FOR, read_standing

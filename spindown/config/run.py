@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from spindown.config.duration import format_duration
 from spindown.config.form import AtLeastOne, Duration, TomlTable, name_pattern, remedy
 from spindown.contract.run import OnNewCode, Results
-from spindown.domain.worker_lifecycle import STOP_GRACE_AT_MOST
+from spindown.domain.worker_end import STOP_GRACE_AT_MOST
 
 ImageReference = Annotated[
     str,

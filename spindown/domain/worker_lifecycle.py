@@ -65,6 +65,7 @@ from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
+from spindown.domain.worker_end import HANG_GRACE
 
 T = TypeVar("T")
 
@@ -77,15 +78,6 @@ FIRST_BACK_OFF = timedelta(seconds=1)
 LONGEST_BACK_OFF = timedelta(seconds=30)
 #: Faults of our own code or machine, one job after the other, after which neither is trusted.
 FAULTS_AT_MOST = 3
-#: Beyond the time to leave, for slots whose last requests hang.
-HANG_GRACE = timedelta(seconds=30)
-#: The longest ``run.stop_grace``: a reclaim's notice of two minutes has no time for more.
-STOP_GRACE_AT_MOST = timedelta(seconds=90)
-#: To commit and give back what a program has left.
-_PUT_BACK = timedelta(seconds=20)
-#: From the last word of a worker to the end of its billing: it powers off, EC2 stops it. Also
-#: EC2's minimum of a minute (EC2 pricing, per-second billing).
-POWER_OFF = timedelta(minutes=1)
 #: Jobs that are remembered to judge the machine by.
 _OUTCOMES = 32
 
@@ -623,11 +615,6 @@ def _hangs_after(state: Lifecycle, leave_by: datetime) -> datetime:
     A lifetime that was just shortened may be long over: slots have their time all the same.
     """
     return max(leave_by, state.finishing_since or leave_by) + state.habits.hang_grace
-
-
-def hang_grace(stop_grace: timedelta) -> timedelta:
-    """Return how long slots may take that must end at once: a program has its ``stop_grace``."""
-    return max(HANG_GRACE, stop_grace + _PUT_BACK)
 
 
 class _Turn:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spindown import config
 from spindown.config.duration import format_duration
-from spindown.domain.worker_lifecycle import STOP_GRACE_AT_MOST
+from spindown.domain.worker_end import STOP_GRACE_AT_MOST
 from spindown.error import ConfigError
 from tests.unit.config.document import with_value
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
+from spindown.domain.worker_end import HANG_GRACE, STOP_GRACE_AT_MOST, hang_grace
 from spindown.domain.worker_lifecycle import (
-    HANG_GRACE,
-    STOP_GRACE_AT_MOST,
     AskToEnd,
     AwaitReclaim,
     BeginDraining,
@@ -57,7 +56,6 @@ from spindown.domain.worker_lifecycle import (
     TimePassed,
     WasCondemned,
     WorkerEvent,
-    hang_grace,
     next_at,
     step,
 )
