@@ -150,7 +150,8 @@ def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> int:
     alive: dict[str, dict[str, str]] = {"explained": {}, "unexplained": {}}
     reasons = tomllib.loads(REASONS.read_text(encoding="utf-8"))["survivor"]
     for module, mutant, code in _outcomes():
-        if mutant[-1] not in digits:
+        # After a run of another part its outcomes lie there too.
+        if mutant[-1] not in digits or not module.startswith(tuple(paths)):
             continue
         outcome = _outcome_of(code)
         modules.setdefault(module, Counter())[outcome] += 1
@@ -170,10 +171,16 @@ def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> int:
     }
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(REPORT.read_text(encoding="utf-8")) if REPORT.exists() else {}
+    known = {part: run for part, run in known.items() if _is_there(part)}
     text = json.dumps({**known, " ".join(paths): figures}, indent=2, ensure_ascii=False)
     REPORT.write_text(text + "\n", encoding="utf-8")
     print(json.dumps(figures["total"]))
     return len(alive["unexplained"])
+
+
+def _is_there(part: str) -> bool:
+    """Tell whether every path of a part that was run is still there."""
+    return all((ROOT / path).exists() for path in part.split())
 
 
 def _function_of(mutant: str) -> str:

@@ -294,9 +294,8 @@ def _at_bound(policy: Policy, in_vain: InVain | None) -> Policy:
     """
     if in_vain is None:
         return policy
-    at_once = tuple(replace(rung, after=timedelta(0)) for rung in policy.ladder)
     bound = timedelta(hours=min(in_vain.told.hours, _BOUND_AT_MOST))
-    return replace(policy, ladder=at_once, checkpoint_interval=bound)
+    return replace(policy, checkpoint_interval=bound)
 
 
 def quotas_left(draft: PlanDraft, seen: Observation) -> Mapping[str, float]:

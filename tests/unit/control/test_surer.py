@@ -64,6 +64,24 @@ def test_the_machine_suits_the_job_that_has_cost_most(dearest: str) -> None:
     assert (about["jobs"], about["dollars"]) == (2, 5.0)
 
 
+def test_a_launch_without_an_answer_counts_with_its_slots() -> None:
+    world = with_policy()
+    settings = world.workload_settings()
+    world.settings.deploy(replace(settings, run=replace(settings.run, slots="4")))
+    for number in range(3):
+        requeue(world, f"job-{number}", IN_VAIN)
+    world.send(3)
+    world.compute.ec2.lag = minutes(9)
+    sized = []
+    for _ in range(3):
+        world.compute.lose_next_answer(is_carried_out=False)
+        sized.append(world.tick(minutes(1)).summary.sizing.code)
+
+    (lost,) = world.view().launches.values()
+    assert (lost.is_takeover, lost.count, lost.slots) == (True, 1, 4)
+    assert [code is ReasonCode.TO_SURER for code in sized] == [True, False, False]
+
+
 def test_one_machine_is_enough_until_it_has_the_job() -> None:
     world = a_world()
     world.tick()

@@ -89,11 +89,12 @@ def test_what_is_left_beside_a_job_that_takes_longer() -> None:
     world.send(300)
     before = budget_row(world)["committed"]
 
-    about = world.tick(minutes(1)).summary.why.about
+    decision = world.tick(minutes(1))
 
+    left = decision.summary.why.about["left"]
     assert budget_row(world)["committed"] > before
-    assert about["left"] == pytest.approx(0.22 - budget_row(world)["committed"])
-    assert float(str(about["left"])) > 0.0
+    assert left == pytest.approx(0.22 - budget_row(world)["committed"])
+    assert float(str(left)) > 0.0
 
 
 def test_waiting_work_is_set_aside_until_somebody_is_there() -> None:

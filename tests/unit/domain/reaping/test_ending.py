@@ -8,6 +8,7 @@ import pytest
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reaping import (
     Ending,
+    has_declined_all,
     has_failed_all,
     has_left_work,
     has_missed_check_in,
@@ -115,6 +116,28 @@ def test_a_worker_failed_all_if_it_took_jobs_and_ended_unfit(
     ended = a_worker(state=WorkerState.ENDED, claimed_at=NOW - minutes(9), unfit_at=NOW)
 
     assert has_failed_all(replace(ended, **changes)) is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, True, id="it could do none of what waited"),
+        pytest.param({"state": WorkerState.IDLE}, False, id="it has not ended"),
+        pytest.param({"claimed_at": NOW}, False, id="it took a job"),
+        pytest.param({"declined_at": None}, False, id="it declined none"),
+        pytest.param({"interrupted_at": NOW}, False, id="taken back"),
+        pytest.param({"reason": Reason(ReasonCode.OTHER_CODE)}, False, id="sent away"),
+        pytest.param(
+            {"reason": ec2_said("Client.UserInitiatedShutdown")}, False, id="ended by a call"
+        ),
+    ],
+)
+def test_a_worker_declined_all_if_it_ended_without_a_job(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    ended = a_worker(state=WorkerState.ENDED, claimed_at=None, declined_at=NOW)
+
+    assert has_declined_all(replace(ended, **changes)) is expected
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from spindown.domain.fleet import Worker
-from spindown.domain.reaping import could_check_in, watch_from
+from spindown.domain.reaping import could_check_in, is_heard, watch_from
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from tests.builders import NOW, a_booting_worker, a_lease, minutes
 from tests.unit.domain.reaping.fleet import POLICY, busy, condemned, reaped
@@ -17,6 +18,21 @@ def test_a_lease_that_was_just_extended_is_a_sign_of_life() -> None:
 
     assert not reaped(worker, leases=[a_lease()]).condemn
     assert reaped(worker, leases=[a_lease(deadline=NOW)]).condemn
+
+
+@pytest.mark.parametrize(
+    ("changes", "leased", "heard"),
+    [
+        ({"heartbeat_at": NOW - minutes(10)}, (), True),
+        ({"heartbeat_at": NOW - minutes(10.1)}, (), False),
+        ({"heartbeat_at": NOW - minutes(10.1)}, ("i-1",), True),
+        ({"checked_in_at": None}, ("i-1",), False),
+    ],
+)
+def test_who_has_checked_in_and_signs_is_heard(
+    changes: dict[str, Any], leased: tuple[str, ...], *, heard: bool
+) -> None:
+    assert is_heard(replace(busy(), **changes), leased, POLICY, NOW) is heard
 
 
 def stale(count: int, start: int = 0) -> list[Worker]:
