@@ -23,7 +23,7 @@ from spindown.domain.reason import About, Reason, ReasonCode
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
 #: Of a fleet that may have no worker.
-_DRAINED = ", as `spindown drain` leaves it: `spindown policy reset` undoes that"
+_DRAINED = ": `spindown policy reset` undoes a drain; where 0 is deployed, set another"
 #: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
 _FAULT_AT_MOST = 300
 _LINE_AT_MOST = 4000

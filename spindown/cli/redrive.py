@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.screen import print_line
+from spindown.cli.render.screen import print_aside, print_line
 from spindown.cli.session import open_session
+from spindown.config import format_duration
 from spindown.contract.codec import encode
 from spindown.error import BadInput
-from spindown.job.lost import redrive_lost
+from spindown.job.lost import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import Redriven, RedriveOutcome
 from spindown.job.redrive import redrive as send_back
 
@@ -56,6 +57,9 @@ def redrive(
     if not lost and (missing := sorted(named - found)):
         remedy = f"name jobs in the dead-letter queue of {workload}"
         raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
+    if lost and not named:
+        least = format_duration(LOOKED_AT_AFTER)
+        print_aside(f"batches younger than {least} are looked at only if they are named")
     if not is_all:
         raise typer.Exit(1)
 

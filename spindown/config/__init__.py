@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from spindown.config.check import check_policy
 from spindown.config.complaint import translate
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
+from spindown.config.image import ImageConfig
+from spindown.config.run import RunConfig
 from spindown.config.schema import (
     Config,
     DraftConfig,
@@ -88,8 +90,23 @@ def merge_policy(base: Policy, edit: Mapping[str, Any]) -> Policy:
     try:
         changes = PolicyConfig.model_validate(edit)
     except ValidationError as exc:
-        raise translate(exc, PolicyConfig, edit) from None
+        raise translate(exc, PolicyConfig, edit, elsewhere=_deployed_keys()) from None
     return check_policy(changes.apply_to(base))
+
+
+def _deployed_keys() -> Mapping[str, str]:
+    """Return the keys of other tables, which no live edit changes -> what to do."""
+    tables: Mapping[str, type[BaseModel]] = {
+        "[deployment]": DeploymentConfig,
+        "[workload.NAME.run]": RunConfig,
+        "[workload.NAME.image]": ImageConfig,
+        "[workload.NAME.requirements]": RequirementsConfig,
+    }
+    return {
+        key: f"change it below {table} of spindown.toml and deploy"
+        for table, form in tables.items()
+        for key in form.model_fields
+    }
 
 
 def parse_requirements(table: Mapping[str, Any]) -> Requirements:

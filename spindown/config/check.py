@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from spindown.config.duration import format_duration
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, Rung
 from spindown.error import ConfigError
 
 #: Messages that are older are sent anew, and their age is lost (``app.work.message``).
@@ -74,4 +74,6 @@ def _counts(policy: Policy) -> Iterator[tuple[str, bool, str]]:
 
 
 def _shown(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_shown(each.after) if isinstance(each, Rung) else each for each in value]
     return format_duration(value) if isinstance(value, timedelta) else value

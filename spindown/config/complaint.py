@@ -22,6 +22,7 @@ _REMEDIES = {
     "int_parsing": "write a whole number",
     "int_from_float": "write a whole number",
     "float_type": "write a number",
+    "path_type": "write a path in quotes",
     "float_parsing": "write a number",
     "finite_number": "write a finite number",
     "string_type": "write a text in quotes",
@@ -38,13 +39,23 @@ _FOUND_BY_INIT = frozenset({"region", "zones"})
 _ASK_THE_ACCOUNT = "write this key, or let `spindown init --from-account` fill it in"
 
 
-def translate(error: ValidationError, root: type[BaseModel], document: object) -> ConfigError:
-    """Return the first complaint of ``error`` about ``document`` in the user's words."""
+def translate(
+    error: ValidationError,
+    root: type[BaseModel],
+    document: object,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+) -> ConfigError:
+    """Return the first complaint of ``error`` about ``document`` in the user's words.
+
+    ``elsewhere``: a key that is none of ``root`` -> what to do with it instead.
+    """
     first = error.errors()[0]
     where = [str(step) for step in first["loc"] if not _is_branch(str(step))]
     kind, context = first["type"], first.get("ctx", {})
     if kind == "extra_forbidden":
-        return ConfigError(".".join(where), first["input"], _suggest_key(where[-1], root))
+        known = (elsewhere or {}).get(where[-1])
+        return ConfigError(".".join(where), first["input"], known or _suggest_key(where[-1], root))
     if kind == "remedy":
         where += str(context["field"]).split(".")
         return ConfigError(".".join(where), _dig(document, where), str(context["remedy"]))

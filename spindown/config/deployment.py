@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from spindown.config.form import (
     EmailAddress,
+    Flag,
     Name,
     Positive,
     Region,
@@ -47,7 +48,7 @@ class DeploymentConfig(TomlTable):
     alarm_email: EmailAddress | None = None
     network: NetworkConfig | None = None
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
-    session_manager: bool = False
+    session_manager: Flag = False
     #: Further regions where workers may run.
     outpost: dict[Region, OutpostConfig] = Field(default_factory=dict, max_length=OUTPOSTS_AT_MOST)
 

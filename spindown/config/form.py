@@ -78,13 +78,14 @@ Clock = Annotated[
 TimeZone = Annotated[str, BeforeValidator(_check_time_zone)]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 DurationOrAuto = Annotated[timedelta | None, BeforeValidator(_parse_duration_or_auto)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), _Conceivable]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), _Conceivable]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), _Conceivable]
+NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False), _Conceivable]
 #: Of items an hour: at less, one would take longer than any attempt may.
-Rate = Annotated[float, Field(ge=0.01, allow_inf_nan=False), _Conceivable]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0), _Conceivable]
-AtLeastOne = Annotated[int, Field(ge=1), _Conceivable]
+Rate = Annotated[float, Field(strict=True, ge=0.01, allow_inf_nan=False), _Conceivable]
+Flag = Annotated[bool, Field(strict=True)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Count = Annotated[int, Field(strict=True, ge=0), _Conceivable]
+AtLeastOne = Annotated[int, Field(strict=True, ge=1), _Conceivable]
 Name = Annotated[
     str,
     # ``contract.name.SEPARATOR`` stands between names.

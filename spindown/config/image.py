@@ -50,7 +50,7 @@ class ImageConfig(TomlTable):
     )
     #: Image Builder makes none that is larger (EC2 Image Builder API Reference,
     #: "EbsInstanceBlockDeviceSpecification").
-    root_volume_gib: Annotated[int, Field(ge=8, le=16_000)] = 100
+    root_volume_gib: Annotated[int, Field(strict=True, ge=8, le=16_000)] = 100
     #: Name of the image's root device. None: what images of its family have.
     root_device: DeviceName | None = None
 

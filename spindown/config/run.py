@@ -4,10 +4,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from spindown.config.duration import format_duration
-from spindown.config.form import AtLeastOne, Duration, TomlTable, name_pattern, remedy
+from spindown.config.form import AtLeastOne, Duration, Flag, TomlTable, name_pattern, remedy
 from spindown.contract.run import OnNewCode, Results
 from spindown.domain.worker_end import STOP_GRACE_AT_MOST
 
@@ -30,6 +30,16 @@ SecretReference = Annotated[
         "the form /ssm/parameter, or a name or ARN of Secrets Manager",
     ),
 ]
+
+
+_SLOTS = range(1, 65)
+
+
+def _check_slots(value: object) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value in _SLOTS
+    if not is_number and value not in {"per-gpu", "per-instance"}:
+        raise ValueError('write "per-gpu", "per-instance" or a whole number from 1 to 64')
+    return value
 
 
 class RunConfig(TomlTable):
@@ -59,7 +69,7 @@ class RunConfig(TomlTable):
     #: requirements.txt below ``code``, installed on the instance.
     requirements: str | None = None
     #: Whether a requirement without a wheel is built on the instance, which runs its code.
-    allow_source_builds: bool = False
+    allow_source_builds: Flag = False
     results: Results = Results.PER_ITEM
     batch_size: AtLeastOne = 16
     item_timeout: Duration = timedelta(minutes=10)
@@ -69,10 +79,20 @@ class RunConfig(TomlTable):
     env: dict[str, str] = Field(default_factory=dict)
     #: Environment variable -> SSM parameter, or name or ARN of a secret of Secrets Manager.
     secrets: dict[VariableName, SecretReference] = Field(default_factory=dict)
-    slots: Literal["per-gpu", "per-instance"] | Annotated[int, Field(ge=1, le=64)] = "per-gpu"
+    slots: Annotated[
+        Literal["per-gpu", "per-instance"] | Annotated[int, Field(ge=1, le=64)],
+        BeforeValidator(_check_slots),
+    ] = "per-gpu"
     on_new_code: OnNewCode = OnNewCode.RESTART
     #: Whether the code may ask instance metadata, and so act with the worker's role.
-    metadata_access: bool = False
+    metadata_access: Flag = False
+
+    @model_validator(mode="after")
+    def _have_time(self) -> "RunConfig":
+        for name in ("item_timeout", "setup_timeout", "job_timeout"):
+            if (length := getattr(self, name)) is not None and not length:
+                raise remedy(name, "make it longer than zero")
+        return self
 
     @model_validator(mode="after")
     def _have_one_mode(self) -> "RunConfig":

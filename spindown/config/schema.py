@@ -18,6 +18,7 @@ from spindown.config.form import (
     Duration,
     DurationOrAuto,
     FamilyName,
+    Flag,
     InstanceTypeName,
     KeyArn,
     Name,
@@ -70,16 +71,16 @@ _FORMS: Mapping[str, Any] = {
     "band": Share,
     "min_reliability": Share,
     "ladder": Annotated[tuple[RungConfig, ...], Field(min_length=1)],
-    "spot_price_ratio_estimate": Annotated[float, Field(gt=0, le=1)],
+    "spot_price_ratio_estimate": Annotated[float, Field(strict=True, gt=0, le=1)],
     "regions": Annotated[frozenset[Region], Field(min_length=1)],
     "idle_timeout": DurationOrAuto,
     "checkpoint_interval": DurationOrAuto,
-    "items_per_job_estimate": Annotated[float, Field(gt=0, le=100_000)],
+    "items_per_job_estimate": Annotated[float, Field(strict=True, gt=0, le=100_000)],
     "throughput_estimate": Rate,
     "mib_per_item_estimate": NotNegative,
-    "alarm_cost_rise": Annotated[float, Field(gt=1)],
+    "alarm_cost_rise": Annotated[float, Field(strict=True, gt=1)],
     "alarm_max_idle_share": Share,
-    "max_items_per_job": Annotated[int, Field(ge=1, le=100_000)],
+    "max_items_per_job": Annotated[int, Field(strict=True, ge=1, le=100_000)],
 }
 #: What all others are, by their type in ``domain.policy.Policy``.
 _FORM_OF_TYPE: Mapping[object, Any] = {
@@ -152,8 +153,8 @@ class RequirementsConfig(TomlTable):
     architectures: frozenset[Architecture] = Field(default=frozenset({"x86_64"}), min_length=1)
     families_denied: frozenset[FamilyName] = frozenset()
     instance_types: frozenset[InstanceTypeName] | None = Field(default=None, min_length=1)
-    allow_fractional_gpu: bool = False
-    allow_bare_metal: bool = False
+    allow_fractional_gpu: Flag = False
+    allow_bare_metal: Flag = False
 
     @model_validator(mode="after")
     def _be_possible(self) -> "RequirementsConfig":

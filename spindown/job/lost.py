@@ -40,7 +40,7 @@ from spindown.job.redrive import (
 from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
 
 #: A submit writes the index first and then sends; a large one takes minutes.
-_YOUNG = timedelta(minutes=15)
+LOOKED_AT_AFTER = timedelta(minutes=15)
 #: The queue keeps a message for 12 days; older batches are asked for by name.
 _RECENT = timedelta(days=14)
 _READS_AT_ONCE = 16
@@ -160,7 +160,7 @@ def _recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
         (index.modified_at, batch_id)
         for index in objects.list(BATCHES)
         if (batch_id := batch_of(index.key)) is not None
-        and _YOUNG <= now - index.modified_at <= _RECENT
+        and LOOKED_AT_AFTER <= now - index.modified_at <= _RECENT
     ]
     return [batch_id for _, batch_id in sorted(found, reverse=True)]
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spindown import config
 from spindown.config.duration import format_duration
+from spindown.domain.policy import Policy
 from spindown.domain.worker_end import STOP_GRACE_AT_MOST
 from spindown.error import ConfigError
 from tests.unit.config.document import with_value
@@ -65,6 +66,41 @@ from tests.unit.config.document import with_value
             "workload.ocr.run.secrets",
             "take TOKEN out of env or of secrets",
             id="a variable twice",
+        ),
+        pytest.param(
+            "workload.ocr.run.item_timeout",
+            "0s",
+            "workload.ocr.run.item_timeout",
+            "make it longer than zero",
+            id="no time for any item",
+        ),
+        pytest.param(
+            "workload.ocr.run.slots",
+            65,
+            "workload.ocr.run.slots",
+            'write "per-gpu", "per-instance" or a whole number from 1 to 64',
+            id="more slots than a machine has",
+        ),
+        pytest.param(
+            "workload.ocr.run.batch_size",
+            "4",
+            "workload.ocr.run.batch_size",
+            "write a whole number",
+            id="a number in quotes",
+        ),
+        pytest.param(
+            "deployment.budget_per_month",
+            True,
+            "deployment.budget_per_month",
+            "write a number",
+            id="a truth for a number",
+        ),
+        pytest.param(
+            "workload.ocr.run.code",
+            3,
+            "workload.ocr.run.code",
+            "write a path in quotes",
+            id="a number for a path",
         ),
         pytest.param(
             "deployment.colour",
@@ -445,3 +481,28 @@ def test_says_what_is_wrong_with_the_file(
 
     with pytest.raises(ConfigError, match=remedy):
         config.load(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "table"),
+    [
+        ("item_timeout", "[workload.NAME.run]"),
+        ("batch_size", "[workload.NAME.run]"),
+        ("budget_per_month", "[deployment]"),
+        ("gpu_names", "[workload.NAME.requirements]"),
+    ],
+)
+def test_a_live_edit_names_the_table_of_a_key_that_is_deployed(key: str, table: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.merge_policy(Policy(), {key: 4})
+
+    assert caught.value.remedy == f"change it below {table} of spindown.toml and deploy"
+
+
+def test_a_ladder_that_begins_late_is_shown_by_its_times() -> None:
+    late = {"ladder": [{"after": "5m", "capacity_types": ["spot"]}]}
+
+    with pytest.raises(ConfigError) as caught:
+        config.merge_policy(Policy(), late)
+
+    assert caught.value.value == ["5m"]
