@@ -245,7 +245,7 @@ def _tell(
     for path in (config, *made) if is_new else (config,):
         print(f"{'Wrote' if is_new else 'Filled in'} {path}")
     if found is None:
-        print(f"Next: write its zones, or let spindown init --from-account{options} fill them in")
+        print(f"Write its zones, or fill them in, next: spindown init --from-account{options}")
         return
     for line in describe(found):
         print(line)
