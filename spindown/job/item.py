@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from spindown.contract.job.message import (
+    ITEMS_MAX,
     JobMessage,
     encode_items,
     items_key,
@@ -84,13 +85,15 @@ def _read_source(job: JobMessage, ports: WorkPorts, at_most_bytes: int) -> tuple
 
 
 def _list(uri: str, ports: WorkPorts, at_most_bytes: int) -> Iterator[str]:
-    size = 0
+    size = count = 0
     for found in ports.inputs.list(uri):
         # Consoles create empty objects whose key ends in a slash, to show a folder.
         if found.endswith("/"):
             continue
-        size += len(found)
-        if size > at_most_bytes:
-            remedy = f"name prefixes whose keys are {at_most_bytes} bytes at the most, a job each"
-            raise ContractError("prefix_uri", uri, remedy)
+        size, count = size + len(found), count + 1
+        if size > at_most_bytes or count > ITEMS_MAX:
+            keys = f"{ITEMS_MAX} keys, or {at_most_bytes} bytes of keys,"
+            raise ContractError(
+                "prefix_uri", uri, f"name prefixes of {keys} at the most, a job each"
+            )
         yield found

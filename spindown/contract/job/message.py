@@ -191,8 +191,16 @@ def with_id(message: JobMessage, message_id: str) -> JobMessage:
     return message if message.job_id else replace(message, job_id=derived_id(message_id))
 
 
+#: An item takes 60 bytes of memory at least, however short its line is.
+ITEMS_MAX = 1_000_000
+
+
 def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
     """Parse JSON lines, one item a line, empty lines skipped (raises ContractError)."""
+    lines = data.count(b"\n")
+    if lines > ITEMS_MAX:
+        remedy = f"name lists of {ITEMS_MAX} items at the most, a job each"
+        raise ContractError(name, f"{lines} lines", remedy)
     items = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
