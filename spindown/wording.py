@@ -405,7 +405,6 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.IDLE_UNHEARD: "it was idle, and the ledger did not answer",
     ReasonCode.LIFETIME: "its max_lifetime is over",
     ReasonCode.INTERRUPTED: "EC2 takes it away",
-    ReasonCode.REBALANCE: "EC2 sees a higher risk of an interruption",
     ReasonCode.STOPPED: "the system was asked to stop",
     ReasonCode.CONDEMNED: "the scaler ended it",
     ReasonCode.OTHER_CODE: "other code is deployed",

@@ -14,7 +14,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import (
     CheckedIn,
     Habits,
-    RebalanceAdvised,
+    PolicySeen,
     RowSeen,
     Standing,
     Stop,
@@ -166,7 +166,9 @@ class SlotWorld:
 
     def finish(self) -> None:
         """Let no new job be taken; the present one goes on."""
-        self.life.tell(RebalanceAdvised, self.world.clock.now())
+        standing = self.life.state.standing
+        full = replace(standing, policy=replace(standing.policy, max_workers=0))
+        self.life.tell(PolicySeen, full)
 
     def leave(self) -> None:
         """Let no new job be taken, and the present one be given back now."""

@@ -145,7 +145,7 @@ def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Rea
 
 
 def rebalance(event: RebalanceRecommendation, ours: OurInstance) -> Reaction:
-    """Note that an instance is at risk; the worker takes no new job then."""
+    """Note that an instance is at risk; the worker saves its state then."""
     acted = _mark(ours, {"rebalance_at": event.at}, is_new="rebalance_at")
     return Reaction(instance_id=event.instance_id, workload=ours.workload, acted=acted)
 

@@ -88,6 +88,7 @@ class Worker:
     noticed_at: datetime | None = None
     #: When the instance ended, as an event has told; the next tick sees to it.
     gone_at: datetime | None = None
+    #: When EC2 saw a higher risk that it takes it away: it saves its state then, and goes on.
     rebalance_at: datetime | None = None
     #: Since when it takes no new job, whatever the reason; it ends after those in hand.
     draining_at: datetime | None = None
@@ -174,7 +175,6 @@ class Worker:
         is_leaving = (
             self.interrupted_at
             or self.gone_at
-            or self.rebalance_at
             or self.draining_at
             or self.migrating_at
             or self.spent_at

@@ -117,7 +117,6 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
         and worker.checked_in_at is not None
         and worker.claimed_at is None
         and not worker.is_interrupting
-        and worker.rebalance_at is None
         and worker.reason.code not in _SENT_AWAY
         and _state_reason(worker) != _ENDED_BY_CALL
         and waiting_since is not None

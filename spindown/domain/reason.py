@@ -20,7 +20,6 @@ class ReasonCode(StrEnum):
     IDLE_UNHEARD = "idle-unheard"
     LIFETIME = "lifetime"
     INTERRUPTED = "interrupted"
-    REBALANCE = "rebalance"
     #: The operating system asked it to stop.
     STOPPED = "stopped"
     CONDEMNED = "condemned"

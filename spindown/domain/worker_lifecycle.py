@@ -35,7 +35,6 @@ they are finished first::
     Stop                                   STOPPED         now + ``stop_grace``
     time: ``max_lifetime`` is over         LIFETIME        its end + ``lifetime_grace``
                                                            less ``commit_margin``
-    RebalanceAdvised, or RowSeen with one  REBALANCE       -
     RowSeen, spent, as ``when_spent`` is   BUDGET_SPENT    -
     by default
     PolicySeen, ``max_workers`` is 0       NO_ROOM         -
@@ -44,6 +43,10 @@ they are finished first::
     SlotFaulted, three in a row            FAULTY          -  (MarkUnfit too)
 
 The first reason stays; a later event can only bring ``leave_by`` forward.
+
+A rebalance recommendation (RebalanceAdvised, or RowSeen with one) ends nothing: jobs in hand save
+what they have, and the worker goes on. It promises no notice, and a machine that takes over boots
+in a pool that may be as much at risk: to leave at each would buy machines for nothing.
 
 A slot::
 
@@ -723,8 +726,8 @@ class _Turn:
         self._leave(commit_by(deadline, self.state.policy), ReasonCode.INTERRUPTED)
 
     def _rebalance(self, at: datetime, *, is_known: bool) -> None:
-        self._change(risk_since=self.state.risk_since or self.now)
-        if self._finish(ReasonCode.REBALANCE):
+        if self.state.risk_since is None:
+            self._change(risk_since=self.now)
             self.commands.append(TellRebalance(at, is_known))
 
     def _stop(self) -> None:

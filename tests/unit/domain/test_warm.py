@@ -131,7 +131,6 @@ def test_keeps_warm_the_youngest_that_are_up_and_take_jobs() -> None:
         aged("booting", 1, state=WorkerState.BOOTING),
         aged("draining", 5, draining_at=NOW),
         aged("leaving", 6, interrupted_at=NOW),
-        aged("at-risk", 7, rebalance_at=NOW),
         aged("drained", 8, state=WorkerState.DRAINED),
     ]
 

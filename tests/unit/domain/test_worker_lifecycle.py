@@ -53,6 +53,7 @@ from spindown.domain.worker_lifecycle import (
     Stop,
     Take,
     TellNotice,
+    TellRebalance,
     TimePassed,
     WasCondemned,
     WorkerEvent,
@@ -240,12 +241,6 @@ REASONS: dict[str, tuple[Callable[[Driver], object], ReasonCode, timedelta | Non
         ReasonCode.LIFETIME,
         5 * MINUTE - 10 * SECOND,
     ),
-    "rebalance": (lambda one: one.tell(RebalanceAdvised, one.now), ReasonCode.REBALANCE, None),
-    "rebalance in the row": (
-        lambda one: one.tell(RowSeen, None, None, one.now),
-        ReasonCode.REBALANCE,
-        None,
-    ),
     "no room": (
         lambda one: one.tell(PolicySeen, replace(STANDING, policy=replace(POLICY, max_workers=0))),
         ReasonCode.NO_ROOM,
@@ -309,19 +304,37 @@ def test_who_goes_on_until_idle_goes_on() -> None:
     assert not one.state.is_finishing
 
 
+@pytest.mark.parametrize("is_known", [False, True], ids=["by EC2", "by the row"])
+def test_a_rebalance_advice_saves_state_and_ends_nothing(is_known: bool) -> None:
+    one = Driver()
+
+    def hear() -> list[Command]:
+        if is_known:
+            return one.tell(RowSeen, None, None, NOW)
+        return one.tell(RebalanceAdvised, NOW)
+
+    assert hear() == [TellRebalance(NOW, is_known)]
+    assert hear() == []
+    assert one.state.is_at_risk_since(NOW)
+    assert one.tell(Polled, 0, True) == [Take(0)]
+    assert one.wait(HOUR) == []
+    one.tell(SlotDone, 0, True)
+    assert one.commands[-1] == Poll(0, 20 * SECOND)
+
+
 def test_the_first_reason_stays_and_time_only_shortens() -> None:
     one = a_busy_worker()
-    one.tell(RebalanceAdvised, one.now)
+    _see_spent(one)
     one.tell(Noticed, one.now + 2 * MINUTE)
     assert one.tell(WasCondemned) == [GiveBack(0)]
     one.tell(Stop)
-    assert (one.state.reason, one.state.leave_by) == (ReasonCode.REBALANCE, one.now)
+    assert (one.state.reason, one.state.leave_by) == (ReasonCode.BUDGET_SPENT, one.now)
     assert len([c for c in one.commands if isinstance(c, TellNotice)]) == 1
 
 
 def test_a_worker_that_finishes_its_last_job_grows_old_too() -> None:
     one = a_busy_worker()
-    one.tell(RebalanceAdvised, one.now)
+    _see_spent(one)
     one.wait(4 * HOUR)
     assert one.state.leave_by == one.now + 5 * MINUTE - 10 * SECOND
 

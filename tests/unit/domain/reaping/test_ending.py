@@ -72,7 +72,7 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
         pytest.param({"checked_in_at": None}, 10, False, id="it never came up"),
         pytest.param({"claimed_at": NOW}, 10, False, id="it had a job"),
         pytest.param({"interrupted_at": NOW}, 10, False, id="EC2 took it"),
-        pytest.param({"rebalance_at": NOW}, 10, False, id="EC2 was about to take it"),
+        pytest.param({"rebalance_at": NOW}, 10, True, id="EC2 saw a risk, which ends nothing"),
         pytest.param(
             {"reason": Reason(ReasonCode.OTHER_CODE)}, 10, False, id="a deploy sent it away"
         ),
