@@ -92,8 +92,6 @@ def _list(uri: str, ports: WorkPorts, at_most_bytes: int) -> Iterator[str]:
             continue
         size, count = size + len(found), count + 1
         if size > at_most_bytes or count > ITEMS_MAX:
-            keys = f"{ITEMS_MAX} keys, or {at_most_bytes} bytes of keys,"
-            raise ContractError(
-                "prefix_uri", uri, f"name prefixes of {keys} at the most, a job each"
-            )
+            most = f"{at_most_bytes} bytes and {ITEMS_MAX} in number"
+            raise ContractError("prefix_uri", uri, f"name prefixes with keys of at most {most}")
         yield found

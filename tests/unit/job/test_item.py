@@ -112,12 +112,10 @@ def test_a_prefix_too_large_for_any_worker_is_refused() -> None:
     world = a_world()
     job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
     size = 10 * len("s3://inputs/images/10.png")
-    remedy = f"name prefixes whose keys are {size - 1} bytes at the most, a job each"
-
     with pytest.raises(ContractError) as caught:
         settle_items(job, world.ports, at_most_bytes=size - 1)
 
-    assert str(caught.value) == f"prefix_uri is 's3://inputs/images/': {remedy}"
+    assert (caught.value.field, caught.value.value) == ("prefix_uri", "s3://inputs/images/")
     assert not world.objects.versions(items_key("j"))
     assert len(settle_items(job, world.ports, at_most_bytes=size)) == 10
 
