@@ -255,6 +255,11 @@ class Write:
         return not (self.delete or self.set) and self.when is ALWAYS
 
 
+#: MiB of rows that ``Table.query_each`` reads: DynamoDB's pages, each of a MiB (Amazon DynamoDB
+#: Developer Guide, "Paginating table query results").
+PAGES_AT_MOST = 16
+
+
 class Table(Protocol):
     """The DynamoDB table. Rows are JSON-like dicts without their keys; reads are consistent.
 
@@ -265,12 +270,26 @@ class Table(Protocol):
         """Read one row."""
         ...
 
-    def query(self, partition: str, prefix: str = "") -> Mapping[str, Row]:
-        """Read all rows of a partition whose sort key begins with ``prefix``, by sort key."""
+    def get_each(self, keys: Sequence[Key]) -> Mapping[Key, Row]:
+        """Read rows by their keys; one that is not there is left out."""
         ...
 
-    def query_each(self, partitions: Sequence[str]) -> Sequence[Mapping[str, Row]]:
-        """Read all rows of some partitions by one request, each partition by sort key."""
+    def query(
+        self, partition: str, prefix: str = "", *, at_most: int | None = None
+    ) -> Mapping[str, Row]:
+        """Read the rows of a partition whose sort key begins with ``prefix``, by sort key.
+
+        ``at_most``: the first so many; None: all.
+        """
+        ...
+
+    def query_each(
+        self, partitions: Sequence[str], *, at_most: int
+    ) -> Sequence[Mapping[str, Row]] | None:
+        """Read all rows of some partitions by one request, each partition by sort key.
+
+        None: they hold more rows than ``at_most``, or more than ``PAGES_AT_MOST`` MiB.
+        """
         ...
 
     def write(self, write: Write) -> Row | None:
@@ -289,11 +308,11 @@ class Table(Protocol):
         """
         ...
 
-    def find_instance(self, instance_id: str) -> Sequence[Key]:
-        """Return the keys of the worker rows of an instance, eventually consistent.
+    def find_machine(self, instance_id: str) -> Sequence[Key]:
+        """Return the keys of the machine rows of an instance, eventually consistent.
 
-        There is one, unless workers of other workloads have written one each: rows under other
-        sort keys do not count, whatever they name.
+        There is one at most: no worker writes where they lie, and rows under other sort keys do
+        not count, whatever they name.
         """
         ...
 

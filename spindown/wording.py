@@ -647,6 +647,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "command that repairs it"
     ),
     ReasonCode.LOCK_DAMAGED: "the row of the tick's lock is damaged and taken as free",
+    ReasonCode.ROWS_FLOODED: (
+        "workers have written rows that nobody reads, {rows} of them or more: they are removed bit "
+        "by bit"
+    ),
     ReasonCode.LEDGER_BUSY: "the ledger was busy, the next tick continues",
     ReasonCode.CALLS_USED_UP: (
         "EC2 has been asked {calls} times this minute; the next tick continues"

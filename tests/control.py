@@ -216,7 +216,7 @@ class ControlWorld:
 
     def partition(self) -> dict[str, dict[str, Any]]:
         """Return all live rows."""
-        parts = self.table.query_each([control_partition(WORKLOAD), worker_partition(WORKLOAD)])
+        parts = map(self.table.query, (control_partition(WORKLOAD), worker_partition(WORKLOAD)))
         return {sort: row for part in parts for sort, row in part.items()}
 
     def put(self, sort: str, **values: Any) -> None:

@@ -15,6 +15,7 @@ from aws_cdk import aws_iam as iam
 from infra.iam.statement import (
     CHANGE_ROWS,
     READ_EACH,
+    READ_FEW,
     READ_ROWS,
     allow,
     parameter,
@@ -38,14 +39,14 @@ def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
     """Allow reading and changing the whole ledger and its index."""
     return allow(
         "KeepLedger",
-        [*READ_ROWS, READ_EACH, *CHANGE_ROWS],
+        sorted({*READ_ROWS, READ_EACH, *READ_FEW, *CHANGE_ROWS}),
         [table_arn, f"{table_arn}/index/{INSTANCE_INDEX}"],
     )
 
 
 def read_ledger(*, table_arn: str) -> iam.PolicyStatement:
     """Allow reading all live rows of a workload, and so what each day cost."""
-    return allow("ReadLedger", [READ_EACH], [table_arn])
+    return allow("ReadLedger", [READ_EACH, *READ_FEW], [table_arn])
 
 
 def keep_notes(*, table_arn: str) -> iam.PolicyStatement:

@@ -11,6 +11,8 @@ from constructs import Construct
 READ_ROWS = ["dynamodb:GetItem", "dynamodb:Query"]
 #: PartiQL's SELECT, which reads more partitions than one by one request.
 READ_EACH = "dynamodb:PartiQLSelect"
+#: By which one workload's rows are read where its workers have written too many for that.
+READ_FEW = ["dynamodb:BatchGetItem", "dynamodb:Query"]
 CHANGE_ROWS = [
     "dynamodb:ConditionCheckItem",
     "dynamodb:DeleteItem",

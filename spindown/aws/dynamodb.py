@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from spindown.aws.error import code_of, message_of, translate, translated
 from spindown.contract.codec import Row
-from spindown.contract.row import worker_sort
+from spindown.contract.row import machine_sort
 from spindown.error import (
     ContractError,
     PreconditionFailed,
@@ -16,7 +16,7 @@ from spindown.error import (
     Throttled,
     WriteConflict,
 )
-from spindown.port import Key, When, Write
+from spindown.port import PAGES_AT_MOST, Key, When, Write
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -147,6 +147,8 @@ T = TypeVar("T")
 INSTANCE_INDEX = "instance"
 INSTANCE = "instance_id"
 
+_KEYS_AT_ONCE = 100
+
 #: A transaction under way on the same row takes milliseconds; the round trip is wait enough.
 _CONFLICT_ATTEMPTS = 5
 
@@ -175,8 +177,32 @@ class DynamoTable:
         item = answer.get("Item")
         return None if item is None else from_item(item)
 
-    def query(self, partition: str, prefix: str = "") -> Mapping[str, Row]:
-        """Read the rows of a partition whose sort key begins with ``prefix``, consistently."""
+    def get_each(self, keys: Sequence[Key]) -> Mapping[Key, Row]:
+        """Read rows by their keys, consistently.
+
+        BatchGetItem takes 100 keys, and leaves out what 16 MiB do not hold or a throttle keeps back
+        (Amazon DynamoDB API Reference, "BatchGetItem").
+        """
+        found: dict[Key, Row] = {}
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            left = [_key(key) for key in keys[start : start + _KEYS_AT_ONCE]]
+            while left:
+                asked: Any = {self._name: {"Keys": left, "ConsistentRead": True}}
+                with translated():
+                    answer = self._client.batch_get_item(RequestItems=asked)
+                items = answer["Responses"].get(self._name, [])
+                for item in items:
+                    found[Key(item[PARTITION]["S"], item[SORT]["S"])] = from_item(item)
+                kept_back: Any = answer["UnprocessedKeys"]
+                left = kept_back.get(self._name, {}).get("Keys", [])
+                if left and not items:
+                    raise Throttled(f"{self._name}: {len(left)} rows were kept back")
+        return found
+
+    def query(
+        self, partition: str, prefix: str = "", *, at_most: int | None = None
+    ) -> Mapping[str, Row]:
+        """Read the first rows whose sort key begins with ``prefix``, consistently."""
         condition = "#pk = :partition"
         names, values = {"#pk": PARTITION}, {":partition": {"S": partition}}
         if prefix:
@@ -189,12 +215,15 @@ class DynamoTable:
             KeyConditionExpression=condition,
             ExpressionAttributeNames=names,
             ExpressionAttributeValues=values,
+            PaginationConfig={} if at_most is None else {"MaxItems": at_most},
         )
         with translated():
             return {item[SORT]["S"]: from_item(item) for page in pages for item in page["Items"]}
 
-    def query_each(self, partitions: Sequence[str]) -> Sequence[Mapping[str, Row]]:
-        """Read all rows of some partitions, consistently.
+    def query_each(
+        self, partitions: Sequence[str], *, at_most: int
+    ) -> Sequence[Mapping[str, Row]] | None:
+        """Read all rows of some partitions, consistently; None: they are too many or too large.
 
         Query takes one partition. PartiQL takes up to 50 in a list, and scans nothing else (Amazon
         DynamoDB Developer Guide, "PartiQL select statements for DynamoDB").
@@ -207,15 +236,19 @@ class DynamoTable:
             "ConsistentRead": True,
         }
         found: dict[str, dict[str, Row]] = {partition: {} for partition in partitions}
+        rows = 0
         with translated():
-            while True:
+            for _ in range(PAGES_AT_MOST):
                 answer = self._client.execute_statement(**request)
+                rows += len(answer["Items"])
+                if rows > at_most:
+                    return None
                 for item in answer["Items"]:
                     found[item[PARTITION]["S"]][item[SORT]["S"]] = from_item(item)
                 if "NextToken" not in answer:
-                    break
+                    return [dict(sorted(found[partition].items())) for partition in partitions]
                 request["NextToken"] = answer["NextToken"]
-        return [dict(sorted(found[partition].items())) for partition in partitions]
+        return None
 
     def write(self, write: Write) -> Row | None:
         """Change one row if its condition holds; return it as it is now."""
@@ -243,8 +276,8 @@ class DynamoTable:
         keys = [write.key for write in writes]
         self._repeat(lambda: self._client.transact_write_items(TransactItems=items), keys)
 
-    def find_instance(self, instance_id: str) -> Sequence[Key]:
-        """Return the keys of the worker rows of an instance, from the index."""
+    def find_machine(self, instance_id: str) -> Sequence[Key]:
+        """Return the keys of the machine rows of an instance, from the index."""
         pages = self._client.get_paginator("query").paginate(
             TableName=self._name,
             IndexName=INSTANCE_INDEX,
@@ -252,7 +285,7 @@ class DynamoTable:
             ExpressionAttributeNames={"#instance": INSTANCE, "#sk": SORT},
             ExpressionAttributeValues={
                 ":instance": {"S": instance_id},
-                ":sort": {"S": worker_sort(instance_id)},
+                ":sort": {"S": machine_sort(instance_id)},
             },
         )
         with translated():

@@ -84,6 +84,11 @@ DECIDED = (
 )
 
 
+#: Fields of a worker that only EC2's word makes, by an event, a spot request or a description; what
+#: the instance itself says of its end lies in its own row. Ticks have counted what they say.
+TOLD_BY_EC2 = ("noticed_at", "gone_at", "interruption_counted")
+
+
 def worker_sort(instance_id: str) -> str:
     """Return the sort key of a worker row."""
     return f"{WORKER}{instance_id}"
@@ -173,6 +178,23 @@ OF_WORKERS = (
     JOB_RATE,
     CHECKPOINT_RATE,
 )
+
+
+#: How the sort keys of these rows begin -> as many as are read, the first ones: an honest workload
+#: has fewer. Those of workers and leases are read by the instances that were launched.
+READ_AT_MOST: Mapping[str, int] = {
+    CLAIMS: 1,
+    DONE: 200,
+    NEWER: 1_000,
+    CHECKPOINT_RATE: 1,
+    JOB_RATE: 1,
+    _THROUGHPUT: 500,
+    REQUEUED: 10_000,
+}
+#: Leases of instances that nobody knows; the others' turn comes once these are freed.
+LOST_LEASES_READ = 30
+#: Rows of a workload that are read by one request; if there are more, each kind is read by itself.
+ROWS_AT_MOST = 30_000
 
 
 def is_of_workers(sort: str) -> bool:

@@ -104,7 +104,7 @@ def _why_not_again(draft: PlanDraft, launch: Launch, request: LaunchRequest) -> 
         return Reason(ReasonCode.REQUEST_ALTERED)
     asked = [each.launch for each in draft.actions if isinstance(each, Replay)]
     others = (w for w in draft.fleet.workers.values() if w.launch_id != launch.launch_id)
-    live = sum(w.is_live and not w.is_interrupting for w in others)
+    live = sum(w.holds_place for w in others)
     if live + sum(each.count for each in (*asked, launch)) > most:
         return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most})
     return NO_REASON

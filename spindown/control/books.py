@@ -19,7 +19,7 @@ from spindown.domain.cost_rise import WEEKS
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
 from spindown.domain.offer import CapacityType
 from spindown.domain.reaping import GONE, UNSEEN_FOR
-from spindown.port import When, Write
+from spindown.port import Key, When, Write
 
 #: How often a worker that runs is charged; one that has ended is charged at once. Each charge
 #: writes a row of the worker (ADR 48).
@@ -32,6 +32,8 @@ _SILENT_FOR = timedelta(hours=1)
 _DAYS_KEPT = 1 + 7 * (1 + WEEKS)
 #: Rows that one tick clears away.
 _ROWS_AT_ONCE = 30
+#: Of those that workers have written and nobody reads; a dozen transactions.
+_SURPLUS_AT_ONCE = 900
 #: No message lives longer than this (SQS, maximum retention).
 _MESSAGE_LIVES = timedelta(days=14)
 
@@ -189,6 +191,12 @@ def store_catalogue(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
 
 def collect_garbage(draft: PlanDraft) -> PlanDraft:
     """Move finished rows to the history, and drop what nothing remembers any more."""
+    surplus = [
+        Action(kind=ActionKind.CLEAN_UP, subject=sort, writes=(_remove_told(draft, sort),))
+        for sort in draft.facts.view.surplus[:_SURPLUS_AT_ONCE]
+        # An adopted one has its machine's row from this tick on.
+        if sort.removeprefix(rows.WORKER) not in draft.fleet.workers
+    ]
     units = [
         *_old_workers(draft),
         *_old_launches(draft),
@@ -196,10 +204,16 @@ def collect_garbage(draft: PlanDraft) -> PlanDraft:
         *_old_days(draft),
         *_old_jobs(draft),
     ]
-    return draft.act(
+    clean_up = [
         Action(kind=ActionKind.CLEAN_UP, subject=unit[0].key.sort, writes=unit)
         for unit in units[:_ROWS_AT_ONCE]
-    )
+    ]
+    return draft.act([*clean_up, *surplus])
+
+
+def _remove_told(draft: PlanDraft, sort: str) -> Write:
+    """Return the removal of a row that lies among those of workers, under any key."""
+    return Write(key=Key(rows.worker_partition(draft.facts.workload), sort), delete=True)
 
 
 def _old_workers(draft: PlanDraft) -> list[tuple[Write, ...]]:

@@ -212,7 +212,7 @@ def _count_strays(
     if draft.facts.ec2.instances is not None:
         running = {i for i, x in described.items() if x.state in _RUNNING}
         unread &= running
-        counted = len([w for w in draft.fleet.present if w.is_live and not w.is_interrupting])
+        counted = len([w for w in draft.fleet.present if w.holds_place])
         ending = len(running) - counted - len(unread) - found_running
         strays = found_running + max(ending - draft.facts.policy.max_workers, 0)
         if strays != known:

@@ -68,6 +68,7 @@ def end_worker(
         ended_at=at,
         reason=worker.reason or reason,
         interrupted_at=worker.interrupted_at or (at if reclaimed else None),
+        noticed_at=worker.noticed_at or (at if reclaimed else None),
         interruption_counted=worker.interruption_counted or reclaimed,
         busy_slots=0,
         version=worker.version + 1,
@@ -79,7 +80,9 @@ def end_worker(
         when=When(exists=True, equals={"version": worker.version}),
         set={name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
     )
-    writes = [row, mark_charged(ended, due, ledger), *due.writes]
+    charged = mark_charged(ended, due, ledger)
+    told = {name: encode(getattr(ended, name)) for name in rows.TOLD_BY_EC2}
+    writes = [row, replace(charged, set={**charged.set, **told}), *due.writes]
     if reclaimed and not worker.interruption_counted:
         writes += _count_interruption(worker, unavailable, at, policy, ledger)
     return End(worker=ended, charge=due, writes=tuple(writes))
@@ -90,7 +93,6 @@ _ENDED_FIELDS = (
     "ended_at",
     "reason",
     "interrupted_at",
-    "interruption_counted",
     "refunded_usd",
     "busy_slots",
     "version",
@@ -101,6 +103,7 @@ def note_interruption(
     worker: Worker,
     deadline: datetime,
     *,
+    noticed_at: datetime,
     unavailable: Unavailable | None,
     now: datetime,
     policy: Policy,
@@ -108,17 +111,21 @@ def note_interruption(
 ) -> tuple[Write, ...]:
     """Return the writes that mark a worker as being taken away and count it once.
 
-    The worker itself may have written the deadline first; the pool is still counted here.
+    The worker itself may have written the deadline first; the pool is still counted here, by what
+    no worker can write.
     """
     # Who has ended is not taken away any more: whether it was, its end has said.
-    absent = frozenset({"ended_at"})
-    changes: dict[str, object] = {"interruption_counted": True}
+    once = When(exists=True, differs={"interruption_counted": True}, absent=_NOT_ENDED)
+    told = {"noticed_at": noticed_at, "interruption_counted": True}
+    writes = [ledger.change(rows.machine_sort(worker.instance_id), told, when=once)]
     if worker.interrupted_at is None:
-        absent |= {"interrupted_at"}
-        changes["interrupted_at"] = deadline
-    when = When(exists=True, differs={"interruption_counted": True}, absent=absent)
-    row = ledger.change(rows.worker_sort(worker.instance_id), changes, when=when)
-    return (row, *_count_interruption(worker, unavailable, now, policy, ledger))
+        new = When(exists=True, absent=_NOT_ENDED | {"interrupted_at"})
+        bound = {"interrupted_at": deadline}
+        writes.append(ledger.change(rows.worker_sort(worker.instance_id), bound, when=new))
+    return (*writes, *_count_interruption(worker, unavailable, now, policy, ledger))
+
+
+_NOT_ENDED = frozenset({"ended_at"})
 
 
 def bound_leases(bounds: Iterable[tuple[Lease, datetime]], ledger: Ledger) -> None:

@@ -10,7 +10,6 @@ ignored. The worker sees the same through its metadata; whichever comes first ac
 a job is never touched before its instance is gone.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,13 +23,10 @@ from spindown.contract.event import (
 )
 from spindown.control.ending import bound_leases
 from spindown.control.tick import reconcile
-from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
+from spindown.domain.fleet import Lease, Worker
 from spindown.error import ContractError, PreconditionFailed
 from spindown.ledger import Ledger, decode_at, read_worker
-from spindown.port import ControlPorts, Key, When
-
-#: The worker may write the same between our read and our write.
-_TRIES = 3
+from spindown.port import ControlPorts, When
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,69 +68,40 @@ def react(event: InstanceEvent, ports: ControlPorts, *, holder: str) -> Reaction
 class OurInstance:
     """One instance of ours, and the rows that hang on it."""
 
-    key: Key
     workload: str
-    worker: Worker
+    #: What the control plane knows of it, whatever its own row says.
+    machine: Worker
     ledger: Ledger
     ports: ControlPorts
 
-    def read_again(self) -> Worker | None:
-        """Return the worker as it is now."""
-        return read_worker(self.ports.table, self.key)
-
     def leases(self) -> tuple[Lease, ...]:
         """Return what its slots hold now; a row that cannot be read is left to the tick."""
-        found = self.ports.table.query(
-            self.key.partition, f"{rows.LEASE}{self.worker.instance_id}#"
-        )
+        name, slots = self.machine.instance_id, range(self.machine.slots)
+        keys = [self.ledger.key(rows.lease_sort(name, slot)) for slot in slots]
         leases = []
-        for sort, row in found.items():
+        for key, row in self.ports.table.get_each(keys).items():
             try:
-                leases.append(decode_at(Lease, sort, row))
+                leases.append(decode_at(Lease, key.sort, row))
             except ContractError:
                 continue
         return tuple(leases)
 
-    @property
-    def is_launched(self) -> bool:
-        """Tell whether a launch of its workload has brought it."""
-        sort = rows.launch_sort(self.worker.launch_id)
-        row = self.ports.table.get(self.ledger.key(sort))
-        try:
-            launch = None if row is None else decode_at(Launch, sort, row)
-        except ContractError:
-            return False
-        return launch is not None and self.worker.instance_id in launch.instance_ids
-
 
 def _find(instance_id: str, ports: ControlPorts) -> OurInstance | None:
     """Return an instance and its rows; None if it is not ours or has ended."""
-    keys = ports.table.find_instance(instance_id)
-    found = [ours for key in keys if (ours := _read_instance(key, ports)) is not None]
-    if len(found) < 2:  # noqa: PLR2004 - a choice needs two
-        return next(iter(found), None)
-    # A worker may write a row of any instance for its workload. A launch is the scaler's word.
-    return next((ours for ours in found if ours.is_launched), None)
-
-
-def _read_instance(key: Key, ports: ControlPorts) -> OurInstance | None:
-    if not key.partition.startswith(_LIVE):
-        return None
-    worker = read_worker(ports.table, key)
-    if worker is None or worker.state is WorkerState.ENDED:
-        return None
-    workload = key.partition.removeprefix(_LIVE)
-    ledger = Ledger(ports.table, workload)
-    return OurInstance(key=key, workload=workload, worker=worker, ledger=ledger, ports=ports)
-
-
-_LIVE = rows.worker_partition("")
+    for key in ports.table.find_machine(instance_id):
+        machine = read_worker(ports.table, key)
+        if machine is not None and machine.ended_at is None:
+            workload = key.partition.removeprefix(rows.control_partition(""))
+            ledger = Ledger(ports.table, workload)
+            return OurInstance(workload=workload, machine=machine, ledger=ledger, ports=ports)
+    return None
 
 
 def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Reaction:
     """Note that EC2 takes a worker away; bound its leases; have it counted and replaced at once."""
-    marks = {"noticed_at": event.at, "interrupted_at": event.deadline}
-    acted = not ours.worker.interruption_counted and _mark(ours, marks, is_new="noticed_at")
+    acted = _note(ours, "noticed_at", event.at)
+    _mark(ours, "interrupted_at", event.deadline)
     bound_leases([(lease, event.deadline) for lease in ours.leases()], ours.ledger)
     return Reaction(
         instance_id=event.instance_id,
@@ -146,7 +113,7 @@ def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Rea
 
 def rebalance(event: RebalanceRecommendation, ours: OurInstance) -> Reaction:
     """Note that an instance is at risk; the worker saves its state then."""
-    acted = _mark(ours, {"rebalance_at": event.at}, is_new="rebalance_at")
+    acted = _mark(ours, "rebalance_at", event.at)
     return Reaction(instance_id=event.instance_id, workload=ours.workload, acted=acted)
 
 
@@ -156,7 +123,7 @@ def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> React
     Without jobs its row is left to the next tick. The second event of an end, "terminated" after
     "shutting-down", wakes a tick again if the first one found another under way.
     """
-    acted = _mark(ours, {"gone_at": event.at}, is_new="gone_at")
+    acted = _note(ours, "gone_at", event.at)
     return Reaction(
         instance_id=event.instance_id,
         workload=ours.workload,
@@ -165,27 +132,23 @@ def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> React
     )
 
 
-def _mark(ours: OurInstance, marks: Mapping[str, datetime], *, is_new: str) -> bool:
-    """Note something in the worker's row; False: ``is_new`` is there already, or it has ended.
+def _note(ours: OurInstance, name: str, at: datetime) -> bool:
+    """Note what EC2 says, where no worker writes; False: it is there already, or it has ended."""
+    return _write_once(ours, rows.machine_sort(ours.machine.instance_id), name, at)
 
-    What else is there already stays: the worker may know it better.
-    """
-    sort, worker = rows.worker_sort(ours.worker.instance_id), ours.worker
-    for _ in range(_TRIES):
-        if getattr(worker, is_new) is not None or worker.ended_at is not None:
-            return False
-        changes = {name: at for name, at in marks.items() if getattr(worker, name) is None}
-        when = When(exists=True, absent=frozenset(changes) | {"ended_at"})
-        try:
-            ours.ledger.write(ours.ledger.change(sort, changes, when=when))
-        except PreconditionFailed:
-            found = ours.read_again()
-            if found is None:
-                return False
-            worker = found
-        else:
-            return True
-    return False
+
+def _mark(ours: OurInstance, name: str, at: datetime) -> bool:
+    """Tell a worker by its own row; False: it knows it already, or has ended."""
+    return _write_once(ours, rows.worker_sort(ours.machine.instance_id), name, at)
+
+
+def _write_once(ours: OurInstance, sort: str, name: str, at: datetime) -> bool:
+    when = When(exists=True, absent=frozenset({name, "ended_at"}))
+    try:
+        ours.ledger.write(ours.ledger.change(sort, {name: at}, when=when))
+    except PreconditionFailed:
+        return False
+    return True
 
 
 def _reconcile(ours: OurInstance, holder: str, source: str) -> Decision:

@@ -44,10 +44,10 @@ def show_newer(draft: PlanDraft) -> PlanDraft:
         )
         for each in [each for each in hidden if _is_to_show(each, now)][:_SHOWN_AT_ONCE]
     )
+    over = [each for each in found if not -VISIBILITY_CAP <= now - each.until <= _KEPT_FOR]
     clean_up = (
         Action(kind=ActionKind.CLEAN_UP, subject=each.message_id, writes=(_forget(draft, each),))
-        for each in found
-        if not -VISIBILITY_CAP <= now - each.until <= _KEPT_FOR
+        for each in over[:_SHOWN_AT_ONCE]
     )
     unread = [each for each in hidden if not _is_readable(each)]
     return draft.act((*show, *clean_up), notes=[_reason(unread)] if unread else [])

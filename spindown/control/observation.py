@@ -42,6 +42,10 @@ _WORKLOAD: AnswerKind[tuple[WorkloadSettings, LiveEdit | None, int]] = AnswerKin
 ACCOUNT: AnswerKind[AccountView] = AnswerKind("account", timedelta(minutes=15))
 
 
+#: Rows that nobody reads, and that workers have written by no mistake.
+_FLOOD = 100
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2Answers:
     """What EC2 said in this tick. A region that did not answer is missing."""
@@ -158,12 +162,20 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
         ),
         notes=(
             *((Reason(ReasonCode.LOCK_DAMAGED),) if view.is_lock_damaged(now) else ()),
+            *_flood(view),
             *(
                 Reason(ReasonCode.REGION_UNREAD, {"region": region, "said": why})
                 for region, why in settings.unread.items()
             ),
         ),
     )
+
+
+def _flood(view: LedgerView) -> list[Reason]:
+    """Return what is to be said of rows that no honest worker writes, or not so many."""
+    rows = len(view.surplus)
+    is_told = view.is_flooded or rows >= _FLOOD
+    return [Reason(ReasonCode.ROWS_FLOODED, {"rows": rows})] if is_told else []
 
 
 def _read_settings(

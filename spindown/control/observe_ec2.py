@@ -262,7 +262,7 @@ def _watched(fleet: Fleet) -> list[Worker]:
     return [
         w
         for w in fleet.workers.values()
-        if w.is_live and w.capacity_type is CapacityType.SPOT and not w.is_interrupting
+        if w.is_live and w.capacity_type is CapacityType.SPOT and w.noticed_at is None
     ]
 
 

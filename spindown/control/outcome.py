@@ -107,7 +107,7 @@ def complete_launch(
                 write
                 for w in workers
                 for write in (
-                    replace(facts.rows.put(rows.worker_sort(w.instance_id), w), when=absent),
+                    *_new_row(w, facts),
                     keep_machine(w, facts.rows, absent),
                 )
             ),
@@ -125,6 +125,14 @@ def complete_launch(
         ),
         served=frozenset(pool_of(found) for found in instances),
     )
+
+
+def _new_row(worker: Worker, facts: TickFacts) -> list[Write]:
+    """Return the write of a worker's own row, unless a tick that died has written it."""
+    if worker.instance_id in facts.view.unlaunched:
+        return []
+    put = facts.rows.put(rows.worker_sort(worker.instance_id), worker)
+    return [replace(put, when=When(exists=False))]
 
 
 def close_launch(launch: Launch, done: Launch, facts: TickFacts) -> tuple[Write, Write]:

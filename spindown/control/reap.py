@@ -47,14 +47,15 @@ _WARM_TICKS = 5
 def mark_interrupted(draft: PlanDraft) -> PlanDraft:
     """Plan for instances that EC2 takes away, as an event or their spot request says."""
     workers, unavailable = [], dict(draft.fleet.unavailable)
-    told = {
+    known = {
         w.instance_id for w in draft.fleet.present if w.noticed_at and not w.interruption_counted
     }
     actions = []
-    for instance_id in sorted(told | (draft.facts.ec2.reclaimed or frozenset())):
+    for instance_id in sorted(known | (draft.facts.ec2.reclaimed or frozenset())):
         worker = draft.fleet.workers[instance_id]
-        known, policy = unavailable.get(worker.pool), draft.facts.policy
-        deadline = worker.interrupted_at or deadline_after(draft.now)
+        policy, memory = draft.facts.policy, unavailable.get(worker.pool)
+        noticed_at = worker.noticed_at or draft.now
+        deadline = worker.interrupted_at or deadline_after(noticed_at)
         actions.append(
             MarkInterrupted(
                 kind=ActionKind.INTERRUPT,
@@ -63,7 +64,8 @@ def mark_interrupted(draft: PlanDraft) -> PlanDraft:
                 writes=note_interruption(
                     worker,
                     deadline,
-                    unavailable=known,
+                    noticed_at=noticed_at,
+                    unavailable=memory,
                     now=draft.now,
                     policy=policy,
                     ledger=draft.rows,
@@ -73,8 +75,9 @@ def mark_interrupted(draft: PlanDraft) -> PlanDraft:
             )
         )
         # The launch of this very tick must not ask the same pool again.
-        unavailable[worker.pool] = remember_interruption(worker, known, draft.now, policy)
-        workers.append(replace(worker, interrupted_at=deadline, interruption_counted=True))
+        unavailable[worker.pool] = remember_interruption(worker, memory, draft.now, policy)
+        told = {"interrupted_at": deadline, "noticed_at": noticed_at, "interruption_counted": True}
+        workers.append(replace_fields(worker, told))
     return draft.with_workers(workers, actions).act(unavailable=unavailable) if actions else draft
 
 
@@ -142,7 +145,7 @@ def end_gone_rows(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
     for instance_id in reaping.lost_rows:
         worker = draft.fleet.workers[instance_id]
         # What EC2 had announced is what happened, unless we were quicker.
-        reclaimed = worker.is_interrupting and worker.state is not WorkerState.CONDEMNED
+        reclaimed = worker.noticed_at is not None and worker.state is not WorkerState.CONDEMNED
         draft = _end(draft, instance_id, UNKNOWN, reclaimed=reclaimed)
     return draft
 
@@ -151,7 +154,7 @@ def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool)
     fleet, policy = draft.fleet, draft.facts.policy
     worker = fleet.workers[instance_id]
     launch, known = fleet.launch_of(worker), fleet.unavailable.get(worker.pool)
-    at = _ended_at(worker, policy, draft.now)
+    at = _ended_at(worker, policy, draft.now, draft.facts.view.backlog.described_at)
     end = end_worker(
         worker,
         at=at,
@@ -181,23 +184,33 @@ def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool)
     return ended
 
 
-def _ended_at(worker: Worker, policy: Policy, now: datetime) -> datetime:
+def _ended_at(
+    worker: Worker, policy: Policy, now: datetime, described_at: datetime | None
+) -> datetime:
     """Return when an instance that is found gone has ended, as far as that can be told.
 
-    At its deadline, if it had one. Nobody may have looked for hours: one that has checked in has
+    At its deadline, if EC2 named one. Nobody may have looked for hours: one that has checked in has
     not outlived its last sign of life by more than it may be silent for, or takes to power off.
-    A condemned one ran until it was ended, whatever it said. What an event has told is exact.
+    A condemned one ran until it was ended, whatever it said; so did each, whatever it said, until
+    EC2 last described it. What an event has told is exact.
+
+    Args:
+        worker: as it was found.
+        policy: in force.
+        now: the present.
+        described_at: when EC2 was last asked before, and it was there; None: never.
     """
     if worker.gone_at is not None:
         return max(min(worker.gone_at, now), worker.launched_at)
     known = [now]
-    if worker.interrupted_at is not None:
-        known.append(worker.interrupted_at)
+    if worker.noticed_at is not None:
+        known.append(deadline_after(worker.noticed_at))
     if worker.checked_in_at is not None and worker.condemned_at is None:
         is_drained = worker.state is WorkerState.DRAINED
         silent = DRAINED_FOR if is_drained else policy.heartbeat_stale_after
         known.append(worker.last_sign + silent)
-    return max(min(known), worker.accrued_until or worker.launched_at)
+    least = max(worker.accrued_until or worker.launched_at, described_at or worker.launched_at)
+    return max(min(known), least)
 
 
 def requeue_jobs(draft: PlanDraft) -> PlanDraft:

@@ -82,11 +82,11 @@ class Worker:
     vram_percent: Percent | None = None
     #: That memory, of one GPU.
     vram_gib: Amount | None = None
-    #: When EC2 takes it away: set by an interruption notice.
+    #: When EC2 takes it away, by its notice. Its jobs go by it, also where only the worker says so.
     interrupted_at: datetime | None = None
-    #: When EC2 gave that notice, as an event has told; the next tick counts it.
+    #: When EC2 gave that notice, as EC2 itself has told: what is counted and charged goes by it.
     noticed_at: datetime | None = None
-    #: When the instance ended, as an event has told; the next tick sees to it.
+    #: When the instance ended, as EC2 itself has told; the next tick sees to it.
     gone_at: datetime | None = None
     #: When EC2 saw a higher risk that it takes it away: it saves its state then, and goes on.
     rebalance_at: datetime | None = None
@@ -165,8 +165,19 @@ class Worker:
 
     @property
     def is_interrupting(self) -> bool:
-        """Tell whether EC2 has announced that it takes the instance away."""
+        """Tell whether EC2 takes the instance away, as EC2 or the worker itself has said."""
         return self.interrupted_at is not None
+
+    @property
+    def holds_place(self) -> bool:
+        """Tell whether it counts against ``max_workers``.
+
+        Until the control plane ends it, or EC2 says that it takes or has taken it: what the worker
+        says of its own end makes no room for another.
+        """
+        if self.noticed_at is not None or self.gone_at is not None:
+            return False
+        return self.state in _LIVE or self.state is WorkerState.DRAINED
 
     @property
     def takes_jobs(self) -> bool:

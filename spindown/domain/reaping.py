@@ -78,7 +78,7 @@ class Ending:
 def ending_of(worker: Worker, instance: Instance) -> Ending:
     """Say why an instance that is gone has ended, and whether EC2 took it back."""
     reclaimed = instance.state_reason in _RECLAIMED or (
-        worker.is_interrupting and _blamed(instance.state_reason) != _REQUEST
+        worker.noticed_at is not None and _blamed(instance.state_reason) != _REQUEST
     )
     if instance.state_reason:
         found = Reason(ReasonCode.EC2_SAID, {"state_reason": instance.state_reason})

@@ -276,6 +276,8 @@ class ReasonCode(StrEnum):
     MONTH_UNREADABLE = "month-unreadable"
     LEDGER_BUSY = "ledger-busy"
     LOCK_DAMAGED = "lock-damaged"
+    #: Workers have written ``rows`` at least that nobody reads.
+    ROWS_FLOODED = "rows-flooded"
     #: EC2 was asked ``calls`` times this minute in ``region``.
     CALLS_USED_UP = "calls-used-up"
     #: ``requests`` were made in this tick.

@@ -15,12 +15,15 @@ from spindown.contract.codec import Row, decode, encode, encode_instant
 from spindown.contract.row import OF_WORKERS, LockRow, SpendRow
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
-from spindown.ledger.partition import Partition, decode_at
+from spindown.ledger.partition import Partition, bound_told, decode_at
 from spindown.ledger.view import AccountView, LedgerView, account_of, view_of
 from spindown.port import ALWAYS, Key, Table, When, Write, merge
 
 #: What the control plane has decided, then what workers tell.
 _LIVE = (rows.control_partition, rows.worker_partition)
+
+#: Rows of a flood that a tick removes: a dozen transactions.
+_REMOVED_AT_ONCE = 900
 
 #: DynamoDB's bound on one transaction (AWS, TransactWriteItems); one is the fence's check.
 _WRITES_AT_ONCE = 99
@@ -87,14 +90,35 @@ class Ledger(RowWrites):
     def read(self) -> LedgerView:
         """Read all live rows by one consistent request.
 
-        A row in the other's partition is none: workers may write theirs under any sort key.
+        A row in the other's partition is none: workers may write theirs under any sort key, and as
+        many as they like. How many of them are read is bounded (``bound_told``).
         """
-        names = [partition(self._workload) for partition in _LIVE]
-        decided, told = self._table.query_each(names)
-        return view_of(
-            Partition({s: row for s, row in decided.items() if not s.startswith(OF_WORKERS)}),
-            Partition({s: row for s, row in told.items() if s.startswith(OF_WORKERS)}),
-        )
+        control, workers = (partition(self._workload) for partition in _LIVE)
+        found = self._table.query_each([control, workers], at_most=rows.ROWS_AT_MOST)
+        decided = self._table.query(control) if found is None else found[0]
+        own = Partition({s: row for s, row in decided.items() if not s.startswith(OF_WORKERS)})
+        machines = own.named(Worker, rows.MACHINE)
+        told = self._read_few(workers, machines) if found is None else found[1]
+        return view_of(own, machines, bound_told(told, machines), is_flooded=found is None)
+
+    def _read_few(self, partition: str, machines: Mapping[str, Worker]) -> Mapping[str, Row]:
+        """Read what workers tell where they have written more than anybody reads.
+
+        The rows of instances that were launched by their keys, of each other kind the first ones,
+        and the first of all, to be removed if they are none of these.
+        """
+        keys = [
+            Key(partition, sort)
+            for name, machine in machines.items()
+            for sort in (
+                rows.worker_sort(name),
+                *(rows.lease_sort(name, slot) for slot in range(machine.slots)),
+            )
+        ]
+        told = dict(self._table.query(partition, at_most=_REMOVED_AT_ONCE))
+        for prefix, most in rows.READ_AT_MOST.items():
+            told |= self._table.query(partition, prefix, at_most=most)
+        return told | {key.sort: row for key, row in self._table.get_each(keys).items()}
 
     def read_account(self) -> AccountView:
         """Read what all workloads share."""

@@ -4,8 +4,11 @@ One that cannot be read, or lies under a key that is not its own, is skipped and
 guessed: rolling deploys mix versions, and one bad row must not stop a fleet.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from spindown.contract import row as rows
@@ -60,6 +63,59 @@ class Partition:
         except ContractError:
             self.bad.append(sort)
             return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What workers tell, as far as it is read."""
+
+    partition: Partition
+    #: Instances that have a row of their own, and that no launch has given.
+    unlaunched: frozenset[str]
+    #: Sort keys of rows that nobody reads, those of ``unlaunched`` included.
+    surplus: tuple[str, ...]
+
+
+def bound_told(told: Mapping[str, Row], machines: Mapping[str, Worker]) -> Told:
+    """Return what is read of the rows that workers may write without bound.
+
+    Args:
+        told: rows by sort key, in its order.
+        machines: the instances that launches have given, by id.
+    """
+    read: dict[str, Row] = {}
+    counts: Counter[str] = Counter()
+    unlaunched, surplus = set[str](), []
+    for sort, row in told.items():
+        kind, _, name = sort.partition("#")
+        if kind in _OF_INSTANCES:
+            instance_id, _, slot = name.partition("#")
+            machine = machines.get(instance_id)
+            if machine is None and kind == _LEASE and counts[_LEASE] < rows.LOST_LEASES_READ:
+                # Its job is given back.
+                counts[_LEASE] += 1
+            elif machine is None or (kind == _LEASE and slot not in _slots(machine.slots)):
+                surplus.append(sort)
+                if kind == _WORKER:
+                    unlaunched.add(instance_id)
+                continue
+        else:
+            prefix = next((p for p in rows.READ_AT_MOST if sort.startswith(p)), "")
+            counts[prefix] += 1
+            if counts[prefix] > rows.READ_AT_MOST.get(prefix, 0):
+                surplus.append(sort)
+                continue
+        read[sort] = row
+    return Told(partition=Partition(read), unlaunched=frozenset(unlaunched), surplus=tuple(surplus))
+
+
+@lru_cache(maxsize=64)
+def _slots(count: int) -> frozenset[str]:
+    return frozenset(map(str, range(count)))
+
+
+_WORKER, _LEASE = rows.WORKER.removesuffix("#"), rows.LEASE.removesuffix("#")
+_OF_INSTANCES = frozenset({_WORKER, _LEASE})
 
 
 def decode_at(cls: type[T], sort: str, row: Row) -> T:

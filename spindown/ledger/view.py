@@ -1,6 +1,6 @@
 """What one query of the ledger saw, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,7 +27,7 @@ from spindown.domain.cost_rise import AcceptedCost, CostRise
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker, WorkerState
 from spindown.domain.offer import Pool
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.ledger.partition import Partition
+from spindown.ledger.partition import Partition, Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,12 @@ class LedgerView:
     lock: LockRow | None = None
     #: Sort keys of rows that could not be read.
     bad_rows: tuple[str, ...] = ()
+    #: Instances that have a worker's row and that no launch has given.
+    unlaunched: frozenset[str] = frozenset()
+    #: Sort keys of rows that workers have written and nobody reads.
+    surplus: tuple[str, ...] = ()
+    #: Whether workers have written more rows than are read.
+    is_flooded: bool = False
 
     @property
     def breaker(self) -> BreakerRow:
@@ -107,18 +113,22 @@ class AccountView:
         return self.budgets.get(rows.budget_sort(at), BudgetRow())
 
 
-def view_of(decided: Partition, told: Partition) -> LedgerView:
+def view_of(
+    decided: Partition, machines: Mapping[str, Worker], said: Told, *, is_flooded: bool = False
+) -> LedgerView:
     """Return everything live about one workload.
 
     Args:
         decided: the rows that only the control plane writes.
-        told: those that workers write.
+        machines: by instance, what these say of them.
+        said: the rows that workers write.
+        is_flooded: whether workers have written more rows than are read.
     """
+    told = said.partition
     leases = told.all_of(Lease, rows.LEASE, required="job_id")
-    machines = decided.named(Worker, rows.MACHINE)
     return LedgerView(
         workers={
-            w.instance_id: _as_decided(w, machines.get(w.instance_id))
+            w.instance_id: _as_decided(w, machines[w.instance_id])
             for w in told.all_of(Worker, rows.WORKER).values()
         },
         machines=machines,
@@ -139,22 +149,30 @@ def view_of(decided: Partition, told: Partition) -> LedgerView:
         policy=decided.one(PolicyRow, rows.POLICY) or PolicyRow(),
         decision=decided.one(DecisionRow, rows.DECISION),
         lock=decided.one(LockRow, rows.LOCK),
-        bad_rows=(*decided.bad, *told.bad),
+        bad_rows=(*decided.bad, *_named(told.bad)),
+        unlaunched=said.unlaunched,
+        surplus=said.surplus,
+        is_flooded=is_flooded,
     )
 
 
-#: A worker without a row of ours has been charged nothing, whatever it says.
-_UNCHARGED = {"accrued_until": None, "charged_usd": 0.0, "refunded_usd": 0.0}
+def _named(bad: Sequence[str]) -> list[str]:
+    """Return the rows that are named of those that workers have spoilt: all of instances."""
+    own = [sort for sort in bad if sort.startswith(rows.WORKER)]
+    return [*own, *[sort for sort in bad if not sort.startswith(rows.WORKER)][:_BAD_NAMED]]
 
 
-def _as_decided(said: Worker, machine: Worker | None) -> Worker:
+#: Workers may spoil thousands.
+_BAD_NAMED = 100
+
+
+def _as_decided(said: Worker, machine: Worker) -> Worker:
     """Return what a worker's row says, but for what the control plane knows better.
 
     Only a tick ends a row. One that says so of itself is one to be ended.
     """
-    if machine is None:
-        return replace_fields(said, _UNCHARGED)
-    changes: dict[str, object] = {name: getattr(machine, name) for name in rows.DECIDED}
+    known = (*rows.DECIDED, *rows.TOLD_BY_EC2)
+    changes: dict[str, object] = {name: getattr(machine, name) for name in known}
     if machine.ended_at is not None:
         changes["state"] = WorkerState.ENDED
     elif said.state is WorkerState.ENDED:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.contract.codec import KeptRow, Row
-from spindown.contract.row import WORKER, worker_sort
+from spindown.contract.row import MACHINE, machine_sort
 from spindown.error import ContractError, PreconditionFailed
 from spindown.port import ALWAYS, Clock, Key, When, Write
 
@@ -46,7 +46,7 @@ class MemoryTable:
         self._partitions: dict[str, dict[str, Row]] = {}
         #: partition -> its sort keys, sorted.
         self._sorts: dict[str, list[str]] = {}
-        #: instance -> key of a worker row -> when it was written and, if so, removed.
+        #: instance -> key of a machine row -> when it was written and, if so, removed.
         self._index: dict[str, dict[Key, tuple[datetime, datetime | None]]] = {}
 
     def get(self, key: Key) -> Row | None:
@@ -55,8 +55,15 @@ class MemoryTable:
             row = self._find(key)
             return row if row is None or self._shares_rows else _copy_row(row)
 
-    def query(self, partition: str, prefix: str = "") -> Mapping[str, Row]:
-        """Read the rows of a partition whose sort key begins with ``prefix``."""
+    def get_each(self, keys: Sequence[Key]) -> Mapping[Key, Row]:
+        """Read rows by their keys."""
+        with self._lock:
+            return {key: row for key in keys if (row := self.get(key)) is not None}
+
+    def query(
+        self, partition: str, prefix: str = "", *, at_most: int | None = None
+    ) -> Mapping[str, Row]:
+        """Read the first rows of a partition whose sort key begins with ``prefix``."""
         with self._lock:
             rows = self._partitions.get(partition, {})
             sorts = self._sorts.get(partition, [])
@@ -66,13 +73,18 @@ class MemoryTable:
                 while last < len(sorts) and sorts[last].startswith(prefix):
                     last += 1
                 found = sorts[first:last]
+            found = found[:at_most]
             if self._shares_rows:
                 return {sort: rows[sort] for sort in found}
             return {sort: _copy_row(rows[sort]) for sort in found}
 
-    def query_each(self, partitions: Sequence[str]) -> Sequence[Mapping[str, Row]]:
-        """Read all rows of some partitions."""
+    def query_each(
+        self, partitions: Sequence[str], *, at_most: int
+    ) -> Sequence[Mapping[str, Row]] | None:
+        """Read all rows of some partitions, unless they are too many; size is not looked at."""
         with self._lock:
+            if sum(len(self._sorts.get(partition, ())) for partition in partitions) > at_most:
+                return None
             return [self.query(partition) for partition in partitions]
 
     def write(self, write: Write) -> Row | None:
@@ -102,15 +114,15 @@ class MemoryTable:
             for write, row, changed in zip(writes, found, changes, strict=True):
                 self._put(write.key, row, changed)
 
-    def find_instance(self, instance_id: str) -> Sequence[Key]:
-        """Return the keys of the worker rows of an instance, as late as the index lags."""
+    def find_machine(self, instance_id: str) -> Sequence[Key]:
+        """Return the keys of the machine rows of an instance, as late as the index lags."""
         seen_at = self._clock.now() - self._index_lag
         with self._lock:
             entries = self._index.get(instance_id, {})
             return [
                 key
                 for key, (since, until) in entries.items()
-                if key.sort == worker_sort(instance_id)
+                if key.sort == machine_sort(instance_id)
                 and since <= seen_at
                 and (until is None or until > seen_at)
             ]
@@ -154,7 +166,7 @@ class MemoryTable:
             if before is None:
                 insort(self._sorts.setdefault(partition, []), sort)
             self._partitions.setdefault(partition, {})[sort] = row
-        if sort.startswith(WORKER):
+        if sort.startswith(MACHINE):
             old = None if before is None else before.get(_INDEXED)
             new = None if row is None else row.get(_INDEXED)
             if old != new:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import combinations
 from typing import Any
 
 from spindown.contract import row as rows
@@ -47,6 +48,35 @@ def all_lies() -> list[Mapping[str, Any]]:
             if each.name != "instance_id"
             and _is_readable(row | {each.name: FAR if value is NOW else value})
         ),
+    ]
+
+
+#: Fields of a worker's row by which it would be charged or counted, and what it would write there.
+_TOLD: Mapping[str, tuple[Any, ...]] = {
+    "state": ("drained", "ended", "condemned", "booting"),
+    "interrupted_at": (NOW, PAST),
+    "noticed_at": (NOW, PAST),
+    "gone_at": (NOW, PAST),
+    "ended_at": (NOW, PAST),
+    "interruption_counted": (True, False),
+    "condemned_at": (None, NOW),
+    "heartbeat_at": (PAST, FAR),
+    "checked_in_at": (None, PAST),
+    "launched_at": (NOW, PAST),
+    "accrued_until": (NOW, FAR),
+    "capacity_type": ("spot", "on-demand"),
+    "idle_since": (NOW, PAST),
+    "draining_at": (NOW,),
+}
+
+
+def pairs_of_lies() -> list[Mapping[str, Any]]:
+    """Return any two lies together of those by which a worker would be charged or counted."""
+    single = [(name, value) for name, values in _TOLD.items() for value in values]
+    return [
+        {first: one, second: other}
+        for (first, one), (second, other) in combinations(single, 2)
+        if first != second
     ]
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spindown.aws.wiring import Aws
-from spindown.contract.row import lease_sort, worker_sort
+from spindown.contract.row import lease_sort, machine_sort
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryTable
 from spindown.port import Key, Table, When, Write
@@ -375,27 +375,27 @@ def test_reads_a_partition_larger_than_one_page(table: Table, key: Key) -> None:
     assert list(table.query(key.partition)) == [f"row#{number:02}" for number in range(12)]
 
 
-def test_finds_the_worker_row_of_an_instance(table: Table, key: Key) -> None:
+def test_finds_the_machine_row_of_an_instance(table: Table, key: Key) -> None:
     instance_id = f"{WORKER}-{key.partition}"
-    worker = Key(partition=key.partition, sort=worker_sort(instance_id))
+    worker = Key(partition=key.partition, sort=machine_sort(instance_id))
     lease = Key(partition=key.partition, sort=lease_sort(instance_id, 0))
     table.write(Write(key=lease, set={"instance_id": instance_id}))
-    assert table.find_instance(instance_id) == []
+    assert table.find_machine(instance_id) == []
 
     table.write(Write(key=worker, set={"instance_id": instance_id}))
-    assert table.find_instance(instance_id) == [worker]
+    assert table.find_machine(instance_id) == [worker]
     table.write(Write(key=worker, delete=True))
-    assert table.find_instance(instance_id) == []
+    assert table.find_machine(instance_id) == []
 
 
 def test_rows_under_other_keys_are_not_of_the_instance(table: Table, key: Key) -> None:
     instance_id = f"{WORKER}-{key.partition}"
-    own = [Key(partition=p, sort=worker_sort(instance_id)) for p in (key.partition, "w#other")]
-    forged = [Key(partition=key.partition, sort=worker_sort(f"forged-{n}")) for n in range(20)]
+    own = [Key(partition=p, sort=machine_sort(instance_id)) for p in (key.partition, "w#other")]
+    forged = [Key(partition=key.partition, sort=machine_sort(f"forged-{n}")) for n in range(20)]
     for each in (*forged, *own):
         table.write(Write(key=each, set={"instance_id": instance_id}))
 
-    assert sorted(table.find_instance(instance_id)) == sorted(own)
+    assert sorted(table.find_machine(instance_id)) == sorted(own)
 
 
 def test_partitions_are_read_together_each_by_sort_key(table: Table, key: Key) -> None:
@@ -405,7 +405,30 @@ def test_partitions_are_read_together_each_by_sort_key(table: Table, key: Key) -
             values = {"n": number, "share": 0.5, "none": None, "map": {"a": [1]}}
             table.write(Write(key=Key(partition=partition, sort=sort), set=values))
 
-    found = table.query_each([other, empty, key.partition])
+    found = table.query_each([other, empty, key.partition], at_most=8)
 
+    assert found is not None
     assert [list(rows) for rows in found] == [list("wxyz"), [], list("abcd")]
     assert found[2] == table.query(key.partition)
+
+
+def test_reads_no_more_rows_than_it_may(table: Table, key: Key) -> None:
+    for number in range(9):
+        row = Key(partition=key.partition, sort=f"row#{number}")
+        table.write(Write(key=row, set={"n": number}))
+
+    assert table.query_each([key.partition, f"{key.partition}-empty"], at_most=8) is None
+    first = table.query(key.partition, "row#", at_most=3)
+    assert first == {f"row#{n}": {"n": n} for n in range(3)}
+    assert len(table.query(key.partition, at_most=9)) == len(table.query(key.partition))
+
+
+def test_reads_rows_by_their_keys(table: Table, key: Key) -> None:
+    keys = [Key(partition=key.partition, sort=f"row#{number}") for number in range(60)]
+    for number, each in enumerate(keys[::2]):
+        table.write(Write(key=each, set={"n": number, "map": {"a": [1, None]}}))
+
+    found = table.get_each(keys)
+
+    assert found == {each: {"n": n, "map": {"a": [1, None]}} for n, each in enumerate(keys[::2])}
+    assert table.get_each([]) == {}

@@ -208,8 +208,7 @@ class Chronicle:
                 held[lease.job_id] = lease
 
     def _check_fleet(self, view: LedgerView) -> None:
-        live = [w for w in view.workers.values() if w.is_live]
-        counted = [w for w in live if not w.is_interrupting]
+        counted = [w for w in view.workers.values() if w.holds_place]
         assert len(counted) <= self.world.policy.max_workers
 
     # The end.

@@ -47,7 +47,7 @@ Units = Mapping[Usage, float]
 
 _TABLE: Mapping[str, Units] = {
     "get": {Usage.TABLE_READ: 1},
-    "find_instance": {Usage.TABLE_READ: 1},
+    "find_machine": {Usage.TABLE_READ: 1},
     "query": {Usage.TABLE_READ: _QUERY_UNITS},
     "query_each": {Usage.TABLE_READ: _QUERY_UNITS},
     "write": {Usage.TABLE_WRITE: 1},

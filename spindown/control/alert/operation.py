@@ -41,6 +41,7 @@ _SEEN_BY_EACH = frozenset(
         "deadline-missed",
         "deadline-at-risk",
         "newer-messages",
+        "rows-flooded",
     }
 )
 #: What a launch that succeeds is the end of, and what ends besides when nothing is missing.
@@ -327,6 +328,13 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             for_=_A_WHILE,
         )
     for note in decision.notes:
+        if note.code is ReasonCode.ROWS_FLOODED:
+            yield Alert(
+                name="rows-flooded",
+                says=f"The ledger's rows of {workload} are flooded: {_sentence(say(note))}",
+                remedy=f"a worker writes what no worker of ours does: run `spindown drain "
+                f"{workload}`, which ends its machines, and look at what its code runs.",
+            )
         if note.code is ReasonCode.NEWER_MESSAGES:
             yield Alert(
                 name="newer-messages",

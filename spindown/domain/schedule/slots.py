@@ -70,8 +70,8 @@ def capacity(
 ) -> Capacity:
     """Return what is launching, booting, idle or busy, less what is leaving.
 
-    A worker that EC2 takes away does not count at all. A worker that drains takes no new job, but
-    counts against ``max_workers`` until it has ended.
+    A worker that EC2 takes away does not count at all. One that drains, or says itself that it is
+    taken away, takes no new job, but counts against ``max_workers`` until it has ended.
 
     Each slot counts with a = (window + boot - x) / window, at most 1. x is the time until it can
     take a job: the rest of its boot or of its present job. A worker that was launched just now has
@@ -80,12 +80,10 @@ def capacity(
     boot, span = boot_p50(knowledge, policy), window(knowledge, policy)
     total, free, busy_ends = 0.0, 0, []
     slots: list[SlotAhead] = []
-    counted = [w for w in workers if w.is_live and not w.is_interrupting]
-    speeds, usual = _speeds(counted, knowledge, policy), items_per_job(knowledge, policy)
+    serving = [w for w in workers if w.takes_jobs]
+    speeds, usual = _speeds(serving, knowledge, policy), items_per_job(knowledge, policy)
     held = _by_instance(leases, now)
-    for worker in counted:
-        if not worker.takes_jobs:
-            continue
+    for worker in serving:
         per_slot = speeds[worker.processor] / worker.slots
         rests = _rests(worker, held.get(worker.instance_id, []), per_slot, usual, policy, now)
         if worker.state is WorkerState.BOOTING:
@@ -106,7 +104,8 @@ def capacity(
     return Capacity(
         items_per_hour=total,
         free_slots=free,
-        workers=len(counted) + sum(x.count for x in _pending(launches, _UNANSWERED_FOR, now)),
+        workers=sum(w.holds_place for w in workers)
+        + sum(x.count for x in _pending(launches, _UNANSWERED_FOR, now)),
         next_free=min(busy_ends, default=None),
         slots=tuple(slots),
     )

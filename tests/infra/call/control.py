@@ -23,6 +23,7 @@ RECONCILE_CALLS = [
     *(
         Call(f"dynamodb:{action}", TABLE)
         for action in (
+            "BatchGetItem",
             "ConditionCheckItem",
             "DeleteItem",
             "GetItem",
@@ -59,7 +60,7 @@ RENEW_CALLS = [
 TELL_CALLS = [Call("sns:Publish", ours("sns", "lab--alarms"))]
 
 JUDGE_CALLS = [
-    Call("dynamodb:PartiQLSelect", TABLE),
+    *(Call(f"dynamodb:{action}", TABLE) for action in ("BatchGetItem", "PartiQLSelect", "Query")),
     *(
         rows(action, f"c#{name}")
         for action in ("DeleteItem", "UpdateItem")

@@ -103,6 +103,8 @@ def _leading_keys(action: str, body: bytes) -> Iterator[str]:
     if "KeyConditionExpression" in request:
         (found,) = _PARTITION.findall(request["KeyConditionExpression"])[:1]
         yield request["ExpressionAttributeValues"][found]["S"]
+    for asked in request.get("RequestItems", {}).values():
+        yield from (key[_PARTITION_ATTRIBUTE]["S"] for key in asked["Keys"])
     for item in request.get("TransactItems", []):
         for kind, part in item.items():
             # Each item of a transaction is asked for as the call that it would be by itself.

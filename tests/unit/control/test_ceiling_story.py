@@ -267,7 +267,7 @@ class Story(RuleBasedStateMachine):
         if most is not None:
             hourly = dollars_per_hour(workers) + unanswered_dollars(launches, self.world.now)
             assert hourly <= most * (1 + 1e-6)
-        living = [w for w in workers if w.is_live and not w.is_interrupting]
+        living = [w for w in workers if w.holds_place]
         intended = [x for x in launches if x.state is LaunchState.INTENDED]
         assert len(living) + sum(x.count for x in intended) <= policy.max_workers
         assert decision.visible or policy.warm_workers or view.leases

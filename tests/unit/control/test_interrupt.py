@@ -234,7 +234,7 @@ def test_someone_else_s_instance_costs_one_index_read() -> None:
     ):
         assert act(world, event) == Reaction(instance_id="i-0fee")
 
-    assert world.calls == {"table.find_instance": 3}
+    assert world.calls == {"table.find_machine": 3}
 
 
 def test_forged_rows_cost_an_event_no_reads() -> None:

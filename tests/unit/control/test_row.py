@@ -20,6 +20,7 @@ from tests.control import WORKLOAD, ControlWorld
 def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
     world = ControlWorld()
     worker = world.launched(3)
+    world.put("machine#i-bad", **encode(a_worker("i-bad")))
     world.put("worker#i-bad", instance_id="i-bad", state="dancing")
     world.put("lease#i-bad#0", job_id="job-9", epoch="first")
     world.put(rows.BREAKER, strikes="many")
@@ -46,7 +47,7 @@ def _a_newer_message(message_id: str) -> NewerMessage:
 @pytest.mark.parametrize(
     ("sort", "value"),
     [
-        ("worker#i-2", a_worker("i-1")),
+        ("machine#i-2", a_worker("i-1")),
         ("lease#i-gone#0", a_lease("i-1", deadline=NOW + timedelta(days=3))),
         ("lease#i-1#1", a_lease("i-1", slot=0)),
         ("launch#launch-2", a_launch("launch-1")),

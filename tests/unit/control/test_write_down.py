@@ -70,12 +70,12 @@ def test_a_topic_that_fails_as_no_topic_may(error: Exception) -> None:
 
 def test_people_are_told_in_printable_text() -> None:
     world = ControlWorld()
-    world.put("worker#\x1b[2J\u202e", state="of no version")
+    world.put("requeued#\x1b[2J\u202e", sent_at="of no version")
 
     world.run(20)
 
     ((_, told),) = world.topic.said
-    assert r"worker#\x1b[2J\u202e" in told
+    assert r"requeued#\x1b[2J\u202e" in told
     assert told.isprintable()
 
 

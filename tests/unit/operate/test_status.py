@@ -20,7 +20,7 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.alert import AlertState
-from spindown.domain.fleet import WorkerState
+from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
 from spindown.ledger import Ledger, account_key
@@ -57,6 +57,10 @@ class World:
 def put_row(table: Table, sort: str, value: object) -> None:
     key = Key(partition=rows.live_partition("ocr", sort), sort=sort)
     table.write(Write(key=key, set=encode(value)))
+    if isinstance(value, Worker):
+        # As its launch has written it.
+        machine = Key(rows.control_partition("ocr"), rows.machine_sort(value.instance_id))
+        table.write(Write(key=machine, set=encode(value)))
 
 
 def screen_of(status: Status, *, width: int = 140) -> str:
@@ -252,20 +256,20 @@ def test_names_what_a_person_must_fix() -> None:
             reason=account_refused("the role may not be passed"),
         ),
     )
-    world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
+    world.put(rows.requeued_sort("job-2"), {"job_id": "job-2"})
 
     status = world.status(refusal="max_workers is -1")
 
     stopped, refused, unread = status.troubles
     assert "the role may not be passed" in stopped
     assert refused.endswith("max_workers is -1")
-    assert unread.endswith("worker#i-2")
+    assert unread.endswith("requeued#job-2")
     assert status.dead_letters == 1
 
 
 def test_says_that_an_unreadable_month_stops_launches() -> None:
     world = World()
-    world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
+    world.put(rows.requeued_sort("job-2"), {"job_id": "job-2"})
     key = account_key(rows.budget_sort(NOW))
     world.table.write(Write(key=key, set={"committed": "much"}))
 

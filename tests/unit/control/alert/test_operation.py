@@ -13,8 +13,8 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     DEPLOYMENT_PARTITION,
     breaker_sort,
+    lease_sort,
     quota_sort,
-    worker_sort,
 )
 from spindown.control.market import refresh
 from spindown.domain.policy import Policy
@@ -112,7 +112,7 @@ def a_refused_policy() -> ControlWorld:
 
 def a_row_that_cannot_be_read() -> ControlWorld:
     world = ControlWorld()
-    world.put(worker_sort("i-0bad"), state="nowhere")
+    world.put(lease_sort("i-0bad", 0), job_id="job-1")
     world.run(17)
     return world
 
@@ -292,7 +292,7 @@ def test_workers_ended_one_after_the_other_are_no_alert() -> None:
             id="policy refused",
         ),
         pytest.param(
-            a_row_that_cannot_be_read, "bad-rows", ["worker#i-0bad", "demo--ledger"], id="bad row"
+            a_row_that_cannot_be_read, "bad-rows", ["lease#i-0bad#0", "demo--ledger"], id="bad row"
         ),
         pytest.param(
             workers_that_all_look_stale, "reaping-held-back", ["DynamoDB"], id="all look stale"

@@ -42,9 +42,10 @@ def test_a_condemned_worker_is_terminated_until_ec2_has_it_gone() -> None:
     ("worker", "reason", "reclaimed"),
     [
         pytest.param(a_worker(), "Server.SpotInstanceTermination", True, id="without notice"),
-        pytest.param(a_worker(interrupted_at=NOW), "", True, id="after a notice"),
+        pytest.param(a_worker(noticed_at=NOW), "", True, id="after a notice"),
+        pytest.param(a_worker(interrupted_at=NOW), "", False, id="by its own word alone"),
         pytest.param(
-            a_worker(interrupted_at=NOW),
+            a_worker(noticed_at=NOW),
             "Client.InstanceInitiatedShutdown",
             False,
             id="powered off after a notice",

@@ -54,7 +54,7 @@ def test_budget_comes_before_start_within() -> None:
 def test_max_workers_counts_the_live_and_not_the_interrupted() -> None:
     policy = replace(POLICY, max_workers=2)
     live = a_worker("i-1", state=WorkerState.BUSY, busy_slots=1)
-    leaving = a_worker("i-2", interrupted_at=NOW + minutes(1))
+    leaving = a_worker("i-2", interrupted_at=NOW + minutes(1), noticed_at=NOW)
 
     found = sized(50, [live, leaving], policy=policy)
 
@@ -81,7 +81,7 @@ def test_a_quota_counts_all_that_ec2_has_not_taken_back() -> None:
     kinds = {"g4dn.xlarge": a_type()}
     fleet = [
         a_worker("i-1"),
-        a_worker("i-2", interrupted_at=NOW),
+        a_worker("i-2", interrupted_at=NOW, noticed_at=NOW),
         a_worker("i-3", state=WorkerState.CONDEMNED),
         a_worker("i-4", state=WorkerState.ENDED),
         a_worker("i-5", region="eu-west-1"),

@@ -252,7 +252,11 @@ def test_warm_workers_are_kept_without_work_or_hold() -> None:
 
 fleets = st.lists(
     st.one_of(
-        st.builds(a_worker, interrupted_at=st.sampled_from([None, NOW + minutes(1)])),
+        st.builds(
+            a_worker,
+            interrupted_at=st.sampled_from([None, NOW + minutes(1)]),
+            noticed_at=st.sampled_from([None, NOW]),
+        ),
         st.builds(a_booting_worker, age=st.integers(0, 20).map(minutes)),
         st.just(a_worker(state=WorkerState.BUSY, busy_slots=1)),
     ),
@@ -291,7 +295,7 @@ def test_sizing_is_within_bounds_and_grows_with_the_backlog(
     fewer = sized(visible, fleet, policy=policy, waited=minutes(waited))
     larger = sized(visible + more, fleet, policy=policy, waited=minutes(waited))
 
-    counted = sum(not w.is_interrupting for w in fleet)
+    counted = sum(w.noticed_at is None for w in fleet)
     assert 0 <= fewer.wanted <= max(0, most - counted)
     assert fewer.wanted <= max(visible, warm)
     # From the threshold on it is the drain target that counts, below it the promise.

@@ -31,15 +31,25 @@ def test_a_settled_intent_is_no_capacity(launch: Launch) -> None:
 
 
 def test_an_interrupting_worker_is_no_capacity() -> None:
-    leaving = a_worker(interrupted_at=NOW + minutes(2))
+    leaving = a_worker(interrupted_at=NOW + minutes(2), noticed_at=NOW)
 
     assert present([leaving]) == present()
     assert sized(20, [leaving]).wanted == 3
 
 
-@pytest.mark.parametrize("state", [WorkerState.DRAINED, WorkerState.CONDEMNED, WorkerState.ENDED])
+@pytest.mark.parametrize("state", [WorkerState.CONDEMNED, WorkerState.ENDED])
 def test_a_worker_that_is_ending_is_no_capacity(state: WorkerState) -> None:
     assert present([a_worker(state=state)]) == present()
+
+
+@pytest.mark.parametrize(
+    "said", [{"state": WorkerState.DRAINED}, {"interrupted_at": NOW + minutes(2)}]
+)
+def test_who_says_it_leaves_keeps_its_place_till_ec2_says_so(said: dict[str, Any]) -> None:
+    leaving = a_worker(**said)
+
+    assert present([leaving]) == replace(present(), workers=1)
+    assert present([replace(leaving, gone_at=NOW)]) == present()
 
 
 @pytest.mark.parametrize(
