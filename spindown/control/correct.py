@@ -94,7 +94,7 @@ def _corrections(
         is_asked = answers is not None and worker.region in answers
         is_there = not is_asked if instance is None else instance.state in _RUNNING
         if taken_at > latest + NOTICE or (is_there and now > taken_at + RECLAIM_GRACE):
-            changes["interrupted_at"] = None
+            changes |= {"interrupted_at": None, "noticed_at": None}
     if worker.warm_until is not None and worker.warm_until > now + _WARM_AT_MOST:
         changes["warm_until"] = None
     if instance is not None and instance.region != worker.region:

@@ -56,15 +56,20 @@ def renew_all(
 ) -> list[Renewed]:
     """Resend every workload's old messages; an error in one does not stop the others.
 
+    Each has an equal share of the time that is left: what one leaves is the others'.
+
     Args:
         ports: the world.
         store_of: a workload's part of the bucket.
         until: start nothing after this instant.
     """
     scans = []
-    for workload in ports.deployment().workloads:
+    workloads = ports.deployment().workloads
+    for number, workload in enumerate(workloads):
+        now = ports.clock.now()
+        share = now + (until - now) / (len(workloads) - number)
         try:
-            scan = renew(workload, ports, store=store_of(workload), until=until)
+            scan = renew(workload, ports, store=store_of(workload), until=share)
         except Exception as exc:  # noqa: BLE001 - an edge: the others' messages must not be lost
             scan = Renewed(workload=workload, is_whole=False, why=str(exc) or type(exc).__name__)
         if scan is not None:

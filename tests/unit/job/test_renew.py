@@ -196,3 +196,24 @@ def test_a_fault_of_one_workload_is_told_and_stops_no_other(fault: Exception) ->
         ("gone", 0, "no answer"),
         (WORKLOAD, 1, ""),
     ]
+
+
+def test_a_queue_without_end_leaves_the_others_their_time() -> None:
+    world = World()
+    world.settings._deployment = replace(
+        world.settings._deployment, workloads=(WORKLOAD, "another", "a-third")
+    )
+    world.send(50)
+    world.tick()
+    world.clock.advance(8 * DAY)
+
+    def slow(call: PortCall, proceed: Any) -> Any:
+        if call.method == "receive":
+            world.clock.advance(timedelta(seconds=5))
+        return proceed()
+
+    world.interfere = slow
+    begun = world.now
+    renew_all(world.ports, store_of=lambda _: world.objects, until=begun + timedelta(minutes=1))
+
+    assert world.now - begun <= timedelta(seconds=25)
