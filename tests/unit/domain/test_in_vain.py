@@ -19,6 +19,7 @@ from spindown.domain.in_vain import (
     never_done,
     pays_here,
     terms_of_offer,
+    too_long,
 )
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
@@ -156,7 +157,7 @@ def test_with_state_spot_goes_on_where_none_stays(policy: Policy, *, is_alone: b
 
 def test_new_state_leaves_what_the_item_has_cost() -> None:
     of_item = Attempts(attempts=2, hours=1.0, boot=0.1, dollars=0.3)
-    lasting = InVain(of_item=of_item, is_alone=True)
+    lasting = InVain(of_item=of_item, is_alone=True, item_hours=5.0)
 
     assert replace(lasting, attempts=1, hours=1.0, boot=0.1, dollars=0.2).saved() == lasting
 
@@ -171,6 +172,16 @@ def test_a_reason_tells_of_the_attempts_that_say_most() -> None:
     )
     about = never_done(saved).about
     assert (about["attempts"], about["dollars"], about["saves"]) == (2, saved.of_item.dollars, True)
+
+
+def test_an_item_takes_too_long_once_all_attempts_have() -> None:
+    policy = Policy(max_item_time=minutes(180))
+    in_vain = after(2.0).worked(minutes(90)).worked(minutes(-9)).worked(minutes(75))
+    about = {"hours": 3.0, "most": 3.0, "dollars": 7.0}
+
+    assert not too_long(in_vain, 7.0, policy)
+    found = too_long(in_vain.worked(minutes(15)), 7.0, policy)
+    assert found == Reason(ReasonCode.ITEM_TOO_LONG, about)
 
 
 def test_what_an_offer_costs_and_how_surely_it_stays() -> None:
