@@ -177,7 +177,7 @@ _ACTIONS = {
     "replay": "ask again for launch {subject}",
     "give-up": "give up launch {subject}",
     "migrate": "tell {subject} to give its jobs back",
-    "wind-down": "tell {subject} that the budget pays for no further work of it",
+    "wind-down": "tell {subject} to end after its jobs, or at once if `when_spent` says so",
     "launch": "launch workers for {subject}",
 }
 
@@ -408,7 +408,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.STOPPED: "the system was asked to stop",
     ReasonCode.CONDEMNED: "the scaler ended it",
     ReasonCode.OTHER_CODE: "other code is deployed",
-    ReasonCode.NO_ROOM: "max_workers is 0",
+    ReasonCode.NO_ROOM: "the policy's limits leave no room for it",
     ReasonCode.MIGRATED: "another worker goes on with its jobs",
     ReasonCode.BUDGET_SPENT: "the month's budget is used up",
     ReasonCode.UNFIT: "{fault}",
@@ -714,6 +714,14 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.BUDGET_ENDS_WORKER: (
         "{spent:.2f} of {budget_per_month:g} USD of the month are spent, and the rest is set aside "
         "or too little"
+    ),
+    ReasonCode.SURPLUS_WORKER: "max_workers is {max_workers}, and there are {workers}",
+    ReasonCode.SURPLUS_DOLLARS: (
+        "the workload costs {dollars_per_hour:.2f} USD an hour, and max_dollars_per_hour is "
+        "{max_dollars_per_hour:g}"
+    ),
+    ReasonCode.TOO_DEAR_BY_NOW: (
+        "it costs {price_per_hour:.3f} USD an hour by now, more than the policy allows"
     ),
     ReasonCode.JOBS_MOVE: "its jobs go to a worker on {to}",
     ReasonCode.NOTHING_ON_DEMAND: lambda about: (

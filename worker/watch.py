@@ -112,6 +112,7 @@ class Watch:
                 row.rebalance_at,
                 row.migrating_at,
                 row.spent_at,
+                row.surplus_at,
             )
         table, workload = self._ports.table, self._presence.workload
         self._life.tell(PolicySeen, read_standing(table, workload, self._life.state.standing))

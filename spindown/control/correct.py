@@ -43,6 +43,7 @@ _PAST = (
     "unfit_at",
     "migrating_at",
     "spent_at",
+    "surplus_at",
     "condemned_at",
     "ended_at",
 )

@@ -59,7 +59,7 @@ class ActionKind(StrEnum):
     SHOW = "show"
     #: Tell a worker to give its jobs to another.
     MIGRATE = "migrate"
-    #: Tell a worker that the budget pays for no further work of it.
+    #: Tell a worker that budget or limits leave no further work for it.
     WIND_DOWN = "wind-down"
     LAUNCH = "launch"
 

@@ -294,6 +294,7 @@ def end_outstayed(draft: PlanDraft) -> PlanDraft:
     due = find_due(
         instances,
         told={i for i, worker in workers.items() if worker.spent_at is not None},
+        surplus={i for i, worker in workers.items() if worker.surplus_at is not None},
         drained={i for i, worker in workers.items() if worker.state is WorkerState.DRAINED},
         known=known,
         policy=policy,

@@ -54,7 +54,7 @@ from spindown.control.record import record_locked, write_down
 from spindown.control.request import foresee
 from spindown.control.size import size_again, size_fleet
 from spindown.control.surer import plan_surer
-from spindown.control.wind_down import heed_budget
+from spindown.control.wind_down import end_surplus, heed_budget
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
 from spindown.port import ControlPorts
@@ -183,7 +183,7 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
     draft = release_reservations(charge_workers(settled.draft, seen.prices))
     draft = store_catalogue(draft, seen.prices)
     draft = collect_garbage(draft)
-    draft, month = heed_budget(draft, seen.account)
+    draft, month = heed_budget(end_surplus(draft), seen.account)
     draft = end_outstayed(draft)
     allowance = allowance_of(draft, need, seen.account, month)
     choices, notes = choose_all(draft, (need, *moves.takeovers), seen, allowance)

@@ -1,13 +1,15 @@
-"""Which workers the month's budget still pays for, and what it leaves for launches.
+"""Which workers the month's budget still pays for, and which the limits have room for.
 
-The rule is in ``domain.budget``; here it meets the rows. A worker that is told hears it at its next
-heartbeat (``spent_at`` in its row) and ends as ``when_spent`` says; one that boots is condemned.
+The rules are in ``domain.budget`` and ``domain.surplus``; here they meet the rows. A worker that is
+told hears it at its next heartbeat. With ``spent_at`` in its row it ends as ``when_spent`` says,
+with ``surplus_at`` after the jobs in hand; one that boots is condemned.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from spindown.contract import row as rows
+from spindown.contract.codec import replace_fields
 from spindown.control.budget import used
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft
 from spindown.control.reap import change_worker, condemn_and_terminate
@@ -19,10 +21,11 @@ from spindown.domain.budget import (
     foresee_workers,
     foresight,
 )
-from spindown.domain.fleet import Launch, LaunchState
+from spindown.domain.fleet import Launch, LaunchState, WorkerState
 from spindown.domain.learning import items_per_job
 from spindown.domain.reaping import Condemnation, Reaping
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.surplus import find_surplus
 from spindown.ledger import AccountView, account_key
 
 #: A float's last digits, so that what was just found to fit is not refused when it is written.
@@ -83,7 +86,9 @@ def heed_budget(draft: PlanDraft, account: AccountView | None) -> tuple[PlanDraf
     own = sum(x.reserved_usd for x in running.values() if rows.budget_sort(x.intended_at) == month)
     ends, left = divide(needs.values(), whole - earlier - taken + own)
     spent = account.budget_at(draft.now).dollars
-    draft = _wind_down(draft, ends, needs, {"budget_per_month": whole, "spent": spent})
+    about = {"budget_per_month": whole, "spent": spent}
+    ended = dict.fromkeys(ends, Reason(ReasonCode.BUDGET_ENDS_WORKER, about))
+    draft = _wind_down(draft, ended, "spent_at")
     left -= sum(_beyond_need(x, needs, owners, ends) for x in running.values())
     room = LaunchRoom(
         whole=whole,
@@ -94,28 +99,42 @@ def heed_budget(draft: PlanDraft, account: AccountView | None) -> tuple[PlanDraf
     return draft, MonthLeft(room=room, at_most=left + taken + _ROUNDING)
 
 
-def _wind_down(
-    draft: PlanDraft,
-    ends: Iterable[str],
-    needs: Mapping[str, WorkerNeed],
-    about: Mapping[str, float],
-) -> PlanDraft:
-    reason = Reason(ReasonCode.BUDGET_ENDS_WORKER, dict(about))
-    booting = [i for i in ends if needs[i].is_booting]
-    told = [i for i in ends if not needs[i].is_booting]
+def end_surplus(draft: PlanDraft) -> PlanDraft:
+    """Tell the workers to end that the policy's limits have no room for."""
+    live = [worker for worker in draft.fleet.workers.values() if worker.is_live]
+    surplus = find_surplus(
+        live,
+        takeovers={
+            worker.instance_id
+            for worker in live
+            if worker.claimed_at is None
+            and (launch := draft.fleet.launch_of(worker)) is not None
+            and launch.is_takeover
+        },
+        knowledge=draft.facts.knowledge,
+        policy=draft.facts.policy,
+    )
+    return _wind_down(draft, surplus, "surplus_at") if surplus else draft
+
+
+def _wind_down(draft: PlanDraft, ends: Mapping[str, Reason], since: str) -> PlanDraft:
+    """Tell workers to end, each for a reason, by a field of their rows; condemn those that boot."""
+    workers, change = draft.fleet.workers, {since: draft.now}
+    booting = [i for i in ends if workers[i].state is WorkerState.BOOTING]
+    told = [i for i in ends if workers[i].state is not WorkerState.BOOTING]
     draft = draft.with_workers(
-        [replace(draft.fleet.workers[i], spent_at=draft.now) for i in told],
+        [replace_fields(workers[i], change) for i in told],
         [
             Action(
                 kind=ActionKind.WIND_DOWN,
                 subject=instance_id,
-                reason=reason,
-                writes=(change_worker(draft, instance_id, {"spent_at": draft.now}),),
+                reason=ends[instance_id],
+                writes=(change_worker(draft, instance_id, change),),
             )
             for instance_id in told
         ],
     )
-    condemned = (Condemnation(instance_id=i, reason=reason) for i in booting)
+    condemned = (Condemnation(instance_id=i, reason=ends[i]) for i in booting)
     return condemn_and_terminate(draft, Reaping(condemn=tuple(condemned))) if booting else draft
 
 

@@ -100,6 +100,8 @@ class Worker:
     migrating_at: datetime | None = None
     #: Since when the month's budget leaves nothing for it; ``when_spent`` says how it ends.
     spent_at: datetime | None = None
+    #: Since when the policy's limits leave no room for it: it ends after the jobs in hand.
+    surplus_at: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
     #: Up to where its cost has been added to the day's spend, and how much that was, USD.
@@ -189,6 +191,7 @@ class Worker:
             or self.draining_at
             or self.migrating_at
             or self.spent_at
+            or self.surplus_at
         )
         return self.state in _LIVE and not is_leaving
 

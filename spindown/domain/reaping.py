@@ -317,6 +317,8 @@ class DueKind(StrEnum):
     OLD = "old"
     #: It was told that the budget is used up, and is not to go on with what waits.
     SPENT = "spent"
+    #: It was told that there is no room for it, and finishes its jobs.
+    SURPLUS = "surplus"
     #: It has said that it ended its work.
     DRAINED = "drained"
 
@@ -325,6 +327,7 @@ def find_due(
     instances: Sequence[Instance],
     *,
     told: Collection[str],
+    surplus: Collection[str],
     drained: Collection[str],
     known: Mapping[str, datetime],
     policy: Policy,
@@ -338,6 +341,7 @@ def find_due(
     Args:
         instances: ours, as EC2 describes them.
         told: those that were told that the budget is used up.
+        surplus: those that were told that there is no room for them.
         drained: those that have said that they ended.
         known: what the last tick found.
         policy: in force.
@@ -350,11 +354,13 @@ def find_due(
         if instance.state in GONE:
             continue
         instance_id = instance.instance_id
-        old, spent, ended = (f"{kind}#{instance_id}" for kind in DueKind)
+        old, spent, more, ended = (f"{kind}#{instance_id}" for kind in DueKind)
         if now - instance.launched_at > lifetime:
             found[old] = known.get(old, now)
         if ends and (instance_id in told or spent in known):
             found[spent] = known.get(spent, now)
+        if instance_id in surplus or more in known:
+            found[more] = known.get(more, now)
         if instance_id in drained or ended in known:
             found[ended] = known.get(ended, now)
     return found
@@ -373,7 +379,9 @@ def outstayed(due: Mapping[str, datetime], policy: Policy, now: datetime) -> dic
 
 def _due_within(kind: str, policy: Policy) -> timedelta:
     """Return how long an honest worker may take: it finishes its jobs first where it is let."""
-    finishes = kind == DueKind.SPENT and policy.when_spent is WhenSpent.FINISH_JOBS
+    finishes = kind == DueKind.SURPLUS or (
+        kind == DueKind.SPENT and policy.when_spent is WhenSpent.FINISH_JOBS
+    )
     return ends_within(policy) + (RELEASE_AFTER if finishes else timedelta(0))
 
 

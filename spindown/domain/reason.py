@@ -329,6 +329,12 @@ class ReasonCode(StrEnum):
     DECISION_UNSTORED = "decision-unstored"
     #: What is left of ``budget_per_month`` pays for no further work of a worker; ``spent`` is, USD.
     BUDGET_ENDS_WORKER = "budget-ends-worker"
+    #: There are ``workers``, and ``max_workers`` allows fewer: a worker ends after its jobs.
+    SURPLUS_WORKER = "surplus-worker"
+    #: All cost ``dollars_per_hour``, more than ``max_dollars_per_hour``: so does this one.
+    SURPLUS_DOLLARS = "surplus-dollars"
+    #: A worker costs ``price_per_hour`` by now, more than ceilings and ladder allow: so does it.
+    TOO_DEAR_BY_NOW = "too-dear-by-now"
     #: A worker gives its jobs to one on ``to``.
     JOBS_MOVE = "jobs-move"
     #: ``jobs`` must leave spot, and nothing on demand is to be had.

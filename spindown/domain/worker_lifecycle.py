@@ -37,6 +37,7 @@ they are finished first::
                                                            less ``commit_margin``
     RowSeen, spent, as ``when_spent`` is   BUDGET_SPENT    -
     by default
+    RowSeen, surplus                       NO_ROOM         -
     PolicySeen, ``max_workers`` is 0       NO_ROOM         -
     PolicySeen, other code for long        OTHER_CODE      -
     SlotDone, the last jobs all failed     JOBS_FAILED     -  (MarkUnfit too)
@@ -286,6 +287,7 @@ class RowSeen(WorkerEvent):
     rebalance_at: datetime | None = None
     migrating_at: datetime | None = None
     spent_at: datetime | None = None
+    surplus_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -749,6 +751,8 @@ class _Turn:
             self._note("migrated", since=row.migrating_at)
         if row.spent_at is not None:
             self._heed_budget(row.spent_at)
+        if row.surplus_at is not None and self._finish(ReasonCode.NO_ROOM):
+            self._note("surplus", since=row.surplus_at)
 
     def _heed_budget(self, since: datetime) -> None:
         """End as the policy says, which may have changed since the budget was used up."""

@@ -240,6 +240,7 @@ class SimWorker:
             row.rebalance_at,
             row.migrating_at,
             row.spent_at,
+            row.surplus_at,
         )
         if self._is_news(seen):
             self.tell(seen)
@@ -253,8 +254,9 @@ class SimWorker:
 
     def _is_news(self, seen: RowSeen) -> bool:
         """Tell whether the lifecycle may not know yet what stands in the row."""
-        is_of_end = seen.interrupted_at or seen.rebalance_at or seen.migrating_at or seen.spent_at
-        return is_of_end is not None or seen.warm_until != self.life.warm_until
+        ends = (seen.interrupted_at, seen.rebalance_at, seen.migrating_at)
+        is_of_end = any((*ends, seen.spent_at, seen.surplus_at))
+        return is_of_end or seen.warm_until != self.life.warm_until
 
     def notice(self, deadline: datetime) -> None:
         """Hear when EC2 takes the instance; before the check-in nobody listens."""

@@ -241,6 +241,11 @@ REASONS: dict[str, tuple[Callable[[Driver], object], ReasonCode, timedelta | Non
         ReasonCode.LIFETIME,
         5 * MINUTE - 10 * SECOND,
     ),
+    "no room by the row": (
+        lambda one: one.tell(RowSeen, None, None, None, None, None, one.now),
+        ReasonCode.NO_ROOM,
+        None,
+    ),
     "no room": (
         lambda one: one.tell(PolicySeen, replace(STANDING, policy=replace(POLICY, max_workers=0))),
         ReasonCode.NO_ROOM,
@@ -455,6 +460,7 @@ _EVENTS: Sequence[Callable[[datetime], WorkerEvent]] = [
     lambda now: RowSeen(now, None, None, now),
     lambda now: RowSeen(now, None, None, None, now),
     lambda now: RowSeen(now, None, None, None, None, now),
+    lambda now: RowSeen(now, None, None, None, None, None, now),
     lambda now: RebalanceAdvised(now, now),
     WasCondemned,
     Stop,

@@ -1,5 +1,6 @@
 """What outstays its end is ended, whatever its row says; what ends in time never is."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from hypothesis import given
@@ -24,7 +25,12 @@ policies = st.builds(
 
 
 def ticks_until_ended(
-    policy: Policy, *, tells: list[bool], says_drained: list[bool], until: timedelta
+    policy: Policy,
+    *,
+    tells: list[bool],
+    says_drained: list[bool],
+    until: timedelta,
+    surplus: Sequence[bool] = (False,),
 ) -> tuple[timedelta | None, dict[str, datetime]]:
     """Tick while an instance runs, whose row says it one time and not the next; None: it ran on."""
     box, age = Box(launched_at=NOW), timedelta(0)
@@ -34,6 +40,7 @@ def ticks_until_ended(
         due = find_due(
             [box],
             told={box.instance_id} if tells[number % len(tells)] else set(),
+            surplus={box.instance_id} if surplus[number % len(surplus)] else set(),
             drained={box.instance_id} if says_drained[number % len(says_drained)] else set(),
             known=due,
             policy=policy,
@@ -81,6 +88,21 @@ def test_who_finishes_its_jobs_has_time_for_them(policy: Policy, says: list[bool
     assert reason.about["due"] == DueKind.SPENT
 
 
+@given(policy=policies, says=st.lists(st.booleans(), min_size=1, max_size=5))
+def test_a_surplus_worker_has_time_for_its_jobs(policy: Policy, says: list[bool]) -> None:
+    policy = Policy(tick=policy.tick, when_spent=policy.when_spent)
+    most = RELEASE_AFTER + ends_within(policy)
+
+    ended, due = ticks_until_ended(
+        policy, tells=[False], says_drained=[False], until=most + policy.tick, surplus=[True, *says]
+    )
+
+    assert ended is not None
+    assert most < ended
+    (reason,) = outstayed(due, policy, NOW + ended).values()
+    assert reason.about["due"] == DueKind.SURPLUS
+
+
 def test_who_takes_jobs_until_none_waits_is_not_ended() -> None:
     policy = Policy(when_spent=WhenSpent.STOP_LAUNCHES)
 
@@ -110,7 +132,7 @@ def test_an_instance_is_due_once_its_grace_is_over() -> None:
         Box(instance_id="i-old", launched_at=NOW - minutes(75) - timedelta(seconds=1)),
     ]
 
-    due = find_due(boxes, told=(), drained=(), known={}, policy=policy, now=NOW)
+    due = find_due(boxes, told=(), surplus=(), drained=(), known={}, policy=policy, now=NOW)
 
     assert due == {"old#i-old": NOW}
 
@@ -140,5 +162,11 @@ def test_what_is_gone_is_forgotten() -> None:
     known = {f"{kind}#i-1": NOW for kind in DueKind}
 
     assert not find_due(
-        [Box(state="shutting-down")], told=(), drained=(), known=known, policy=Policy(), now=NOW
+        [Box(state="shutting-down")],
+        told=(),
+        surplus=(),
+        drained=(),
+        known=known,
+        policy=Policy(),
+        now=NOW,
     )

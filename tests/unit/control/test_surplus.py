@@ -1,0 +1,94 @@
+"""A limit that is lowered ends what it has no room for, and nothing comes in its place."""
+
+import pytest
+
+from spindown.control.plan import ActionKind
+from spindown.control.policy import edit_policy
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.policy import Policy
+from spindown.domain.reaping import GONE
+from spindown.domain.reason import ReasonCode
+from spindown.operate.preview import preview
+from tests.builders import minutes
+from tests.control import REGION, WORKLOAD, ControlWorld
+from tests.spending import two_at_work
+
+
+def running(world: ControlWorld) -> int:
+    """Return how many instances EC2 bills."""
+    found = world.compute.instances(region=REGION, tags={})
+    return sum(instance.state not in GONE for instance in found)
+
+
+def two_of_two(**policy: float) -> tuple[ControlWorld, Worker, Worker]:
+    """Return a world in which two workers are at work and many jobs wait; all limits hold."""
+    world = ControlWorld(policy=Policy(max_workers=2))
+    first, second = two_at_work(world)
+    edit_policy(WORKLOAD, policy, settings=world.settings, table=world.table)
+    return world, first, second
+
+
+@pytest.mark.parametrize(
+    ("limit", "lowered", "count", "code"),
+    [
+        ("max_workers", 1, 1, ReasonCode.SURPLUS_WORKER),
+        ("max_workers", 0, 2, ReasonCode.SURPLUS_WORKER),
+        ("max_dollars_per_hour", 0.3, 1, ReasonCode.SURPLUS_DOLLARS),
+        ("max_price_per_hour", 0.1, 2, ReasonCode.TOO_DEAR_BY_NOW),
+    ],
+)
+def test_a_lowered_limit_is_told_once(
+    limit: str, lowered: float, count: int, code: ReasonCode
+) -> None:
+    world, *_ = two_of_two(**{limit: lowered})
+
+    decisions = [world.tick(minutes(1)) for _ in range(3)]
+
+    told = [
+        [(a.subject, a.reason.code) for a in x.actions if a.kind == ActionKind.WIND_DOWN]
+        for x in decisions
+    ]
+    assert [len(each) for each in told] == [count, 0, 0]
+    assert {said for _, said in told[0]} == {code}
+    rows = world.view().workers
+    assert all(rows[name].surplus_at and not rows[name].takes_jobs for name, _ in told[0])
+    assert all(row.state is WorkerState.BUSY for row in rows.values())
+    assert not any(decision.requests for decision in decisions)
+
+
+def test_what_the_plan_prints_is_what_the_tick_does() -> None:
+    world, *_ = two_of_two(max_workers=1)
+    world.clock.advance(minutes(1))
+
+    planned = preview(WORKLOAD, world.ports).plan.actions
+    done = world.tick().actions
+
+    subjects = {a.subject for a in planned if a.kind is ActionKind.WIND_DOWN}
+    assert subjects == {a.subject for a in done if a.kind == ActionKind.WIND_DOWN}
+    assert len(subjects) == 1
+
+
+def test_a_surplus_machine_that_boots_is_ended_at_once() -> None:
+    world = ControlWorld(policy=Policy(max_workers=2))
+    world.send(1000)
+    world.tick()
+    edit_policy(WORKLOAD, {"max_workers": 1}, settings=world.settings, table=world.table)
+
+    decision = world.tick(minutes(1))
+
+    (ending,) = decision.condemned
+    assert ending.reason.code is ReasonCode.SURPLUS_WORKER
+    assert running(world) == 1
+
+
+def test_nobody_comes_in_place_of_the_surplus() -> None:
+    world, first, second = two_of_two(max_workers=1)
+    world.tick(minutes(1))
+    (gone,) = [x for x in world.view().workers.values() if x.surplus_at]
+    world.compute.power_off(gone.instance_id)
+
+    decisions = world.run(10, beats=True)
+
+    assert gone.instance_id in {first.instance_id, second.instance_id}
+    assert not any(decision.requests for decision in decisions)
+    assert running(world) == 1
