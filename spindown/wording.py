@@ -679,7 +679,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{about['schema']}, and what is deployed reads {about['reads']}"
     ),
     ReasonCode.REGIONS_SILENT: "a launch had no answer in {regions}: other regions are asked first",
-    ReasonCode.TRAITS_DOUBTED: "instances of {traits} never checked in: others are asked first",
+    ReasonCode.TRAITS_DOUBTED: "instances of {traits} were of no use: others are asked first",
     ReasonCode.NO_QUOTA_LEFT: (
         "quota {quota_class}: {left:g} vCPUs are left, the smallest offer takes {smallest}"
     ),

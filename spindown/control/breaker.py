@@ -27,6 +27,8 @@ from spindown.domain.reaping import (
     has_left_work,
     has_missed_check_in,
     is_fault_of_ec2,
+    is_faulty,
+    is_of_use,
     known_fault,
 )
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
@@ -172,13 +174,14 @@ def doubted_traits(facts: TickFacts, fleet: Fleet) -> Mapping[str, Mapping[str, 
     found = {}
     for region in facts.settings.outposts:
         known = breaker_of(facts, fleet, region)
-        if traits := doubted(known.doubts, known.strikes, facts.now):
+        if traits := doubted(known.doubts, max(_counts(known).values()), facts.now):
             found[region] = traits
     return found
 
 
 def count_useless_instances(draft: PlanDraft) -> PlanDraft:
     """Count once each instance that has ended and was of no use."""
+    draft = _clear_doubts(draft)
     before, done = draft.facts.view.backlog, _items_done(draft)
     for region, known in draft.fleet.breakers.items():
         # Somebody takes jobs on this code.
@@ -213,12 +216,22 @@ def count_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
 
 def forget_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
     """Forget who never checked in, since a worker has; that it is of use is yet to be seen."""
-    draft = _forget(draft, worker.region, "strikes")
-    known = breaker_of(draft.facts, draft.fleet, worker.region)
-    doubts = doubt_less(known.doubts, worker.pool)
-    if doubts == known.doubts:
-        return draft
-    return _set(draft, worker.region, replace(known, doubts=doubts))
+    return _forget(draft, worker.region, "strikes")
+
+
+def _clear_doubts(draft: PlanDraft) -> PlanDraft:
+    """Doubt no longer what machines that came up since then are of use with."""
+    for region in sorted(draft.facts.settings.outposts):
+        known = breaker_of(draft.facts, draft.fleet, region)
+        doubts = known.doubts
+        # Nearly always there are none.
+        for worker in draft.fleet.workers.values() if doubts else ():
+            up_since = worker.checked_in_at
+            if worker.region == region and up_since is not None and is_of_use(worker, draft.now):
+                doubts = doubt_less(doubts, worker.pool, up_since)
+        if doubts != known.doubts:
+            draft = _set(draft, region, replace(known, doubts=doubts))
+    return draft
 
 
 def avoid_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = "") -> PlanDraft:
@@ -285,7 +298,8 @@ def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
     count = _counts(known)[what] + 1
     version, done = draft.facts.launch_version(region), _items_done(draft)
     counted = replace_fields(known, {what: count, "launch_version": version, "items_done": done})
-    if what == "strikes":
+    if is_faulty(worker) or not (has_declined_all(worker) or has_failed_all(worker)):
+        # What messages can bring about says nothing of the machine.
         counted = replace(counted, doubts=doubt_more(known.doubts, worker.pool, draft.now))
     if known.launch_version == version and done > known.items_done:
         counted = replace(counted, proven_at=draft.now)

@@ -1,8 +1,9 @@
-"""Which offers are asked last, since machines like theirs started and never checked in.
+"""Which offers are asked last, since machines like theirs started and were of no use.
 
 A fault may lie in a family of types (a driver), in a zone (a route) or in a capacity type (a key
-that spot may not use). Each machine that keeps silent raises the doubt of all three of its traits;
-one that checks in clears its three. So the next machine differs in as much as may be.
+that spot may not use). Each machine that never checks in, leaves work alone or is faulty raises the
+doubt of all three of its traits; one that is of use clears its three. So the next machine differs
+in as much as may be.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta
 from spindown.domain.bound import Tally
 from spindown.domain.offer import CapacityType, Pool
 
-#: From so many on a trait is doubted even though machines have checked in since: with others.
+#: From so many on a trait is doubted even though machines were of use since: with others.
 _PROVEN_BAD = 3
 #: A first machine may be broken by chance: another capacity type, which costs some times as much,
 #: comes after the second.
@@ -27,7 +28,7 @@ _DOUBTED_FOR = timedelta(days=1)
 class Doubt:
     """What speaks against a trait of pools: a family of types, a zone or a capacity type."""
 
-    #: Machines that kept silent since one checked in.
+    #: Machines that were of no use since one was.
     count: Tally
     #: When the last of them was counted.
     at: datetime
@@ -39,7 +40,7 @@ def traits_of(pool: Pool) -> tuple[str, ...]:
 
 
 def doubt_more(doubts: Mapping[str, Doubt], pool: Pool, now: datetime) -> Mapping[str, Doubt]:
-    """Return the doubts after one more machine of a pool has kept silent."""
+    """Return the doubts after one more machine of a pool was of no use."""
     more = {
         trait: Doubt(count=1 + (doubts[trait].count if trait in doubts else 0), at=now)
         for trait in traits_of(pool)
@@ -47,9 +48,12 @@ def doubt_more(doubts: Mapping[str, Doubt], pool: Pool, now: datetime) -> Mappin
     return {**doubts, **more}
 
 
-def doubt_less(doubts: Mapping[str, Doubt], pool: Pool) -> Mapping[str, Doubt]:
-    """Return the doubts after a machine of a pool has checked in."""
-    return {trait: doubt for trait, doubt in doubts.items() if trait not in traits_of(pool)}
+def doubt_less(doubts: Mapping[str, Doubt], pool: Pool, since: datetime) -> Mapping[str, Doubt]:
+    """Return the doubts that are left if a machine of a pool, up since then, is of use."""
+    cleared = traits_of(pool)
+    return {
+        trait: doubt for trait, doubt in doubts.items() if trait not in cleared or doubt.at > since
+    }
 
 
 def doubted(doubts: Mapping[str, Doubt], in_a_row: int, now: datetime) -> Mapping[str, int]:
@@ -57,7 +61,7 @@ def doubted(doubts: Mapping[str, Doubt], in_a_row: int, now: datetime) -> Mappin
 
     Args:
         doubts: of one launch version, by trait.
-        in_a_row: machines that have kept silent since any checked in.
+        in_a_row: machines that were of no use since any was.
         now: the present.
     """
     return {

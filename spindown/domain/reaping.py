@@ -37,6 +37,8 @@ _SENT_AWAY = frozenset(
         ReasonCode.BUDGET_SPENT,
     }
 )
+#: A worker that has taken a job and found no fault for so long is of use.
+_PROVEN_AFTER = timedelta(minutes=5)
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 
@@ -143,6 +145,19 @@ def has_failed_all(worker: Worker) -> bool:
         and worker.claimed_at is not None
         and worker.unfit_at is not None
     )
+
+
+def is_of_use(worker: Worker, now: datetime) -> bool:
+    """Tell whether a worker took a job and was not faulty then; a fault shows in minutes."""
+    is_proven = (
+        worker.state is WorkerState.ENDED or now - (worker.checked_in_at or now) >= _PROVEN_AFTER
+    )
+    return worker.claimed_at is not None and worker.unfit_at is None and is_proven
+
+
+def is_faulty(worker: Worker) -> bool:
+    """Tell whether a machine has found itself at fault, and not the jobs that it took."""
+    return worker.unfit_at is not None and worker.reason.code is ReasonCode.FAULTY
 
 
 def known_fault(worker: Worker) -> Reason:

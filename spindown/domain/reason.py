@@ -305,7 +305,7 @@ class ReasonCode(StrEnum):
     NEWER_MESSAGES = "newer-messages"
     #: ``regions`` have not answered a launch.
     REGIONS_SILENT = "regions-silent"
-    #: Instances of ``traits`` never checked in.
+    #: Instances of ``traits`` never checked in, left work alone or were faulty.
     TRAITS_DOUBTED = "traits-doubted"
     #: ``quota_class`` has ``left`` vCPUs, and the smallest offer takes ``smallest``.
     NO_QUOTA_LEFT = "no-quota-left"

@@ -47,10 +47,14 @@ def test_the_next_differs_from_what_kept_silent(
     assert doubted(after(*silent), in_a_row, NOW) == asked_last
 
 
-def test_a_check_in_clears_its_own_traits_only() -> None:
-    left = doubt_less(after(T4_A, T4_A, T4_A), L4_B)
+def test_what_is_of_use_clears_its_own_traits_only() -> None:
+    doubts = after(T4_A, T4_A, T4_A)
+
+    left = doubt_less(doubts, L4_B, NOW)
 
     assert doubted(left, 0, NOW) == {"g4dn": 3, "us-west-2a": 3}
+    # It came up before.
+    assert doubt_less(doubts, L4_B, NOW - timedelta(seconds=1)) == doubts
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Instances of no use open the breaker of their image; one at a time tries it anew."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,11 +11,12 @@ from spindown.contract.settings import RunSettings
 from spindown.control.breaker import STRIKES
 from spindown.domain.doubt import Doubt
 from spindown.domain.fleet import WorkerState
+from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from tests.builders import account_refused, ec2_said, minutes
-from tests.control import LAUNCH_VERSION, ControlWorld, with_policy
+from tests.control import LAUNCH_VERSION, ZONES, ControlWorld, with_policy
 from tests.failure import failing
 
 
@@ -414,6 +416,71 @@ def test_machines_that_leave_work_still_stop_launches() -> None:
     until = world.view().breaker.open_until
     assert until is not None
     assert until - world.now > minutes(50)
+
+
+_IS_USELESS = {
+    "a zone": lambda pool: pool.zone == ZONES[0],
+    "a family": lambda pool: pool.instance_type.startswith("g4dn."),
+    "spot": lambda pool: pool.capacity_type is CapacityType.SPOT,
+}
+
+
+def _is_faulty(world: ControlWorld, instance_id: str) -> None:
+    marks = {"unfit_at": world.now, "draining_at": world.now, "reason": Reason(ReasonCode.FAULTY)}
+    world.change(instance_id, state=WorkerState.IDLE, **marks)
+
+
+def _takes_a_job_and_is_faulty(world: ControlWorld, instance_id: str) -> None:
+    lease = world.claim(instance_id)
+    world.queue.extend(lease.receipt_handle, minutes(0))
+    world.remove(rows.lease_sort(instance_id, 0))
+    _is_faulty(world, instance_id)
+
+
+_ENDS: dict[str, Callable[[ControlWorld, str], None]] = {
+    "hears of no job": lambda *_: None,
+    "is faulty": _is_faulty,
+    "takes a job and is faulty": _takes_a_job_and_is_faulty,
+}
+
+
+def _machines_for_a_job(
+    world: ControlWorld,
+    is_useless: Callable[[Pool], bool],
+    end: Callable[[ControlWorld, str], None],
+) -> int:
+    """Return how many machines a job needs, if some check in and are of no use."""
+    world.send()
+    for bought in range(1, 9):
+        decision = world.tick(minutes(1))
+        while not decision.requests:
+            decision = world.tick(minutes(1))
+        ((instance_id,),) = [request.instances for request in decision.requests]
+        world.check_in(instance_id)
+        world.tick(minutes(1))
+        if not is_useless(world.view().workers[instance_id].pool):
+            lease = world.claim(instance_id)
+            world.tick(minutes(1))
+            world.do_items(1)
+            world.finish(lease)
+            world.compute.power_off(instance_id)
+            world.run(2)
+            return bought
+        end(world, instance_id)
+        world.compute.power_off(instance_id)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("useless", _IS_USELESS)
+@pytest.mark.parametrize("end", _ENDS)
+def test_what_checks_in_and_is_of_no_use_is_asked_last(useless: str, end: str) -> None:
+    world = with_policy(max_workers=1)
+
+    bought = [_machines_for_a_job(world, _IS_USELESS[useless], _ENDS[end]) for _ in range(6)]
+
+    # 15 machines in 13 hours, all of one pool, while only what never checked in taught anything.
+    assert max(bought) <= 3
+    assert bought[-3:] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
