@@ -93,6 +93,20 @@ TABLES = (
 
 
 _BUDGET = """
+## What a lowered limit does
+
+The next tick ends the workers that `max_workers`, `max_dollars_per_hour`, the price ceilings or the
+ladder have no room for any more, because you lowered one or because a spot price rose. Machines
+dearer than allowed go first, then those whose items cost most, then the oldest, and never more than
+must. A machine that boots is terminated at once. One that is idle ends within `tick` +
+`heartbeat_interval` + 1 min, a busy one after the jobs in hand (at most 11 h). `why` names them and
+the limit. None is replaced unless the work asks for it and the new limits have room.
+
+Dollars have some play: machines end once a price ceiling, or that of an hour, is exceeded by more
+than a tenth. Else a spot price that wobbles about it would end machines and launch them again. What
+is launched stays below the ceilings. A worker that comes to take a running job over does not count
+until it has it.
+
 ## What a budget bounds
 
 A launch sets aside what it will cost: its boot, the work in sight that it is bought for, and its
@@ -118,8 +132,7 @@ hour at most, that is 0.84 USD for `finish jobs in hand` and 0.05 USD for `stop`
 
 EC2 bills a spot machine at the price of the moment, and so is it charged here: a price that has
 moved is in the books, and in what is left, within ten minutes. What a machine costs dearer in these
-ten minutes comes on top. The ceilings `max_price_per_hour` and `max_dollars_per_hour` hold for what
-is launched; a price that rises later ends no machine by itself.
+ten minutes comes on top.
 
 The bound holds while ticks run and workers hear. If ticks fail, read the time without ticks in
 place of `tick`. A worker that hears nothing, or was turned and goes on, is ended by the tick:
