@@ -499,8 +499,12 @@ class Compute(Protocol):
         """Return one instance (raises NotFound, which right after a launch proves nothing)."""
         ...
 
-    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
-        """Terminate instances; those that are gone already are no error."""
+    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        """Terminate instances; return id -> EC2's state of each after that.
+
+        Those that are gone already are no error. "": EC2 does not know it. One of which it says
+        nothing is missing.
+        """
         ...
 
     def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:

@@ -135,15 +135,17 @@ class Ec2Compute:
                 return _view(region, instance)
         raise NotFound(f"no instance {instance_id} in {region}")
 
-    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
+    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Terminate instances; one bad id fails the whole call, then each is tried alone."""
+        states: dict[str, str] = {}
         for some in _chunks(instance_ids, TERMINATED_AT_ONCE):
             try:
-                self._terminate(region, some)
+                states |= self._terminate(region, some)
             except (AccessDenied, Throttled, Unreachable):
                 raise
             except SpindownError:
-                self._terminate_each(region, some)
+                states |= self._terminate_each(region, some)
+        return states
 
     def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
         """Return those whose spot request says that EC2 is reclaiming them."""
@@ -163,21 +165,25 @@ class Ec2Compute:
                 )
         return frozenset(found)
 
-    def _terminate_each(self, region: str, instance_ids: Sequence[str]) -> None:
+    def _terminate_each(self, region: str, instance_ids: Sequence[str]) -> dict[str, str]:
         refused: SpindownError | None = None
+        states: dict[str, str] = {}
         for instance_id in instance_ids:
             try:
-                self._terminate(region, [instance_id])
+                states |= self._terminate(region, [instance_id])
             except NotFound:
-                continue
+                states[instance_id] = ""
             except SpindownError as error:
                 refused = error
         if refused is not None:
             raise refused
+        return states
 
-    def _terminate(self, region: str, instance_ids: Sequence[str]) -> None:
+    def _terminate(self, region: str, instance_ids: Sequence[str]) -> dict[str, str]:
         with translated():
-            self._client(region).terminate_instances(InstanceIds=instance_ids)
+            answer = self._client(region).terminate_instances(InstanceIds=instance_ids)
+        said = answer.get("TerminatingInstances", [])
+        return {each["InstanceId"]: each["CurrentState"]["Name"] for each in said}
 
 
 def fleet_arguments(request: LaunchRequest) -> dict[str, Any]:

@@ -84,7 +84,7 @@ DECIDED = (
 )
 
 
-#: Fields of a worker that only EC2's word makes, by an event, a spot request or a description; what
+#: Fields of a worker that only EC2's word makes, by an event or an answer; what
 #: the instance itself says of its end lies in its own row. Ticks have counted what they say.
 TOLD_BY_EC2 = ("noticed_at", "gone_at", "interruption_counted")
 

@@ -45,8 +45,13 @@ def due_workers(draft: PlanDraft) -> list[Worker]:
         worker
         for worker in (*draft.fleet.present, *_unread(draft))
         if worker.state is WorkerState.ENDED
-        or now - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
+        or _bills_until(worker, now) - (worker.accrued_until or worker.launched_at) >= CHARGED_EVERY
     ]
+
+
+def _bills_until(worker: Worker, now: datetime) -> datetime:
+    """Return up to when it costs: one that is gone no more, though EC2 has not said why yet."""
+    return min(now, worker.gone_at or now)
 
 
 def charge_workers(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
@@ -60,7 +65,8 @@ def charge_workers(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
     for worker in due_now:
         launch = launches.get(worker.launch_id)
         keep = None if needs is None else _kept(draft, worker.launch_id, needs)
-        due = charge(worker, launch, until=draft.now, ledger=draft.rows, keep=keep)
+        until = _bills_until(worker, draft.now)
+        due = charge(worker, launch, until=until, ledger=draft.rows, keep=keep)
         price = _price_now(worker, prices, draft)
         actions.append(
             ChargeWorker(

@@ -4,10 +4,11 @@ Actions go in their order. One whose condition no longer holds has lost a race a
 an event: it is left out, with what needs it, and the next tick plans anew.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from spindown.contract import row as rows
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ending import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.control.execution import Execution, RequestRecords
@@ -30,10 +31,11 @@ from spindown.control.plan import (
 )
 from spindown.domain.fleet import Lease, Unavailable, Worker
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.reaping import GONE, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import SpindownError, Throttled
 from spindown.ledger import AccountView
-from spindown.port import ControlPorts
+from spindown.port import ControlPorts, When
 
 #: Actions that must be durable before the next: each is committed at once.
 _COMMITTED = frozenset(
@@ -194,13 +196,33 @@ def _terminate(run: Execution, action: Terminate) -> None:
     if not ids:
         return
     try:
-        run.ports.compute.terminate(region=region, instance_ids=ids)
+        states = run.ports.compute.terminate(region=region, instance_ids=ids)
     except SpindownError as exc:
         if isinstance(exc, Throttled):
             run.back_off(region)
         run.tell(failure_of(exc, action.kind.value, region=region))
         return
     run.done.append(replace(action, instance_ids=ids))
+    for instance_id in _gone(run, states):
+        # As an event would tell: EC2 may not describe it for long.
+        sort, once = rows.machine_sort(instance_id), frozenset({"gone_at", "ended_at"})
+        when = When(exists=True, absent=once)
+        run.note(run.facts.rows.change(sort, {"gone_at": run.now}, when=when))
+
+
+def _gone(run: Execution, states: Mapping[str, str]) -> list[str]:
+    """Return the machines of ours that bill no more, as EC2 says now and has not said before.
+
+    EC2 may not know an instance for a while after its launch.
+    """
+    known = run.facts.view.machines
+    return [
+        instance_id
+        for instance_id, state in states.items()
+        if (machine := known.get(instance_id)) is not None
+        and machine.gone_at is None
+        and (state in GONE or (not state and run.now - machine.launched_at > UNSEEN_FOR))
+    ]
 
 
 def _launch(run: Execution, action: LaunchWorkers) -> None:

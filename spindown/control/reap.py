@@ -28,6 +28,7 @@ from spindown.domain.interruption import deadline_after
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import (
     DRAINED_FOR,
+    UNSEEN_FOR,
     Condemnation,
     Reaping,
     find_due,
@@ -135,7 +136,18 @@ def _instances(draft: PlanDraft) -> list[InstanceView]:
     # Where nothing is deployed any more, nothing runs: the outpost's end saw to that.
     unseen = draft.facts.deployed_regions.difference(found)
     described = [instance for here in found.values() for instance in here]
-    return [*described, *(assumed(worker) for worker in workers if worker.region in unseen)]
+    silent = [worker for worker in workers if worker.region in unseen]
+    return [*described, *(_as_told(worker, draft.now) for worker in silent)]
+
+
+def _as_told(worker: Worker, now: datetime) -> InstanceView:
+    """Return a worker's instance where EC2 does not describe it: running, if nothing else was told.
+
+    What was told of its end holds once a description, which says why, has failed for long.
+    """
+    instance = assumed(worker)
+    is_gone = worker.gone_at is not None and now - worker.gone_at > UNSEEN_FOR
+    return replace(instance, state="terminated") if is_gone else instance
 
 
 def end_gone_rows(draft: PlanDraft, reaping: Reaping) -> PlanDraft:

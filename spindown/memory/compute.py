@@ -118,11 +118,14 @@ class MemoryCompute:
                 raise NotFound(f"no instance {instance_id} in {region}")
             return _view(found)
 
-    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
+    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Terminate instances; an unknown one is no error."""
         with self._lock:
-            for found in self._known(region, instance_ids):
+            known = self._known(region, instance_ids)
+            for found in known:
                 self.ec2.terminate(found.instance_id)
+            states = {found.instance_id: _view(found).state for found in known}
+            return {each: states.get(each, "") for each in instance_ids}
 
     def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
         """Return those that EC2 is taking away."""

@@ -108,12 +108,13 @@ class SimCompute(MemoryCompute):
                 self._live(given)
         return answer
 
-    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
+    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Terminate instances."""
-        super().terminate(region=region, instance_ids=instance_ids)
+        states = super().terminate(region=region, instance_ids=instance_ids)
         for instance_id in instance_ids:
             self._record.note("terminated", instance_id)
             self._end(instance_id)
+        return states
 
     # What happens by itself.
 

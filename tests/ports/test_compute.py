@@ -169,10 +169,15 @@ def test_an_instance_that_never_was_is_not_found(world: World) -> None:
 def test_terminates_what_is_there_whatever_else_is_asked(world: World) -> None:
     launched = world.compute.launch(_request(world, count=2)).instances
     ids = [given.instance_id for given in launched]
-    world.compute.terminate(region=REGION, instance_ids=[ids[0], NOWHERE, ids[1]])
-    world.compute.terminate(region=REGION, instance_ids=ids)
-    world.compute.terminate(region=REGION, instance_ids=[NOWHERE])
-    world.compute.terminate(region=REGION, instance_ids=[])
+    said = dict(world.compute.terminate(region=REGION, instance_ids=[ids[0], NOWHERE, ids[1]]))
+    assert said.keys() == {*ids, NOWHERE}
+    assert said.pop(NOWHERE) == ""
+    assert {*said.values()} <= {"shutting-down", "terminated"}
+    said = dict(world.compute.terminate(region=REGION, instance_ids=ids))
+    assert said.keys() == {*ids}
+    assert {*said.values()} <= {"shutting-down", "terminated"}
+    assert world.compute.terminate(region=REGION, instance_ids=[NOWHERE]) == {NOWHERE: ""}
+    assert world.compute.terminate(region=REGION, instance_ids=[]) == {}
 
     for instance_id in ids:
         seen = world.compute.instance(region=REGION, instance_id=instance_id)

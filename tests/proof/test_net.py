@@ -153,7 +153,7 @@ def test_reconcile_asks_again_until_ec2_has_ended_an_instance() -> None:
     def refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.method == "terminate" and refused[0] < 5:
             refused[0] += 1
-            return None
+            return {}
         return proceed()
 
     world.interfere = refuse
@@ -241,7 +241,7 @@ def test_what_nobody_can_end_is_told_by_the_idle_metric() -> None:
     world.live[0].work()
 
     def refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        return None if call.method == "terminate" else proceed()
+        return {} if call.method == "terminate" else proceed()
 
     world.interfere = refuse
     lives(world, 15)

@@ -38,9 +38,13 @@ def test_ends_the_others_when_one_id_fails_the_call(compute: Ec2Compute, stub: S
     code = "InvalidInstanceID.NotFound"
     stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a", "b"]})
     stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a"]})
-    stub.add_response("terminate_instances", {}, {"InstanceIds": ["b"]})
+    ended = {"InstanceId": "b", "CurrentState": {"Name": "shutting-down"}}
+    stub.add_response(
+        "terminate_instances", {"TerminatingInstances": [ended]}, {"InstanceIds": ["b"]}
+    )
 
-    compute.terminate(region=REGION, instance_ids=["a", "b"])
+    said = compute.terminate(region=REGION, instance_ids=["a", "b"])
+    assert said == {"a": "", "b": "shutting-down"}
 
 
 def test_ends_the_others_when_one_is_protected_and_says_so(

@@ -114,7 +114,7 @@ def test_an_answer_of_ec2_that_is_late_ends_nothing_too_early() -> None:
 def test_says_what_runs_at_its_time_limit_and_frees_reconcile() -> None:
     scene = Scene()
     instance = scene.world.launch_astray()
-    scene.world.interfere = lambda call, proceed: None if call.method == "terminate" else proceed()
+    scene.world.interfere = lambda call, proceed: {} if call.method == "terminate" else proceed()
 
     with pytest.raises(StillRunning, match=f"{instance} is running"):
         scene.tear_down(minutes=1)

@@ -136,7 +136,7 @@ def keep(error: Exception | None) -> Callable[[PortCall, Callable[[], Any]], Any
             return proceed()
         if error is not None:
             raise error
-        return None
+        return {}
 
     return refuse
 

@@ -17,6 +17,7 @@ from spindown.contract.row import (
     machine_sort,
     worker_sort,
 )
+from spindown.control.policy import edit_policy
 from spindown.control.tick import reconcile
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
@@ -25,6 +26,8 @@ from spindown.memory import PortCall
 from spindown.operate.preview import preview
 from tests.builders import NOW, minutes
 from tests.control import WORKLOAD, ControlWorld, codes, with_policy
+from tests.failure import failing
+from tests.spending import PRICE
 
 
 def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
@@ -336,3 +339,76 @@ def test_a_pool_whose_reclaim_is_found_late_may_be_asked_again() -> None:
     assert made.plan.fleet.unavailable[worker.pool].until <= world.now
     given = [pool for a in decision.requests for pool in a.instances.values()]
     assert given == [str(worker.pool)]
+
+
+def unseen(world: ControlWorld, *methods: str) -> None:
+    """Let EC2 describe nothing, nor answer these calls."""
+    world.interfere = failing(Unreachable("no answer"), "instances", "described", *methods)
+
+
+def booked(world: ControlWorld) -> float:
+    return sum(day.dollars for day in world.view().spend.values())
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_ec2_says_when_it_terminates_ends_the_bill(*, is_known: bool) -> None:
+    world = with_policy(max_workers=1)
+    world.launched()
+    world.empty_the_queue()
+    if not is_known:
+        world.compute.ec2.instances.clear()
+    unseen(world)
+
+    decisions = world.run(60)
+
+    ended = [end for decision in decisions for end in decision.ended]
+    assert len(ended) == 1
+    assert not world.workers(WorkerState.CONDEMNED)
+    # Silent after 2 min, condemned at 13 min at the latest, told a tick later; nothing since.
+    assert booked(world) <= PRICE * 14 / 60
+    if is_known:
+        (bill,) = world.compute.bills()
+        assert booked(world) == pytest.approx(bill.dollars, abs=PRICE / 60)
+
+
+def test_who_ec2_says_nothing_of_is_charged_on() -> None:
+    world = with_policy(max_workers=1)
+    worker = world.launched()
+    world.empty_the_queue()
+    unseen(world, "terminate")
+
+    world.run(60)
+
+    (row,) = world.workers()
+    assert row.state is WorkerState.CONDEMNED
+    assert row.gone_at is None
+    assert booked(world) >= PRICE * 55 / 60
+    assert worker.instance_id == row.instance_id
+
+
+def test_who_is_not_known_yet_after_its_launch_is_not_gone() -> None:
+    world = with_policy(max_workers=1)
+    world.send(1)
+    world.tick()
+    (worker,) = world.workers()
+    world.compute.ec2.instances.clear()
+    unseen(world)
+    edit_policy(WORKLOAD, {"max_workers": 0}, settings=world.settings, table=world.table)
+
+    world.run(4)
+    assert world.view().workers[worker.instance_id].gone_at is None
+    world.run(4)
+    assert world.view().workers[worker.instance_id].gone_at is not None
+
+
+def test_an_end_by_an_event_counts_though_nothing_is_described() -> None:
+    world = with_policy(max_workers=1)
+    worker = world.launched()
+    world.empty_the_queue()
+    unseen(world)
+    world.put(machine_sort(worker.instance_id), gone_at=world.now)
+
+    world.run(10)
+
+    assert not world.workers(WorkerState.IDLE, WorkerState.CONDEMNED)
+    assert booked(world) == pytest.approx(PRICE * 2 / 60)
