@@ -266,15 +266,19 @@ def test_leaves_at_its_lifetime_though_told_to_end_its_last_job(
     assert one.world.worker().state is WorkerState.DRAINED
 
 
-def test_ends_after_its_job_once_the_policy_allows_no_worker(
-    plant: Callable[..., Plant],
+@pytest.mark.parametrize("is_told", [False, True])
+def test_ends_after_its_job_once_the_limits_allow_no_worker(
+    plant: Callable[..., Plant], *, is_told: bool
 ) -> None:
     one = plant(STEPPER, policy=PATIENT)
     one.world.send({"job_id": "a", "items": items(3)})
     one.start()
     one.until(lambda: one.next_item("a") == 0)
     one.world.send({"job_id": "b", "items": items(1)})
-    one.world.set_policy(replace(PATIENT, max_workers=0))
+    if is_told:
+        one.world.change_worker(one.world.worker().instance_id, surplus_at=one.world.clock.now())
+    else:
+        one.world.set_policy(replace(PATIENT, max_workers=0))
     one.until(lambda: bool(one.events("draining")))
     (one.scratch / "go").touch()
     one.join()
