@@ -64,7 +64,7 @@ class Execution:
         if seen is None:
             return
         planned = self.workers.get(instance_id, seen)
-        if seen.is_live and not planned.is_live:
+        if _has_place(seen) and not _has_place(planned):
             self.allowance = self.allowance.with_alive(seen, planned)
         self.workers[instance_id] = seen
 
@@ -88,3 +88,8 @@ class Execution:
         """Leave a region alone for a while, since EC2 asks to slow down."""
         jitter = self.ports.random.random()
         self.backoffs[region] = next_backoff(self.backoffs.get(region), self.now, jitter)
+
+
+def _has_place(worker: Worker) -> bool:
+    """Tell whether a worker takes one of the ``max_workers`` places."""
+    return worker.is_live and not worker.is_interrupting

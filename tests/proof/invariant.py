@@ -116,7 +116,11 @@ class Chronicle:
                 end = End(at=instance.ended_at, reason=instance.reason)
                 self.ends[instance.instance_id] = end
             self._launch_of[instance.instance_id] = instance.tags[tag.LAUNCH]
-        for worker in view.workers.values():
+        ended = [*view.workers.values()]
+        if self.ends.keys() - self.found.keys() - view.workers.keys():
+            # One that had ended long before has gone to the history at once.
+            ended += self.world.rows().values()
+        for worker in ended:
             if worker.ended_at is not None:
                 self.found.setdefault(worker.instance_id, now)
             if worker.state is WorkerState.DRAINED:

@@ -20,7 +20,7 @@ from spindown.error import NotFound, Unreachable
 from spindown.memory import PortCall
 from spindown.port import Key, Write
 from tests.builders import minutes
-from tests.control import REGION, ControlWorld
+from tests.control import REGION, ControlWorld, with_policy
 
 
 def a_warning(world: ControlWorld, worker: Worker) -> InterruptionWarning:
@@ -297,3 +297,28 @@ def test_a_warning_in_the_middle_of_an_end_counts_nothing() -> None:
     assert row.state is WorkerState.ENDED
     assert (row.interrupted_at, row.interruption_counted) == (None, False)
     assert sum(day.interruptions for day in world.view().spend.values()) == 0
+
+
+def test_a_notice_that_is_not_written_gives_no_place_away() -> None:
+    world = with_policy(max_workers=1)
+    worker = world.launched(jobs=50)
+    world.claim(worker.instance_id)
+    world.compute.reclaim(worker.instance_id, notice=minutes(2))
+    seen: list[str] = []
+    struck: list[str] = []
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        # Of each tick the first transaction marks what EC2 takes away.
+        if call.method == "transact" and "reclaimed" in seen:
+            struck.append(call.method)
+            seen.clear()
+            raise Unreachable("no answer")
+        seen.append(call.method)
+        return proceed()
+
+    world.interfere = interfere
+    while not struck:
+        world.tick(timedelta(seconds=20))
+
+    counted = [w for w in world.workers() if w.is_live and not w.is_interrupting]
+    assert len(counted) == 1
