@@ -223,14 +223,17 @@ def _remove_told(draft: PlanDraft, sort: str) -> Write:
 
 
 def _old_workers(draft: PlanDraft) -> list[tuple[Write, ...]]:
-    view, now = draft.facts.view, draft.now
+    view, workers, now = draft.facts.view, draft.fleet.workers, draft.now
     return [
         (
             *draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=now),
             draft.rows.delete(rows.machine_sort(w.instance_id)),
         )
         for w in {**view.machines, **view.workers}.values()
-        if w.ended_at is not None and _is_past(w.ended_at, now)
+        if w.ended_at is not None
+        and _is_past(w.ended_at, now)
+        # This very tick may have found that it runs.
+        and workers.get(w.instance_id, w).ended_at is not None
     ]
 
 

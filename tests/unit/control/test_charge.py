@@ -242,6 +242,24 @@ def test_a_machine_found_running_is_charged_for_its_refund() -> None:
     assert found.ended_at > refunded.ended_at
 
 
+def test_a_machine_found_running_late_keeps_its_row() -> None:
+    world = with_policy(max_workers=1)
+    world.send(1)
+    world.tick()
+    (worker,) = world.workers()
+    world.interfere = lambda call, proceed: () if call.method == "instances" else proceed()
+    world.run(8)
+    assert [w.instance_id for w in world.workers(WorkerState.ENDED)] == [worker.instance_id]
+    world.interfere = None
+
+    world.tick(minutes(25))
+
+    found = world.view().workers[worker.instance_id]
+    assert found.ended_at is None
+    known = [*Ledger(world.table, WORKLOAD).read_ended().values(), *world.workers()]
+    assert dollars(world) == pytest.approx(sum(w.charged_usd for w in known))
+
+
 def test_a_made_up_row_is_refunded_nothing() -> None:
     world = ControlWorld()
     worker = world.launched()
