@@ -35,9 +35,14 @@ class WorkerStatus:
 
     @property
     def word(self) -> str:
-        """Return its state in one word; an announced interruption comes before all but the end."""
-        is_announced = self.worker.is_interrupting and self.is_present
-        return "interrupting" if is_announced else str(self.worker.state)
+        """Return its state in one word; an announced interruption comes before all but the end.
+
+        "ending": it was told that budget or limits leave no further work for it.
+        """
+        if self.worker.is_interrupting and self.is_present:
+            return "interrupting"
+        is_told = self.worker.spent_at or self.worker.surplus_at
+        return "ending" if is_told and self.worker.is_live else str(self.worker.state)
 
     @property
     def is_present(self) -> bool:

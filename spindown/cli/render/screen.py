@@ -22,6 +22,7 @@ _COLOURS = {
     "idle": "cyan",
     "busy": "green",
     "interrupting": "bold magenta",
+    "ending": "magenta",
     "drained": "dim",
     "condemned": "red",
 }

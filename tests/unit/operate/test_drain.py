@@ -64,7 +64,7 @@ def test_waits_for_the_job_in_hand_and_its_instance_s_end() -> None:
     ending = read_remainder(WORKLOAD, world.ports)
     world.compute.power_off(worker.instance_id)
 
-    assert "1 busy; working on: job-1" in render_remainder(at_work).plain
+    assert "1 ending; working on: job-1" in render_remainder(at_work).plain
     assert "1 powering off" in render_remainder(ending).plain
     assert not ending.is_empty
     assert read_remainder(WORKLOAD, world.ports).is_empty

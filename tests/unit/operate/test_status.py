@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -200,6 +201,15 @@ def test_an_interruption_is_shown_before_the_state() -> None:
     )
 
     assert world.status().workers[0].word == "interrupting"
+
+
+@pytest.mark.parametrize("told", [{"spent_at": NOW}, {"surplus_at": NOW}])
+def test_who_was_told_to_end_is_shown_so(told: dict[str, Any]) -> None:
+    world = World()
+    worker = a_worker(instance_id="i-1", state=WorkerState.BUSY, **told)
+    world.put(rows.worker_sort("i-1"), worker)
+
+    assert world.status().workers[0].word == "ending"
 
 
 def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
