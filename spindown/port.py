@@ -258,6 +258,8 @@ class Write:
 #: MiB of rows that ``Table.query_each`` reads: DynamoDB's pages, each of a MiB (Amazon DynamoDB
 #: Developer Guide, "Paginating table query results").
 PAGES_AT_MOST = 16
+#: The same of a query for the first rows.
+PAGES_OF_FEW = 4
 
 
 class Table(Protocol):
@@ -279,7 +281,7 @@ class Table(Protocol):
     ) -> Mapping[str, Row]:
         """Read the rows of a partition whose sort key begins with ``prefix``, by sort key.
 
-        ``at_most``: the first so many; None: all.
+        ``at_most``: the first so many, and no more than ``PAGES_OF_FEW`` MiB; None: all.
         """
         ...
 

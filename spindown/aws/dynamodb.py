@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,7 +17,7 @@ from spindown.error import (
     Throttled,
     WriteConflict,
 )
-from spindown.port import PAGES_AT_MOST, Key, When, Write
+from spindown.port import PAGES_AT_MOST, PAGES_OF_FEW, Key, When, Write
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -217,8 +218,13 @@ class DynamoTable:
             ExpressionAttributeValues=values,
             PaginationConfig={} if at_most is None else {"MaxItems": at_most},
         )
+        few = None if at_most is None else PAGES_OF_FEW
         with translated():
-            return {item[SORT]["S"]: from_item(item) for page in pages for item in page["Items"]}
+            return {
+                item[SORT]["S"]: from_item(item)
+                for page in islice(pages, few)
+                for item in page["Items"]
+            }
 
     def query_each(
         self, partitions: Sequence[str], *, at_most: int

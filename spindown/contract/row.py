@@ -191,7 +191,7 @@ READ_AT_MOST: Mapping[str, int] = {
     _THROUGHPUT: 500,
     REQUEUED: 10_000,
 }
-#: Leases of instances that nobody knows; the others' turn comes once these are freed.
+#: Leases of instances that nobody knows whose jobs are given back; others return by themselves.
 LOST_LEASES_READ = 30
 #: Rows of a workload that are read by one request; if there are more, each kind is read by itself.
 ROWS_AT_MOST = 30_000

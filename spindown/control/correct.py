@@ -88,14 +88,17 @@ def _corrections(
     for name, at in zip(_PAST, _past_of(worker), strict=True):
         if at is not None and at > latest:
             changes[name] = now
-    taken_at = worker.interrupted_at
-    if taken_at is not None and worker.is_live:
+    taken_at, noticed_at = worker.interrupted_at, worker.noticed_at
+    if worker.is_live and (taken_at is not None or noticed_at is not None):
         # Of one that is gone it says when.
         answers = draft.facts.ec2.instances
         is_asked = answers is not None and worker.region in answers
         is_there = not is_asked if instance is None else instance.state in _RUNNING
-        if taken_at > latest + NOTICE or (is_there and now > taken_at + RECLAIM_GRACE):
-            changes |= {"interrupted_at": None, "noticed_at": None}
+        if taken_at and (taken_at > latest + NOTICE or (is_there and _is_over(taken_at, now))):
+            changes["interrupted_at"] = None
+        # A worker that says otherwise of itself hides no notice of EC2's.
+        if noticed_at and is_there and _is_over(noticed_at + NOTICE, now):
+            changes["noticed_at"] = None
     if worker.warm_until is not None and worker.warm_until > now + _WARM_AT_MOST:
         changes["warm_until"] = None
     if instance is not None and instance.region != worker.region:
@@ -103,6 +106,10 @@ def _corrections(
     if launch is None and worker.price_per_hour > draft.facts.policy.max_price_per_hour:
         changes["price_per_hour"] = draft.facts.policy.max_price_per_hour
     return changes
+
+
+def _is_over(taken_at: datetime, now: datetime) -> bool:
+    return now > taken_at + RECLAIM_GRACE
 
 
 def _launched_at(

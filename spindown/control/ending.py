@@ -119,9 +119,8 @@ def note_interruption(
     told = {"noticed_at": noticed_at, "interruption_counted": True}
     writes = [ledger.change(rows.machine_sort(worker.instance_id), told, when=once)]
     if worker.interrupted_at is None:
-        new = When(exists=True, absent=_NOT_ENDED | {"interrupted_at"})
-        bound = {"interrupted_at": deadline}
-        writes.append(ledger.change(rows.worker_sort(worker.instance_id), bound, when=new))
+        live, bound = When(exists=True, absent=_NOT_ENDED), {"interrupted_at": deadline}
+        writes.append(ledger.change(rows.worker_sort(worker.instance_id), bound, when=live))
     return (*writes, *_count_interruption(worker, unavailable, now, policy, ledger))
 
 

@@ -89,10 +89,14 @@ class OurInstance:
 
 def _find(instance_id: str, ports: ControlPorts) -> OurInstance | None:
     """Return an instance and its rows; None if it is not ours or has ended."""
+    decided = rows.control_partition("")
     for key in ports.table.find_machine(instance_id):
+        if not key.partition.startswith(decided):
+            # A worker of any workload may write a row of this name where workers write.
+            continue
         machine = read_worker(ports.table, key)
         if machine is not None and machine.ended_at is None:
-            workload = key.partition.removeprefix(rows.control_partition(""))
+            workload = key.partition.removeprefix(decided)
             ledger = Ledger(ports.table, workload)
             return OurInstance(workload=workload, machine=machine, ledger=ledger, ports=ports)
     return None

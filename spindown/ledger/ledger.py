@@ -115,7 +115,9 @@ class Ledger(RowWrites):
                 *(rows.lease_sort(name, slot) for slot in range(machine.slots)),
             )
         ]
-        told = dict(self._table.query(partition, at_most=_REMOVED_AT_ONCE))
+        # However the surplus is named, at least so many rows of it are among the first.
+        first = _REMOVED_AT_ONCE + len(keys) + sum(rows.READ_AT_MOST.values())
+        told = dict(self._table.query(partition, at_most=first))
         for prefix, most in rows.READ_AT_MOST.items():
             told |= self._table.query(partition, prefix, at_most=most)
         return told | {key.sort: row for key, row in self._table.get_each(keys).items()}

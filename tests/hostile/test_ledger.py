@@ -109,9 +109,10 @@ def test_a_row_of_another_workload_hides_no_notice() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    forged = Key(partition=rows.worker_partition("a-first"), sort=f"worker#{worker.instance_id}")
-    row = world.row(rows.worker_sort(worker.instance_id)) or {}
-    mine = live_key(rows.worker_sort(worker.instance_id))
+    sort = rows.machine_sort(worker.instance_id)
+    forged, mine = Key(partition=rows.worker_partition("a-first"), sort=sort), live_key(sort)
+    row = world.row(sort) or {}
+    assert row
     # Whichever the index tells first.
     for key in (mine, forged, mine):
         world.table.write(Write(key=key, delete=True))
@@ -121,3 +122,18 @@ def test_a_row_of_another_workload_hides_no_notice() -> None:
         assert reaction.workload == WORKLOAD
         world.put(rows.worker_sort(worker.instance_id), interrupted_at=None)
     assert world.tick(minutes(1)).outcome in set(Outcome) - {Outcome.LOCKED}
+
+
+def test_a_worker_s_own_notice_hides_none_of_ec2_s() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.put(rows.worker_sort(worker.instance_id), interrupted_at="2100-01-01T00:00:00Z")
+
+    notice = InterruptionWarning(instance_id=worker.instance_id, region=REGION, at=world.now)
+    react(notice, world.ports, holder="event")
+    world.tick(minutes(1))
+
+    row = world.row(rows.machine_sort(worker.instance_id)) or {}
+    assert row["noticed_at"]
+    assert row["interruption_counted"]

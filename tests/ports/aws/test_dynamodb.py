@@ -18,7 +18,7 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
-from spindown.port import Key, When, Write
+from spindown.port import PAGES_OF_FEW, Key, When, Write
 
 KEY = Key(partition="w#a", sort="lock")
 WRITE = Write(key=KEY, when=When(equals={"fence": 1}), set={"fence": 2})
@@ -152,3 +152,12 @@ def added(number: float) -> Decimal:
     expression.update(Write(key=KEY, add={"dollars": number}))
     (value,) = expression.arguments()["ExpressionAttributeValues"].values()
     return Decimal(value["N"])
+
+
+def test_the_first_rows_are_few_pages_however_large(both: tuple[DynamoTable, Stubber]) -> None:
+    table, stub = both
+    for page in range(PAGES_OF_FEW):
+        row = {"pk": {"S": "w#a"}, "sk": {"S": f"row-{page}"}}
+        stub.add_response("query", {"Items": [row], "LastEvaluatedKey": row})
+
+    assert len(table.query("w#a", at_most=1_000)) == PAGES_OF_FEW
