@@ -260,6 +260,8 @@ class Write:
 PAGES_AT_MOST = 16
 #: The same of a query for the first rows.
 PAGES_OF_FEW = 4
+#: Of rows that are read by their keys. One that a worker of ours writes has some hundred.
+CHARACTERS_OF_EACH, CHARACTERS_OF_FEW = 4_000, 4_000_000
 
 
 class Table(Protocol):
@@ -273,7 +275,11 @@ class Table(Protocol):
         ...
 
     def get_each(self, keys: Sequence[Key]) -> Mapping[Key, Row]:
-        """Read rows by their keys; one that is not there is left out."""
+        """Read rows by their keys; one that is not there is left out.
+
+        Nor are the last ones read once they hold more than ``CHARACTERS_OF_EACH`` for each key, and
+        ``CHARACTERS_OF_FEW`` besides.
+        """
         ...
 
     def query(

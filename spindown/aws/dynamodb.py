@@ -17,7 +17,15 @@ from spindown.error import (
     Throttled,
     WriteConflict,
 )
-from spindown.port import PAGES_AT_MOST, PAGES_OF_FEW, Key, When, Write
+from spindown.port import (
+    CHARACTERS_OF_EACH,
+    CHARACTERS_OF_FEW,
+    PAGES_AT_MOST,
+    PAGES_OF_FEW,
+    Key,
+    When,
+    Write,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -185,14 +193,16 @@ class DynamoTable:
         (Amazon DynamoDB API Reference, "BatchGetItem").
         """
         found: dict[Key, Row] = {}
+        room = CHARACTERS_OF_FEW + CHARACTERS_OF_EACH * len(keys)
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             left = [_key(key) for key in keys[start : start + _KEYS_AT_ONCE]]
-            while left:
+            while left and room > 0:
                 asked: Any = {self._name: {"Keys": left, "ConsistentRead": True}}
                 with translated():
                     answer = self._client.batch_get_item(RequestItems=asked)
                 items = answer["Responses"].get(self._name, [])
                 for item in items:
+                    room -= len(repr(item))
                     found[Key(item[PARTITION]["S"], item[SORT]["S"])] = from_item(item)
                 kept_back: Any = answer["UnprocessedKeys"]
                 left = kept_back.get(self._name, {}).get("Keys", [])

@@ -185,7 +185,7 @@ OF_WORKERS = (
 READ_AT_MOST: Mapping[str, int] = {
     CLAIMS: 1,
     DONE: 200,
-    NEWER: 1_000,
+    NEWER: 10_000,
     CHECKPOINT_RATE: 1,
     JOB_RATE: 1,
     _THROUGHPUT: 500,

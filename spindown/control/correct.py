@@ -60,7 +60,6 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
     described = _described(draft)
     changed, actions, found_running = [], [], 0
     for worker in draft.fleet.workers.values():
-        launch = draft.fleet.launch_of(worker)
         launch, instance = draft.fleet.launch_of(worker), described.get(worker.instance_id)
         changes = _corrections(draft, worker, launch, instance)
         written = _repairs(draft, worker, launch, instance)
@@ -142,11 +141,17 @@ def _repairs(
     launched_at = _launched_at(draft, worker, launch, instance)
     if launched_at != worker.launched_at:
         changes["launched_at"] = launched_at
-    if instance is not None and instance.state in _RUNNING and _is_ended_falsely(worker, now):
+    if instance is None or instance.state not in _RUNNING:
+        return changes
+    if worker.gone_at is not None and now - worker.gone_at > _DESCRIBED_LATE:
+        # It bills, whoever told of its end.
+        changes["gone_at"] = None
+    if _is_ended_falsely(worker, now):
         changes |= {
             "state": WorkerState.CONDEMNED,
             "condemned_at": now,
             "ended_at": None,
+            "noticed_at": None,
             "reason": Reason(ReasonCode.NOT_ENDED),
             "version": worker.version + 1,
         }
@@ -186,7 +191,8 @@ def _put_missing(draft: PlanDraft) -> PlanDraft:
 def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> Action:
     is_there, name = When(exists=True), worker.instance_id
     writes = [draft.rows.change(rows.worker_sort(name), changes, when=is_there)]
-    decided = {field: changes[field] for field in rows.DECIDED if field in changes}
+    kept = (*rows.DECIDED, *rows.TOLD_BY_EC2)
+    decided = {field: changes[field] for field in kept if field in changes}
     is_kept = name in draft.facts.view.machines
     # Who reopens a row takes its refund back, once.
     is_refunded = is_kept and "refunded_usd" in changes

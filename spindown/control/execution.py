@@ -64,7 +64,7 @@ class Execution:
         if seen is None:
             return
         planned = self.workers.get(instance_id, seen)
-        if _has_place(seen) and not _has_place(planned):
+        if seen.holds_place and not planned.holds_place:
             self.allowance = self.allowance.with_alive(seen, planned)
         self.workers[instance_id] = seen
 
@@ -88,8 +88,3 @@ class Execution:
         """Leave a region alone for a while, since EC2 asks to slow down."""
         jitter = self.ports.random.random()
         self.backoffs[region] = next_backoff(self.backoffs.get(region), self.now, jitter)
-
-
-def _has_place(worker: Worker) -> bool:
-    """Tell whether a worker takes one of the ``max_workers`` places."""
-    return worker.is_live and not worker.is_interrupting

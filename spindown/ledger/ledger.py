@@ -99,7 +99,8 @@ class Ledger(RowWrites):
         own = Partition({s: row for s, row in decided.items() if not s.startswith(OF_WORKERS)})
         machines = own.named(Worker, rows.MACHINE)
         told = self._read_few(workers, machines) if found is None else found[1]
-        return view_of(own, machines, bound_told(told, machines), is_flooded=found is None)
+        said = bound_told(told, machines, is_flooded=found is None)
+        return view_of(own, machines, said, is_flooded=found is None)
 
     def _read_few(self, partition: str, machines: Mapping[str, Worker]) -> Mapping[str, Row]:
         """Read what workers tell where they have written more than anybody reads.
@@ -115,7 +116,7 @@ class Ledger(RowWrites):
                 *(rows.lease_sort(name, slot) for slot in range(machine.slots)),
             )
         ]
-        # However the surplus is named, at least so many rows of it are among the first.
+        # However the surplus is named, rows of it are among the first: so many, or large ones.
         first = _REMOVED_AT_ONCE + len(keys) + sum(rows.READ_AT_MOST.values())
         told = dict(self._table.query(partition, at_most=first))
         for prefix, most in rows.READ_AT_MOST.items():

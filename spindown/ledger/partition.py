@@ -65,6 +65,10 @@ class Partition:
             return None
 
 
+#: Of a row that a worker of ours writes; most have some hundred.
+_CHARACTERS_AT_MOST = 32_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What workers tell, as far as it is read."""
@@ -76,18 +80,24 @@ class Told:
     surplus: tuple[str, ...]
 
 
-def bound_told(told: Mapping[str, Row], machines: Mapping[str, Worker]) -> Told:
+def bound_told(
+    told: Mapping[str, Row], machines: Mapping[str, Worker], *, is_flooded: bool = False
+) -> Told:
     """Return what is read of the rows that workers may write without bound.
 
     Args:
         told: rows by sort key, in its order.
         machines: the instances that launches have given, by id.
+        is_flooded: there are too many, or too large ones: none of those is read.
     """
     read: dict[str, Row] = {}
     counts: Counter[str] = Counter()
     unlaunched, surplus = set[str](), []
     for sort, row in told.items():
         kind, _, name = sort.partition("#")
+        if is_flooded and len(repr(row)) > _CHARACTERS_AT_MOST:
+            surplus.append(sort)
+            continue
         if kind in _OF_INSTANCES:
             instance_id, _, slot = name.partition("#")
             machine = machines.get(instance_id)

@@ -53,6 +53,7 @@ BY_FUNCTION = {
     "a job will be late": "deadline-at-risk",
     "what is deployed cannot read messages": "newer-messages",
     "rows cannot be read": "bad-rows",
+    "workers write rows without end": "rows-flooded",
     "most workers look dead": "reaping-held-back",
     "EC2 does not end an instance": "unended",
     "an item costs more than allowed": "item-cost",

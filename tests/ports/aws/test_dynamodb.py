@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from typing import Any
 
 import boto3
 import pytest
@@ -161,3 +162,17 @@ def test_the_first_rows_are_few_pages_however_large(both: tuple[DynamoTable, Stu
         stub.add_response("query", {"Items": [row], "LastEvaluatedKey": row})
 
     assert len(table.query("w#a", at_most=1_000)) == PAGES_OF_FEW
+
+
+def test_rows_by_key_are_few_if_they_are_large(both: tuple[DynamoTable, Stubber]) -> None:
+    table, stub = both
+    keys = [Key("w#a", f"lease#i-{number}#0") for number in range(30)]
+    large = [
+        {"pk": {"S": key.partition}, "sk": {"S": key.sort}, "junk": {"S": "x" * 400_000}}
+        for key in keys
+    ]
+    left: Any = [{"pk": row["pk"], "sk": row["sk"]} for row in large[12:]]
+    answer: dict[str, Any] = {"Responses": {"ledger": large[:12]}}
+    stub.add_response("batch_get_item", answer | {"UnprocessedKeys": {"ledger": {"Keys": left}}})
+
+    assert len(table.get_each(keys)) == 12

@@ -260,6 +260,24 @@ def test_a_machine_found_running_late_keeps_its_row() -> None:
     assert dollars(world) == pytest.approx(sum(w.charged_usd for w in known))
 
 
+def test_a_machine_that_runs_on_is_charged_past_its_told_end() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    gone = StateChange(
+        instance_id=worker.instance_id, region=REGION, at=world.now, state="terminated"
+    )
+    react(gone, world.ports, holder="event")
+    told_at = world.now
+    # EC2 describes it all the time, and nothing ends it.
+    world.interfere = lambda call, proceed: {} if call.method == "terminate" else proceed()
+    world.run(30)
+
+    found = world.view().workers[worker.instance_id]
+    assert found.gone_at is None
+    assert found.accrued_until is not None
+    assert found.accrued_until > told_at + minutes(20)
+
+
 def test_a_made_up_row_is_refunded_nothing() -> None:
     world = ControlWorld()
     worker = world.launched()
