@@ -42,7 +42,8 @@ def test_no_lie_of_a_worker_is_cheaper_or_makes_room() -> None:
         found = lie.live_with(each, hours=2)
         assert found.booked >= 0.9 * found.billed > 0, (each, found)
         assert found.most <= most, (each, found)
-        assert found.launched <= most * 2 * 60, (each, found)
+        # A machine for each place in each tick, the first of all included.
+        assert found.launched <= most * (2 * 60 + 1), (each, found)
     record_part("hostile", "lies_each_minute", len(lies))
 
 
