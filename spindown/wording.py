@@ -235,13 +235,14 @@ def _pool_never_checked_in(about: About) -> str:
     return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
 
 
-#: EC2's StateReason.Code -> words.
 #: After what an instance still runs, by ``domain.reaping.DueKind``.
 _DUE = {
     "old": "its lifetime and grace were over",
     "spent": "it was told that the budget is used up",
+    "surplus": "it was told that a limit has no room for it",
     "drained": "it said that it had ended its work",
 }
+#: EC2's StateReason.Code -> words.
 _EC2_SAYS = {
     "Server.SpotInstanceTermination": "reclaimed, without notice",
     "Server.SpotInstanceShutdown": "reclaimed, without notice",

@@ -15,6 +15,7 @@ from spindown.contract.decision import (
     Outcome,
 )
 from spindown.domain.ladder import PurchaseMode
+from spindown.domain.reaping import DueKind
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import printable, say, say_action, say_notes, say_outcome
 from tests.builders import NOW
@@ -37,6 +38,13 @@ class AnyNumbers(dict[str, str | int | float]):
 @pytest.mark.parametrize("code", ReasonCode)
 def test_every_code_has_words(code: ReasonCode) -> None:
     assert bool(say(Reason(code, AnyNumbers()))) is (code is not ReasonCode.NONE)
+
+
+@pytest.mark.parametrize("kind", DueKind)
+def test_every_limit_outstayed_has_words(kind: DueKind) -> None:
+    reason = Reason(ReasonCode.OUTSTAYED, {"due": kind.value, "seconds": 90.0})
+    # What has no words is told by its code.
+    assert not say(reason).startswith(ReasonCode.OUTSTAYED.value)
 
 
 @pytest.mark.parametrize("mode", PurchaseMode)
