@@ -114,7 +114,7 @@ class Attempt:
             self._values = settle_items(self._held.job, context.ports)
         except ContractError as exc:
             held = settle_rejection(self._held, str(exc), ports=context.ports)
-            return self._handover.dead_letter(held, "input")
+            return self._handover.dead_letter(held)
         if is_too_large(self._held, self._values, context.policy):
             return self._handover.split(self._held, self._values)
         self._held = self._held.with_items(len(self._values))
@@ -325,8 +325,7 @@ class Attempt:
             case JobState.COMPLETED:
                 return self._handover.complete(self._held)
             case JobState.FAILED:
-                why = "interruptions" if end.broken is None else "failures"
-                return self._handover.dead_letter(self._held, why)
+                return self._handover.dead_letter(self._held)
             case _:
                 self._handover.release(self._held)
                 return AttemptEnd.RELEASED if end.broken is None else AttemptEnd.FAILED

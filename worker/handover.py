@@ -14,6 +14,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.lease import is_excused, outage_wait
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.commit import Portion, begun, complete
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts
@@ -47,6 +48,23 @@ class AttemptEnd(StrEnum):
     FAILED = "failed"
     DEAD_LETTERED = "dead-lettered"
     LOST = "lost"
+
+
+#: What the metric of dead letters calls a job that was given up, by the code of its manifest.
+_CLASSES = {
+    ReasonCode.FAILED_TOO_OFTEN.value: "failures",
+    ReasonCode.FAILED_ON_SEVERAL.value: "failures",
+    ReasonCode.NEVER_DONE.value: "interruptions",
+    ReasonCode.ITEM_TOO_LONG.value: ReasonCode.ITEM_TOO_LONG.value,
+}
+
+
+def class_of(code: str) -> str:
+    """Return what the metric of dead letters calls a job that was given up with a code.
+
+    Its input is bad where there is none.
+    """
+    return _CLASSES.get(code, "input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +168,7 @@ class Handover:
             case JobState.COMPLETED:
                 self.complete(held)
             case JobState.FAILED:
-                self.dead_letter(held, "interruptions")
+                self.dead_letter(held)
             case _:
                 self.release(held, wait=wait)
 
@@ -185,7 +203,7 @@ class Handover:
                 break
         match held.manifest.state:
             case JobState.FAILED:
-                self.dead_letter(held, "failures")
+                self.dead_letter(held)
             case JobState.COMPLETED:
                 self.complete(held)
             case _:
@@ -210,11 +228,11 @@ class Handover:
             self.tell(held, settled, portion, context.ports.clock.now() - started)
         return settled
 
-    def dead_letter(self, held: ClaimedJob, why: str) -> AttemptEnd:
-        """Move a job that failed for good to the dead-letter queue; ``why`` classes the reason."""
+    def dead_letter(self, held: ClaimedJob) -> AttemptEnd:
+        """Move a job that failed for good to the dead-letter queue."""
         with self._letting_go(held) as job:
             dead_letter_job(job, **self._ours)
-        self._context.reporter.emit({"DeadLettered": 1}, reason=why)
+        self._context.reporter.emit({"DeadLettered": 1}, reason=class_of(held.manifest.code))
         self._log.warning("job_dead_lettered", reason=held.manifest.reason)
         announce(held.manifest, self._context)
         return AttemptEnd.DEAD_LETTERED

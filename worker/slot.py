@@ -28,7 +28,7 @@ from spindown.job.message import put_back
 from spindown.port import Message
 from worker.attempt import Attempt
 from worker.family.family import Wedged
-from worker.handover import AttemptEnd, SlotContext, announce
+from worker.handover import AttemptEnd, SlotContext, announce, class_of
 
 _ENDS = {
     AttemptEnd.COMPLETED: UsageEnd.COMPLETED,
@@ -222,10 +222,10 @@ class Slot:
         if declined.outcome is ClaimOutcome.MALFORMED:
             context.reporter.emit({"DeadLettered": 1}, reason="malformed")
         elif declined.outcome is ClaimOutcome.DEAD_LETTERED:
-            context.reporter.emit({"DeadLettered": 1}, reason="failures")
+            context.reporter.emit({"DeadLettered": 1}, reason=class_of(declined.code))
             self._announce(declined.job_id or "")
         elif declined.outcome is ClaimOutcome.OTHER_BODY:
-            context.reporter.emit({"DeadLettered": 1}, reason=declined.code.value)
+            context.reporter.emit({"DeadLettered": 1}, reason=declined.code)
         elif declined.outcome is ClaimOutcome.CONDEMNED:
             context.life.tell(WasCondemned)
 

@@ -280,8 +280,8 @@ class Declined:
     outcome: ClaimOutcome
     job_id: str | None = None
     reason: str = ""
-    #: Why it is a dead letter, for programs.
-    code: ReasonCode = ReasonCode.NONE
+    #: Why it is a dead letter, for programs: of a job that has failed, its manifest's.
+    code: str = ""
 
 
 def claim(
@@ -564,7 +564,7 @@ class _Claim:
             code=manifest.code,
             dollars=dollars_in_vain(manifest),
         )
-        return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
+        return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason, manifest.code)
 
     def _refusal(self, fence: Fence) -> ReasonCode:
         """Return why the message is not of the job that its id stands for; NONE: it is."""
@@ -595,10 +595,10 @@ class _Claim:
             outcome=ClaimOutcome.OTHER_BODY, job_id=self.job_id, reason=reason, code=code
         )
 
-    def _decline(self, outcome: ClaimOutcome, reason: str) -> Declined:
+    def _decline(self, outcome: ClaimOutcome, reason: str, code: str = "") -> Declined:
         if outcome in _OVER:
             self.presence.forget(self.job_id)
-        return Declined(outcome=outcome, job_id=self.job_id, reason=reason)
+        return Declined(outcome=outcome, job_id=self.job_id, reason=reason, code=code)
 
 
 def _done(before: Lease | None, job_id: str) -> int:

@@ -10,6 +10,7 @@ import pytest
 from spindown.aws.clock import SystemClock
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import LeaseLost, Unreachable
 from spindown.memory import PortCall
@@ -232,15 +233,66 @@ def test_a_job_that_every_worker_fails_on_is_dead_lettered(tmp_path: Path) -> No
     assert world.queue.bodies() == []
 
 
+def letters_by_reason(slot: SlotWorld) -> list[tuple[float, str]]:
+    slot.reporter.flush()
+    letters = [one for one in slot.world.metrics.data if one.name == "DeadLettered"]
+    return [(one.value, one.dimensions["Reason"]) for one in letters]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ReasonCode.FAILED_TOO_OFTEN, "failures"),
+        (ReasonCode.FAILED_ON_SEVERAL, "failures"),
+        (ReasonCode.NEVER_DONE, "interruptions"),
+        (ReasonCode.ITEM_TOO_LONG, "item-too-long"),
+        (ReasonCode.NONE, "input"),
+    ],
+)
+def test_a_letter_is_counted_by_why_its_job_failed(
+    tmp_path: Path, code: ReasonCode, told: str
+) -> None:
+    """Found at a claim, as when the worker that gave it up died before it moved the message."""
+    slot = SlotWorld(tmp_path)
+    slot.world.send(JOB)
+    slot.world.put_manifest(state=JobState.FAILED, code=code.value, released=True, owner="")
+    slot.step()
+
+    assert slot.world.manifest("j").code == code.value
+    assert letters_by_reason(slot) == [(1, told)]
+
+
+def test_an_item_too_long_for_its_limit_is_counted_so(tmp_path: Path) -> None:
+    """Found as the job is given back: nothing has failed, and nothing was interrupted."""
+
+    def save(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        assert task.state is not None
+        task.state.mkdir(parents=True, exist_ok=True)
+        (task.state / "step").write_text(str(slot.world.clock.now()))
+        return [None] * 99
+
+    def beat(polls: int) -> None:
+        for _ in range(5):
+            slot.world.clock.advance(4 * MINUTE)
+            slot.watch.beat()
+
+    policy = Policy(max_lifetime=timedelta(days=10), max_item_time=timedelta(hours=15))
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(save, beat), policy=policy)
+    slot.world.send({"job_id": "j", "items": items(1)})
+    slot.step()
+    assert letters_by_reason(slot) == []
+    slot.step()
+
+    assert slot.world.manifest("j").code == ReasonCode.ITEM_TOO_LONG
+    assert slot.world.manifest("j").interruptions == 0
+    assert letters_by_reason(slot) == [(1, "item-too-long")]
+
+
 def test_a_message_with_another_job_s_id_is_counted(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.send(JOB)
     slot.step()
     slot.world.send({**JOB, "items": items(9)})
     slot.step()
-    slot.reporter.flush()
 
-    letters = [one for one in slot.world.metrics.data if one.name == "DeadLettered"]
-    assert [(one.value, one.dimensions["Reason"]) for one in letters] == [
-        (1, ReasonCode.JOB_ID_REUSED.value)
-    ]
+    assert letters_by_reason(slot) == [(1, ReasonCode.JOB_ID_REUSED.value)]
