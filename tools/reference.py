@@ -102,10 +102,11 @@ must. A machine that boots is terminated at once. One that is idle ends within `
 `heartbeat_interval` + 1 min, a busy one after the jobs in hand (at most 11 h). `why` names them and
 the limit. None is replaced unless the work asks for it and the new limits have room.
 
-Dollars have some play: machines end once a price ceiling, or that of an hour, is exceeded by more
-than a tenth. Else a spot price that wobbles about it would end machines and launch them again. What
-is launched stays below the ceilings. A worker that comes to take a running job over does not count
-until it has it.
+For its price, a machine is ended only when a price ceiling, or `max_dollars_per_hour`, is exceeded
+by more than 10 %. Else a spot price that wobbles about it would end machines and launch them again.
+What is launched stays below the ceilings. A worker that comes to take a running job over does not
+count until it has it. A spot price that has moved is noted at most about 10 minutes later, while
+EC2 tells prices: those in use are up to five minutes old, and charges note them every five minutes.
 
 ## What a budget bounds
 
@@ -131,8 +132,8 @@ With four machines at 0.20 USD an hour, `tick` and `heartbeat_interval` of a min
 hour at most, that is 0.84 USD for `finish jobs in hand` and 0.05 USD for `stop`.
 
 EC2 bills a spot machine at the price of the moment, and so is it charged here: a price that has
-moved is in the books, and in what is left, within ten minutes. What a machine costs dearer in these
-ten minutes comes on top.
+moved is noted at most about ten minutes later, while EC2 tells prices, and is in the books five
+minutes after that. What a machine costs dearer until it is noted comes on top.
 
 The bound holds while ticks run and workers hear. If ticks fail, read the time without ticks in
 place of `tick`. A worker that hears nothing, or was turned and goes on, is ended by the tick:

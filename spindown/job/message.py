@@ -97,7 +97,8 @@ def dead_letter(
         log: where a person finds what happened.
         ports: the world.
         code: why, for programs; "": there is none.
-        dollars: USD that interruptions have cost since its last progress.
+        dollars: USD that interruptions have cost since its last progress; for an item that took
+            too long, all that the job has cost.
     """
     told = {"reason": reason, "code": code, "job_id": job.job_id or "", "log": log}
     attributes = _clean(told | ({"dollars": f"{dollars:.4f}"} if dollars else {}), message)

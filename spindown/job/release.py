@@ -79,7 +79,10 @@ def count_in_vain(
 
 
 def dollars_in_vain(manifest: Manifest) -> float:
-    """Return the USD that a job which is given up has cost for nothing, as its reason tells it."""
+    """Return the USD that a dead letter tells: what interruptions have cost without progress.
+
+    Of an item that took too long, all that the job has cost.
+    """
     is_too_long = manifest.code == ReasonCode.ITEM_TOO_LONG
     return manifest.cost_usd if is_too_long else manifest.in_vain.dollars
 

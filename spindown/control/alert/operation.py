@@ -333,7 +333,8 @@ def _control(given: AlertInput) -> Iterator[Alert]:
                 name="rows-flooded",
                 says=f"The ledger's rows of {workload} are flooded: {_sentence(say(note))}",
                 remedy=f"a worker writes what no worker of ours does: run `spindown drain "
-                f"{workload}`, which ends its machines, and look at what its code runs.",
+                f"{workload} --now`, which ends its machines at once, and look at what its code "
+                "runs.",
             )
         if note.code is ReasonCode.NEWER_MESSAGES:
             yield Alert(
