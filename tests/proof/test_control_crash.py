@@ -125,7 +125,7 @@ def condemned() -> ProofWorld:
 
 
 def _without_terminate(call: PortCall, proceed: Callable[[], Any]) -> Any:
-    return None if call.method == "terminate" else proceed()
+    return {} if call.method == "terminate" else proceed()
 
 
 def idle_for_ever() -> ProofWorld:

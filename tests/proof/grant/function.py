@@ -18,7 +18,9 @@ from spindown.contract.row import (
     BacklogRow,
     SpendRow,
     alert_sort,
+    launch_sort,
     lease_sort,
+    machine_sort,
     worker_sort,
 )
 from spindown.domain.alert import AlertState
@@ -113,6 +115,7 @@ def hold_job(world: World) -> None:
         claimed_at=now,
         sent_at=now,
     )
+    ledger.write(ledger.put(machine_sort(GONE), worker))
     ledger.write(ledger.put(worker_sort(GONE), worker))
     ledger.write(ledger.put(lease_sort(GONE, 0), lease))
 
@@ -185,7 +188,7 @@ def tells(prompt: Prompt) -> Deed:
 
     def deed(world: World) -> bool:
         ledger, now = world.session.ledger("count"), datetime.now(UTC)
-        ledger.write(ledger.change(worker_sort("i-bad"), {"state": "no such state"}))
+        ledger.write(ledger.change(launch_sort("bad"), {"state": "no such state"}))
         seen = AlertState(since=now - timedelta(hours=1), seen_at=now)
         ledger.write(ledger.put(alert_sort("bad-rows"), seen))
         prompt(world)
@@ -202,7 +205,7 @@ def judges(world: World) -> bool:
 def tells_what_is_dear(world: World) -> bool:
     """Tell people that an item became dear."""
     ledger, now = world.session.ledger("count"), datetime.now(UTC)
-    for days, items in ((0, 10), *((day, 1000) for day in range(1, 6))):
+    for days, items in (*((day, 10) for day in range(7)), *((day, 1000) for day in range(7, 21))):
         spent = SpendRow(
             dollars=1.0, busy_seconds=3600.0, boot_seconds=60.0, items=items, launches=1
         )
