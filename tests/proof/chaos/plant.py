@@ -44,7 +44,7 @@ zones = ["us-east-1a", "us-east-1b", "us-east-1c"]
 entrypoint = "count:run"
 code = "code"
 batch_size = 2
-slots = "2"
+slots = 2
 
 [workload.{WORKLOAD}.policy]
 tick = "1s"
