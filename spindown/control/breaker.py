@@ -313,8 +313,9 @@ def _stopped(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike
     """Return the breaker, open for an hour; shortly if messages can be at fault.
 
     Whether it is they or the code, nobody can tell before an item is done. Then a person is called,
-    and it costs one machine at a time as a rule; the next may start 5 minutes after a claim. Each
-    job that fails, and each message that cannot be read, ends as a dead letter.
+    and it costs one machine at a time if jobs fail soon. The next may start 5 minutes after one has
+    claimed a job, so jobs that fail after hours fill ``max_workers``. Each job that fails, and each
+    message that cannot be read, ends as a dead letter.
     """
     proven_at, count = counted.proven_at, _counts(counted)[what]
     is_proven = proven_at is not None and draft.now - proven_at < _PROVEN_FOR

@@ -12,6 +12,7 @@ one until later weeks are known.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta
+from statistics import median
 
 from spindown.domain.bound import NotZero
 from spindown.domain.diagnosis import CostShape, CostWindow, shape_of
@@ -76,11 +77,12 @@ def find_rise(
         return None
     if standing is None or (accepted is not None and accepted.at >= standing.since):
         before = days if accepted is None else _rebased(days, accepted)
-        usual = _usual(before, at.date())
+        weeks = _weeks_before(before, at.date())
+        usual = middle_window(weeks)
         shape = None if usual is None else shape_of(usual)
-        if usual is None or shape is None:
+        if shape is None:
             return None
-        if add_windows(last).dollars < _TELLING_SHARE * usual.dollars:
+        if add_windows(last).dollars < _TELLING_SHARE * median(week.dollars for week in weeks):
             return None
         standing = CostRise(since=at, usual=shape)
     is_above = now.cost_per_item > limit * standing.usual.cost_per_item
@@ -100,11 +102,11 @@ def _cost_now(last: Sequence[CostWindow]) -> CostShape | None:
     return min(known, key=lambda shape: shape.cost_per_item, default=None)
 
 
-def _usual(days: Mapping[date, CostWindow], today: date) -> CostWindow | None:
-    """Return the week before the last in the middle of the items; None: too few days are known."""
+def _weeks_before(days: Mapping[date, CostWindow], today: date) -> Sequence[CostWindow]:
+    """Return the weeks before the last on which items were done; none: too few days are known."""
     known = [_week(days, today, ago) for ago in range(1, WEEKS + 1)]
     enough = sum(map(len, known)) >= _DAYS_ENOUGH
-    return middle_window([add_windows(week) for week in known if week]) if enough else None
+    return [add_windows(week) for week in known if week] if enough else []
 
 
 def _week(days: Mapping[date, CostWindow], today: date, ago: int) -> Sequence[CostWindow]:
@@ -120,12 +122,14 @@ def _week(days: Mapping[date, CostWindow], today: date, ago: int) -> Sequence[Co
 def middle_window(windows: Sequence[CostWindow]) -> CostWindow | None:
     """Return the window in the middle of the items, so that small or odd weeks change nothing.
 
-    Half of the items are of windows where one cost no more. None: no item was done.
+    Half of the items are of windows where one cost no more. A window counts for twice the items of
+    a usual one at the most, so that a single one says little. None: no item was done.
     """
     known = [window for window in windows if window.items > 0]
-    left = sum(window.items for window in known) / 2
+    most = 2 * median(window.items for window in known) if known else 0
+    left = sum(min(window.items, most) for window in known) / 2
     for window in sorted(known, key=lambda each: each.dollars / each.items):
-        left -= window.items
+        left -= min(window.items, most)
         if left <= 0:
             return window
     return None

@@ -49,8 +49,14 @@ def doubt_more(doubts: Mapping[str, Doubt], pool: Pool, now: datetime) -> Mappin
 
 
 def doubt_less(doubts: Mapping[str, Doubt], pool: Pool, since: datetime) -> Mapping[str, Doubt]:
-    """Return the doubts that are left if a machine of a pool, up since then, is of use."""
+    """Return the doubts that are left if a machine of a pool, up since then, is of use.
+
+    If each of its own traits was doubted, the fault lay in none: something that all machines need
+    was missing, and is there again. So nothing of that time is left.
+    """
     cleared = traits_of(pool)
+    if all(trait in doubts and doubts[trait].at <= since for trait in cleared):
+        cleared = tuple(doubts)
     return {
         trait: doubt for trait, doubt in doubts.items() if trait not in cleared or doubt.at > since
     }

@@ -193,10 +193,15 @@ def with_id(message: JobMessage, message_id: str) -> JobMessage:
 
 #: An item takes 60 bytes of memory at least, however short its line is.
 ITEMS_MAX = 1_000_000
+#: So does each value in it. Text has a comma in some forty characters.
+VALUES_MAX = 16_000_000
 
 
 def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
     """Parse JSON lines, one item a line, empty lines skipped (raises ContractError)."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > VALUES_MAX:
+        remedy = f"name lists of {VALUES_MAX} values at the most, a job each"
+        raise ContractError(name, f"{len(data)} bytes of many values", remedy)
     lines = data.count(b"\n")
     if lines > ITEMS_MAX:
         remedy = f"name lists of {ITEMS_MAX} items at the most, a job each"

@@ -47,6 +47,15 @@ def test_the_next_differs_from_what_kept_silent(
     assert doubted(after(*silent), in_a_row, NOW) == asked_last
 
 
+def test_after_an_outage_of_all_nothing_is_doubted() -> None:
+    doubts = after(T4_A, L4_B, T4_B, T4_A, T4_A)
+
+    assert doubt_less(doubts, T4_B, NOW) == {}
+    # One trait that was never of no use may be what makes the difference.
+    on_demand = Pool(instance_type="g6.xlarge", zone="us-west-2a", capacity_type=ON_DEMAND)
+    assert doubt_less(after(T4_A, L4_B), on_demand, NOW).keys() == {"g4dn", "us-west-2b", "spot"}
+
+
 def test_what_is_of_use_clears_its_own_traits_only() -> None:
     doubts = after(T4_A, T4_A, T4_A)
 

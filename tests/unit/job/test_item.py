@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindown.contract.job.message import ITEMS_MAX, JobMessage, items_key
+from spindown.contract.job.message import ITEMS_MAX, VALUES_MAX, JobMessage, items_key
 from spindown.error import ContractError, Unreachable
 from spindown.job.item import settle_items
 from tests.unit.job.listed import a_world, conflict
@@ -132,6 +132,17 @@ def test_reads_a_list_with_a_byte_order_mark_and_empty_lines() -> None:
     world = WorkWorld(sources={"s3://inputs/l": b'\xef\xbb\xbf"a"\r\n\n{"b": 1}'})
     job = JobMessage(job_id="j", items_uri="s3://inputs/l")
     assert settle_items(job, world.ports) == ("a", {"b": 1})
+
+
+def test_a_list_of_more_values_than_memory_holds_is_refused() -> None:
+    row = b"[" * 60 + b"]" * 60 + b"\n"
+    world = WorkWorld(sources={"s3://inputs/deep.jsonl": row * (VALUES_MAX // 60 + 1)})
+    job = JobMessage(job_id="j", items_uri="s3://inputs/deep.jsonl")
+
+    with pytest.raises(ContractError) as caught:
+        settle_items(job, world.ports)
+
+    assert caught.value.field == "s3://inputs/deep.jsonl"
 
 
 def test_a_list_of_more_items_than_memory_holds_is_refused() -> None:
