@@ -108,13 +108,14 @@ class Ledger(RowWrites):
         The rows of instances that were launched by their keys, of each other kind the first ones,
         and the first of all, to be removed if they are none of these.
         """
+        # If they are too large for all to be read, leases are left out before any worker.
         keys = [
-            Key(partition, sort)
-            for name, machine in machines.items()
-            for sort in (
-                rows.worker_sort(name),
-                *(rows.lease_sort(name, slot) for slot in range(machine.slots)),
-            )
+            *(Key(partition, rows.worker_sort(name)) for name in machines),
+            *(
+                Key(partition, rows.lease_sort(name, slot))
+                for name, machine in machines.items()
+                for slot in range(machine.slots)
+            ),
         ]
         # However the surplus is named, rows of it are among the first: so many, or large ones.
         first = _REMOVED_AT_ONCE + len(keys) + sum(rows.READ_AT_MOST.values())

@@ -296,9 +296,10 @@ class Chronicle:
         lived = worker.ended_at - worker.launched_at
         # EC2 forgets in an hour how an instance ended: without a notice nobody can tell then, nor
         # with one if we have ended it too.
-        is_known = worker.is_interrupting or worker.reason != UNKNOWN
+        is_told = worker.noticed_at is not None
+        is_known = is_told or worker.reason != UNKNOWN
         # A reason of the worker's own, or of the scaler's, hides whether EC2 still told its own.
-        is_hidden = not worker.is_interrupting and worker.reason.code not in _TOLD_BY_EC2
+        is_hidden = not is_told and worker.reason.code not in _TOLD_BY_EC2
         if worker.condemned_at is not None or is_hidden:
             found = self.found.get(worker.instance_id, self.world.now)
             is_known = is_known and found - end.at < DESCRIBED_FOR
