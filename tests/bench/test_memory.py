@@ -39,7 +39,7 @@ def peak_mib(function: str) -> float:
 
 def invoke(system: LocalSystem, function: str, event: Any) -> None:
     system.client("lambda").invoke(
-        FunctionName=f"iam-{function}", Payload=json.dumps(event).encode()
+        FunctionName=f"iam--{function}", Payload=json.dumps(event).encode()
     )
 
 
@@ -62,4 +62,4 @@ def test_memory_of_the_functions(tmp_path: Path) -> None:
         gone = leaving_out("gone", region=system.region, answer_to=answer_to)
         invoke(system, "teardown", gone)
 
-        record("memory", {f"{name}_peak_mib": round(peak_mib(f"iam-{name}"), 1) for name in NAMES})
+        record("memory", {f"{name}_peak_mib": round(peak_mib(f"iam--{name}"), 1) for name in NAMES})

@@ -17,6 +17,7 @@ from spindown.contract.job.manifest import JobState, Manifest, Part, decode_mani
 from spindown.contract.job.message import parse_job, stored_prefix
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
+from spindown.control.breaker import STRIKES
 from spindown.control.reap import UNKNOWN
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
@@ -143,8 +144,14 @@ class Chronicle:
             self._unattended_seconds += seconds * before.running
 
     def record(self, causes: int) -> RunRecord:
-        """Return what came of the story so far, in which so many things happened."""
+        """Return what came of the story so far, in which so many things happened.
+
+        That a machine never checks in is a fault, too. But the scaler may not go on so: of these
+        three count, and then one an hour, as its breaker has it.
+        """
         bills = self.world.compute.bills()
+        silent = [w.launched_at for w in self.world.rows().values() if w.checked_in_at is None]
+        hours = (self.world.now - min(silent, default=self.world.now)) / _HOUR
         return RunRecord(
             dollars=sum(bill.dollars for bill in bills),
             price_per_hour=max(
@@ -153,7 +160,7 @@ class Chronicle:
             # In a story a job is held, and its items take no time.
             useful_seconds=self._held_seconds,
             unattended_seconds=self._unattended_seconds,
-            causes=causes,
+            causes=causes + min(len(silent), STRIKES + int(hours)),
             seconds_each=_FOR_NOTHING.total_seconds(),
         )
 
