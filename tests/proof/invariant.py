@@ -312,7 +312,10 @@ class Chronicle:
             is_known = is_known and found - end.at < DESCRIBED_FOR
         if end.reason == EndReason.RECLAIMED and lived < FREE_FOR and is_known:
             return 0.0
-        return worker.price_per_hour * (charged / _HOUR)
+        # A price that could not be read at the launch was an estimate until the first charge.
+        flat = worker.price_per_hour * (charged / _HOUR)
+        assert flat / 2 <= worker.charged_usd <= flat * 2
+        return worker.charged_usd
 
     def _costs(self, workers: Mapping[str, Worker]) -> str:
         """Say for each instance what it cost and how it ended."""
