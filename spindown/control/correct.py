@@ -61,7 +61,7 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
     changed, actions, found_running = [], [], 0
     for worker in draft.fleet.workers.values():
         launch, instance = draft.fleet.launch_of(worker), described.get(worker.instance_id)
-        changes = _corrections(draft, worker, launch, instance)
+        changes = _corrections(draft, worker, instance)
         written = _repairs(draft, worker, launch, instance)
         if written:
             actions.append(_repair(draft, worker, written))
@@ -80,7 +80,7 @@ def _described(draft: PlanDraft) -> Mapping[str, InstanceView]:
 
 
 def _corrections(
-    draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
+    draft: PlanDraft, worker: Worker, instance: InstanceView | None
 ) -> dict[str, object]:
     now = draft.facts.now
     latest, changes = now + _SKEW, dict[str, object]()
@@ -102,8 +102,6 @@ def _corrections(
         changes["warm_until"] = None
     if instance is not None and instance.region != worker.region:
         changes["region"] = instance.region
-    if launch is None and worker.price_per_hour > draft.facts.policy.max_price_per_hour:
-        changes["price_per_hour"] = draft.facts.policy.max_price_per_hour
     return changes
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.decision import Outcome
+from spindown.contract.row import launch_sort
 from spindown.control.market import refresh
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
@@ -125,3 +126,16 @@ def test_an_unreadable_price_delays_no_charge() -> None:
     (still,) = world.workers()
     assert still.price_per_hour == worker.price_per_hour
     assert still.charged_usd == pytest.approx(worker.price_per_hour * 0.5, rel=0.2)
+
+
+def test_a_price_above_the_ceiling_is_charged_as_it_is() -> None:
+    world = ControlWorld()
+    worker = world.launched(max_workers=1)
+    world.claim(worker.instance_id)
+    world.remove(launch_sort(worker.launch_id))
+    world.market.move_spot_price("g4dn.xlarge", ZONES[0], 3.0)
+
+    world.run(30, beats=True)
+
+    (still,) = world.workers()
+    assert still.charged_usd > 3.0 * 0.3
