@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from spindown import __version__
+from spindown.cli.group import Group
 
 #: Command -> module and function (or group of commands), and its first sentence for the overview.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -79,18 +80,23 @@ def load(name: str) -> Any:
     found = getattr(import_module(f"spindown.cli.{module}"), attribute)
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
-    alone = typer.Typer(add_completion=False)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name)(found)
     return typer.main.get_command(alone)
 
 
-class _Group(typer.core.TyperGroup):
+class _Overview(Group):
     """All commands, listed as the table above has them and loaded one at a time."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         for name, (_, first_sentence) in COMMANDS.items():
             self.add_command(typer.core.TyperCommand(name, help=first_sentence))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer's form
+        """Write the overview; typer would cut a sentence off where the line ends."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that is asked for, loaded."""
@@ -100,9 +106,9 @@ class _Group(typer.core.TyperGroup):
 
 app = typer.Typer(
     name="spindown",
-    cls=_Group,
-    no_args_is_help=True,
+    cls=_Overview,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 

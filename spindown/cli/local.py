@@ -11,15 +11,14 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
+from spindown.cli.group import make_group
 from spindown.cli.render.screen import open_console, print_line
 from spindown.contract.codec import encode
 from spindown.error import NotFound
 from spindown.local import TICK, daemon
 from spindown.local.status import InstanceStatus, SystemStatus
 
-app = typer.Typer(
-    help="Run a deployment on this machine.", no_args_is_help=True, add_completion=False
-)
+app = make_group("Run a deployment on this machine.")
 
 State = Annotated[Path, typer.Option(help="Directory for logs and generated files.")]
 STATE = Path(".spindown")

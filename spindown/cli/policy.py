@@ -12,6 +12,7 @@ from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.explain.cost import say_accepted
+from spindown.cli.group import make_group
 from spindown.cli.render.screen import open_console, print_aside, print_line
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
@@ -29,11 +30,7 @@ from spindown.error import BadInput
 from spindown.operate.cost import accept_cost
 from spindown.port import LiveEdit
 
-app = typer.Typer(
-    help="Read and change the policy of a running workload.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = make_group("Read and change the policy of a running workload.")
 
 Settings = Annotated[
     list[str], typer.Argument(help="key=value as in spindown.toml, for example idle_timeout=2m.")

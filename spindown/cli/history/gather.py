@@ -17,8 +17,8 @@ from spindown.cli.history.arrival import (
     read_arrivals,
     read_queue,
 )
+from spindown.cli.history.asked import CLOUDWATCH, LIVE, SAMPLE, USUAL_FILE, Asked
 from spindown.cli.history.price import (
-    RECLAIMS_PER_HOUR,
     Buyer,
     MarketHistory,
     made_up_prices,
@@ -174,13 +174,6 @@ def fit_boot(p50: float, p95: float | None = None) -> Boot:
     return Boot(at_least=least, median=median, sigma=sigma)
 
 
-CLOUDWATCH = "cloudwatch"
-LIVE = "live"
-SAMPLE = "sample"
-#: The file that is read by default, if it exists.
-USUAL_FILE = Path("spindown.toml")
-#: Default days of a queue's past.
-QUEUE_DAYS = 30.0
 #: Shorter traffic shows no week, so that a month of it is a guess.
 _WEEK = 7 * DAY
 _MONTH = HOURS_PER_MONTH * 3600.0
@@ -192,37 +185,6 @@ class Connect(Protocol):
     def __call__(self, config: Path, *, deployment: str | None, local: bool, named: str) -> Session:
         """Connect (raises BadInput)."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The options of the command."""
-
-    #: A file, ``cloudwatch`` or a generator's name.
-    arrivals: str
-    #: A file, ``live`` or ``sample``.
-    prices: str
-    policy: Path | None = None
-    workload: str | None = None
-    deployment: str | None = None
-    local: bool = False
-    #: Whether to use the policy with its live edits, if the deployment is read anyway.
-    is_live_policy: bool = False
-    #: Of the queue's past.
-    days: float = QUEUE_DAYS
-    #: Use only the last days of any traffic; None: all.
-    last_days: float | None = None
-    #: Whether the market also has families that the requirements exclude, to try them.
-    has_denied_families: bool = False
-    #: Median length of boots, as people write it.
-    boot: str | None = None
-    reclaims_per_hour: float = RECLAIMS_PER_HOUR
-    seed: int = 1
-
-    @property
-    def needs_deployment(self) -> bool:
-        """Tell whether AWS must be asked."""
-        return self.arrivals == CLOUDWATCH or self.prices == LIVE or self.deployment is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from spindown.cli.history.arrival import ArrivalHistory
+from spindown.cli.history.asked import RECLAIMS_PER_HOUR
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
 from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
@@ -23,10 +24,6 @@ from spindown.simulator.scenario import DAY, Steps
 
 #: How long EC2 keeps prices (DescribeSpotPriceHistory).
 HISTORY_DAYS = 90
-#: Reclaims an hour of each spot instance where nothing is known: one in twenty hours, of the order
-#: of what the made-up market has. AWS's published monthly shares are a hundred times lower, and
-#: probes of V100 zones found up to a hundred times more.
-RECLAIMS_PER_HOUR = 0.05
 #: Seconds after the traffic in which its last work is done.
 OVERTIME = 4 * DAY
 #: Names in the output of `aws ec2 describe-spot-price-history`.

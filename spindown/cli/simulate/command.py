@@ -1,6 +1,5 @@
 """``spindown simulate``: what traffic would cost under a policy, beside what people run instead."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,15 +7,7 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.history import option as history
-from spindown.cli.history.gather import QUEUE_DAYS, SAMPLE, Asked, gather
-from spindown.cli.history.price import RECLAIMS_PER_HOUR
-from spindown.cli.render.screen import open_console
-from spindown.cli.simulate import alternative
-from spindown.cli.simulate.alternative import simulate_with_progress
-from spindown.cli.simulate.comparison import Comparison, compare, comparison_to_json
-from spindown.cli.simulate.page.canvas import check_page
-from spindown.cli.simulate.page.page import write_page
-from spindown.cli.simulate.table import render_comparison
+from spindown.cli.history.asked import QUEUE_DAYS, RECLAIMS_PER_HOUR, SAMPLE, Asked
 
 
 def simulate(  # noqa: PLR0913 - each is an option of the command line
@@ -52,32 +43,6 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
         reclaims_per_hour=reclaims,
         seed=seed,
     )
-    if html is not None:
-        check_page(html)
-    comparison = _run(asked, against, with_frontier=html is not None, processes=processes)
-    # Print first what took minutes: writing the page may fail, on a full disk for instance.
-    _print(comparison, as_json=as_json)
-    if html is not None:
-        html.write_text(write_page(comparison), encoding="utf-8")
-        if not as_json:
-            open_console().print(f"The page is {html}.", soft_wrap=True)
+    from spindown.cli.simulate.run import run  # noqa: PLC0415 - slow, and help needs none of it
 
-
-def _run(asked: Asked, against: str, *, with_frontier: bool, processes: int | None) -> Comparison:
-    gathered = gather(asked)
-    policy = gathered.subject.policy
-    alternatives = [alternative.ours(policy), *alternative.baselines(against, policy)]
-    if with_frontier:
-        alternatives += alternative.frontier(policy)
-    outcomes = simulate_with_progress(
-        gathered.scenario, alternatives, seed=asked.seed, processes=processes
-    )
-    return compare(gathered, outcomes)
-
-
-def _print(comparison: Comparison, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(comparison_to_json(comparison)))
-        return
-    console = open_console()
-    console.print(render_comparison(comparison, width=console.width))
+    run(asked, against, html=html, processes=processes, as_json=as_json)

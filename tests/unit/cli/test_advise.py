@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from spindown.cli.advise.advice import Advice, advise, long_jobs
-from spindown.cli.advise.command import advice_to_json, render_advice
-from spindown.cli.history.gather import Asked, Gathered, gather
+from spindown.cli.advise.report import advice_to_json, render_advice
+from spindown.cli.history.asked import Asked
+from spindown.cli.history.gather import Gathered, gather
 from spindown.cli.main import main
 from spindown.cli.simulate.alternative import Alternative, ours, simulate_all
 from spindown.config import parse_duration

@@ -9,7 +9,8 @@ import pytest
 
 from spindown.aws.wiring import Aws
 from spindown.cli.history.arrival import ArrivalHistory, keep_last
-from spindown.cli.history.gather import Asked, gather
+from spindown.cli.history.asked import Asked
+from spindown.cli.history.gather import gather
 from spindown.cli.session import Session
 from spindown.contract.row import BOOT_RATE, JOB_RATE
 from spindown.error import BadInput

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from spindown.cli.demo import ranking_sentence, render_bill
+from spindown.cli.demonstration import ranking_sentence, render_bill
 from spindown.contract.row import SpendRow
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.operate.bill import CostReport, InstanceBill, RankingChange, RefusalCount

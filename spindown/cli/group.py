@@ -1,0 +1,21 @@
+"""A group of commands that, called alone, prints its help."""
+
+from typing import Any
+
+import typer
+
+
+class Group(typer.core.TyperGroup):
+    """Prints plain text: rich takes twice as long to load as all else that help needs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print the help and exit with 1 where no command is given."""
+        if not args:
+            print(ctx.get_help())
+            raise typer.Exit(1)
+        return super().parse_args(ctx, args)
+
+
+def make_group(sentence: str) -> typer.Typer:
+    """Return a group of commands without any yet; the sentence says what they are about."""
+    return typer.Typer(cls=Group, help=sentence, add_completion=False, rich_markup_mode=None)
