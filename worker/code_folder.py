@@ -16,7 +16,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
@@ -205,19 +205,20 @@ def take_file(root: Path, name: str, into: Path, *, below: Path) -> os.stat_resu
     return status
 
 
-def remove_folder(root: Path, *, below: Path) -> None:
-    """Remove a directory as far as that can be done, and nothing that a link leads to.
+def remove_entries(root: Path, names: Iterable[str]) -> None:
+    """Remove what has these names in a directory, as far as that can be done.
 
-    As in ``take_file``, what lies between ``below`` and ``root`` may be the code's.
+    ``root`` may be the code's, and lies in a directory that is not. Nothing that a link leads to
+    is removed. What is not there costs a look alone.
     """
-    parts = root.parent.relative_to(below).parts
-    with suppress(OSError), _closing(_open_folder(below, parts)) as folder:
-        _remove(folder, root.name)
+    with suppress(OSError), _closing(os.open(root, _DIRECTORY)) as folder:
+        for name in names:
+            _remove(folder, name)
 
 
 def remove_tree(path: Path) -> None:
     """Remove what is at a path in a directory of the worker's own, as far as that can be done."""
-    remove_folder(path, below=path.parent)
+    remove_entries(path.parent, [path.name])
 
 
 def _remove(folder: int, name: str) -> None:
@@ -227,6 +228,8 @@ def _remove(folder: int, name: str) -> None:
         one = pending.pop()
         try:
             opened = os.open(one, _DIRECTORY, dir_fd=folder)
+        except FileNotFoundError:
+            continue
         except OSError:
             with suppress(OSError):
                 os.unlink(one, dir_fd=folder)

@@ -8,10 +8,9 @@ from spindown.error import SpindownError
 from spindown.job.attachment.log import keep_log
 from spindown.job.held import ClaimedJob, Finished
 from spindown.port import ObjectStore
-from worker.child.call import HOME
 from worker.child.output import OutputLog
 from worker.child.runner import Task
-from worker.code_folder import make_own, make_shared, remove_folder, remove_tree
+from worker.code_folder import make_own, make_shared, remove_entries, remove_tree
 from worker.log import EventLog
 from worker.transfer.state import UserState
 
@@ -47,7 +46,6 @@ class Workplace:
         make_own(self._scratch)
         make_shared(self.outputs)
         make_shared(self.state.root)
-        make_shared(self._scratch / HOME)
 
     def private(self) -> Path:
         """Return a directory that only the worker may enter; it is made when it is needed.
@@ -71,8 +69,8 @@ class Workplace:
 
     def clear(self, finished: Sequence[Finished]) -> None:
         """Remove the files of items that are committed, also of those that failed."""
+        remove_entries(self.outputs, (str(one.record.index) for one in finished))
         for one in finished:
-            remove_folder(self.outputs / str(one.record.index), below=self._parent)
             if one.files:
                 remove_tree(one.files[0].local.parent)
 

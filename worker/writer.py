@@ -296,6 +296,8 @@ class Writer:
                 self._results = portion
         # A ledger that gives no answer must not keep results from overtaking.
         if tell is not None:
+            # At the end of an attempt its whole place goes.
+            self._place.clear(portion.finished)
             tell()
         self._cost = self._context.ports.clock.elapsed() - started
         self._keep_log()
@@ -326,6 +328,5 @@ class Writer:
         self.held = commit(before, portion, slot_id=context.slot_id, ports=context.ports)
         if portion.state is not None:
             self._place.state.note_commit(before.manifest, self.held.manifest)
-        self._place.clear(portion.finished)
         took = context.ports.clock.elapsed() - started
         return partial(self._handover.tell, before, self.held, portion, took)

@@ -60,7 +60,10 @@ def open_call(
     task: Task, batch: Sequence[Item], *, slot: int, number: int, results: Results
 ) -> Call:
     """Write the files of a call; the directories that it names are there then."""
-    directory = task.outputs.parent / f"call-{number}"
+    job = task.outputs.parent
+    if not (job / HOME).exists():
+        make_shared(job / HOME)
+    directory = job / f"call-{number}"
     make_own(directory)
     # The code appends to it, and cannot put another file in its place.
     (directory / "results.jsonl").touch()
