@@ -279,11 +279,16 @@ class WorkerFleet(Construct):
 
 def _describe_machine(workload: WorkloadConfig) -> Mapping[str, str]:
     """Return the tags that an instance reads before its worker runs."""
-    memory_mib = workload.requirements.to_domain().gpu_memory_mib_min
+    required = workload.requirements.to_domain()
+    numbers = {
+        tag.VCPUS: required.vcpus_min,
+        tag.MEMORY: required.memory_mib_min,
+        tag.GPU_MEMORY: required.gpu_memory_mib_min,
+    }
     return {
         **({tag.METADATA_ACCESS: "allow"} if workload.run.metadata_access else {}),
         **({tag.CONTAINERS: "allow"} if workload.run.image else {}),
-        **({tag.GPU_MEMORY: str(memory_mib)} if memory_mib else {}),
+        **{name: str(number) for name, number in numbers.items() if number},
     }
 
 

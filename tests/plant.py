@@ -27,6 +27,7 @@ from worker.child.runner import ChildRunner, Runner
 from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings
 from worker.log import open_log
+from worker.usage.gpu import Gpus
 
 QUICK = Policy(
     heartbeat_interval=timedelta(seconds=0.05),
@@ -56,7 +57,7 @@ class Plant:
         world: WorkWorld | None = None,
         instance_id: str = "i-1",
         spec: RunSpec | None = None,
-        nvidia_smi: str = "nvidia-smi",
+        find_gpus: Callable[[], Gpus | None] = lambda: None,
         check_in_patience: timedelta = timedelta(seconds=0.2),
         find_fault: Callable[[Worker], str | None] = lambda _: None,
     ) -> None:
@@ -101,7 +102,6 @@ class Plant:
                     poll_at_most=timedelta(seconds=0.2),
                     check_in_patience=check_in_patience,
                     stop_grace=timedelta(seconds=0.3),
-                    nvidia_smi=nvidia_smi,
                 ),
                 ports=patient,
                 usage=patient.objects,
@@ -110,6 +110,7 @@ class Plant:
                 log=self.log,
                 make_runner=self._make_runner,
                 find_fault=find_fault,
+                find_gpus=find_gpus,
             )
         )
         self.thread = threading.Thread(target=self._run, daemon=True)

@@ -12,7 +12,8 @@ SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man ch
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
 SPINDOWN_GPU_TEST           nvidia-smi, to test the GPUs before the check-in (default: none, then
                             a container is given none either)
-SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs (default: 5)
+SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs, once a job is a
+                            minute old (default: 5)
 
 and the standard AWS variables for another endpoint or region.
 
@@ -56,7 +57,7 @@ from worker.child.place import Container, Machine, NoRuntime, find_runtime, remo
 from worker.child.runner import ChildRunner, Runner
 from worker.code_folder import make_own, remove_tree
 from worker.daemon import Daemon, Parts
-from worker.home import Home, WorkerSettings, find_home
+from worker.home import Home, WorkerSettings, find_asked, find_home
 from worker.log import EventLog, open_log
 from worker.machine.fitness import Equipment, examine_gpus
 from worker.usage.meter import slot_gpus
@@ -144,6 +145,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     metadata = ImdsMetadata(SystemClock(), environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"))
     identity = _identify(metadata, log)
     home = find_home(identity)
+    settings = replace(settings, asked=find_asked(identity))
     log = log.bind(instance_id=identity.instance_id, workload=home.workload)
     aws = Aws(steady_session(home.region))
     stream = aws.log_stream(home.log_group, identity.instance_id)

@@ -44,6 +44,7 @@ from worker.log import EventLog
 from worker.slot import Slot
 from worker.transfer.ahead import Ahead
 from worker.transfer.outbox import Outbox
+from worker.usage.gpu import Gpus, open_gpus
 from worker.usage.journal import UsageJournal
 from worker.usage.sampler import Sampler
 from worker.watch import Watch
@@ -67,6 +68,8 @@ class Parts:
     make_runner: Callable[[Worker, int], Runner]
     #: Returns what makes the machine unfit for a worker's jobs, None if nothing does.
     find_fault: Callable[[Worker], str | None] = lambda _: None
+    #: Returns the GPUs to look at, None if there are none.
+    find_gpus: Callable[[], Gpus | None] = open_gpus
     #: Where other systems hear of jobs that are over; None: nobody does.
     events: JobEvents | None = None
 
@@ -169,6 +172,7 @@ class Daemon:
             journal=UsageJournal(self._parts.usage, self._ports.clock, self._log),
             settings=self._parts.settings,
             log=self._log,
+            find_gpus=self._parts.find_gpus,
         )
 
     def _make_slots(self, worker: Worker, reporter: Reporter, sampler: Sampler) -> Sequence[Slot]:

@@ -35,6 +35,16 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedMachine:
+    """What the workload requires of an instance, beside which its use is told; None: nothing."""
+
+    vcpus: float | None = None
+    memory_gib: float | None = None
+    #: Of each GPU.
+    vram_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """How the daemon behaves on this machine: no setting changes what becomes of a job."""
 
@@ -58,15 +68,34 @@ class WorkerSettings:
     poll_at_most: timedelta = timedelta(seconds=20)
     #: How long reconcile may take to write our row after the launch.
     check_in_patience: timedelta = timedelta(minutes=10)
-    #: How often the use of CPU, memory and GPUs is looked at.
+    #: How often the use of CPU, memory and GPUs is looked at, once a job is a minute old.
     usage_interval: timedelta = timedelta(seconds=5)
-    #: Where the kernel tells of processes, and what tells of GPUs.
+    #: What that is told beside.
+    asked: AskedMachine = AskedMachine()
+    #: Where the kernel tells of processes and of control groups.
     proc: Path = Path("/proc")
-    nvidia_smi: str = "nvidia-smi"
+    cgroups: Path = Path("/sys/fs/cgroup")
     #: Tests the GPUs before the check-in; "": nobody does, and containers are given none.
     gpu_test: str = ""
     #: How long work in hand may go on after SIGTERM; its results are committed all the same.
     stop_grace: timedelta = timedelta(seconds=20)
+
+
+def find_asked(identity: Identity) -> AskedMachine:
+    """Return what the tags of an instance say that its workload requires."""
+
+    def of(name: str, unit: float) -> float | None:
+        told = identity.tags.get(name, "")
+        return int(told) / unit if told.isascii() and told.isdigit() else None
+
+    return AskedMachine(
+        vcpus=of(tag.VCPUS, 1.0),
+        memory_gib=of(tag.MEMORY, _MIB_PER_GIB),
+        vram_gib=of(tag.GPU_MEMORY, _MIB_PER_GIB),
+    )
+
+
+_MIB_PER_GIB = 1024.0
 
 
 def find_home(identity: Identity) -> Home:

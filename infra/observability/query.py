@@ -2,11 +2,11 @@
 
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from types import UnionType
-from typing import Any
+from typing import Any, Union
 
 from aws_cdk import Aws
 from aws_cdk import aws_athena as athena
@@ -137,14 +137,15 @@ ORDER BY workload, dollars_per_item""",
         """\
 SELECT workload, job_id, instance_type, gpu,
        sum(gpu_mean * seconds) / sum(seconds) AS gpu_mean,
-       max(vram_max) AS vram_max,
-       max(memory_max) AS memory_max,
+       max(100 * vram_max / nullif(vram_gib, 0)) AS vram_percent,
+       max(100 * memory_max / nullif(memory_gib, 0)) AS memory_percent,
        sum(dollars) AS dollars
 FROM {table}
 WHERE day >= date_format(current_date - INTERVAL '30' DAY, '%Y-%m-%d')
   AND gpu_mean IS NOT NULL AND seconds > 0
 GROUP BY workload, job_id, instance_type, gpu
-HAVING sum(gpu_mean * seconds) / sum(seconds) < 30 AND max(vram_max) < 30
+HAVING sum(gpu_mean * seconds) / sum(seconds) < 30
+   AND max(100 * vram_max / nullif(vram_gib, 0)) < 30
 ORDER BY dollars DESC
 LIMIT 200""",
     ),
@@ -275,8 +276,11 @@ def columns() -> Mapping[str, str]:
 
 
 def _column_type(hint: Any) -> str:
-    if isinstance(hint, UnionType):
+    # Of ``Annotated[...] | None`` comes the older kind of union.
+    if isinstance(hint, UnionType) or typing.get_origin(hint) is Union:
         (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
-    if hint is datetime or issubclass(hint, str | Enum):
+    # What is not flat is kept as JSON.
+    is_nested = typing.get_origin(hint) is tuple or is_dataclass(hint)
+    if is_nested or hint is datetime or issubclass(hint, str | Enum):
         return "string"
     return {int: "bigint", float: "double"}[hint]

@@ -35,6 +35,9 @@ METADATA_ACCESS = "spindown:metadata-access"
 CONTAINERS = "spindown:containers"
 #: MiB that one GPU must have, by which a worker tests its machine; absent: any will do.
 GPU_MEMORY = "spindown:gpu-memory-mib"
+#: vCPUs and MiB that an instance must have, beside which its use is told; absent: any will do.
+VCPUS = "spindown:vcpus"
+MEMORY = "spindown:memory-mib"
 
 #: What only home knows of itself.
 HOME = frozenset({REGION, QUEUE_URL, DLQ_URL, TABLE, BUCKET, CODE, LOG_GROUP})

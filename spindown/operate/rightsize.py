@@ -1,6 +1,6 @@
 """What the jobs of the last days have used, and what the machines that have enough would cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.contract.usage import DAY, UsageRecord, decode_usage, usage_prefix
-from spindown.control.market import current_catalogue
 from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
-from spindown.domain.offer import InstanceType, Requirements
+from spindown.domain.offer import Requirements
 from spindown.domain.ranking import Candidate
 from spindown.error import ContractError, NotFound
 from spindown.operate.preview import preview
@@ -51,8 +50,7 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     now = ports.clock.now()
     records = read_usage(workload, ports.objects, since=now - timedelta(days=days), until=now)
     settings, _ = ports.settings.workload(workload)
-    types = current_catalogue(ports, now).instance_types
-    uses = [_use(record, types) for record in records]
+    uses = [_use(record) for record in records]
     found = Rightsizing(
         workload=workload,
         at=now,
@@ -61,9 +59,7 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         seconds=sum(record.seconds for record in records),
         dollars=sum(record.dollars for record in records),
         types=tuple(sorted({record.instance_type for record in records})),
-        footprint=find_footprint(
-            [use for use in uses if use is not None], settings.requirements, settings.run.slots
-        ),
+        footprint=find_footprint(uses, settings.requirements, settings.run.slots),
     )
     if found.footprint is None:
         return found
@@ -90,28 +86,32 @@ def read_usage(
         return [one for found in pool.map(read, keys) for one in found if one.started_at >= since]
 
 
-def _use(record: UsageRecord, types: Mapping[str, InstanceType]) -> JobUse | None:
-    """Return a record in cores and MiB; None: its type is not known any more."""
-    kind = types.get(record.instance_type)
-    if kind is None:
-        return None
-    slots = max(record.slots, 1)
+def _use(record: UsageRecord) -> JobUse:
+    """Return a record in cores and MiB."""
 
-    def of(share: float | None, whole: float) -> float | None:
-        return None if share is None else share / 100.0 * whole
+    def mib(gib: float | None, over: float = 1.0) -> float | None:
+        return None if gib is None else gib * _MIB_PER_GIB / over
 
+    def share(used: float | None, whole: float | None) -> float | None:
+        return None if used is None or not whole else 100.0 * used / whole
+
+    # A GPU that slots share has all of its memory for each.
+    gpus = max(record.gpu_count, 1.0)
     return JobUse(
         seconds=record.seconds,
-        cpu_mean=of(record.cpu_mean, kind.vcpus / slots),
-        cpu_max=of(record.cpu_max, kind.vcpus / slots),
-        memory_mib_mean=of(record.memory_mean, kind.memory_mib / slots),
-        memory_mib_max=of(record.memory_max, kind.memory_mib / slots),
-        memory_share_max=record.memory_max,
-        vram_mib_mean=of(record.vram_mean, kind.gpu_memory_mib),
-        vram_mib_max=of(record.vram_max, kind.gpu_memory_mib),
-        vram_share_max=record.vram_max,
+        cpu_mean=record.cpu_mean,
+        cpu_max=record.cpu_max,
+        memory_mib_mean=mib(record.memory_mean),
+        memory_mib_max=mib(record.memory_max),
+        memory_share_max=share(record.memory_max, record.memory_gib),
+        vram_mib_mean=mib(record.vram_mean, gpus),
+        vram_mib_max=mib(record.vram_max, gpus),
+        vram_share_max=share(record.vram_max, record.vram_gib),
         gpu_mean=record.gpu_mean,
     )
+
+
+_MIB_PER_GIB = 1024.0
 
 
 def _best(

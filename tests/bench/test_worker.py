@@ -41,6 +41,7 @@ from tests.work import WORKLOAD, a_slot_id, a_worker
 from worker.child.code import Code
 from worker.child.runner import ChildRunner
 from worker.handover import SlotContext
+from worker.home import AskedMachine
 from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import open_log
@@ -138,6 +139,9 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
             worker=worker,
             meter=Meter(slots=1, gpus=None),
             journal=UsageJournal(ports.objects, aws.clock, log),
+            asked=AskedMachine(),
+            log=log,
+            look=lambda wait: None,
         ),
     )
     return Slot(bench), runner

@@ -13,7 +13,7 @@ from tests.worker_system.kit import USER_DATA_BYTES_MAX
 #: Set in the launch call itself, one launch at a time.
 PER_LAUNCH = {tag.LAUNCH, tag.LEASE_UNTIL}
 #: Said only where a workload asks for it.
-ASKED_FOR = {tag.METADATA_ACCESS, tag.CONTAINERS, tag.GPU_MEMORY}
+ASKED_FOR = {tag.METADATA_ACCESS, tag.CONTAINERS, tag.GPU_MEMORY, tag.VCPUS, tag.MEMORY}
 TEMPLATES = ["lab--plain--x86_64", "lab--rich--arm64", "lab--rich--x86_64"]
 
 

@@ -8,9 +8,10 @@ no account of money.
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Protocol
 
 from spindown.contract.job.manifest import Manifest
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, usage_key
@@ -18,8 +19,10 @@ from spindown.domain.fleet import Worker
 from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob
 from spindown.port import Clock, ObjectStore
+from worker.home import AskedMachine
 from worker.log import EventLog
-from worker.usage.meter import Meter
+from worker.usage.meter import Meter, Use
+from worker.usage.summary import summarise
 
 #: How long a record waits for others.
 _PATIENCE = timedelta(minutes=5)
@@ -72,48 +75,72 @@ class UsageJournal:
                 self.add(record)
 
 
+class Look(Protocol):
+    """Lets the machine be looked at now."""
+
+    def __call__(self, *, wait: bool) -> None:
+        """Ask for a look; ``wait``: for a moment, until it is done."""
+        ...
+
+
 class UsageRecorder:
     """Writes the records of one slot, one job after the other."""
 
     def __init__(
-        self, *, workload: str, worker: Worker, meter: Meter, journal: UsageJournal
+        self,
+        *,
+        workload: str,
+        worker: Worker,
+        meter: Meter,
+        journal: UsageJournal,
+        asked: AskedMachine,
+        log: EventLog,
+        look: Look,
     ) -> None:
         self._workload = workload
         self._worker = worker
         self._meter = meter
         self._journal = journal
+        self._asked = asked
+        self._log = log
+        self._look = look
 
     def begin(self) -> None:
         """Note that a job begins."""
         self._meter.begin()
+        self._look(wait=False)
 
     def end(
         self, taken: ClaimedJob, left: Manifest, end: UsageEnd, *, since: datetime, until: datetime
     ) -> None:
         """Note how a job has left: as it was ``taken``, and its manifest as it was ``left``."""
-        worker, before = self._worker, taken.manifest
+        self._look(wait=True)
+        worker, before, use = self._worker, taken.manifest, self._meter.end()
         slots = max(worker.slots, 1)
-        self._journal.add(
-            UsageRecord(
-                job_id=taken.job_id,
-                batch_id=taken.job.batch_id or "",
-                epoch=before.epoch,
-                workload=self._workload,
-                instance_id=worker.instance_id,
-                instance_type=worker.instance_type,
-                region=worker.region,
-                zone=worker.zone,
-                capacity_type=worker.capacity_type.value,
-                gpu=worker.gpu_name,
-                gpu_count=worker.gpu_count / slots,
-                slots=slots,
-                price_per_hour=worker.price_per_hour,
-                started_at=since,
-                end=end,
-                seconds=(until - since).total_seconds(),
-                items=left.next_item - before.next_item,
-                items_redone=max(taken.lease.items_done - before.next_item, 0),
-                items_failed=left.items_failed - before.items_failed,
-                **asdict(self._meter.end()),
-            )
+        record = UsageRecord(
+            job_id=taken.job_id,
+            batch_id=taken.job.batch_id or "",
+            epoch=before.epoch,
+            workload=self._workload,
+            instance_id=worker.instance_id,
+            instance_type=worker.instance_type,
+            region=worker.region,
+            zone=worker.zone,
+            capacity_type=worker.capacity_type.value,
+            gpu=worker.gpu_name,
+            gpu_count=worker.gpu_count / slots,
+            slots=slots,
+            price_per_hour=worker.price_per_hour,
+            started_at=since,
+            end=end,
+            seconds=(until - since).total_seconds(),
+            items=left.next_item - before.next_item,
+            items_redone=max(taken.lease.items_done - before.next_item, 0),
+            items_failed=left.items_failed - before.items_failed,
+            asked_vcpus=self._asked.vcpus,
+            asked_memory_gib=self._asked.memory_gib,
+            asked_vram_gib=self._asked.vram_gib,
+            **{field.name: getattr(use, field.name) for field in fields(Use)},
         )
+        self._journal.add(record)
+        self._log.info("job_used", job_id=record.job_id, summary=summarise(record))

@@ -48,7 +48,7 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
     footprint = found.footprint
     if footprint is None:
         if found.jobs:
-            yield "Nothing was seen of what they used: workers look every 5 s at the jobs in hand."
+            yield "Nothing was seen of what they used; workers log why (usage_not_sampled)."
         return
     yield _table(footprint)
     if footprint.gpu_mean is not None and footprint.vram_share_max is not None:

@@ -19,7 +19,7 @@ from spindown.contract.decision import Outcome
 from tests.infra import assembly as whole
 from tests.infra.assembly import Assembly, words, write_project
 from tests.infra.observability.assembly import alarm_metrics, all_of
-from worker.usage.reading import read_processes, tree_of
+from worker.usage.reading import Processes
 
 #: AWS CloudFormation quotas.
 RESOURCES_MAX = 500
@@ -65,7 +65,7 @@ def test_ten_workloads_fit_and_are_quick(
 
 def cpu_seconds() -> float:
     """Return the processor time of this process and all below it: CDK works in one of Node's."""
-    tree = tree_of(read_processes(Path("/proc")), os.getpid())
+    tree = Processes(Path("/proc")).trees([os.getpid()])[os.getpid()]
     return sum(process.cpu_seconds for process in tree)
 
 

@@ -65,7 +65,7 @@ def test_says_that_another_gpu_may_do() -> None:
 
 def test_says_what_more_memory_costs_where_it_nearly_ran_out() -> None:
     world = ControlWorld()
-    keep(world, instance_type="g4dn.xlarge", vram_mean=90.0, vram_max=99.0)
+    keep(world, instance_type="g4dn.xlarge", vram_gib=16.0, vram_mean=14.4, vram_max=15.84)
 
     said = told(world)
 

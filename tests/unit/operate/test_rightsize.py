@@ -17,14 +17,17 @@ from tests.reading import only_reading
 USED = {
     "instance_type": "g6.xlarge",
     "workload": WORKLOAD,
-    "cpu_mean": 10.0,
-    "cpu_max": 50.0,
-    "memory_mean": 10.0,
-    "memory_max": 20.0,
+    "vcpus": 4.0,
+    "memory_gib": 16.0,
+    "vram_gib": 22.4,
+    "cpu_mean": 0.4,
+    "cpu_max": 2.0,
+    "memory_mean": 1.6,
+    "memory_max": 3.2,
     "gpu_mean": 80.0,
     "gpu_max": 100.0,
-    "vram_mean": 10.0,
-    "vram_max": 20.0,
+    "vram_mean": 2.24,
+    "vram_max": 4.48,
 }
 
 
@@ -84,13 +87,25 @@ def test_one_object_that_cannot_be_read_hides_no_other() -> None:
     assert rightsize(WORKLOAD, world.ports, days=14).jobs == 1
 
 
-def test_a_type_sold_no_more_is_work_but_no_measurement() -> None:
+def test_what_ran_on_a_type_sold_no_more_counts() -> None:
     world = asking_for_much()
     keep(world, instance_type="p2.xlarge")
 
     found = rightsize(WORKLOAD, world.ports, days=14)
 
-    assert (found.jobs, found.footprint) == (1, None)
+    assert found.footprint is not None
+    assert found.footprint.vram_share_max == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("share", [None, 0.0])
+def test_a_share_that_is_not_told_is_no_fault(share: float | None) -> None:
+    world = asking_for_much()
+    keep(world, vram_gib=share, memory_gib=share or 0.0)
+
+    found = rightsize(WORKLOAD, world.ports, days=14)
+
+    assert found.footprint is not None
+    assert found.footprint.vram_share_max is None
 
 
 def test_requirements_that_fit_save_nothing() -> None:

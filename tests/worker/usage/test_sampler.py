@@ -1,7 +1,6 @@
 """Every job leaves a record of what it used."""
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,26 +10,28 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.usage import UsageEnd, UsageRecord, usage_prefix
+from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, usage_prefix
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
 from spindown.job.cancel import cancel
 from tests.local.waiting import until
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WORKLOAD, items
-from tests.worker.usage.machine import fake_smi, read_all
+from tests.worker.usage.machine import GIB, Device, gpus_of, read_all, write_process
 from worker.child.ending import Broken, FailureCause
-from worker.home import WorkerSettings
+from worker.home import AskedMachine, WorkerSettings
 from worker.slot import Slot
 from worker.usage.journal import UsageJournal
-from worker.usage.sampler import Sampler
+from worker.usage.sampler import CORE_SHARE, Sampler
+from worker.usage.summary import summarise
+
+BUSY = Device(gpu=80, used=15 * GIB // 4, total=15 * GIB, power=60_000)
 
 
 class Plant:
     """A slot that is sampled on a machine of files."""
 
     def __init__(self, tmp_path: Path, proc: Path, runner: ScriptedRunner) -> None:
-        smi = fake_smi(tmp_path, 'print("0, 80, 3840, 15360")')
         self.slot = SlotWorld(tmp_path / "work", runner=runner)
         runner.pid = 40
         self.world = self.slot.world
@@ -44,12 +45,16 @@ class Plant:
                 scratch=tmp_path,
                 python="",
                 proc=proc,
-                nvidia_smi=smi,
+                cgroups=tmp_path / "cgroups",
                 usage_interval=timedelta(seconds=0.02),
+                asked=AskedMachine(vcpus=2.0, memory_gib=8.0),
             ),
             log=self.slot.log,
+            find_gpus=lambda: gpus_of(BUSY),
         )
+        self.sampler.find_gpus()
         recorder = self.sampler.watch(0, runner)
+        self.recorder = recorder
         context = replace(self.slot.context, recorder=recorder)
         self.slot.slot = Slot(context)
         self.journal = journal
@@ -65,12 +70,13 @@ def plant(tmp_path: Path, proc: Path) -> Callable[..., Plant]:
     return lambda **runner: Plant(tmp_path, proc, ScriptedRunner(**runner))
 
 
-def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant]) -> None:
+def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant], proc: Path) -> None:
     one = plant()
 
     def look(polls: int) -> None:
         one.world.clock.advance(timedelta(seconds=6))
         one.sampler.sample()
+        write_process(proc, 40, parent=1, session=40, seconds=10 + polls, pages=100)
 
     one.slot.runner.before_poll = look
     one.world.send({"job_id": "j", "batch_id": "b", "items": items(4)})
@@ -94,15 +100,39 @@ def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant]) -> N
         end=UsageEnd.COMPLETED,
         seconds=one.slot.runner.polls * 6.0,
         items=4,
-        cpu_mean=0.0,
-        cpu_max=0.0,
+        vcpus=float(os.cpu_count() or 1),
+        memory_gib=16.0,
+        vram_gib=15.0,
+        asked_vcpus=2.0,
+        asked_memory_gib=8.0,
+        cpu_seconds=record.cpu_seconds,
+        cpu_mean=record.cpu_mean,
+        cpu_p95=record.cpu_p95,
+        cpu_max=record.cpu_max,
         memory_mean=record.memory_max,
+        memory_p95=record.memory_max,
         memory_max=record.memory_max,
+        memory_peak=record.memory_max,
         gpu_mean=80.0,
+        gpu_p95=80.0,
         gpu_max=80.0,
-        vram_mean=25.0,
-        vram_max=25.0,
+        vram_mean=3.75,
+        vram_p95=3.75,
+        vram_max=3.75,
+        power_mean=60.0,
+        power_p95=60.0,
+        power_max=60.0,
+        disk_read=0,
+        disk_written=0,
+        net_in=0,
+        net_out=0,
+        devices=(DeviceUse(index=0, gpu_mean=80.0, gpu_max=80.0, vram_max=3.75, power_mean=60.0),),
+        series=record.series,
     )
+    assert record.cpu_seconds == one.slot.runner.polls - 1
+    assert len(record.series.at) == one.slot.runner.polls
+    [line] = one.slot.events("job_used")
+    assert line["summary"] == summarise(record)
 
 
 def test_a_job_too_short_to_be_seen_has_a_record_all_the_same(
@@ -155,55 +185,75 @@ def test_a_cancelled_job_s_record_alone_has_what_its_slot_cost(
     assert record.dollars == pytest.approx(0.36 * record.seconds / 3600)
 
 
-def test_nothing_is_looked_at_while_no_process_runs(
+def test_nothing_is_looked_at_while_there_is_no_job(
     plant: Callable[..., Plant], proc: Path
 ) -> None:
     one = plant()
-    one.slot.runner.pid = None
     (proc / "meminfo").unlink()
     one.sampler.sample()
+    one.recorder.begin()
+    with pytest.raises(ValueError, match="MemTotal"):
+        one.sampler.sample()
 
 
-def test_records_are_written_on_after_a_fault_of_the_sampler(
+def test_a_fault_of_the_sampler_is_told_and_loses_no_record(
     plant: Callable[..., Plant], proc: Path
 ) -> None:
     one = plant()
-    (proc / "meminfo").unlink()
     one.sampler.start()
-    while not one.slot.events("usage_not_sampled"):
-        threading.Event().wait(0.01)
-    one.slot.runner.pid = None
-    one.world.send({"job_id": "j", "items": items(1)})
-    one.slot.step()
-    one.world.clock.advance(timedelta(minutes=6))
-    for _ in range(500):
-        if read_all(one.world.objects):
-            break
-        threading.Event().wait(0.01)
-    assert [record.job_id for record in read_all(one.world.objects)] == ["j"]
-    one.sampler.stop()
-
-
-def test_a_sampler_fault_is_told_and_loses_no_record(
-    plant: Callable[..., Plant], proc: Path
-) -> None:
-    one = plant()
+    (proc / "meminfo").unlink()
     one.world.send({"job_id": "a", "items": items(1)})
     one.slot.step()
-    (proc / "meminfo").unlink()
-    one.sampler.start()
-    for _ in range(500):
-        if one.slot.events("usage_not_sampled"):
-            break
-        threading.Event().wait(0.02)
-    one.sampler.stop()
+    until(lambda: bool(one.slot.events("usage_not_sampled")))
     assert "meminfo" in one.slot.events("usage_not_sampled")[0]["traceback"]
-    assert [record.job_id for record in read_all(one.world.objects)] == ["a"]
+    # Nobody waits for a look that never comes.
+    began = time.monotonic()
+    for name in ("b", "c", "d", "e", "f", "g", "h", "i"):
+        one.world.send({"job_id": name, "items": items(1)})
+        one.slot.step()
+    assert time.monotonic() - began < 8 * 0.25
+    one.world.clock.advance(timedelta(minutes=6))
+    until(lambda: len(read_all(one.world.objects)) == 9)
+    one.sampler.stop()
+
+
+def test_a_short_job_is_looked_at_as_it_begins_and_ends(
+    plant: Callable[..., Plant], proc: Path
+) -> None:
+    one = plant()
+    one.sampler.start()
+    for name in ("a", "b"):
+        one.world.send({"job_id": name, "items": items(1)})
+        one.slot.step()
+    one.sampler.stop()
+    for record in one.records():
+        assert record.memory_max is not None
+        assert record.gpu_max == 80.0
+
+
+def test_looks_become_rare_where_they_take_too_long(
+    plant: Callable[..., Plant], proc: Path
+) -> None:
+    one = plant()
+    # As if a machine with very many processes had been looked at.
+    one.sampler.spent = 1000.0
+    one.sampler.start()
+    one.world.send({"job_id": "a", "items": items(1)})
+    one.slot.step()
+    one.sampler.stop()
+
+    [record] = one.records()
+    assert one.sampler.spent == 1000.0
+    assert (record.memory_max, record.items) == (None, 1)
+    assert CORE_SHARE == 0.005
 
 
 def test_the_sampler_fills_the_gauge_while_a_job_runs(tmp_path: Path, proc: Path) -> None:
     plant = Plant(tmp_path, proc, ScriptedRunner())
 
+    plant.sampler.sample()
+    assert plant.sampler.gauge.read() is None
+    plant.recorder.begin()
     plant.sampler.sample()
 
     assert plant.sampler.gauge.read() == GpuUse(percent=80.0, vram_percent=25.0, vram_gib=3.75)
@@ -216,6 +266,7 @@ def test_a_silent_machine_keeps_no_worker_from_its_end(
     (proc / "77").mkdir()
     os.mkfifo(proc / "77" / "stat")
     one.sampler.start()
+    one.recorder.begin()
     # Who has the other end open may write: it is being read.
     line = until(lambda: open_line(proc / "77" / "stat"))
     began = time.monotonic()
