@@ -92,12 +92,9 @@ def _price_now(worker: Worker, prices: PriceList | None, draft: PlanDraft) -> fl
 def _unread(draft: PlanDraft) -> list[Worker]:
     """Return the workers whose rows cannot be read, as they were launched, or as gone."""
     found, view = draft.facts.ec2.instances, draft.facts.view
-    unread = [
-        machine
-        for name, machine in view.machines.items()
-        if name in view.unreadable_workers and machine.ended_at is None
-    ]
-    if found is None:
+    names = view.unreadable_workers
+    unread = [x for name, x in view.machines.items() if name in names and x.ended_at is None]
+    if found is None or not unread:
         return unread
     there = {x.instance_id for here in found.values() for x in here if x.state not in GONE}
     gone = {"state": WorkerState.ENDED, "ended_at": draft.now}

@@ -83,10 +83,8 @@ def _corrections(
     draft: PlanDraft, worker: Worker, instance: InstanceView | None
 ) -> dict[str, object]:
     now = draft.facts.now
-    latest, changes = now + _SKEW, dict[str, object]()
-    for name, at in zip(_PAST, _past_of(worker), strict=True):
-        if at is not None and at > latest:
-            changes[name] = now
+    latest, past = now + _SKEW, zip(_PAST, _past_of(worker), strict=True)
+    changes: dict[str, object] = {x: now for x, at in past if at is not None and at > latest}
     taken_at, noticed_at = worker.interrupted_at, worker.noticed_at
     if worker.is_live and (taken_at is not None or noticed_at is not None):
         # Of one that is gone it says when.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
@@ -166,13 +167,16 @@ def _named(bad: Sequence[str]) -> list[str]:
 _BAD_NAMED = 100
 
 
+_KNOWN_BETTER = (*rows.DECIDED, *rows.TOLD_BY_EC2)
+_known_of = attrgetter(*_KNOWN_BETTER)
+
+
 def _as_decided(said: Worker, machine: Worker) -> Worker:
     """Return what a worker's row says, but for what the control plane knows better.
 
     Only a tick ends a row. One that says so of itself is one to be ended.
     """
-    known = (*rows.DECIDED, *rows.TOLD_BY_EC2)
-    changes: dict[str, object] = {name: getattr(machine, name) for name in known}
+    changes: dict[str, object] = dict(zip(_KNOWN_BETTER, _known_of(machine), strict=True))
     if machine.ended_at is not None:
         changes["state"] = WorkerState.ENDED
     elif said.state is WorkerState.ENDED:

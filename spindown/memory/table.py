@@ -149,7 +149,7 @@ class MemoryTable:
                 changed[name] = value if type(value) in _ATOMS else _copy(name, value)
         for name, value in write.add.items():
             before = changed.get(name, 0)
-            if not _is_number(before):
+            if type(before) not in _NUMBERS:
                 raise ContractError(name, before, "add only to a number")
             changed[name] = before + value
         return changed

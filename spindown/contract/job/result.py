@@ -78,7 +78,7 @@ def _row(record: Record) -> dict[str, Any]:
         "job_id": record.job_id,
         "index": record.index,
         "item": record.item,
-        "status": record.status.value,
+        "status": record.status,
         "result": record.result,
         "error": record.error,
         "outputs": [encode(output) for output in record.outputs],
