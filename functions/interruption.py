@@ -9,12 +9,12 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.malformed import acknowledge
-from functions.port import control_ports, deployment_name
 from spindown.contract.decision import Decision
 from spindown.contract.event import parse_instance_event
 from spindown.control.interrupt import react
 from spindown.error import ContractError, NotFound
+from spindown.functions.malformed import acknowledge
+from spindown.functions.port import control_ports, deployment_name
 from spindown.port import ControlPorts
 from spindown.wording import say_outcome
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.port import connect, control_ports
 from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
 from spindown.control.market import refresh
+from spindown.functions.port import connect, control_ports
 from spindown.job.lost import count_recent
 from spindown.job.renew import renew_all
 from spindown.port import ControlPorts, ObjectStore

@@ -9,11 +9,11 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.malformed import acknowledge
-from functions.port import control_ports, deployment_name
 from spindown.contract.event import parse_wake_up
 from spindown.control.tick import reconcile
 from spindown.error import ContractError, NotFound
+from spindown.functions.malformed import acknowledge
+from spindown.functions.port import control_ports, deployment_name
 from spindown.port import ControlPorts
 from spindown.wording import say_outcome
 

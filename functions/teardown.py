@@ -14,9 +14,9 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.port import connect
 from spindown.contract.event import StackEvent, parse_stack_event
 from spindown.error import SpindownError, Unreachable
+from spindown.functions.port import connect
 from spindown.operate.teardown import TeardownPorts, tear_down
 
 logger = Logger(service="teardown")

@@ -1,11 +1,11 @@
-"""The entry point of CDK: ``python -m infra.app``, which cdk.json names."""
+"""The entry point of CDK: ``python -m spindown.infra.app``, which cdk.json names."""
 
 import os
 import shutil
 import sys
-from pathlib import Path
 
 from spindown.error import BadInput, ConfigError
+from spindown.installed import NotInstalled, cdk_command
 
 #: The environment variable that tells aws-cdk-lib which Node to run.
 _NODE = "JSII_NODE"
@@ -16,23 +16,20 @@ def main() -> int:
     try:
         choose_node()
         # Imported late, since aws-cdk-lib starts Node.
-        from infra.deployment import synthesise  # noqa: PLC0415
+        from spindown.infra.deployment import synthesise  # noqa: PLC0415
 
         synthesise()
-    except BadInput as exc:
+    except (BadInput, NotInstalled) as exc:
         sys.stderr.write(f"spindown: {exc}\n")
         return 1
     return 0
 
 
 def choose_node() -> None:
-    """Choose the Node that is installed beside this Python, unless one is chosen already."""
-    beside = Path(sys.executable).parent / "node"
-    if beside.exists():
-        os.environ.setdefault(_NODE, str(beside))
-    node = os.environ.get(_NODE, "node")
+    """Choose the Node that is installed with CDK, unless one is chosen already."""
+    node = os.environ.setdefault(_NODE, cdk_command()[0])
     if shutil.which(node) is None:
-        raise ConfigError(_NODE, node, "run make setup, or install Node.js 22 or newer")
+        raise ConfigError(_NODE, node, "unset it, or name Node.js 22 or newer")
 
 
 if __name__ == "__main__":

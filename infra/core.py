@@ -8,13 +8,6 @@ from aws_cdk import IStackSynthesizer
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from infra.control.bundle import FunctionBundle, Target
-from infra.control.control import ControlPlane
-from infra.shared.archive import KitArchive
-from infra.shared.network import Network
-from infra.shared.resources import AlarmTopic, DeploymentBucket, LedgerTable, SharedResources
-from infra.shared.stack import DeploymentStack
-from infra.workload import Workload
 from spindown.config import Config
 from spindown.contract.codec import encode
 from spindown.contract.settings import (
@@ -23,6 +16,18 @@ from spindown.contract.settings import (
     deployment_parameter,
     workload_parameter,
 )
+from spindown.infra.control.bundle import FunctionBundle, Target
+from spindown.infra.control.control import ControlPlane
+from spindown.infra.shared.archive import KitArchive
+from spindown.infra.shared.network import Network
+from spindown.infra.shared.resources import (
+    AlarmTopic,
+    DeploymentBucket,
+    LedgerTable,
+    SharedResources,
+)
+from spindown.infra.shared.stack import DeploymentStack
+from spindown.infra.workload import Workload
 
 #: Values that are left out of a parameter, since reading fills them in.
 _EMPTY: tuple[object, ...] = (None, [], {})

@@ -1,7 +1,7 @@
 """What a deployment costs beside its machines: a month without work by its templates, and work.
 
-``python -m infra.cost [spindown.toml]`` prints the page (docs/costs.md). A test counts the calls
-and metrics of a tick over the real reconcile. What only AWS can show, such as the time that a
+``python -m spindown.infra.cost [spindown.toml]`` prints the page (docs/costs.md). A test counts the
+calls and metrics of a tick over the real reconcile. What only AWS can show, such as the time that a
 function takes, is an estimate that says so.
 """
 
@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.app import choose_node
-from infra.price import AS_OF, PRICES, Usage
 from spindown import config
 from spindown.contract.run import LOG_BYTES_A_DAY
 from spindown.error import BadInput, ContractError
-
-_ROOT = Path(__file__).resolve().parents[1]
+from spindown.infra.app import choose_node
+from spindown.infra.flag import FLAGS
+from spindown.infra.price import AS_OF, PRICES, Usage
 
 #: Hours of a mean month.
 HOURS_A_MONTH = 730.0
@@ -372,7 +371,7 @@ def _render_head(estimate: Estimate, workloads: Sequence[str]) -> Iterator[str]:
     noun = "workload" if len(workloads) == 1 else "workloads"
     yield "# What a deployment costs beside its machines"
     yield ""
-    yield "Written by `python -m infra.cost`, from the templates of `spindown.toml`."
+    yield "Written by `python -m spindown.infra.cost`, from the templates of `spindown.toml`."
     yield ""
     yield (
         f"With {len(workloads)} {noun} ({names}), no message in a queue and no worker: "
@@ -528,13 +527,12 @@ def synthesise(path: Path) -> Mapping[str, Mapping[str, Any]]:
     # Imported late, since aws-cdk-lib starts Node.
     from aws_cdk import App  # noqa: PLC0415
 
-    from infra.deployment import describe  # noqa: PLC0415
+    from spindown.infra.deployment import describe  # noqa: PLC0415
 
-    flags = json.loads((_ROOT / "cdk.json").read_text())["context"]
     with tempfile.TemporaryDirectory() as directory:
         app = App(
             outdir=directory,
-            context={**flags, "config": str(path), "aws:cdk:bundling-stacks": []},
+            context={**FLAGS, "config": str(path), "aws:cdk:bundling-stacks": []},
             # `make synth` checks whether the templates are valid.
             builtin_cloud_formation_validation=False,
             analytics_reporting=False,

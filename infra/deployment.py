@@ -12,15 +12,16 @@ from typing import TypeVar
 
 from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 
-from infra.control.bundle import Target
-from infra.core import CoreStack
-from infra.iam.limit import check_roles
-from infra.image import ImageStack, baked_workloads
-from infra.observability.stack import InsightStack
-from infra.outpost import OutpostStack
 from spindown import config
 from spindown.config import Config
 from spindown.error import ConfigError
+from spindown.infra.control.bundle import Target
+from spindown.infra.core import CoreStack
+from spindown.infra.flag import FLAGS
+from spindown.infra.iam.limit import check_roles
+from spindown.infra.image import ImageStack, baked_workloads
+from spindown.infra.observability.stack import InsightStack
+from spindown.infra.outpost import OutpostStack
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ _SYNTHESIZERS = {
 
 def synthesise() -> None:
     """Write the templates where the CDK command line expects them (raises ConfigError)."""
-    app = App()
+    app = App(context=FLAGS)
     describe(app)
     synthesise_app(app, load_config(app))
 

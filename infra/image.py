@@ -11,17 +11,17 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_imagebuilder as imagebuilder
 from constructs import Construct, IDependable
 
-from infra.iam import image as grants
-from infra.iam.statement import make_role
-from infra.shared.archive import CodeArchive, KitArchive
-from infra.shared.network import Network
-from infra.shared.resources import make_log
-from infra.shared.stack import DeploymentStack
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_bake
 from spindown.contract.name import resource_name
+from spindown.infra.iam import image as grants
+from spindown.infra.iam.statement import make_role
+from spindown.infra.shared.archive import CodeArchive, KitArchive
+from spindown.infra.shared.network import Network
+from spindown.infra.shared.resources import make_log
+from spindown.infra.shared.stack import DeploymentStack
 
 #: Image Builder itself increases the last number of a recipe's version and the build number of a
 #: component. So both are made again when they change (EC2 Image Builder User Guide, "Create a new

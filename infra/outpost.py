@@ -9,20 +9,20 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from infra.control.bundle import FunctionBundle, Target
-from infra.control.teardown import Teardown
-from infra.control.trigger import INSTANCE_EVENTS
-from infra.iam import control as grants
-from infra.iam.limit import split_statements
-from infra.iam.statement import allow, make_role
-from infra.shared.network import Network
-from infra.shared.stack import DeploymentStack, fixed_name
-from infra.workload import Workload, add_templates, refs_of
 from spindown.config import DeploymentConfig
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.name import resource_name
 from spindown.contract.settings import Outpost, outpost_parameter
+from spindown.infra.control.bundle import FunctionBundle, Target
+from spindown.infra.control.teardown import Teardown
+from spindown.infra.control.trigger import INSTANCE_EVENTS
+from spindown.infra.iam import control as grants
+from spindown.infra.iam.limit import split_statements
+from spindown.infra.iam.statement import allow, make_role
+from spindown.infra.shared.network import Network
+from spindown.infra.shared.stack import DeploymentStack, fixed_name
+from spindown.infra.workload import Workload, add_templates, refs_of
 
 
 class OutpostStack(DeploymentStack):

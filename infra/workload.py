@@ -10,11 +10,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.iam import worker as grants
-from infra.iam.statement import make_role, write_log
-from infra.shared.archive import CodeArchive
-from infra.shared.resources import SharedResources, make_log
-from infra.shared.stack import fixed_name
 from spindown.config import WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
@@ -24,6 +19,11 @@ from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
 from spindown.contract.name import queue_name, resource_name
 from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings
+from spindown.infra.iam import worker as grants
+from spindown.infra.iam.statement import make_role, write_log
+from spindown.infra.shared.archive import CodeArchive
+from spindown.infra.shared.resources import SharedResources, make_log
+from spindown.infra.shared.stack import fixed_name
 
 #: SQS counts every receive, also after an interruption, which must not use up a job's tries. The
 #: manifest counts failures; this limit only stops what nothing else counts.

@@ -19,15 +19,15 @@ from spindown.domain.policy import Policy
 from spindown.error import NotFound
 from spindown.memory.metadata import MemoryMetadata
 from spindown.port import Message
+from spindown.worker.child.code import Code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.place import Machine
+from spindown.worker.child.runner import ChildRunner, Runner
+from spindown.worker.daemon import Daemon, Parts
+from spindown.worker.home import Home, WorkerSettings
+from spindown.worker.log import open_log
+from spindown.worker.usage.gpu import Gpus
 from tests.work import WORKLOAD, WorkWorld, a_worker, identity_of
-from worker.child.code import Code
-from worker.child.command import CommandRunner
-from worker.child.place import Machine
-from worker.child.runner import ChildRunner, Runner
-from worker.daemon import Daemon, Parts
-from worker.home import Home, WorkerSettings
-from worker.log import open_log
-from worker.usage.gpu import Gpus
 
 QUICK = Policy(
     heartbeat_interval=timedelta(seconds=0.05),

@@ -23,16 +23,16 @@ from spindown.job.policy import OUTDATED_FOR
 from spindown.job.progress import Reporter
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
+from spindown.worker.action import WorkerActions
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.handover import SlotContext
+from spindown.worker.home import WorkerSettings
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.log import EventLog, open_log
+from spindown.worker.slot import Slot
+from spindown.worker.watch import Watch
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items
-from worker.action import WorkerActions
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.handover import SlotContext
-from worker.home import WorkerSettings
-from worker.lease_renewer import LeaseRenewer
-from worker.lifecycle import WorkerLifecycle
-from worker.log import EventLog, open_log
-from worker.slot import Slot
-from worker.watch import Watch
 
 MINUTE = timedelta(minutes=1)
 JOB = {"job_id": "j", "items": items(5)}

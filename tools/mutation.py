@@ -42,11 +42,14 @@ TESTS = (
     "tests/proof/test_worker_crash.py",
 )
 
+#: Folders to which links in ``spindown`` lead.
+_LINKED = ("functions", "infra", "locks", "worker")
+
 _CONFIG = """
 [tool.mutmut]
 source_paths = ["spindown"]
 only_mutate = {only}
-also_copy = ["worker", "functions", "infra", "tools"]
+also_copy = ["tools"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist"]
 pytest_add_cli_args_test_selection = {tests}
 use_git_change_detection = false
@@ -115,7 +118,7 @@ def _make_project(paths: Sequence[str], tests: Sequence[str], *, again: bool) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "spindown", "worker", "functions", "infra", "tests", "tools"],
+        ["git", "ls-files", "-z", "spindown", *_LINKED, "tests", "tools"],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -123,8 +126,10 @@ def _make_project(paths: Sequence[str], tests: Sequence[str], *, again: bool) ->
     ).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
-            (PROJECT / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, PROJECT / name)
+            # mutmut follows no links, so what they lead to is copied to where they are.
+            place = PROJECT / ("spindown" if name.split("/")[0] in _LINKED else "") / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, place)
     only = [path if path.endswith(".py") else f"{path}/*" for path in paths]
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     settings += _CONFIG.format(only=json.dumps(only), tests=json.dumps(list(tests)))

@@ -44,7 +44,7 @@ UV_NAMES = {
 
 #: What commands and tests import: the CDK app and its rules, the command line, what plays AWS.
 IMPORTED = (
-    *("infra.deployment", "cdk_nag", "cfnlint.api"),
+    *("spindown.infra.deployment", "cdk_nag", "cfnlint.api"),
     *("spindown.cli.app", "boto3", "ministack.app", "moto.ec2"),
     *("hypothesis", "syrupy", "xdist.plugin"),
 )

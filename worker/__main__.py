@@ -1,4 +1,4 @@
-"""Start the worker of this instance: ``python -m worker``.
+"""Start the worker of this instance: ``python -m spindown.worker``.
 
 Trigger: the instance's boot. Input: instance metadata, whose tags say where home is. Effects:
 works until there is nothing more to do, then powers the instance off. The environment holds
@@ -17,8 +17,8 @@ SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs, o
 
 and the standard AWS variables for another endpoint or region.
 
-``python -m worker --clear INSTANCE...`` removes the containers that workers of these instances have
-left: a machine that outlives its instance, as in the local system, calls it.
+``python -m spindown.worker --clear INSTANCE...`` removes the containers that workers of these
+instances have left: a machine that outlives its instance, as in the local system, calls it.
 """
 
 import os
@@ -50,18 +50,24 @@ from spindown.domain.fleet import Worker
 from spindown.error import ContractError, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.port import Identity, Metadata
-from worker.child.code import Code, fetch_code, has_code
-from worker.child.command import CommandRunner
-from worker.child.ending import MemoryKills
-from worker.child.place import Container, Machine, NoRuntime, find_runtime, remove_containers
-from worker.child.runner import ChildRunner, Runner
-from worker.code_folder import make_own, remove_tree
-from worker.daemon import Daemon, Parts
-from worker.home import Home, WorkerSettings, find_asked, find_home
-from worker.log import EventLog, open_log
-from worker.machine.fitness import Equipment, examine_gpus
-from worker.usage.meter import slot_gpus
-from worker.workplace import SETUP, TEMPORARY
+from spindown.worker.child.code import Code, fetch_code, has_code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.ending import MemoryKills
+from spindown.worker.child.place import (
+    Container,
+    Machine,
+    NoRuntime,
+    find_runtime,
+    remove_containers,
+)
+from spindown.worker.child.runner import ChildRunner, Runner
+from spindown.worker.code_folder import make_own, remove_tree
+from spindown.worker.daemon import Daemon, Parts
+from spindown.worker.home import Home, WorkerSettings, find_asked, find_home
+from spindown.worker.log import EventLog, open_log
+from spindown.worker.machine.fitness import Equipment, examine_gpus
+from spindown.worker.usage.meter import slot_gpus
+from spindown.worker.workplace import SETUP, TEMPORARY
 
 _IDENTITY_TRIES = 30
 _IDENTITY_PAUSE = timedelta(seconds=2)

@@ -22,8 +22,8 @@ from spindown.error import AccessDenied, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.message import put_back
 from spindown.job.presence import Presence
-from worker.lifecycle import WorkerLifecycle
-from worker.log import EventLog
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.log import EventLog
 
 
 class WorkerActions:

@@ -19,13 +19,13 @@ from spindown.job.progress import Progress
 from spindown.job.release import settle_failure, settle_rejection, settle_release
 from spindown.job.split import is_too_large
 from spindown.wording import printable
-from worker.child.ending import Broken, FailureCause
-from worker.child.runner import BatchDone, ItemDone
-from worker.code_folder import DiskFull, TooMuch, check_room
-from worker.handover import AttemptEnd, Handover, SlotContext
-from worker.transfer.prefetch import Prefetch
-from worker.workplace import Workplace, clear_slot
-from worker.writer import ResultBuffer, Writer
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.runner import BatchDone, ItemDone
+from spindown.worker.code_folder import DiskFull, TooMuch, check_room
+from spindown.worker.handover import AttemptEnd, Handover, SlotContext
+from spindown.worker.transfer.prefetch import Prefetch
+from spindown.worker.workplace import Workplace, clear_slot
+from spindown.worker.writer import ResultBuffer, Writer
 
 #: How often a slot looks up from a batch: what a lost lease or a notice waits for at most.
 _LOOK_UP = timedelta(milliseconds=200)

@@ -32,23 +32,23 @@ from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.port import Identity, JobEvents, Metadata, ObjectStore
-from worker.action import WorkerActions
-from worker.child.code import Code
-from worker.child.runner import Runner
-from worker.code_folder import make_own, make_shared
-from worker.handover import SlotContext
-from worker.home import Home, WorkerSettings
-from worker.lease_renewer import LeaseRenewer
-from worker.lifecycle import WorkerLifecycle
-from worker.log import EventLog
-from worker.slot import Slot
-from worker.transfer.ahead import Ahead
-from worker.transfer.outbox import Outbox
-from worker.usage.gpu import Gpus, open_gpus
-from worker.usage.journal import UsageJournal
-from worker.usage.sampler import Sampler
-from worker.watch import Watch
-from worker.workplace import SETUP, TEMPORARY
+from spindown.worker.action import WorkerActions
+from spindown.worker.child.code import Code
+from spindown.worker.child.runner import Runner
+from spindown.worker.code_folder import make_own, make_shared
+from spindown.worker.handover import SlotContext
+from spindown.worker.home import Home, WorkerSettings
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.log import EventLog
+from spindown.worker.slot import Slot
+from spindown.worker.transfer.ahead import Ahead
+from spindown.worker.transfer.outbox import Outbox
+from spindown.worker.usage.gpu import Gpus, open_gpus
+from spindown.worker.usage.journal import UsageJournal
+from spindown.worker.usage.sampler import Sampler
+from spindown.worker.watch import Watch
+from spindown.worker.workplace import SETUP, TEMPORARY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,13 @@ from spindown.job.release import (
     settle_release,
 )
 from spindown.job.split import split
-from worker.child.runner import Runner
-from worker.lease_renewer import LeaseRenewer
-from worker.lifecycle import WorkerLifecycle
-from worker.log import EventLog
-from worker.transfer.ahead import Ahead
-from worker.transfer.outbox import Outbox
-from worker.usage.journal import UsageRecorder
+from spindown.worker.child.runner import Runner
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.log import EventLog
+from spindown.worker.transfer.ahead import Ahead
+from spindown.worker.transfer.outbox import Outbox
+from spindown.worker.usage.journal import UsageRecorder
 
 
 class AttemptEnd(StrEnum):

@@ -28,7 +28,7 @@ from spindown.domain.worker_lifecycle import (
     step,
 )
 from spindown.port import Clock, Message
-from worker.log import EventLog
+from spindown.worker.log import EventLog
 
 #: How often the clock is looked at: somebody may set it.
 _LOOK_UP = timedelta(seconds=1)

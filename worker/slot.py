@@ -26,9 +26,9 @@ from spindown.job.fence import read_fence
 from spindown.job.held import ClaimedJob
 from spindown.job.message import put_back
 from spindown.port import Message
-from worker.attempt import Attempt
-from worker.family.family import Wedged
-from worker.handover import AttemptEnd, SlotContext, announce, class_of
+from spindown.worker.attempt import Attempt
+from spindown.worker.family.family import Wedged
+from spindown.worker.handover import AttemptEnd, SlotContext, announce, class_of
 
 _ENDS = {
     AttemptEnd.COMPLETED: UsageEnd.COMPLETED,

@@ -27,10 +27,10 @@ from spindown.job.policy import read_standing
 from spindown.job.presence import Condemned, Presence
 from spindown.job.progress import Reporter
 from spindown.port import Metadata
-from worker.home import WorkerSettings
-from worker.lease_renewer import LeaseRenewer
-from worker.lifecycle import WorkerLifecycle
-from worker.log import EventLog
+from spindown.worker.home import WorkerSettings
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.log import EventLog
 
 
 class Watch:

@@ -8,11 +8,11 @@ from spindown.error import SpindownError
 from spindown.job.attachment.log import keep_log
 from spindown.job.held import ClaimedJob, Finished
 from spindown.port import ObjectStore
-from worker.child.output import OutputLog
-from worker.child.runner import Task
-from worker.code_folder import make_own, make_shared, remove_entries, remove_tree
-from worker.log import EventLog
-from worker.transfer.state import UserState
+from spindown.worker.child.output import OutputLog
+from spindown.worker.child.runner import Task
+from spindown.worker.code_folder import make_own, make_shared, remove_entries, remove_tree
+from spindown.worker.log import EventLog
+from spindown.worker.transfer.state import UserState
 
 #: In the directory of a slot: the code's temporary directory, and what ``setup`` may write.
 TEMPORARY, SETUP = "tmp", "setup"

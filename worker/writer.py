@@ -22,11 +22,11 @@ from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.job.attachment.state import State, upload_state
 from spindown.job.commit import Portion, commit
 from spindown.job.held import ClaimedJob, Finished, LocalFile
-from worker.child.runner import ItemDone
-from worker.code_folder import TooMuch, check_amount, find_fault, take_file
-from worker.handover import Handover, SlotContext
-from worker.log import EventLog
-from worker.workplace import Workplace
+from spindown.worker.child.runner import ItemDone
+from spindown.worker.code_folder import TooMuch, check_amount, find_fault, take_file
+from spindown.worker.handover import Handover, SlotContext
+from spindown.worker.log import EventLog
+from spindown.worker.workplace import Workplace
 
 _NO_REASON = "the code gave no reason"
 

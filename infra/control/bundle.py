@@ -29,9 +29,9 @@ from aws_cdk import aws_lambda as lambda_
 from uv import find_uv_bin
 
 from spindown.error import ConfigError
+from spindown.infra.shared.kit import PACKAGE, files_of
 
-ROOT = Path(__file__).resolve().parents[2]
-LOCK = ROOT / "locks" / "functions.txt"
+LOCK = PACKAGE / "locks" / "functions.txt"
 
 RUNTIME = lambda_.Runtime.PYTHON_3_14
 ARCHITECTURE = lambda_.Architecture.ARM_64
@@ -39,21 +39,21 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 #: Where Lambda unpacks the package; tracebacks name it.
 _MOUNTED_AT = "/var/task"
 
-#: Our own packages and modules that functions import.
-_PACKAGES = (
+#: The parts of Spindown that functions import.
+PARTS = (
+    "__init__.py",
+    "aws",
+    "config",
+    "contract",
+    "control",
+    "domain",
+    "error.py",
     "functions",
-    "spindown/__init__.py",
-    "spindown/error.py",
-    "spindown/aws",
-    "spindown/config",
-    "spindown/contract",
-    "spindown/control",
-    "spindown/domain",
-    "spindown/job",
-    "spindown/ledger",
-    "spindown/operate",
-    "spindown/port.py",
-    "spindown/wording.py",
+    "job",
+    "ledger",
+    "operate",
+    "port.py",
+    "wording.py",
 )
 
 #: What uv installs beside the packages, and what no function reads.
@@ -95,21 +95,10 @@ def digest(target: Target) -> str:
     """Return the SHA-256 of everything that the package is made from."""
     found = hashlib.sha256(target.fingerprint.encode())
     # This module decides what is in the package, so it is part of the digest.
-    for path in (LOCK, Path(__file__).resolve(), *sources()):
-        found.update(f"\0{path.relative_to(ROOT)}\0".encode())
+    for path in (LOCK, PACKAGE / "infra" / "control" / "bundle.py", *files_of(PARTS)):
+        found.update(f"\0{path.relative_to(PACKAGE)}\0".encode())
         found.update(path.read_bytes())
     return found.hexdigest()
-
-
-def sources() -> Iterator[Path]:
-    """Yield our own files that go into the package, in a fixed order; each must exist."""
-    for name in _PACKAGES:
-        path = ROOT / name
-        if not path.is_dir():
-            yield path
-            continue
-        found = sorted(path.rglob("*"))
-        yield from (one for one in found if one.is_file() and "__pycache__" not in one.parts)
 
 
 def make_bundle(directory: Path, target: Target) -> None:
@@ -136,8 +125,8 @@ def make_bundle(directory: Path, target: Target) -> None:
         path = directory / name
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
     trim_models(directory / "botocore" / "data")
-    for path in sources():
-        copy = directory / path.relative_to(ROOT)
+    for path in files_of(PARTS):
+        copy = directory / path.relative_to(PACKAGE.parent)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     if target.is_compiled:
@@ -172,7 +161,7 @@ class FunctionBundle:
     def code(self) -> lambda_.Code:
         """Return the package, the same for all functions."""
         return lambda_.Code.from_asset(
-            str(ROOT / "functions"),
+            str(PACKAGE / "functions"),
             asset_hash=digest(self._target),
             asset_hash_type=AssetHashType.CUSTOM,
             bundling=BundlingOptions(image=RUNTIME.bundling_image, local=self),

@@ -8,17 +8,17 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.control.function import ControlFunction
-from infra.control.teardown import Teardown
-from infra.control.trigger import Triggers
-from infra.iam import control as grants
-from infra.iam.statement import see_missing_objects
-from infra.shared.resources import SharedResources
-from infra.shared.stack import fixed_name
-from infra.workload import Workload
 from spindown.contract.row import SCALER_TIMEOUT
 from spindown.contract.settings import ENV_BUCKET, ENV_TABLE, ENV_TOPIC
 from spindown.domain.interruption import NOTICE
+from spindown.infra.control.function import ControlFunction
+from spindown.infra.control.teardown import Teardown
+from spindown.infra.control.trigger import Triggers
+from spindown.infra.iam import control as grants
+from spindown.infra.iam.statement import see_missing_objects
+from spindown.infra.shared.resources import SharedResources
+from spindown.infra.shared.stack import fixed_name
+from spindown.infra.workload import Workload
 
 #: The interruption function reconciles as well, under the same lock.
 _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())

@@ -9,15 +9,15 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_lambda_destinations import SqsDestination
 from constructs import Construct
 
-from infra.control import bundle
-from infra.iam.statement import make_role, write_log
-from infra.shared.resources import make_log
 from spindown.contract.name import resource_name
 from spindown.contract.settings import ENV_DEPLOYMENT
+from spindown.infra.control import bundle
+from spindown.infra.iam.statement import make_role, write_log
+from spindown.infra.shared.resources import make_log
 
 
 class ControlFunction(Construct):
-    """The function ``{deployment}-{name}``, whose handler is ``functions.{name}.handler``.
+    """The function ``{deployment}-{name}``, whose handler is ``spindown.functions.{name}.handler``.
 
     It reserves no concurrency: a new account has none to reserve, and a lock in the ledger lets
     only one reconcile run at a time.
@@ -58,7 +58,7 @@ class ControlFunction(Construct):
             runtime=bundle.RUNTIME,
             architecture=bundle.ARCHITECTURE,
             code=code,
-            handler=f"functions.{name}.handler",
+            handler=f"spindown.functions.{name}.handler",
             role=self.role,
             log_group=log_group,
             memory_size=memory_mib,

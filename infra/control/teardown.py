@@ -10,8 +10,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
-from infra.control.function import ControlFunction
-from infra.iam import control as grants
+from spindown.infra.control.function import ControlFunction
+from spindown.infra.iam import control as grants
 
 #: Lambda's longest.
 _TIMEOUT = Duration.minutes(15)

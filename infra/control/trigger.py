@@ -12,12 +12,12 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk.aws_events_targets import LambdaFunction
 from constructs import Construct
 
-from infra.control.function import ControlFunction
-from infra.iam.statement import allow, make_role, regional
-from infra.workload import Workload
 from spindown.contract.event import TICK
 from spindown.contract.name import resource_name
 from spindown.domain.interruption import NOTICE
+from spindown.infra.control.function import ControlFunction
+from spindown.infra.iam.statement import allow, make_role, regional
+from spindown.infra.workload import Workload
 
 #: EC2's events that concern a worker. EC2 sends them with best effort, and for every instance of
 #: the account; the function finds in the ledger whose instance it is.

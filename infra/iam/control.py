@@ -12,7 +12,16 @@ from typing import Any
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.iam.statement import (
+from spindown.contract import tag
+from spindown.contract.row import control_partition, worker_partition
+from spindown.contract.settings import (
+    deployment_parameter,
+    live_parameter,
+    outpost_parameter,
+    workload_parameter,
+)
+from spindown.domain.offer import NEURON_MAKER, Requirements
+from spindown.infra.iam.statement import (
     CHANGE_ROWS,
     READ_EACH,
     READ_FEW,
@@ -23,16 +32,7 @@ from infra.iam.statement import (
     regional,
     within,
 )
-from infra.shared.resources import INSTANCE_INDEX
-from spindown.contract import tag
-from spindown.contract.row import control_partition, worker_partition
-from spindown.contract.settings import (
-    deployment_parameter,
-    live_parameter,
-    outpost_parameter,
-    workload_parameter,
-)
-from spindown.domain.offer import NEURON_MAKER, Requirements
+from spindown.infra.shared.resources import INSTANCE_INDEX
 
 
 def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.iam.statement import allow, public, regional
-from infra.iam.worker import open_sessions, use_keys
 from spindown.contract import tag
 from spindown.contract.name import resource_name
+from spindown.infra.iam.statement import allow, public, regional
+from spindown.infra.iam.worker import open_sessions, use_keys
 
 #: The tag of what Image Builder made.
 _ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}

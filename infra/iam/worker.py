@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.iam.statement import (
+from spindown.contract import row
+from spindown.contract.job.batch import UPLOADS
+from spindown.contract.job.event import DETAIL_TYPES, event_source
+from spindown.contract.job.manifest import STATES
+from spindown.contract.location import parse_location, work_root
+from spindown.contract.run import ecr_registry, is_parameter
+from spindown.contract.usage import usage_prefix
+from spindown.infra.iam.statement import (
     READ_ROWS,
     allow,
     literal,
@@ -15,13 +22,6 @@ from infra.iam.statement import (
     see_missing_objects,
     within,
 )
-from spindown.contract import row
-from spindown.contract.job.batch import UPLOADS
-from spindown.contract.job.event import DETAIL_TYPES, event_source
-from spindown.contract.job.manifest import STATES
-from spindown.contract.location import parse_location, work_root
-from spindown.contract.run import ecr_registry, is_parameter
-from spindown.contract.usage import usage_prefix
 
 
 def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatement]:

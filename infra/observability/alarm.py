@@ -14,7 +14,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
-from infra.observability.metric import (
+from spindown.config import format_duration
+from spindown.contract.name import resource_name
+from spindown.domain.policy import Policy
+from spindown.infra.observability.metric import (
     DAY,
     FIVE_MINUTES,
     FUNCTION_DOLLARS,
@@ -23,9 +26,6 @@ from infra.observability.metric import (
     MetricScope,
     function_metrics,
 )
-from spindown.config import format_duration
-from spindown.contract.name import resource_name
-from spindown.domain.policy import Policy
 
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _LESS_THAN = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD

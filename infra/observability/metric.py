@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from infra.price import PRICES, Usage
 from spindown.contract.metric import DEPLOYMENT, METRICS, WORKLOAD, Metric
 from spindown.contract.name import queue_name, resource_name
 from spindown.contract.settings import NAMESPACE
 from spindown.error import ContractError
+from spindown.infra.price import PRICES, Usage
 
 MINUTE = Duration.minutes(1)
 FIVE_MINUTES = Duration.minutes(5)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.observability.dashboard import Graph, Section, lay_out, show_alarms
-from infra.observability.metric import (
+from spindown.contract.metric import ALERT, CAPACITY_TYPE, FUNCTION, SOURCE, WORKLOAD
+from spindown.infra.observability.dashboard import Graph, Section, lay_out, show_alarms
+from spindown.infra.observability.metric import (
     DAY,
     FIVE_MINUTES,
     FUNCTION_DOLLARS,
@@ -15,7 +16,6 @@ from infra.observability.metric import (
     MetricScope,
     function_metrics,
 )
-from spindown.contract.metric import ALERT, CAPACITY_TYPE, FUNCTION, SOURCE, WORKLOAD
 
 
 class OverviewDashboard(Construct):

@@ -14,8 +14,8 @@ from aws_cdk import aws_glue as glue
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.shared.resources import ANSWERS
 from spindown.contract.usage import DAY, PREFIX, WORKLOAD, UsageRecord
+from spindown.infra.shared.resources import ANSWERS
 
 #: Name -> (the log groups that it reads: a function, all ``functions``, or ``workers``; query). Its
 #: fields are those that functions and workers write.

@@ -7,18 +7,18 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.observability.alarm import (
+from spindown.config import Config
+from spindown.infra.observability.alarm import (
     AlarmDefinition,
     deployment_alarms,
     make_alarm,
     workload_alarms,
 )
-from infra.observability.metric import MetricScope
-from infra.observability.overview import OverviewDashboard
-from infra.observability.query import SavedQueries, UsageTable
-from infra.observability.workload_dashboard import WorkloadDashboard
-from infra.shared.stack import DeploymentStack
-from spindown.config import Config
+from spindown.infra.observability.metric import MetricScope
+from spindown.infra.observability.overview import OverviewDashboard
+from spindown.infra.observability.query import SavedQueries, UsageTable
+from spindown.infra.observability.workload_dashboard import WorkloadDashboard
+from spindown.infra.shared.stack import DeploymentStack
 
 
 class InsightStack(DeploymentStack):

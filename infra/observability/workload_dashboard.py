@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.observability.dashboard import Graph, Section, lay_out, show_alarms
-from infra.observability.metric import DAY, HOUR, MINUTE, MetricScope
 from spindown.contract.metric import (
     ALERT,
     CAPACITY_TYPE,
@@ -21,6 +19,8 @@ from spindown.domain.diagnosis import LITTLE_USE
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
+from spindown.infra.observability.dashboard import Graph, Section, lay_out, show_alarms
+from spindown.infra.observability.metric import DAY, HOUR, MINUTE, MetricScope
 
 #: Variable of metric math -> the metric whose sum over a day it is.
 _NAMES = {"spend": "Spend", "spendOnDemand": "SpendOnDemand", "warmDollars": "WarmDollars"}

@@ -1,26 +1,22 @@
-"""The files that are deployed: zip archives whose bytes follow from their content alone.
+"""The files that are deployed: archives whose bytes follow from their content alone.
 
 There are two kinds: the kit from which workers install themselves, and the code of a workload.
 
-The same files give the same archive on every machine: names are sorted, times and owners fixed. So
-the digest of an archive is its name, an unchanged archive is not uploaded again, and whoever pins
+The digest of an archive is its name, an unchanged archive is not uploaded again, and whoever pins
 the digest pins the content.
 """
 
 import hashlib
 import io
-import tempfile
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stage
 from constructs import Construct
-from hatchling.builders.wheel import WheelBuilder
 
 from spindown.config import WorkloadConfig
-from spindown.contract.image import Kit, kit_files
+from spindown.contract.image import Kit
 from spindown.contract.run import (
     RUN_SPEC_NAME,
     RunSpec,
@@ -29,39 +25,8 @@ from spindown.contract.run import (
     encode_run_spec,
 )
 from spindown.error import ConfigError
-
-#: The earliest time that a zip archive can hold.
-_NO_TIME = (1980, 1, 1, 0, 0, 0)
-#: The system that made the archive: it tells readers how to read the file modes.
-_UNIX = 3
-_REGULAR_FILE = 0o100644 << 16
-_EXECUTABLE_FILE = 0o100755 << 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One file of an archive."""
-
-    data: bytes
-    is_executable: bool = False
-
-    @property
-    def digest(self) -> bytes:
-        """Return the SHA-256 of its content and of whether it can be executed."""
-        return hashlib.sha256(bytes([self.is_executable]) + self.data).digest()
-
-
-def pack_members(members: Mapping[str, Member]) -> bytes:
-    """Return the archive of these files; the keys are their names in it."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as made:
-        for name, member in sorted(members.items()):
-            info = zipfile.ZipInfo(name, date_time=_NO_TIME)
-            info.create_system = _UNIX
-            info.external_attr = _EXECUTABLE_FILE if member.is_executable else _REGULAR_FILE
-            info.compress_type = zipfile.ZIP_DEFLATED
-            made.writestr(info, member.data)
-    return archive.getvalue()
+from spindown.infra.shared.kit import pack_kit
+from spindown.infra.shared.pack import Member, pack_members
 
 
 class Archive(Construct):
@@ -99,41 +64,16 @@ class Archive(Construct):
         self.arn = f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{place.object_key}"
 
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
 class KitArchive(Archive):
     """The kit, one for all workloads."""
 
     def __init__(self, scope: Construct, construct_id: str, *, assets: IStackSynthesizer) -> None:
-        """Make the kit of this checkout (raises ConfigError where this is no checkout)."""
-        data = pack_kit(ROOT)
-        super().__init__(scope, construct_id, data=data, label="Worker kit", assets=assets)
+        super().__init__(scope, construct_id, data=pack_kit(), label="Worker kit", assets=assets)
 
     @property
     def kit(self) -> Kit:
         """Return the kit's address and digest, as user data names them."""
         return Kit(uri=self.uri, sha256=self.digest)
-
-
-def pack_kit(root: Path) -> bytes:
-    """Return the archive of the kit: the worker's wheel, its locks, scripts and units.
-
-    Raises:
-        ConfigError: ``root`` is not a checkout, as when Spindown was installed from a wheel.
-    """
-    if not (root / "pyproject.toml").is_file() or not (root / "locks").is_dir():
-        raise ConfigError("the worker's kit", str(root), "deploy from a checkout of Spindown")
-    with tempfile.TemporaryDirectory() as directory:
-        wheel = build_wheel(root, Path(directory))
-        files = kit_files(root, wheel)
-        return pack_members({name: Member(data=path.read_bytes()) for name, path in files.items()})
-
-
-def build_wheel(root: Path, directory: Path) -> Path:
-    """Build Spindown's own wheel into ``directory``: the same sources give the same bytes."""
-    (made,) = WheelBuilder(str(root)).build(directory=str(directory), versions=["standard"])
-    return Path(made)
 
 
 _ANY_EXECUTE = 0o111

@@ -10,10 +10,10 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.shared.archive import KitArchive
-from infra.shared.network import Network
 from spindown.config import DeploymentConfig
 from spindown.contract.name import resource_name
+from spindown.infra.shared.archive import KitArchive
+from spindown.infra.shared.network import Network
 
 #: The index that finds the worker row of an instance. It holds keys only; a consistent read of the
 #: row follows.

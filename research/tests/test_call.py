@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.cost import TICK
-from infra.price import PRICES, Usage
 from research.compare.claim.call import Count, call_table, call_targets, counted, idle_tick
+from spindown.infra.cost import TICK
+from spindown.infra.price import PRICES, Usage
 from spindown.memory import PortCall
 from spindown.simulator import Run, simulate
 from tests.simulator.scene import HOUR, a_policy, a_scenario, an_arrival

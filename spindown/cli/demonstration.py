@@ -31,9 +31,9 @@ from spindown.control.record import record_candidate
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError
+from spindown.installed import require
 from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items, upload
-from spindown.local.deployment import check_checkout
 from spindown.operate.bill import CostReport, RankingChange, read_bill
 from spindown.operate.preview import preview
 from spindown.wording import say
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 
 WORKLOAD = "classify"
-#: What the code of the workload imports.
-_MODEL = ("magika", "onnxruntime")
 ITEMS_PER_JOB = 240
 _LONGEST_FILE_BYTES = 200_000
 _LOOK_SECONDS = 1.0
@@ -75,7 +73,8 @@ def run(
     jobs: int, *, scenario: str, config: Path, keep: Path | None, within: float, as_json: bool
 ) -> None:
     """Run the demo, and print what came of it (raises DemoError)."""
-    check_checkout(*_MODEL)
+    require("local")
+    require("demo")
     from spindown.local.system import LocalSystem  # noqa: PLC0415 - heavy, and only for the demo
 
     console = Console(stderr=True) if as_json else open_console()

@@ -2,29 +2,18 @@
 
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from io import TextIOWrapper
+
+import typer
 
 from spindown.contract.location import is_whole
 from spindown.error import BadInput, SpindownError
 
 _INTERRUPTED = 130
-#: What the extra ``cli`` installs.
-_LIBRARIES = ("boto3", "rich", "typer")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; an error prints one sentence on stderr, with exit code 1."""
-    if missing := [name for name in _LIBRARIES if find_spec(name) is None]:
-        needs = f"the command needs {', '.join(missing)}: pip install 'spindown[cli]'"
-        sys.stderr.write(f"spindown: {needs}\n")
-        sys.exit(1)
-    _run(arguments)
-
-
-def _run(arguments: Sequence[str] | None) -> None:
-    import typer  # noqa: PLC0415 - it may be missing
-
     _write_whatever_comes()
     try:
         _check_bytes(sys.argv[1:] if arguments is None else arguments)

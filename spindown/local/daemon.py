@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from spindown.contract.codec import decode, encode
 from spindown.error import SpindownError
+from spindown.installed import require
 from spindown.local import TICK, environment
-from spindown.local.deployment import check_checkout
 from spindown.local.state import StateDirectory
 from spindown.local.status import STATUS_PATH, SystemStatus
 
@@ -42,10 +42,10 @@ def start(
 ) -> SystemStatus:
     """Start the local system in the background and deploy into it; return when it is ready.
 
-    Raises `DaemonError` or `DeployError` with one sentence when it cannot start; then nothing is
-    left running.
+    Raises `DaemonError`, `DeployError` or `NotInstalled` with one sentence when it cannot start;
+    then nothing is left running.
     """
-    check_checkout()
+    require("local")
     directory = StateDirectory(state or Path(".spindown"))
     directory.make()
     command = [

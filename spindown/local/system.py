@@ -15,12 +15,13 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config as ClientConfig
 
+import spindown
 from spindown import config
 from spindown.contract.codec import encode
 from spindown.ec2sim import Ec2Instance
 from spindown.error import BadInput
 from spindown.local import TICK, emulator, environment
-from spindown.local.deployment import bootstrap, deploy, destroy, project_root
+from spindown.local.deployment import bootstrap, deploy, destroy
 from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
 from spindown.local.hypervisor import GuestSetup, Hypervisor
 from spindown.local.market import (
@@ -44,7 +45,7 @@ from spindown.local.status import (
 
 _LOGGER = logging.getLogger(__name__)
 
-WORKER = (sys.executable, "-m", "worker")
+WORKER = (sys.executable, "-m", "spindown.worker")
 
 #: How often the market's time passes and guests are looked after.
 _SCHEDULE_SECONDS = 0.1
@@ -261,7 +262,7 @@ class LocalSystem:
             environment={
                 **shared,
                 **mine,
-                "PYTHONPATH": str(project_root()),
+                "PYTHONPATH": str(Path(spindown.__file__).parent.parent),
                 "PYTHONUNBUFFERED": "1",
                 TOKEN_VARIABLE: self._token,
             },

@@ -26,12 +26,12 @@ from spindown.domain.checkpointing import interval_hours
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item
+from spindown.worker.child.code import Code
+from spindown.worker.child.runner import BatchDone, ChildRunner, Event, ItemDone, Task
+from spindown.worker.log import open_log
 from tests.bench.record import record
 from tests.slot import ScriptedRunner, SlotWorld
 from tests.work import WorkWorld
-from worker.child.code import Code
-from worker.child.runner import BatchDone, ChildRunner, Event, ItemDone, Task
-from worker.log import open_log
 
 pytestmark = pytest.mark.bench
 

@@ -23,7 +23,7 @@ from statistics import median
 
 import pytest
 
-from infra.control.bundle import Target, make_bundle
+from spindown.infra.control.bundle import Target, make_bundle
 from tests.bench.record import record
 
 pytestmark = pytest.mark.bench
@@ -54,8 +54,8 @@ clients = [session.client(name) for name in ("dynamodb", "sqs", "s3", "ssm", "ec
 """
 )
 SCALER = """
-import functions.scaler
-from functions.port import connect
+import spindown.functions.scaler
+from spindown.functions.port import connect
 aws = connect()
 ports = aws.table("t"), aws.queue("q"), aws.object_store("b"), aws.settings("d"), aws.compute()
 aws._ec2("us-east-1")

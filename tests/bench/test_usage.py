@@ -19,14 +19,14 @@ import pytest
 
 from spindown.ec2sim import MemoryClock
 from spindown.memory.store import MemoryObjectStore
+from spindown.worker.home import WorkerSettings
+from spindown.worker.log import open_log
+from spindown.worker.usage.journal import UsageJournal
+from spindown.worker.usage.sampler import CORE_SHARE, Sampler
 from tests.bench.record import record
 from tests.slot import ScriptedRunner
 from tests.work import WORKLOAD, a_worker
 from tests.worker.usage.machine import T4, gpus_of
-from worker.home import WorkerSettings
-from worker.log import open_log
-from worker.usage.journal import UsageJournal
-from worker.usage.sampler import CORE_SHARE, Sampler
 
 pytestmark = pytest.mark.bench
 

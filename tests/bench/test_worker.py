@@ -36,18 +36,18 @@ from spindown.job.held import WorkPorts
 from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
 from spindown.memory.metric import MemoryMetricSink
+from spindown.worker.child.code import Code
+from spindown.worker.child.runner import ChildRunner
+from spindown.worker.handover import SlotContext
+from spindown.worker.home import AskedMachine
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.log import open_log
+from spindown.worker.slot import Slot
+from spindown.worker.usage.journal import UsageJournal, UsageRecorder
+from spindown.worker.usage.meter import Meter
 from tests.bench.record import record
 from tests.work import WORKLOAD, a_slot_id, a_worker
-from worker.child.code import Code
-from worker.child.runner import ChildRunner
-from worker.handover import SlotContext
-from worker.home import AskedMachine
-from worker.lease_renewer import LeaseRenewer
-from worker.lifecycle import WorkerLifecycle
-from worker.log import open_log
-from worker.slot import Slot
-from worker.usage.journal import UsageJournal, UsageRecorder
-from worker.usage.meter import Meter
 
 pytestmark = pytest.mark.bench
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from functions import teardown
+from spindown.functions import teardown
 
 EVENT = Path(__file__).parents[1] / "events" / "stack_delete.json"
 

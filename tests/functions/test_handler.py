@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from functions import interruption, offers, scaler
 from spindown.control.market import load_catalogue
 from spindown.error import ContractError, NotFound, Unreachable
+from spindown.functions import interruption, offers, scaler
 from spindown.job.submit import Draft, submit_items
 from spindown.port import SETTINGS_FOR
 from tests.builders import minutes

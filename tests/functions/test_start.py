@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[2]
 #: the garbage collector ran until a live edit was read.
 START = """
 import gc, importlib, sys
-import functions
+import spindown.functions
 gc.collect()
 collected = sum(generation["collections"] for generation in gc.get_stats())
-importlib.import_module(f"functions.{sys.argv[1]}")
-from functions.port import connect
+importlib.import_module(f"spindown.functions.{sys.argv[1]}")
+from spindown.functions.port import connect
 aws = connect()
 aws.table("ledger"), aws.queue("https://queue"), aws.object_store("bucket"), aws.settings("demo")
 print(*sys.modules)
@@ -44,7 +44,7 @@ def started(request: pytest.FixtureRequest) -> Started:
     command = [sys.executable, "-c", START, request.param]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     loaded, collections = done.stdout.splitlines()
-    assert f"functions.{request.param}" in loaded.split()
+    assert f"spindown.functions.{request.param}" in loaded.split()
     return Started(frozenset(loaded.split()), int(collections))
 
 

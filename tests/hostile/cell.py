@@ -18,15 +18,15 @@ from typing import Any
 
 from spindown.contract.run import RunMode, RunSpec
 from spindown.domain.policy import Policy
+from spindown.worker.child.code import Code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.place import Machine
+from spindown.worker.child.runner import ChildRunner
+from spindown.worker.code_folder import make_own, make_shared
+from spindown.worker.log import open_log
+from spindown.worker.workplace import SETUP, TEMPORARY
 from tests.slot import SlotWorld
 from tests.worker_system.kit import SYSTEM
-from worker.child.code import Code
-from worker.child.command import CommandRunner
-from worker.child.place import Machine
-from worker.child.runner import ChildRunner
-from worker.code_folder import make_own, make_shared
-from worker.log import open_log
-from worker.workplace import SETUP, TEMPORARY
 
 #: A user with no file and no process of his own on this machine.
 CODE_USER = 64_777

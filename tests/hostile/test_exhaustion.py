@@ -9,9 +9,9 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.error import NotFound
+from spindown.worker.child.ending import FailureCause
 from tests.hostile.cell import CODE_USER, Cell
 from tests.slot import SlotWorld
-from worker.child.ending import FailureCause
 
 #: What the first job does; every other one is honest.
 RUN = """

@@ -18,8 +18,8 @@ from spindown.contract.job.manifest import (
 )
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.policy import Policy
+from spindown.worker.child.ending import FailureCause
 from tests.hostile.cell import Cell
-from worker.child.ending import FailureCause
 
 #: Inputs by whose last name the worker names files: wherever they land, they are modules.
 INPUTS = [f"s3://inputs/{n}/module.py" for n in range(4)]

@@ -103,7 +103,7 @@ def test_no_module_is_taken_from_where_the_worker_starts(tmp_path: Path) -> None
     packages = tmp_path / ".local" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     packages.mkdir(parents=True)
     for folder in (tmp_path, packages):
-        for name in ("worker", "json", "boto3", "usercustomize", "sitecustomize"):
+        for name in ("spindown", "json", "boto3", "usercustomize", "sitecustomize"):
             (folder / f"{name}.py").write_text("raise SystemExit('planted')\n")
 
     done = subprocess.run(

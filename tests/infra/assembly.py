@@ -13,12 +13,13 @@ import pytest
 from aws_cdk import App, DefaultStackSynthesizer, Stack, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from infra.control.bundle import Target
-from infra.core import CoreStack
-from infra.deployment import describe
-from infra.image import ImageStack
 from spindown import config
 from spindown.contract.image import Kit
+from spindown.infra.control.bundle import Target
+from spindown.infra.core import CoreStack
+from spindown.infra.deployment import describe
+from spindown.infra.flag import FLAGS
+from spindown.infra.image import ImageStack
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,12 +103,6 @@ def write_project(directory: Path, text: str = CONFIG) -> Path:
     return path
 
 
-def recommended_flags() -> Mapping[str, Any]:
-    """Return the feature flags of cdk.json, as the command line passes them."""
-    context: Mapping[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
-    return context
-
-
 def make_app(
     project: Path,
     directory: Path,
@@ -119,7 +114,7 @@ def make_app(
     given = {"config": str(project), "aws:cdk:bundling-stacks": [], **(context or {})}
     return App(
         outdir=str(directory),
-        context={**recommended_flags(), **given},
+        context={**FLAGS, **given},
         builtin_cloud_formation_validation=checked,
         analytics_reporting=False,
     )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.deployment import describe
 from spindown.error import ConfigError
+from spindown.infra.deployment import describe
+from spindown.infra.flag import FLAGS
 from tests.infra.assembly import (
     PLAIN,
     ROOT,
     make_app,
-    recommended_flags,
     synthesise_core,
     words,
     write_project,
@@ -24,7 +24,7 @@ from tests.infra.assembly import (
 
 def run_app(**environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "infra.app"],
+        [sys.executable, "-m", "spindown.infra.app"],
         check=False,
         cwd=ROOT,
         env=os.environ | environment,
@@ -35,7 +35,7 @@ def run_app(**environment: str) -> "subprocess.CompletedProcess[str]":
 
 def test_a_good_deployment_is_synthesised_without_a_word(tmp_path: Path) -> None:
     context = {
-        **recommended_flags(),
+        **FLAGS,
         "config": str(write_project(tmp_path, PLAIN.format(image=""))),
         "aws:cdk:bundling-stacks": [],
     }
@@ -56,7 +56,7 @@ def test_without_node_it_says_what_to_install() -> None:
 
     assert done.returncode == 1
     assert done.stderr == (
-        "spindown: JSII_NODE is '/nowhere/node': run make setup, or install Node.js 22 or newer\n"
+        "spindown: JSII_NODE is '/nowhere/node': unset it, or name Node.js 22 or newer\n"
     )
 
 

@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from infra.control.bundle import CALLED, Target, compile_sources, digest, make_bundle, sources, trim
-from tests.infra.assembly import ROOT
+from spindown.infra.control.bundle import (
+    CALLED,
+    PARTS,
+    Target,
+    compile_sources,
+    digest,
+    make_bundle,
+    trim,
+)
+from spindown.infra.shared.kit import PACKAGE, files_of
 
 MIB = 1024 * 1024
 
@@ -21,7 +29,8 @@ ARM_64 = 183
 MAKE_CLIENTS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import boto3, functions.interruption, functions.offers, functions.scaler
+import boto3
+from spindown.functions import interruption, offers, scaler
 session = boto3.Session("key", "secret", region_name="us-east-1")
 for service in sys.argv[2:]:
     session.client(service)
@@ -54,7 +63,7 @@ def test_the_package_is_far_below_what_lambda_takes(package: Path) -> None:
 
 
 def test_the_package_holds_only_the_code_that_functions_run(package: Path) -> None:
-    assert (package / "functions" / "__init__.py").is_file()
+    assert (package / "spindown" / "functions" / "__init__.py").is_file()
     assert (package / "spindown" / "aws" / "wiring.py").is_file()
     for absent in ("cli", "ec2sim", "local", "memory"):
         assert not (package / "spindown" / absent).exists()
@@ -89,10 +98,10 @@ def test_an_unchanged_package_keeps_its_name_for_each_target() -> None:
 
 
 def test_what_goes_into_the_package_is_source_alone() -> None:
-    names = [str(path.relative_to(ROOT)) for path in sources()]
+    names = [str(path.relative_to(PACKAGE)) for path in files_of(PARTS)]
 
     assert "functions/scaler.py" in names
-    assert "spindown/error.py" in names
+    assert "error.py" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 

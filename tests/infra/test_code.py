@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from infra.shared.archive import find_code, pack, read_version, run_spec
 from spindown import config
 from spindown.config import WorkloadConfig
 from spindown.contract.run import RUN_SPEC_NAME, OnNewCode, RunSpec, decode_run_spec
 from spindown.error import ConfigError
+from spindown.infra.shared.archive import find_code, pack, read_version, run_spec
 from tests.infra.assembly import CONFIG, Assembly, words, write_project
 
 SPEC = RunSpec(entrypoint="job:run")

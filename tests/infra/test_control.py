@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from functions.offers import RENEW_FOR
-from infra.cost import REFRESH
 from spindown.config.deployment import OUTPOSTS_AT_MOST
 from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
+from spindown.functions.offers import RENEW_FOR
+from spindown.infra.cost import REFRESH
 from tests.infra.assembly import ROOT, Assembly, words
 
 FUNCTIONS = ["lab--interruption", "lab--offers", "lab--scaler", "lab--teardown"]
@@ -37,7 +37,7 @@ def test_functions_run_on_the_newest_python_on_arm(assembly: Assembly, name: str
     made = function(assembly, name)
 
     assert (made["Runtime"], made["Architectures"]) == ("python3.14", ["arm64"])
-    assert made["Handler"] == f"functions.{name.removeprefix('lab--')}.handler"
+    assert made["Handler"] == f"spindown.functions.{name.removeprefix('lab--')}.handler"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

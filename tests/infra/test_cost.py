@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.cost import Estimate, describe_cost, estimate, main, read_templates, render
-from infra.observability.metric import FUNCTION_GIB
-from infra.price import PRICES, Usage
 from spindown.error import ContractError
+from spindown.infra.cost import Estimate, describe_cost, estimate, main, read_templates, render
+from spindown.infra.observability.metric import FUNCTION_GIB
+from spindown.infra.price import PRICES, Usage
 from tests.infra.assembly import ROOT, Assembly
 
 Templates = Mapping[str, Mapping[str, Any]]
@@ -152,7 +152,7 @@ def described() -> str:
 def test_the_page_as_stored_is_current(described: str) -> None:
     stored = (ROOT / "docs" / "costs.md").read_text(encoding="utf-8")
 
-    assert stored == described, "run python -m infra.cost > docs/costs.md"
+    assert stored == described, "run python -m spindown.infra.cost > docs/costs.md"
 
 
 def test_an_idle_workload_costs_under_a_dollar_a_month(described: str) -> None:

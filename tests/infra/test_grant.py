@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from infra.control.bundle import CALLED
-from infra.iam.control import bound_launches, make_tagged
-from infra.iam.worker import read_declared
 from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag
 from spindown.domain.offer import NEURON_MAKER, Requirements
+from spindown.infra.control.bundle import CALLED
+from spindown.infra.iam.control import bound_launches, make_tagged
+from spindown.infra.iam.worker import read_declared
 from spindown.memory import PortCall
 from spindown.port import LaunchRequest
 from tests.control import ControlWorld

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from infra.cost import JUDGEMENT, REFRESH, TICK
-from infra.price import Usage
 from spindown.aws.cloudwatch import metric_events
 from spindown.control.alert.judgement import judge
 from spindown.control.market import refresh
+from spindown.infra.cost import JUDGEMENT, REFRESH, TICK
+from spindown.infra.price import Usage
 from spindown.memory import PortCall
 from tests.control import ControlWorld
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from infra.iam.worker import pull_image
 from spindown.contract.run import ecr_registry
+from spindown.infra.iam.worker import pull_image
 
 ECR = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
 

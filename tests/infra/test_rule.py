@@ -6,10 +6,10 @@ import tarfile
 from importlib.resources import files
 from pathlib import Path
 
+from spindown.infra.flag import FLAGS
 from tests.infra.assembly import (
     NO_GPU,
     SPREAD,
-    recommended_flags,
     report_findings,
     write_project,
 )
@@ -85,10 +85,10 @@ def test_they_find_no_more_in_work_without_gpus(tmp_path: Path) -> None:
     assert found <= set(KEPT)
 
 
-def test_cdk_json_turns_on_every_flag_that_this_cdk_recommends() -> None:
+def test_every_flag_that_this_cdk_recommends_is_on() -> None:
     recommended = json.loads(_read_from_library("recommended-feature-flags.json"))
 
-    assert recommended_flags() == recommended
+    assert recommended == FLAGS
 
 
 def _read_from_library(name: str) -> bytes:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
-from infra.shared.resources import AlarmTopic
-from tests.infra.assembly import Assembly, recommended_flags, words
+from spindown.infra.flag import FLAGS
+from spindown.infra.shared.resources import AlarmTopic
+from tests.infra.assembly import Assembly, words
 
 
 def make(directory: Path, email: str | None) -> Mapping[str, Mapping[str, Any]]:
     """Return the resources of a topic alone."""
-    app = App(outdir=str(directory), context=recommended_flags(), analytics_reporting=False)
+    app = App(outdir=str(directory), context=FLAGS, analytics_reporting=False)
     AlarmTopic(Stack(app, "alone"), "Alarms", deployment="lab", email=email)
     resources: Mapping[str, Mapping[str, Any]]
     resources = app.synth().get_stack_by_name("alone").template["Resources"]

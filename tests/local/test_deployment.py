@@ -1,40 +1,10 @@
-import sys
 from pathlib import Path
 
 import pytest
 
-from spindown.local.deployment import (
-    DeployError,
-    check_checkout,
-    describe_failure,
-    find_cdk,
-    find_node,
-    project_root,
-)
+from spindown.local.deployment import describe_failure
 
 LOG = Path("deploy.log")
-
-
-def test_finds_a_node_that_is_new_enough_and_the_pinned_cdk() -> None:
-    assert find_node().name == "node"
-    assert find_cdk(project_root()).name == "cdk"
-
-
-def test_a_missing_cdk_is_one_sentence_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(DeployError, match=r"No CDK command line was found .* run `make setup`"):
-        find_cdk(tmp_path)
-
-
-def test_a_wheel_is_told_that_it_is_no_checkout(tmp_path: Path) -> None:
-    with pytest.raises(DeployError, match="`make setup`"):
-        check_checkout(root=tmp_path)
-
-
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_checkout("magika")
-    monkeypatch.setitem(sys.modules, "magika", None)
-    with pytest.raises(DeployError, match=r"magika .* `make setup`"):
-        check_checkout("magika")
 
 
 @pytest.mark.parametrize(

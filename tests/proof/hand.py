@@ -17,13 +17,13 @@ from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob
 from spindown.port import Message
 from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.runner import Event, ItemDone, Task
+from spindown.worker.handover import SlotContext
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.slot import Slot
 from tests.proof.fault import Crashed
 from tests.slot import ScriptedRunner
-from worker.child.ending import Broken, FailureCause
-from worker.child.runner import Event, ItemDone, Task
-from worker.handover import SlotContext
-from worker.lease_renewer import LeaseRenewer
-from worker.slot import Slot
 
 
 class At(Enum):

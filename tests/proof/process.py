@@ -27,16 +27,16 @@ from spindown.job.policy import OUTDATED_FOR, read_standing
 from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
 from spindown.memory import PortCall, intercept
+from spindown.worker.action import WorkerActions
+from spindown.worker.handover import SlotContext
+from spindown.worker.home import WorkerSettings
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.watch import Watch
 from tests.proof.fault import Crashed
 from tests.proof.hand import Hand
 from tests.proof.surrounding import Inline, LoudLog, Surrounding
 from tests.slot import ScriptedRunner
-from worker.action import WorkerActions
-from worker.handover import SlotContext
-from worker.home import WorkerSettings
-from worker.lease_renewer import LeaseRenewer
-from worker.lifecycle import WorkerLifecycle
-from worker.watch import Watch
 
 _SCRATCH = Path(tempfile.mkdtemp(prefix="spindown-proof-"))
 atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)

@@ -15,8 +15,8 @@ from spindown.memory import (
     MemoryTable,
     PortCall,
 )
+from spindown.worker.log import EventLog
 from tests.slot import Script
-from worker.log import EventLog
 
 
 class Surrounding(Protocol):

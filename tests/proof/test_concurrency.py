@@ -12,13 +12,13 @@ from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, 
 from spindown.domain.fleet import LaunchState
 from spindown.domain.reason import ReasonCode
 from spindown.memory import PortCall
+from spindown.worker.child.runner import BatchDone, ItemDone
 from tests.builders import NOW
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
 from tests.proof.recovery import recover
 from tests.proof.world import MINUTE, ProofWorld, a_world
 from tests.slot import Script
-from worker.child.runner import BatchDone, ItemDone
 
 
 def up(workers: int = 1) -> ProofWorld:

@@ -14,6 +14,7 @@ import pytest
 from spindown.contract.job.manifest import (
     JobState,
 )
+from spindown.worker.child.ending import Broken, FailureCause
 from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
@@ -22,7 +23,6 @@ from tests.proof.recovery import recover
 from tests.proof.sweep import sweep
 from tests.proof.world import BUCKET, MINUTE, ProofWorld, a_world
 from tests.slot import square
-from worker.child.ending import Broken, FailureCause
 
 _SECOND = timedelta(seconds=1)
 _MALFORMED = '{"items": "not a list"}'

@@ -13,11 +13,16 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "locks").glob("*.txt"))
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, GROUPS = PYPROJECT["project"], PYPROJECT["dependency-groups"]
 EXTRAS = PROJECT["optional-dependencies"]
 
-#: What each lock file pins: the extras it was compiled from, on top of the core.
-COMPILED_FROM = {"dev": set(EXTRAS), "functions": {"functions"}, "worker": {"worker"}}
+#: What each lock file pins: all that is declared, or what one group is.
+COMPILED_FROM = {
+    "dev": [PROJECT["dependencies"], *EXTRAS.values(), *GROUPS.values()],
+    "functions": [GROUPS["functions"]],
+    "worker": [GROUPS["worker"]],
+}
 
 ENTRY = re.compile(
     r"^([a-z0-9-]+)==(\S+)[^\n]*\\\n((?: +--hash=[^\n]*\n?)+)((?: +#[^\n]*\n?)*)", re.MULTILINE
@@ -30,10 +35,9 @@ def pins(lock: str) -> dict[str, str]:
     return {name: version for name, version, _hashes, _why in ENTRY.findall(text)}
 
 
-def declared(extras: set[str]) -> list[Requirement]:
-    """Return what the core and some extras ask for, without references to the project itself."""
-    texts = [*PROJECT["dependencies"], *(text for extra in extras for text in EXTRAS[extra])]
-    asked = [Requirement(text) for text in texts]
+def declared(lists: list[list[str]]) -> list[Requirement]:
+    """Return what some lists ask for, without references to the project itself."""
+    asked = [Requirement(text) for texts in lists for text in texts]
     return [one for one in asked if one.name != PROJECT["name"]]
 
 
@@ -53,7 +57,7 @@ def test_a_lock_pins_every_declared_dependency_within_its_range(lock: str) -> No
 @pytest.mark.parametrize("lock", COMPILED_FROM)
 def test_a_lock_holds_nothing_that_is_no_longer_declared(lock: str) -> None:
     text = (ROOT / "locks" / f"{lock}.txt").read_text(encoding="utf-8")
-    direct = {name for name, _, _, why in ENTRY.findall(text) if "spindown (pyproject.toml)" in why}
+    direct = {name for name, _, _, why in ENTRY.findall(text) if "pyproject.toml" in why}
 
     assert {canonicalize_name(one.name) for one in declared(COMPILED_FROM[lock])} == direct
 

@@ -9,12 +9,12 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.port import Outgoing
+from spindown.worker.slot import Slot
+from spindown.worker.transfer.ahead import Ahead
 from tests.local.waiting import until
 from tests.slot import InLine, SlotWorld
 from tests.work import items
 from tests.worker.test_under_way import Gate
-from worker.slot import Slot
-from worker.transfer.ahead import Ahead
 
 JOB = {"job_id": "j", "items": items(5)}
 SECOND = timedelta(seconds=1)

@@ -14,8 +14,8 @@ from spindown.contract.location import check_declared
 from spindown.error import AccessDenied, ContractError, NotFound
 from spindown.job.item import settle_items
 from spindown.memory.store import MemoryInputSource
+from spindown.worker.transfer.prefetch import Prefetch
 from tests.work import WorkWorld
-from worker.transfer.prefetch import Prefetch
 
 DECLARED = ["s3://mine/inputs/"]
 

@@ -16,12 +16,12 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound
 from spindown.job.presence import Condemned
+from spindown.worker.action import say_duration
+from spindown.worker.usage.summary import summarise
 from tests.basket import Basket
 from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD, items
 from tests.worker.usage.machine import GIB, Device, gpus_of
-from worker.action import say_duration
-from worker.usage.summary import summarise
 
 PATIENT = replace(QUICK, idle_timeout=timedelta(hours=1))
 SLEEPER = """

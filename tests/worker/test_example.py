@@ -12,9 +12,9 @@ import pytest
 
 from spindown.contract.run import RunSpec
 from spindown.user import Item
-from worker.child.code import Code
-from worker.child.runner import ChildRunner, ItemDone, Task
-from worker.log import open_log
+from spindown.worker.child.code import Code
+from spindown.worker.child.runner import ChildRunner, ItemDone, Task
+from spindown.worker.log import open_log
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

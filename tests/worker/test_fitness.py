@@ -10,10 +10,10 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.reaping import has_missed_check_in
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.presence import Presence
+from spindown.worker.machine.fitness import Ask, Equipment, examine_gpus, find_fault
 from tests.builders import unfit
 from tests.plant import Plant
 from tests.work import WorkWorld, items
-from worker.machine.fitness import Ask, Equipment, examine_gpus, find_fault
 
 T4 = "0, Tesla T4, 15360"
 H100 = "0, NVIDIA H100 80GB HBM3, 81559"

@@ -14,8 +14,7 @@ from spindown.contract.run import RunSpec
 from spindown.domain.offer import CapacityType
 from spindown.error import ContractError, NotFound
 from spindown.port import Identity
-from tests.work import a_worker
-from worker.__main__ import (
+from spindown.worker.__main__ import (
     find_fault,
     main,
     make_runner,
@@ -23,11 +22,12 @@ from worker.__main__ import (
     visible_gpus,
     with_secrets,
 )
-from worker.child.code import Code
-from worker.child.command import CommandRunner
-from worker.child.place import RUNTIMES
-from worker.home import find_home
-from worker.log import open_log
+from spindown.worker.child.code import Code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.place import RUNTIMES
+from spindown.worker.home import find_home
+from spindown.worker.log import open_log
+from tests.work import a_worker
 
 TAGS = {
     tag.DEPLOYMENT: "demo",

@@ -3,8 +3,8 @@
 import io
 import json
 
+from spindown.worker.log import open_log
 from tests.basket import Basket
-from worker.log import open_log
 
 
 def test_logs_one_json_object_a_line() -> None:

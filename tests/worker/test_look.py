@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from spindown.job.held import LocalFile
+from spindown.worker.code_folder import list_files, take_file
+from spindown.worker.transfer.state import UserState
 from tests.work import items
 from tests.worker.settled import write_settled
-from worker.code_folder import list_files, take_file
-from worker.transfer.state import UserState
 
 JOB = {"job_id": "j", "items": items(5)}
 SECOND = timedelta(seconds=1)

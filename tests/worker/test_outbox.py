@@ -7,12 +7,12 @@ from pathlib import Path
 from spindown.domain.worker_lifecycle import PolicySeen
 from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents, PortCall
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.log import open_log
+from spindown.worker.slot import Slot
+from spindown.worker.transfer.outbox import Outbox
 from tests.slot import ScriptedRunner, SlotWorld
 from tests.work import items
-from worker.child.ending import Broken, FailureCause
-from worker.log import open_log
-from worker.slot import Slot
-from worker.transfer.outbox import Outbox
 
 NO_LICENCE = Broken(FailureCause.ENDED, "no licence")
 

@@ -17,12 +17,12 @@ from spindown.job.attachment.log import read_logs
 from spindown.memory.interception import PortCall
 from spindown.port import Key
 from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.slot import Slot
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square
 from tests.work import WORKLOAD, WorkWorld, items
 from tests.worker.settled import write_settled
-from worker.child.ending import Broken, FailureCause
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.slot import Slot
 
 JOB = {"job_id": "j", "items": items(5)}
 MEBIBYTE = 1024 * 1024

@@ -11,12 +11,12 @@ from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.slot import Slot
 from tests.slot import ScriptedRunner, SlotWorld
 from tests.work import items
 from tests.worker.settled import write_settled
-from worker.child.ending import Broken, FailureCause
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.slot import Slot
 
 JOB = {"job_id": "j", "items": items(5)}
 MEBIBYTE = 1024 * 1024

@@ -10,13 +10,13 @@ from spindown.job.held import ClaimedJob
 from spindown.job.progress import Reporter
 from spindown.memory.interception import PortCall
 from spindown.memory.metadata import MemoryMetadata
+from spindown.worker.home import WorkerSettings
+from spindown.worker.lease_renewer import LeaseRenewer
+from spindown.worker.log import open_log
+from spindown.worker.watch import Watch
 from tests.local.waiting import until
 from tests.slot import a_lifecycle
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items
-from worker.home import WorkerSettings
-from worker.lease_renewer import LeaseRenewer
-from worker.log import open_log
-from worker.watch import Watch
 
 
 def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker_system.kit import ROOT, build_wheel, make_kit
+from tests.worker_system.kit import ROOT, make_kit
 
 #: Its Python, for which the kit takes wheels.
 SUITE, PYTHON = "bookworm", "3.11"
@@ -56,7 +56,7 @@ class CleanRoot:
         _need_tools()
         include = "--include=ca-certificates,iproute2,python3,systemd"
         _check(["debootstrap", "--variant=minbase", include, SUITE, str(directory)])
-        make_kit(directory / "kit", build_wheel(directory / "tmp"))
+        make_kit(directory / "kit")
         locks = [f"--requirement={ROOT}/locks/{name}.txt" for name in ("worker", "bootstrap")]
         target = ["--only-binary=:all:", f"--python-version={PYTHON}", "--no-deps"]
         wheels = f"--dest={directory}/kit/wheels"

@@ -3,29 +3,20 @@
 import base64
 import hashlib
 import os
-import shutil
 import subprocess
-import sys
 import sysconfig
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spindown.contract.image import kit_files
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
+from spindown.infra.shared.kit import kit_members
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = ROOT / "worker" / "system"
 #: EC2 takes no more user data than this, before base64 (EC2 User Guide, "Run commands at launch").
 USER_DATA_BYTES_MAX = 16 * 1024
-
-
-def build_wheel(directory: Path) -> Path:
-    """Build the wheel of the checkout, as a release does."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
-    return next(directory.glob("spindown-*.whl"))
 
 
 def make_wheel(directory: Path, name: str, files: Mapping[str, str]) -> Path:
@@ -49,11 +40,11 @@ def digest(data: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
-def make_kit(directory: Path, wheel: Path) -> Path:
+def make_kit(directory: Path) -> Path:
     """Lay out a kit."""
-    for name, path in kit_files(ROOT, wheel).items():
+    for name, member in kit_members().items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, directory / name)
+        (directory / name).write_bytes(member.data)
     return directory
 
 

@@ -53,11 +53,11 @@ from pathlib import Path
 import probe
 from spindown.contract.run import RunSpec
 from spindown.user import Item
-from worker.__main__ import make_scratch
-from worker.child.code import Code
-from worker.child.runner import ChildRunner, ItemDone, Task
-from worker.code_folder import make_shared
-from worker.log import open_log
+from spindown.worker.__main__ import make_scratch
+from spindown.worker.child.code import Code
+from spindown.worker.child.runner import ChildRunner, ItemDone, Task
+from spindown.worker.code_folder import make_shared
+from spindown.worker.log import open_log
 
 scratch = make_scratch()
 code = scratch / "code"
@@ -137,7 +137,7 @@ def left(root: CleanRoot) -> Path:
 
 
 def test_the_worker_starts_on_a_clean_system(root: CleanRoot) -> None:
-    done = root.run("/opt/spindown/worker/bin/python", "-m", "worker", "--version")
+    done = root.run("/opt/spindown/worker/bin/python", "-m", "spindown.worker", "--version")
 
     assert done.stdout.split()[-1:] == [spindown.__version__], done.stderr
 

@@ -8,7 +8,6 @@ from uv import find_uv_bin
 import spindown
 from tests.worker_system.kit import (
     Stubs,
-    build_wheel,
     lend_packages,
     make_kit,
     make_wheel,
@@ -20,19 +19,14 @@ pytestmark = pytest.mark.long
 SHOW_ORIGIN = "import {0}; print({0}.__file__ or list({0}.__path__))"
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
-
-
 class Prefix:
     """A root directory, a kit, and stubs for the programs that would touch more than that root."""
 
-    def __init__(self, directory: Path, wheel: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.root = directory / "root"
         self.root.mkdir()
         self.home = self.root / "opt" / "spindown"
-        self.kit = make_kit(directory / "kit", wheel)
+        self.kit = make_kit(directory / "kit")
         lend_packages(self.kit)
         self.stubs = Stubs(directory)
         for name in ("nft", "systemctl", "systemd-sysusers", "systemd-tmpfiles", "useradd"):
@@ -66,23 +60,23 @@ class Prefix:
 
 
 @pytest.fixture
-def prefix(tmp_path: Path, wheel: Path) -> Prefix:
-    return Prefix(tmp_path, wheel)
+def prefix(tmp_path: Path) -> Prefix:
+    return Prefix(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Prefix:
-    prefix = Prefix(tmp_path_factory.mktemp("installed"), wheel)
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Prefix:
+    prefix = Prefix(tmp_path_factory.mktemp("installed"))
     assert prefix.install() == 0, prefix.said
     prefix.first = prefix.files()
     return prefix
 
 
 def test_the_installed_worker_starts(installed: Prefix) -> None:
-    said = installed.run_worker("-m", "worker", "--version")
+    said = installed.run_worker("-m", "spindown.worker", "--version")
 
     assert said.split()[-1] == spindown.__version__
-    assert str(installed.home) in installed.run_worker("-c", SHOW_ORIGIN.format("worker"))
+    assert str(installed.home) in installed.run_worker("-c", SHOW_ORIGIN.format("spindown.worker"))
 
 
 def test_an_install_starts_and_enables_nothing(installed: Prefix) -> None:

@@ -65,5 +65,5 @@ def test_root_wakes_the_gpus_since_the_worker_gains_no_rights() -> None:
 
     assert "NoNewPrivileges=yes" in lines
     assert lines.index(wakes) < lines.index(
-        "ExecStart=/opt/spindown/worker/bin/python -I -u -m worker"
+        "ExecStart=/opt/spindown/worker/bin/python -I -u -m spindown.worker"
     )

@@ -23,9 +23,9 @@ from typing import Any
 from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.contract.run import Results
 from spindown.user import Item
-from worker.child.frame import load_json
-from worker.child.runner import ItemDone, Task
-from worker.code_folder import TooMuch, list_files, make_own, make_shared, make_shared_in
+from spindown.worker.child.frame import load_json
+from spindown.worker.child.runner import ItemDone, Task
+from spindown.worker.code_folder import TooMuch, list_files, make_own, make_shared, make_shared_in
 
 #: A line of results, or the one result of a whole job, is not longer.
 LINE_BYTES_MAX = 16 * 1024 * 1024

@@ -15,15 +15,15 @@ from typing import Any
 
 from spindown.contract.run import Results
 from spindown.user import Item
-from worker.child.call import BadResult, Call, ResultReader, open_call
-from worker.child.code import Code
-from worker.child.ending import Broken, FailureCause, MemoryKills, describe_end
-from worker.child.output import LogAllowance, Output
-from worker.child.place import Place
-from worker.child.process import Program
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.code_folder import TooMuch, list_files, remove_tree
-from worker.log import EventLog
+from spindown.worker.child.call import BadResult, Call, ResultReader, open_call
+from spindown.worker.child.code import Code
+from spindown.worker.child.ending import Broken, FailureCause, MemoryKills, describe_end
+from spindown.worker.child.output import LogAllowance, Output
+from spindown.worker.child.place import Place
+from spindown.worker.child.process import Program
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.code_folder import TooMuch, list_files, remove_tree
+from spindown.worker.log import EventLog
 
 #: sysexits.h: "the input data was incorrect in some way".
 EX_DATAERR = 65

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import IO
 
 from spindown.contract.run import LOG_BYTES_A_DAY
-from worker.log import EventLog
+from spindown.worker.log import EventLog
 
 #: What is kept of the beginning and of the end, bytes.
 HEAD_BYTES = 256 * 1024

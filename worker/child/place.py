@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from spindown.error import SpindownError
-from worker.child.call import HOME, Call
+from spindown.worker.child.call import HOME, Call
 
 #: In the order of preference. Each understands the arguments below.
 RUNTIMES = ("docker", "podman", "nerdctl")

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from worker.child.ending import Broken, FailureCause, describe_end
-from worker.child.frame import Frame, FrameReader, encode_frame, write_within
-from worker.child.output import Output
-from worker.family.family import Family
+from spindown.worker.child.ending import Broken, FailureCause, describe_end
+from spindown.worker.child.frame import Frame, FrameReader, encode_frame, write_within
+from spindown.worker.child.output import Output
+from spindown.worker.family.family import Family
 
 #: A child that stands ready reads at once; more means that it hangs.
 _WRITE_SECONDS = 60.0

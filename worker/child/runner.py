@@ -14,15 +14,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-import worker
+import spindown
 from spindown.contract.codec import DEPTH_MAX, is_too_deep
 from spindown.user import Item
-from worker.child.code import Code
-from worker.child.ending import Broken, FailureCause, MemoryKills
-from worker.child.frame import Frame
-from worker.child.output import LogAllowance, Output, OutputLog
-from worker.child.process import Child
-from worker.log import EventLog
+from spindown.worker.child.code import Code
+from spindown.worker.child.ending import Broken, FailureCause, MemoryKills
+from spindown.worker.child.frame import Frame
+from spindown.worker.child.output import LogAllowance, Output, OutputLog
+from spindown.worker.child.process import Child
+from spindown.worker.log import EventLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ _BOOT = (
     "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
-_ROOT = str(Path(worker.__file__ or "").resolve().parent.parent)
+_ROOT = str(Path(spindown.__file__).resolve().parent.parent)
 
 
 class Runner(Protocol):
@@ -236,7 +236,7 @@ class ChildRunner:
 
     def _command(self, read_fd: int, write_fd: int) -> list[str]:
         return [
-            *(self._python, "-P", "-c", _BOOT, _ROOT, "worker.child.user_code"),
+            *(self._python, "-P", "-c", _BOOT, _ROOT, "spindown.worker.child.user_code"),
             *(str(read_fd), str(write_fd), str(self._code.root), self._code.spec.entrypoint),
             *(str(self._slot), str(self._scratch)),
         ]

@@ -1,9 +1,9 @@
 """Run the user's code: load it, then answer one batch after another until the line closes.
 
-Started by ``worker.child.runner`` as ``python -m worker.child.user_code READ_FD WRITE_FD CODE
-ENTRYPOINT SLOT SCRATCH``. Trigger: a ``batch`` frame. Answers: ``ready`` once, or ``broken`` if
-the code cannot be loaded; then ``results``, the last of a batch with ``done``. When the worker is
-gone the line ends, and so does this process at once, whatever the user's code is doing.
+Started by ``worker.child.runner`` as ``python -m spindown.worker.child.user_code READ_FD WRITE_FD
+CODE ENTRYPOINT SLOT SCRATCH``. Trigger: a ``batch`` frame. Answers: ``ready`` once, or ``broken``
+if the code cannot be loaded; then ``results``, the last of a batch with ``done``. When the worker
+is gone the line ends, and so does this process at once, whatever the user's code is doing.
 """
 
 import importlib
@@ -19,7 +19,13 @@ from typing import BinaryIO
 
 from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.user import Context, Item, Result
-from worker.child.frame import ANSWERS_BYTES_MAX, Frame, encode_frame, pack_frame, read_frame
+from spindown.worker.child.frame import (
+    ANSWERS_BYTES_MAX,
+    Frame,
+    encode_frame,
+    pack_frame,
+    read_frame,
+)
 
 Run = Callable[[Sequence[Item], Context], Iterable[Result]]
 

@@ -14,7 +14,7 @@ check() {
     fi
 }
 
-check "worker" "$home/worker/bin/python" -I -m worker --version
+check "worker" "$home/worker/bin/python" -I -m spindown.worker --version
 check "imports" "$home/worker/bin/python" -c 'import boto3, spindown.aws'
 check "user's code" "$home/bin/run-python" -c 'import spindown.contract.run'
 check "metadata rule" nft --check --file "$home/system/metadata.nft"

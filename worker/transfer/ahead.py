@@ -18,9 +18,9 @@ from spindown.job.held import ClaimedJob, WorkPorts
 from spindown.job.item import look_at_items
 from spindown.job.message import put_back, read_stored
 from spindown.port import Message
-from worker.lifecycle import WorkerLifecycle
-from worker.log import EventLog
-from worker.transfer.prefetch import Prefetch
+from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.log import EventLog
+from spindown.worker.transfer.prefetch import Prefetch
 
 #: A message is not taken from others for longer than this before its work begins.
 AHEAD_AT_MOST = timedelta(seconds=30)

@@ -6,7 +6,7 @@ from collections import deque
 from spindown.contract.job.event import JobEvent
 from spindown.error import SpindownError
 from spindown.port import JobEvents
-from worker.log import EventLog
+from spindown.worker.log import EventLog
 
 #: Beyond them the oldest are dropped: they are for convenience, the manifest is the truth.
 _EVENTS_AT_MOST = 1000

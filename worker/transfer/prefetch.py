@@ -11,7 +11,7 @@ from typing import Any
 from spindown.error import AccessDenied, ContractError, NotFound
 from spindown.port import InputSource
 from spindown.user import Item
-from worker.code_folder import make_own, remove_tree
+from spindown.worker.code_folder import make_own, remove_tree
 
 _SCHEME = "s3://"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from spindown.contract.job.manifest import Manifest, StateFile
 from spindown.job.attachment.state import State, restore_state
 from spindown.job.held import LocalFile, WorkPorts
-from worker.code_folder import (
+from spindown.worker.code_folder import (
     Stamp,
     check_amount,
     open_to_code,

@@ -19,10 +19,10 @@ from spindown.domain.fleet import Worker
 from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob
 from spindown.port import Clock, ObjectStore
-from worker.home import AskedMachine
-from worker.log import EventLog
-from worker.usage.meter import Meter, Use
-from worker.usage.summary import summarise
+from spindown.worker.home import AskedMachine
+from spindown.worker.log import EventLog
+from spindown.worker.usage.meter import Meter, Use
+from spindown.worker.usage.summary import summarise
 
 #: How long a record waits for others.
 _PATIENCE = timedelta(minutes=5)

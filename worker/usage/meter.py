@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from spindown.contract.usage import DeviceUse, UsageSeries
 from spindown.domain.fleet import GpuUse, Worker
-from worker.usage.gpu import Gpu
-from worker.usage.reading import SlotUse
-from worker.usage.tally import SeriesMaker, Tally
+from spindown.worker.usage.gpu import Gpu
+from spindown.worker.usage.reading import SlotUse
+from spindown.worker.usage.tally import SeriesMaker, Tally
 
 _GIB = 1024**3
 _MIB = 1024**2

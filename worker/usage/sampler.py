@@ -8,13 +8,13 @@ from datetime import timedelta
 from functools import partial
 
 from spindown.domain.fleet import Worker
-from worker.child.runner import Runner
-from worker.home import WorkerSettings
-from worker.log import EventLog
-from worker.usage.gpu import Gpus, open_gpus
-from worker.usage.journal import UsageJournal, UsageRecorder
-from worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus
-from worker.usage.reading import (
+from spindown.worker.child.runner import Runner
+from spindown.worker.home import WorkerSettings
+from spindown.worker.log import EventLog
+from spindown.worker.usage.gpu import Gpus, open_gpus
+from spindown.worker.usage.journal import UsageJournal, UsageRecorder
+from spindown.worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus
+from spindown.worker.usage.reading import (
     Groups,
     Processes,
     SlotUse,

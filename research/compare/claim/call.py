@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from infra.cost import HOURS_A_MONTH, TICK
-from infra.price import PRICES, Usage
 from research.compare.grid import Results, Seed, grid, verdict
 from spindown.domain.policy import Policy
+from spindown.infra.cost import HOURS_A_MONTH, TICK
+from spindown.infra.price import PRICES, Usage
 from spindown.memory import PortCall
 from spindown.simulator import Run, SimResult, SimScenario
 

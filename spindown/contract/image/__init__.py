@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.resources import files
-from pathlib import Path
 
 from spindown.contract import tag
 
@@ -35,7 +34,7 @@ DISK_KEY = "alias/aws/ebs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """A kit as it was uploaded: a zip archive of ``kit_files``."""
+    """A kit as it was uploaded: a zip archive (``infra.shared.kit``)."""
 
     #: ``s3://bucket/key``; the worker's role may read it.
     uri: str
@@ -43,19 +42,6 @@ class Kit:
     #: Every wheel that a start needs is in it, those of the workload's requirements as well, so
     #: that no package index is asked.
     is_complete: bool = False
-
-
-def kit_files(root: Path, wheel: Path) -> Mapping[str, Path]:
-    """Return what a kit consists of: name within it -> file.
-
-    Args:
-        root: directory that holds ``worker`` and ``locks``.
-        wheel: the wheel of Spindown itself. Others may be added beside it, below ``wheels/``;
-            what is not there comes from the package index.
-    """
-    system = {f"system/{path.name}": path for path in (root / "worker" / "system").iterdir()}
-    locks = {f"locks/{name}": root / "locks" / name for name in ("bootstrap.txt", "worker.txt")}
-    return dict(sorted((system | locks | {f"wheels/{wheel.name}": wheel}).items()))
 
 
 def make_stamp(kit: Kit, code_digest: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from spindown.aws.market import parse_type
 from spindown.domain.offer import InstanceType
+from spindown.installed import NotInstalled, how_to_get
 
 Location = Literal["region", "availability-zone", "availability-zone-id"]
 
@@ -21,8 +22,8 @@ Location = Literal["region", "availability-zone", "availability-zone-id"]
 def _resources() -> Path:
     spec = find_spec("moto")
     if spec is None or spec.origin is None:
-        message = "The local market needs moto's data files; install spindown[local]."
-        raise RuntimeError(message)
+        message = f"The local market needs moto's data files: {how_to_get('local')}"
+        raise NotInstalled(message)
     return Path(spec.origin).parent / "ec2" / "resources"
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from aws_cdk import App, DefaultStackSynthesizer
 
-from infra.observability.stack import InsightStack
 from spindown import config
 from spindown.config import Config
-from tests.infra.assembly import recommended_flags
+from spindown.infra.flag import FLAGS
+from spindown.infra.observability.stack import InsightStack
 
 BUCKET = "lab-results"
 TOPIC = "arn:aws:sns:eu-west-1:111122223333:lab--alarms"
@@ -38,7 +38,7 @@ def make_app(directory: Path, *, checked: bool = False) -> App:
     """Return an app with the recommended feature flags."""
     return App(
         outdir=str(directory),
-        context=recommended_flags(),
+        context=FLAGS,
         builtin_cloud_formation_validation=checked,
         analytics_reporting=False,
     )

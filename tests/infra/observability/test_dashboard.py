@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.observability.metric import MINUTE, MetricScope
 from spindown.contract.metric import IN_LUMPS, METRICS, STATE, WORKLOAD
 from spindown.contract.settings import NAMESPACE
 from spindown.control.books import CHARGED_EVERY
 from spindown.error import ContractError
+from spindown.infra.observability.metric import MINUTE, MetricScope
 from tests.infra.observability.assembly import (
     a_config,
     alarm_metrics,

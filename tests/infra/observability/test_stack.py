@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-import functions
-import worker
-from infra.deployment import describe
 from spindown.contract.decision import Outcome
+from spindown.infra.deployment import describe
+from spindown.infra.shared.kit import PACKAGE
+from spindown.worker.usage.reading import Processes
 from tests.infra import assembly as whole
 from tests.infra.assembly import Assembly, words, write_project
 from tests.infra.observability.assembly import alarm_metrics, all_of
-from worker.usage.reading import Processes
 
 #: AWS CloudFormation quotas.
 RESOURCES_MAX = 500
@@ -144,7 +143,7 @@ def test_saved_queries_of_workers_ask_for_what_they_log(insight: Resources) -> N
     }
     calls = [
         node
-        for path in Path(worker.__file__).parent.rglob("*.py")
+        for path in (PACKAGE / "worker").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in {"bind", "info", "warning", "exception"}
@@ -173,7 +172,7 @@ def test_saved_queries_of_functions_ask_for_what_they_log(insight: Resources) ->
     actions = {action for query in queries for action in re.findall(r'action = "(\w+)"', query)}
     nodes = [
         node
-        for path in Path(functions.__file__).parent.glob("*.py")
+        for path in (PACKAGE / "functions").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Dict)
     ]

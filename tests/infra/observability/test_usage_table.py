@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.observability.query import columns
 from spindown.contract.usage import UsageRecord, encode_usage, usage_key
+from spindown.infra.observability.query import columns
 from tests.builders import a_usage_record
 from tests.infra.assembly import Assembly
 from tests.infra.observability.assembly import BUCKET, a_config, all_of, synthesise

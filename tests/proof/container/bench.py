@@ -9,14 +9,14 @@ from typing import Any
 
 from spindown.contract.run import RunSpec
 from spindown.user import Item
+from spindown.worker.child.code import Code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.ending import MemoryKills
+from spindown.worker.child.output import OutputLog
+from spindown.worker.child.place import Container, find_runtime
+from spindown.worker.child.runner import Task
+from spindown.worker.log import open_log
 from tests.proof.container.engine import Engine
-from worker.child.code import Code
-from worker.child.command import CommandRunner
-from worker.child.ending import MemoryKills
-from worker.child.output import OutputLog
-from worker.child.place import Container, find_runtime
-from worker.child.runner import Task
-from worker.log import open_log
 
 #: The user of the user's code; nobody else has it.
 UID, GID = 64001, 64002

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.place import NoRuntime, find_runtime, remove_containers
+from spindown.worker.child.runner import BatchDone, Event, ItemDone
 from tests.local.waiting import until
 from tests.proof.container.bench import GID, OWNER, SECRET, UID, WORKERS_OWN, Bench
 from tests.proof.container.engine import METADATA, PATH, Engine
 from tests.proof.container.registry import IMAGE, PORT
-from worker.child.command import CommandRunner
-from worker.child.ending import Broken, FailureCause
-from worker.child.place import NoRuntime, find_runtime, remove_containers
-from worker.child.runner import BatchDone, Event, ItemDone
 
 pytestmark = pytest.mark.proof
 

@@ -360,10 +360,3 @@ def test_the_overview_loads_no_command(argument: str) -> None:
 def test_the_overview_says_what_the_command_says(name: str) -> None:
     said = (load(name).help or "").partition("\n\n")[0]
     assert COMMANDS[name][1] == " ".join(said.split())
-
-
-def test_a_wheel_without_its_extra_names_the_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "typer", None)
-    assert "typer: pip install 'spindown[cli]'" in told(capsys, "--help")

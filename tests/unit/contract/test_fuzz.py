@@ -25,10 +25,10 @@ from spindown.contract.job.message import encode_job, items_key, parse_items, pa
 from spindown.contract.location import check_declared, parse_location
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import SpindownError
+from spindown.worker.child.call import BadResult, Call, ResultReader
+from spindown.worker.child.runner import Task
 from tests.bench.record import record
 from tests.unit.contract.manifest import WHOLE
-from worker.child.call import BadResult, Call, ResultReader
-from worker.child.runner import Task
 
 ROOT = Path(__file__).parents[3]
 FAST, SLOW = 50, 3_000

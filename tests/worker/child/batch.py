@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.user import Item
-from worker.child.runner import ChildRunner, Event, ItemDone, Runner, Task
+from spindown.worker.child.runner import ChildRunner, Event, ItemDone, Runner, Task
 
 Make = Callable[..., ChildRunner]
 PRELUDE = """\

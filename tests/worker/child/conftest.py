@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from spindown.contract.run import RunSpec
+from spindown.worker.child.code import Code
+from spindown.worker.child.runner import ChildRunner
+from spindown.worker.log import open_log
 from tests.worker.child.batch import PRELUDE, Make
-from worker.child.code import Code
-from worker.child.runner import ChildRunner
-from worker.log import open_log
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
 from spindown.error import BadInput, ContractError, NewerSchema
-from worker.child.code import fetch_code
+from spindown.worker.child.code import fetch_code
 
 SPEC = RunSpec(entrypoint="job:run", batch_size=4)
 URI = "s3://assets/abc123.zip"

@@ -15,16 +15,16 @@ import pytest
 
 from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
+from spindown.worker.child.call import BadResult, ResultReader, open_call
+from spindown.worker.child.code import Code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.output import OutputLog
+from spindown.worker.child.place import Machine
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.log import open_log
 from tests.local.waiting import until
 from tests.worker.child.batch import answers, drain, failed
-from worker.child.call import BadResult, ResultReader, open_call
-from worker.child.code import Code
-from worker.child.command import CommandRunner
-from worker.child.ending import Broken, FailureCause
-from worker.child.output import OutputLog
-from worker.child.place import Machine
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.log import open_log
 
 Make = Callable[..., CommandRunner]
 

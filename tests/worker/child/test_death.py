@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.frame import ANSWERS_BYTES_MAX, FrameReader
+from spindown.worker.child.runner import ChildRunner, Event, ItemDone, Task
+from spindown.worker.family.family import Wedged, reap
 from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
-from worker.child.ending import Broken, FailureCause
-from worker.child.frame import ANSWERS_BYTES_MAX, FrameReader
-from worker.child.runner import ChildRunner, Event, ItemDone, Task
-from worker.family.family import Wedged, reap
 
 
 def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: Path) -> None:
@@ -243,11 +243,11 @@ def test_a_child_ends_with_its_worker_whatever_it_is_doing(tmp_path: Path) -> No
 import sys
 from pathlib import Path
 from spindown.contract.run import RunSpec
-from worker.child.code import Code
-from worker.child.process import Child
-from worker.log import open_log
-from worker.child.output import LINE_BYTES, LINES_A_SECOND, Output
-from worker.child.runner import ChildRunner
+from spindown.worker.child.code import Code
+from spindown.worker.child.process import Child
+from spindown.worker.log import open_log
+from spindown.worker.child.output import LINE_BYTES, LINES_A_SECOND, Output
+from spindown.worker.child.runner import ChildRunner
 code = Code(root=Path({str(tmp_path)!r}), spec=RunSpec(entrypoint="job:run"), digest="d")
 runner = ChildRunner(code, slot=0, scratch=Path({str(tmp_path)!r}), python=sys.executable, env={{}},
                      log=open_log(sys.stdout))

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.runner import BadFrame, ItemDone, Task, read_results
+from spindown.worker.code_folder import find_fault
 from tests.worker.child.batch import Make, run_batch
-from worker.child.ending import Broken, FailureCause
-from worker.child.runner import BadFrame, ItemDone, Task, read_results
-from worker.code_folder import find_fault
 
 #: Writes a frame of its own, and then works as it should.
 FORGER = """

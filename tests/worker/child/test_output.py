@@ -4,8 +4,7 @@ import io
 import json
 from pathlib import Path
 
-from tests.worker.child.batch import Make, answers, run_batch
-from worker.child.output import (
+from spindown.worker.child.output import (
     EVENT_BYTES,
     LINE_BYTES,
     LINES_A_SECOND,
@@ -13,7 +12,8 @@ from worker.child.output import (
     Output,
     OutputLog,
 )
-from worker.log import open_log
+from spindown.worker.log import open_log
+from tests.worker.child.batch import Make, answers, run_batch
 
 
 def test_printing_does_not_disturb_the_line(

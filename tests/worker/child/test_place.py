@@ -13,13 +13,19 @@ import pytest
 
 from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
-from worker.child.call import Call
-from worker.child.code import Code, has_code
-from worker.child.command import CommandRunner
-from worker.child.ending import Broken, FailureCause
-from worker.child.place import RUNTIMES, Container, NoRuntime, find_runtime, remove_containers
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.log import open_log
+from spindown.worker.child.call import Call
+from spindown.worker.child.code import Code, has_code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.place import (
+    RUNTIMES,
+    Container,
+    NoRuntime,
+    find_runtime,
+    remove_containers,
+)
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.log import open_log
 
 GOLDEN = Path(__file__).parent / "golden"
 SCRATCH = Path("/var/lib/spindown/work/spindown-7/slot-1/job-a.3")

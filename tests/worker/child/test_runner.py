@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.frame import ANSWERS_BYTES_MAX, encode_frame, read_frame
+from spindown.worker.child.runner import BatchDone, ItemDone, Task
 from tests.worker.child.batch import Make, answers, failed, run_batch
-from worker.child.ending import Broken, FailureCause
-from worker.child.frame import ANSWERS_BYTES_MAX, encode_frame, read_frame
-from worker.child.runner import BatchDone, ItemDone, Task
 
 
 def test_gives_each_result_as_it_comes(make: Make, tmp_path: Path) -> None:
@@ -218,3 +218,19 @@ def test_frames_survive_being_cut() -> None:
     for cut in range(len(whole)):
         assert read_frame(io.BytesIO(whole[:cut])) is None
     assert read_frame(io.BytesIO(whole)) == {"type": "done"}
+
+
+def test_modules_of_the_code_may_have_the_names_of_ours(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        import functions, infra, worker
+
+        def run(batch, ctx):
+            found = worker.WHOSE + infra.WHOSE + functions.WHOSE
+            return [Result(item, found) for item in batch]
+        """
+    )
+    for name in ("functions", "infra", "worker"):
+        (tmp_path / "code" / f"{name}.py").write_text("WHOSE = 'theirs'\n")
+
+    assert set(answers(run_batch(runner, tmp_path)).values()) == {"theirs" * 3}

@@ -15,14 +15,14 @@ import pytest
 
 from spindown.contract.run import RunSpec
 from spindown.user import Item
+from spindown.worker.child.code import Code
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.ending import Broken
+from spindown.worker.child.place import Machine
+from spindown.worker.child.runner import BatchDone, ChildRunner, Event, Task
+from spindown.worker.family.family import Family
+from spindown.worker.log import open_log
 from tests.worker.child.batch import PRELUDE, answers, drain
-from worker.child.code import Code
-from worker.child.command import CommandRunner
-from worker.child.ending import Broken
-from worker.child.place import Machine
-from worker.child.runner import BatchDone, ChildRunner, Event, Task
-from worker.family.family import Family
-from worker.log import open_log
 
 #: Leaves its parent, its session and its group, holds nothing and heeds nothing; tells its number.
 STRAY = """

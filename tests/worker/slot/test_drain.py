@@ -12,10 +12,10 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
+from spindown.worker.child.ending import FailureCause
+from spindown.worker.child.runner import Event, Task
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import items
-from worker.child.ending import FailureCause
-from worker.child.runner import Event, Task
 
 
 def test_a_notice_commits_what_is_done_and_gives_the_rest_back(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import LeaseLost, Unreachable
 from spindown.memory import PortCall
 from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.family.family import Wedged
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
-from worker.child.ending import Broken, FailureCause
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.family.family import Wedged
 
 
 def test_a_broken_child_is_a_failed_job_that_keeps_its_work(tmp_path: Path) -> None:

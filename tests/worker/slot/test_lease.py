@@ -8,9 +8,9 @@ from spindown.domain.fleet import WorkerState
 from spindown.job.held import ClaimedJob
 from spindown.port import Write
 from spindown.user import Item
+from spindown.worker.child.runner import Event, Task
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, a_slot_id, items
-from worker.child.runner import Event, Task
 
 
 def test_a_job_that_another_has_taken_over_is_dropped(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
 from spindown.memory.store import MemoryInputSource
 from spindown.user import Item
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.slot import Slot
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, in_line
 from tests.work import WORKLOAD, WorkWorld
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.slot import Slot
 
 
 def test_gives_the_job_back_when_s3_gives_no_answer(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.port import Key
 from spindown.user import Item
+from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
+from spindown.worker.code_folder import list_files
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, in_line, square
 from tests.work import WORKLOAD, WorkWorld, items
-from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.code_folder import list_files
 
 
 def test_works_a_job_off_in_batches(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from spindown.contract.usage import UsageRecord, decode_usage, usage_prefix
 from spindown.memory.store import MemoryObjectStore
+from spindown.worker.usage.gpu import Gpus
 from tests.work import WORKLOAD
-from worker.usage.gpu import Gpus
 
 TICKS = os.sysconf("SC_CLK_TCK")
 GIB = 1024**3

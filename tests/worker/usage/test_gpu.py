@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from spindown.worker.usage.gpu import Gpu, Gpus, open_gpus
 from tests.worker.usage.machine import GIB, H100_MIG, L4_FRACTION, T4, RecordedNvml, gpus_of
-from worker.usage.gpu import Gpu, Gpus, open_gpus
 
 
 def test_each_device_tells_what_it_can() -> None:

@@ -12,11 +12,11 @@ from spindown.ec2sim import MemoryClock
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall, intercept
 from spindown.memory.store import MemoryObjectStore
+from spindown.worker.usage.journal import UsageJournal
 from tests.builders import a_usage_record
 from tests.slot import SlotWorld
 from tests.work import WORKLOAD
 from tests.worker.usage.machine import read_all
-from worker.usage.journal import UsageJournal
 
 RECORD = a_usage_record(job_id="j", workload=WORKLOAD, started_at=MemoryClock().now())
 

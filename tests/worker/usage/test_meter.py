@@ -6,11 +6,11 @@ import pytest
 
 from spindown.contract.usage import DeviceUse
 from spindown.domain.fleet import GpuUse
+from spindown.worker.usage.gpu import Gpu
+from spindown.worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus
+from spindown.worker.usage.reading import SlotUse
 from tests.work import a_worker
 from tests.worker.usage.machine import GIB, told
-from worker.usage.gpu import Gpu
-from worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus
-from worker.usage.reading import SlotUse
 
 MIB = 1024**2
 

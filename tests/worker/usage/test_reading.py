@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.usage.machine import GIB, write_group, write_process
-from worker.usage.reading import (
+from spindown.worker.usage.reading import (
     Groups,
     Process,
     Processes,
@@ -18,6 +17,7 @@ from worker.usage.reading import (
     read_text,
     use_of,
 )
+from tests.worker.usage.machine import GIB, write_group, write_process
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 CONTAINER = "system.slice/docker-9f.scope"

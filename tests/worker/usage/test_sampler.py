@@ -14,16 +14,16 @@ from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, usage_pref
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
 from spindown.job.cancel import cancel
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.home import AskedMachine, WorkerSettings
+from spindown.worker.slot import Slot
+from spindown.worker.usage.journal import UsageJournal
+from spindown.worker.usage.sampler import CORE_SHARE, Sampler
+from spindown.worker.usage.summary import summarise
 from tests.local.waiting import until
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WORKLOAD, items
 from tests.worker.usage.machine import GIB, Device, gpus_of, read_all, write_process
-from worker.child.ending import Broken, FailureCause
-from worker.home import AskedMachine, WorkerSettings
-from worker.slot import Slot
-from worker.usage.journal import UsageJournal
-from worker.usage.sampler import CORE_SHARE, Sampler
-from worker.usage.summary import summarise
 
 BUSY = Device(gpu=80, used=15 * GIB // 4, total=15 * GIB, power=60_000)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.usage.tally import SeriesMaker, Tally
+from spindown.worker.usage.tally import SeriesMaker, Tally
 
 
 def test_nothing_seen_is_none() -> None:

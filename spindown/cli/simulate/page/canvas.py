@@ -10,12 +10,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from spindown.error import BadInput
+from spindown.installed import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,8 +63,8 @@ def check_page(path: Path) -> None:
     """Refuse a page before the long work for it that could not be written after it.
 
     Raises:
-        BadInput: there is no such folder, it takes no file, or the library that plots is not
-            installed.
+        BadInput: there is no such folder, or it takes no file.
+        NotInstalled: the library that plots is missing.
     """
     if path.is_dir():
         raise BadInput("--html", str(path), f"name a file in this folder, such as {path}/page.html")
@@ -75,9 +75,7 @@ def check_page(path: Path) -> None:
     except OSError as exc:
         remedy = f"name a file that can be written ({exc.strerror})"
         raise BadInput("--html", str(path), remedy) from exc
-    if find_spec("matplotlib") is None:
-        remedy = "install what plots it with: pip install 'spindown[plot]'"
-        raise BadInput("--html", str(path), remedy)
+    require("plot")
 
 
 def _check_writable(path: Path) -> None:
