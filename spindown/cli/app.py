@@ -14,7 +14,22 @@ from spindown.cli.group import Group
 
 #: Command -> module and function (or group of commands), and its first sentence for the overview.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "init": ("init:init", "Write a commented spindown.toml with example code, or fill one in."),
+    "init": (
+        "init:init",
+        "Write a project: a commented spindown.toml, example code, cdk.json; or fill one in.",
+    ),
+    "deploy": (
+        "deploy:deploy_app",
+        "Deploy what spindown.toml describes, as the pinned `cdk deploy --all` does.",
+    ),
+    "destroy": (
+        "deploy:destroy_app",
+        "Delete a deployment, as `cdk destroy --all` does; the bucket with the results stays.",
+    ),
+    "cdk": (
+        "deploy:cdk_app",
+        "Run the pinned command line of CDK: `spindown cdk bootstrap`, `spindown cdk diff`.",
+    ),
     "submit": ("submit:submit", "Put work on a workload's queue, cut into jobs of one batch."),
     "results": (
         "results:results",

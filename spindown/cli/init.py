@@ -4,21 +4,19 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spindown.cli import option
-from spindown.cli.session import point_at_local_system, reach
-from spindown.config import DraftConfig, parse, parse_requirements
+from spindown.config import DraftConfig, parse
 from spindown.contract.codec import encode
-from spindown.domain.offer import Requirements
 from spindown.error import BadInput
-from spindown.operate.doctor.check import request_quota
-from spindown.operate.doctor.finding import join
-from spindown.operate.doctor.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from spindown.operate.doctor.survey import Survey
 
 DRAFT = """\
 # What to run, on which instances, and how long it may wait. Every key that is not here has a
@@ -27,7 +25,7 @@ DRAFT = """\
 [deployment]
 name = {quoted:<32} # part of every resource's name
 region = "{region}"
-# zones = ["{region}a", "{region}b"]  # where to look for capacity; more zones, cheaper items
+zones = {zones:<30} # where to look for capacity; more zones, cheaper items
 budget_per_month = 50.0                 # then machines end after the job in hand (when_spent)
 # alarm_email = "you@example.com"       # who gets the alarms
 
@@ -76,8 +74,16 @@ def setup(ctx: Context) -> None:
 def run(batch: Sequence[Item], ctx: Context) -> Iterator[Result]:
     """Replace this by what you do with an item; ``item.path`` is its file, if it is one."""
     for item in batch:
-        yield Result(item, {"seen": item.value})
+        text = item.path.read_text(errors="replace") if item.path else str(item.value)
+        yield Result(item, {"words": len(text.split())})
 '''
+
+#: What the commands write beside the project's own files.
+IGNORED = """\
+/.spindown/
+/cdk.out/
+__pycache__/
+"""
 
 _TABLE = re.compile(r"^[ \t]*\[deployment\][^\n]*\n", re.MULTILINE)
 _NEXT_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
@@ -123,8 +129,6 @@ def _note(comment: str | None) -> str:
 
 _DEFAULT_REGION = "us-east-1"
 _NAME_CHARACTERS = 31
-#: vCPUs to ask for in a first quota request; more if the smallest type needs more.
-_ASK_FOR = 32
 
 
 def init(
@@ -141,7 +145,7 @@ def init(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Write a commented spindown.toml with example code, or fill one in."""
+    """Write a project: a commented spindown.toml, example code, cdk.json; or fill one in."""
     is_there = config.exists()
     if is_there and not from_account:
         remedy = (
@@ -151,16 +155,17 @@ def init(
     text = _read(config) if is_there else _draft(config, region)
     found = None
     if from_account:
-        found = _ask_account(
-            text, region if region or not is_there else _region_of(text), local=local
-        )
+        from spindown.cli.account import ask_account, region_of  # noqa: PLC0415 - slow
+
+        asked = region if region or not is_there else region_of(text)
+        found = ask_account(text, asked, local=local)
         text = fill_in(text, region=found.region, zones=list(found.zones))
     try:
         config.write_text(text, encoding="utf-8")
     except OSError as exc:
         remedy = f"name a file that can be written ({exc.strerror})"
         raise BadInput("--config", str(config), remedy) from exc
-    made = [] if is_there else [*_write_code(config.parent)]
+    made = [] if is_there else [*_write_rest(config)]
     _tell(config, made, found, is_new=not is_there, local=local, as_json=as_json)
 
 
@@ -173,7 +178,8 @@ def _draft(config: Path, region: str | None) -> str:
     directory = config.resolve().parent.name.lower()
     name = re.sub(r"[^a-z0-9]+", "-", directory).lstrip("-0123456789")
     quoted = json.dumps(name[:_NAME_CHARACTERS].rstrip("-") or "spindown")
-    text = DRAFT.format(quoted=quoted, region=region or _DEFAULT_REGION)
+    place = region or _DEFAULT_REGION
+    text = DRAFT.format(quoted=quoted, region=place, zones=json.dumps([f"{place}a", f"{place}b"]))
     parse(tomllib.loads(text), DraftConfig)
     return text
 
@@ -189,49 +195,26 @@ def _read(config: Path) -> str:
     return text
 
 
-def _region_of(text: str) -> str | None:
-    region = _table(tomllib.loads(text), "deployment").get("region")
-    return region if isinstance(region, str) else None
-
-
-def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _requirements(text: str) -> Sequence[Requirements]:
-    """Return the requirements of the file's workloads; the rest of the file may be invalid."""
-    workloads = _table(tomllib.loads(text), "workload").values()
-    tables = [_table(each, "requirements") for each in workloads if isinstance(each, dict)]
-    return [parse_requirements(table) for table in tables or [{}]]
-
-
-def _ask_account(text: str, region: str | None, *, local: bool) -> Survey:
-    requirements = _requirements(text)
-    if local:
-        point_at_local_system()
-    aws = reach(region)
-    found = survey(aws.region or _DEFAULT_REGION, requirements, aws.market())
-    if not found.zones:
-        remedy = "widen the requirements, or choose another --region: no zone has a type that fits"
-        raise BadInput("region", found.region, remedy)
-    return found
-
-
-def _write_code(directory: Path) -> Sequence[Path]:
-    code = directory / "code"
-    if code.exists():
-        return ()
-    code.mkdir()
-    main = code / "main.py"
-    main.write_text(CODE, encoding="utf-8")
-    return (main,)
+def _write_rest(config: Path) -> Iterator[Path]:
+    """Write what else a project needs, but for what is there already; yield each file."""
+    app: dict[str, Any] = {"app": "spindown-app", "output": "cdk.out"}
+    if config.name != option.CONFIG_FILE.name:
+        app["context"] = {"config": config.name}
+    texts = {"cdk.json": json.dumps(app, indent=2) + "\n", ".gitignore": IGNORED}
+    if not (config.parent / "code").exists():
+        texts["code/main.py"] = CODE
+    for name, text in texts.items():
+        path = config.parent / name
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            yield path
 
 
 def _tell(
     config: Path,
     made: Sequence[Path],
-    found: Survey | None,
+    found: "Survey | None",
     *,
     is_new: bool,
     local: bool,
@@ -240,35 +223,15 @@ def _tell(
     if as_json:
         print(json.dumps({"config": str(config), "survey": encode(found) if found else None}))
         return
-    options = f" --config {shlex.quote(str(config))}" if config != option.CONFIG_FILE else ""
-    options += " --local" if local else ""
-    for path in (config, *made) if is_new else (config,):
+    named = f" --config {shlex.quote(str(config))}" if config != option.CONFIG_FILE else ""
+    for path in (config, *made):
         print(f"{'Wrote' if is_new else 'Filled in'} {path}")
     if found is None:
-        print(f"Write its zones, or fill them in, next: spindown init --from-account{options}")
+        print(f"Try it here: spindown local up{named}")
+        print(f"Fill in the zones of your account: spindown init --from-account{named}")
         return
+    from spindown.cli.account import describe  # noqa: PLC0415 - slow
+
     for line in describe(found):
         print(line)
-    print(f"Next: spindown doctor{options}")
-
-
-def describe(found: Survey) -> Sequence[str]:
-    """Return what was found in lines; a quota that is too small comes with its request."""
-    lines = [
-        f"{zone}: {len(types)} types fit, such as {join(types[:3])}"
-        for zone, types in found.zones.items()
-    ]
-    if found.empty:
-        lines.append(f"Left out, since they offer no type that fits: {join(found.empty)}")
-    for quota in found.quotas:
-        lines.append(f"Quota {quota.name} ({quota.code}): {quota.vcpus:g} vCPUs")
-        if quota.vcpus < quota.least:
-            asked = max(_ASK_FOR, quota.least)
-            lines.append(
-                f"  too few for any type; ask for more: {_ask(quota.code, asked, found.region)}"
-            )
-    return lines
-
-
-def _ask(code: str, vcpus: int, region: str) -> str:
-    return request_quota("ec2", code, vcpus, region)
+    print(f"Next: spindown doctor{named}{' --local' if local else ''}")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from spindown import config
-from spindown.cli.init import CODE, DRAFT, describe, fill_in, init
+from spindown.cli.account import describe
+from spindown.cli.init import CODE, DRAFT, fill_in, init
 from spindown.domain.offer import QUOTA_CODES, Requirements
 from spindown.error import BadInput, ConfigError
 from spindown.memory import MemoryClock, MemoryMarket
@@ -31,26 +32,37 @@ def a_market() -> MemoryMarket:
     return market
 
 
-def test_the_draft_says_all_but_the_zones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_writes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project := tmp_path / "My GPU work!").mkdir()
     monkeypatch.chdir(project)
 
     init()
 
-    with pytest.raises(ConfigError) as caught:
-        config.load(Path("spindown.toml"))
-    assert str(caught.value) == (
-        "deployment.zones is not set: write this key, or let `spindown init --from-account` "
-        "fill it in"
-    )
-    text = Path("spindown.toml").read_text(encoding="utf-8")
-    filled = config.parse(tomllib.loads(fill_in(text, region=REGION, zones=["us-west-2a"])))
-    assert filled.deployment.name == "my-gpu-work"
-    # The example needs no account: it works in the local system as it stands.
-    alone = config.parse(tomllib.loads(text.replace("# zones", "zones")))
-    assert alone.deployment.zones == ("us-east-1a", "us-east-1b")
-    assert filled.workload["main"].to_policy().max_workers == 2
+    written = config.load(Path("spindown.toml"))
+    assert written.deployment.name == "my-gpu-work"
+    assert written.deployment.zones == ("us-east-1a", "us-east-1b")
+    assert written.workload["main"].to_policy().max_workers == 2
     assert Path("code/main.py").read_text(encoding="utf-8") == CODE
+    assert json.loads(Path("cdk.json").read_text())["app"] == "spindown-app"
+    ignored = Path(".gitignore").read_text().split()
+    assert {"/.spindown/", "/cdk.out/"} <= set(ignored)
+
+
+def test_another_name_of_the_file_is_known_to_cdk(tmp_path: Path) -> None:
+    init(config=tmp_path / "batch.toml", region="eu-west-1")
+
+    assert config.load(tmp_path / "batch.toml").deployment.zones == ("eu-west-1a", "eu-west-1b")
+    context = json.loads((tmp_path / "cdk.json").read_text())["context"]
+    assert context == {"config": "batch.toml"}
+
+
+@pytest.mark.parametrize("name", ["cdk.json", ".gitignore"])
+def test_what_is_there_already_is_left_as_it_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+
+    init(config=tmp_path / "spindown.toml")
+
+    assert (tmp_path / name).read_text() == "mine"
 
 
 def test_prints_for_programs_what_it_wrote(
@@ -118,16 +130,8 @@ def test_what_to_do_next_can_be_run_as_it_stands(
 
     init(config=path)
 
-    line = capsys.readouterr().out.splitlines()[-1].partition("next: ")[2]
+    line = capsys.readouterr().out.splitlines()[-1].partition(": ")[2]
     assert shlex.split(line) == ["spindown", "init", "--from-account", "--config", str(path)]
-
-
-def test_what_to_do_next_stays_on_the_local_system(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    init(config=tmp_path / "spindown.toml", local=True)
-
-    assert capsys.readouterr().out.rstrip().endswith(" --local")
 
 
 def test_zones_are_those_that_offer_what_fits() -> None:
@@ -211,7 +215,7 @@ def test_a_file_is_filled_in_and_otherwise_left_as_it_is(text: str, filled: str)
 
 
 def test_the_draft_that_is_filled_in_keeps_every_comment() -> None:
-    draft = DRAFT.format(quoted='"a"', region="us-east-1")
+    draft = DRAFT.format(quoted='"a"', region="us-east-1", zones='["us-east-1b"]')
 
     filled = fill_in(draft, region="us-east-1", zones=["us-east-1a"])
 
