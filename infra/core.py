@@ -102,9 +102,9 @@ class CoreStack(DeploymentStack):
             assets=synthesizer,
         )
         #: The bucket of results and usage records.
-        self.bucket_name: str = shared.store.bucket.bucket_name
+        self.bucket = shared.store.bucket
         #: The topic that carries alarms to people.
-        self.topic_arn: str = shared.topic.topic.topic_arn
+        self.topic = shared.topic.topic
         self.workloads = workloads = [
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, shared=shared)
             for name, one in config.workloads.items()

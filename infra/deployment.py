@@ -15,13 +15,11 @@ from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 from spindown import config
 from spindown.config import Config
 from spindown.error import ConfigError
+from spindown.infra.construct import add_stacks
 from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
 from spindown.infra.flag import FLAGS
 from spindown.infra.iam.limit import check_roles
-from spindown.infra.image import ImageStack, baked_workloads
-from spindown.infra.observability.stack import InsightStack
-from spindown.infra.outpost import OutpostStack
 
 T = TypeVar("T")
 
@@ -64,40 +62,13 @@ def _path(app: App) -> Path:
 
 def describe(app: App) -> CoreStack:
     """Add the stacks of the deployment to ``app``, return the core stack (raises ConfigError)."""
-    path, loaded = _path(app), load_config(app)
-    make_synthesizer = _choose(app, "synthesizer", _SYNTHESIZERS)
-    core = CoreStack(
+    return add_stacks(
         app,
-        config=loaded,
-        root=path.resolve().parent,
+        load_config(app),
+        root=_path(app).resolve().parent,
         target=_choose(app, "bundle", _TARGETS),
-        synthesizer=make_synthesizer(),
+        make_synthesizer=_choose(app, "synthesizer", _SYNTHESIZERS),
     )
-    if baked_workloads(loaded):
-        image = ImageStack(
-            app, config=loaded, root=path.resolve().parent, synthesizer=make_synthesizer()
-        )
-        # Core launches workers from these images, so they must be there first.
-        core.add_stack_dependency(image)
-    for region in sorted(loaded.deployment.outpost):
-        outpost = OutpostStack(
-            app,
-            deployment=loaded.deployment,
-            region=region,
-            workloads=core.workloads,
-            target=_choose(app, "bundle", _TARGETS),
-            synthesizer=make_synthesizer(),
-        )
-        # The outpost attaches its grants to roles of core.
-        outpost.add_stack_dependency(core)
-    InsightStack(
-        app,
-        config=loaded,
-        bucket_name=core.bucket_name,
-        topic_arn=core.topic_arn,
-        synthesizer=make_synthesizer(),
-    )
-    return core
 
 
 def _choose(app: App, key: str, choices: Mapping[str, T]) -> T:

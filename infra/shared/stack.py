@@ -28,6 +28,8 @@ class DeploymentStack(Stack):
         super().__init__(
             scope,
             f"{deployment.name}-{part}",
+            # Not after the place in an app, which may be somebody's own.
+            stack_name=f"{deployment.name}-{part}",
             env=Environment(region=region or deployment.region),
             description=f"Spindown deployment {deployment.name}: {holds}",
             synthesizer=synthesizer,

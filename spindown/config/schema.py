@@ -1,10 +1,10 @@
 """The tables and keys of spindown.toml, and what they become in the domain."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Self, get_args, get_type_hints
 
 from pydantic import Field, create_model, model_validator
 
@@ -94,6 +94,18 @@ _FORM_OF_TYPE: Mapping[object, Any] = {
 
 class PolicyTable(TomlTable):
     """The keys of ``[workload.NAME.policy]``, all optional: those of ``domain.policy.Policy``."""
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """Return the table that writes what differs from the defaults (raises ValidationError)."""
+        usual, asked = Policy(), asdict(policy)
+        return cls.model_validate(
+            {
+                name: value
+                for name, value in asked.items()
+                if getattr(policy, name) != getattr(usual, name)
+            }
+        )
 
     @property
     def changes(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spindown import config
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Policy, Rung, WarmSpan, Weekday
 from spindown.error import ConfigError
 from tests.unit.config.document import SMALLEST, with_value
 
@@ -137,3 +137,24 @@ def test_home_is_the_first_of_the_outposts() -> None:
     zones = {region: place.zones for region, place in loaded.deployment.outposts.items()}
     assert zones == {"us-east-1": ("us-east-1a",), "eu-west-1": ("eu-west-1b",)}
     assert loaded.workloads["ocr"].to_policy().regions == frozenset({"eu-west-1"})
+
+
+def test_a_policy_of_the_domain_is_written_as_a_table() -> None:
+    spot = frozenset({CapacityType.SPOT})
+    policy = Policy(
+        max_workers=4,
+        start_within=timedelta(minutes=7),
+        idle_timeout=timedelta(minutes=3),
+        ladder=(Rung(after=timedelta(0), capacity_types=spot, max_price_per_hour=2.0),),
+        warm_schedule=(
+            WarmSpan(
+                days=frozenset({Weekday.MONDAY}),
+                start=timedelta(hours=8),
+                end=timedelta(hours=18, minutes=30),
+                workers=2,
+            ),
+        ),
+    )
+
+    assert config.PolicyConfig.of(policy).apply_to(Policy()) == policy
+    assert config.PolicyConfig.of(Policy()).changes == {}

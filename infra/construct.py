@@ -1,0 +1,123 @@
+"""A deployment as a construct: the same stacks as those of the app, inside somebody's own app."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from aws_cdk import DefaultStackSynthesizer, IStackSynthesizer
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from spindown import config as configuration
+from spindown.config import Config, DeploymentConfig, WorkloadConfig
+from spindown.infra.control.bundle import Target
+from spindown.infra.core import CoreStack
+from spindown.infra.image import ImageStack, baked_workloads
+from spindown.infra.observability.stack import InsightStack
+from spindown.infra.outpost import OutpostStack
+
+
+class Deployment(Construct):
+    """One deployment: its stacks, named ``{deployment}-core`` and so on wherever it stands.
+
+    An app may hold several. They share no name, and none needs another to be deployed before.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: DeploymentConfig,
+        workloads: Mapping[str, WorkloadConfig],
+        root: Path | None = None,
+        make_synthesizer: Callable[[], IStackSynthesizer] = DefaultStackSynthesizer,
+    ) -> None:
+        """Add the stacks of a deployment to an app or a stage.
+
+        Args:
+            scope: an app or a stage, not a stack.
+            construct_id: unique in the scope.
+            deployment: as the table ``[deployment]`` of spindown.toml.
+            workloads: as its tables ``[workload.NAME]``, by name.
+            root: where the folders of the code begin; None: the working directory.
+            make_synthesizer: makes the synthesizer of one stack.
+
+        Raises:
+            ConfigError: a value that only the files or other values show to be wrong.
+        """
+        super().__init__(scope, construct_id)
+        document = {
+            "deployment": deployment,
+            "workload": dict(workloads),
+        }
+        self._core = add_stacks(
+            self,
+            configuration.parse(document),
+            root=root or Path(),
+            target=Target.LAMBDA,
+            make_synthesizer=make_synthesizer,
+        )
+
+    @classmethod
+    def from_file(cls, scope: Construct, construct_id: str, path: Path) -> "Deployment":
+        """Add the deployment that a spindown.toml describes (raises ConfigError)."""
+        loaded = configuration.load(path)
+        return cls(
+            scope,
+            construct_id,
+            deployment=loaded.deployment,
+            workloads=loaded.workloads,
+            root=path.resolve().parent,
+        )
+
+    @property
+    def bucket(self) -> s3.IBucket:
+        """Return the bucket of inputs and results."""
+        return self._core.bucket
+
+    @property
+    def topic(self) -> sns.ITopic:
+        """Return the topic that carries alarms to people."""
+        return self._core.topic
+
+    def queue(self, workload: str) -> sqs.IQueue:
+        """Return the queue of a workload, to which messages with work are sent."""
+        (found,) = (one.jobs.queue for one in self._core.workloads if one.name == workload)
+        return found
+
+
+def add_stacks(
+    scope: Construct,
+    config: Config,
+    *,
+    root: Path,
+    target: Target,
+    make_synthesizer: Callable[[], IStackSynthesizer],
+) -> CoreStack:
+    """Add the stacks of a deployment, return the core stack (raises ConfigError)."""
+    core = CoreStack(scope, config=config, root=root, target=target, synthesizer=make_synthesizer())
+    if baked_workloads(config):
+        image = ImageStack(scope, config=config, root=root, synthesizer=make_synthesizer())
+        # Core launches workers from these images, so they must be there first.
+        core.add_stack_dependency(image)
+    for region in sorted(config.deployment.outpost):
+        outpost = OutpostStack(
+            scope,
+            deployment=config.deployment,
+            region=region,
+            workloads=core.workloads,
+            target=target,
+            synthesizer=make_synthesizer(),
+        )
+        # The outpost attaches its grants to roles of core.
+        outpost.add_stack_dependency(core)
+    InsightStack(
+        scope,
+        config=config,
+        bucket_name=core.bucket.bucket_name,
+        topic_arn=core.topic.topic_arn,
+        synthesizer=make_synthesizer(),
+    )
+    return core

@@ -1,0 +1,87 @@
+"""A deployment as a construct: the stacks of the app, inside an app of somebody's own."""
+
+import json
+import re
+import runpy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stage
+
+from spindown.error import ConfigError
+from spindown.infra import Deployment
+from spindown.infra.deployment import describe
+from spindown.infra.flag import FLAGS
+from tests.infra.assembly import PLAIN, ROOT, make_app, write_project
+
+EXAMPLE = ROOT / "examples" / "construct" / "app.py"
+
+
+def an_app(directory: Path, context: Mapping[str, Any] | None = None) -> App:
+    return App(
+        outdir=str(directory),
+        context={"aws:cdk:bundling-stacks": [], **(context or {})},
+        builtin_cloud_formation_validation=False,
+        analytics_reporting=False,
+    )
+
+
+def templates(app: App) -> Mapping[str, Any]:
+    return {one.stack_name: one.template for one in app.synth().stacks_recursively}
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    app = an_app(tmp_path_factory.mktemp("example"))
+    runpy.run_path(str(EXAMPLE))["build"](app)
+    return templates(app)
+
+
+def test_the_example_holds_two_deployments_and_a_stack_of_its_own(
+    example: Mapping[str, Any],
+) -> None:
+    parts = ("core", "insight")
+    named = {f"words-{name}-{part}" for name in ("eu", "us") for part in parts}
+
+    assert set(example) == named | {"tell"}
+
+
+def test_no_deployment_of_an_app_names_another(example: Mapping[str, Any]) -> None:
+    for mine, theirs in (("eu", "us"), ("us", "eu")):
+        assert f"words-{theirs}" not in json.dumps(example[f"words-{mine}-core"])
+
+
+def test_its_stacks_are_those_of_the_app(tmp_path: Path) -> None:
+    project = write_project(tmp_path, PLAIN.format(image=""))
+    own = make_app(project, tmp_path / "own")
+    describe(own)
+    other = an_app(tmp_path / "other", FLAGS)
+    Deployment.from_file(other, "Lab", project)
+
+    assert without_paths(templates(other)) == without_paths(templates(own))
+
+
+def without_paths(found: Mapping[str, Any]) -> Any:
+    """Return templates without the path of the app, which CDK puts into the ids of permissions."""
+    return json.loads(re.sub(r"(AllowEventRule)\w+", r"\1", json.dumps(found)))
+
+
+def test_it_may_stand_in_a_stage(tmp_path: Path) -> None:
+    project = write_project(tmp_path, PLAIN.format(image=""))
+    app = an_app(tmp_path / "out")
+    Deployment.from_file(Stage(app, "Prod"), "Lab", project)
+
+    assert set(templates(app)) == {"lab-core", "lab-insight"}
+
+
+def test_what_is_wrong_is_said_as_of_a_file(tmp_path: Path) -> None:
+    project = write_project(tmp_path, PLAIN.format(image="").replace('"code"', '"none"'))
+    with pytest.raises(ConfigError, match=r"workload\.plain\.run\.code"):
+        Deployment.from_file(an_app(tmp_path / "out"), "Lab", project)
+
+
+def test_another_name_is_not_there() -> None:
+    with pytest.raises(ImportError):
+        from spindown.infra import Deploiment  # noqa: F401, PLC0415
