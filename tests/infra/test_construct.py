@@ -39,7 +39,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     return templates(app)
 
 
-def test_the_example_holds_two_deployments_and_a_stack_of_its_own(
+def test_the_example_holds_two_deployments_and_its_own_stack(
     example: Mapping[str, Any],
 ) -> None:
     parts = ("core", "insight")
