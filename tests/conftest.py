@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
+from functools import cache
 from pathlib import Path
 
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -26,9 +28,18 @@ settings.load_profile("fast")
 # `make` exports this; a bare `pytest` gets the same node.
 os.environ.setdefault("JSII_NODE", str(Path(sys.executable).parent / "node"))
 
+# Each session of boto3 would read the models of its services anew, which takes longer than most
+# tests; here they share what one has read.
+botocore.session.create_loader = cache(botocore.session.create_loader)
+
 # A shell starts what runs in its background with Ctrl-C ignored. The processes under test would
 # inherit that, and the tests that interrupt one would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one process more than there are cores: who waits for a local system leaves one."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,8 @@ from tests.simulator.scene import (
     an_arrival,
 )
 
+pytestmark = pytest.mark.long
+
 ON_DEMAND = 0.50
 #: Hours of a boot, an idle tail and the wait for a message that workers leave to others.
 AROUND = 0.4

@@ -24,6 +24,8 @@ from spindown.simulator import Arrival, Boot, Run, SimDelays, SimScenario
 from spindown.simulator.world import WORKLOAD
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
 
+pytestmark = pytest.mark.long
+
 #: What an estimate may be off.
 CLOSE = 0.1
 COMMIT = 0.3
@@ -66,7 +68,9 @@ JOBS = {
 def test_throughput_is_true(name: str, *, keeps_state: bool) -> None:
     seconds, items, pause = JOBS[name]
     arrival = replace(an_arrival(items=items, item_seconds=seconds), keeps_state=keeps_state)
-    policy = a_policy(checkpoint_interval=timedelta(seconds=10), throughput_estimate=1000.0)
+    # A long item is saved a hundred times.
+    often = timedelta(seconds=max(10.0, seconds / 100))
+    policy = a_policy(checkpoint_interval=often, throughput_estimate=1000.0)
 
     _, known = after(a_scenario(*every(pause, arrival)), policy)
 
@@ -203,10 +207,10 @@ def test_gaps_are_true() -> None:
 def test_the_rate_of_reclaims_is_true() -> None:
     zones = {"us-west-2a": a_zone(reclaims_per_hour=0.5)}
     scenario = a_scenario(
-        *(an_arrival(items=100, item_seconds=9000.0) for _ in range(60)),
+        *(an_arrival(items=100, item_seconds=9000.0) for _ in range(30)),
         listings=(a_listing(zones=zones),),
     )
-    policy = a_policy(ladder=SPOT, max_workers=60)
+    policy = a_policy(ladder=SPOT, max_workers=30)
 
     run, known = after(scenario, policy)
 
