@@ -742,12 +742,8 @@ class SettingsStore(Protocol):
         """
         ...
 
-    def put_live(self, name: str, text: str) -> None:
-        """Store a live edit."""
-        ...
-
-    def delete_live(self, name: str) -> None:
-        """Go back to the policy as deployed."""
+    def put_live(self, name: str, text: str) -> int:
+        """Store a live edit, whatever is there; "{}": as deployed. Return its version: one more."""
         ...
 
     def history(self, name: str) -> Sequence[LiveEdit]:

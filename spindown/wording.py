@@ -583,6 +583,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         + (" could be had" if about.get("is_alone") else "")
         + ": let it keep a checkpoint, or allow more on-demand"
     ),
+    ReasonCode.OUTLIVES_WORKER: (
+        "an attempt of a worker's whole life (max_lifetime is {hours:g} h) finished no item and "
+        "saved no state: raise max_lifetime, or save state"
+    ),
     ReasonCode.ITEM_TOO_LONG: (
         "attempts at one item have taken {hours:.1f} h, max_item_time is {most:g} h, and the job "
         "has cost ${dollars:.2f}: see in its log whether its checkpoints are of use"

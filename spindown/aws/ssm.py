@@ -78,20 +78,16 @@ class SsmSettingsStore:
             return _parse(Outpost, parameter)
         raise NotFound(f"nothing is deployed there: no parameter {name}")
 
-    def put_live(self, name: str, text: str) -> None:
-        """Store a live edit."""
+    def put_live(self, name: str, text: str) -> int:
+        """Store a live edit; return its version."""
         with translated():
-            self._client.put_parameter(
+            answer = self._client.put_parameter(
                 Name=live_parameter(self._deployment, name),
                 Value=text,
                 Type="String",
                 Overwrite=True,
             )
-
-    def delete_live(self, name: str) -> None:
-        """Go back to the policy as deployed."""
-        if self._read(live_parameter(self._deployment, name)):
-            self.put_live(name, NO_EDIT)
+        return answer["Version"]
 
     def history(self, name: str) -> Sequence[LiveEdit]:
         """Return past live edits, oldest first; Parameter Store keeps the last hundred."""

@@ -120,11 +120,14 @@ def find_files(sources: list[str]) -> list[tuple[Path, str]]:
     """Return the files that paths, directories and globs name, each with its name in the batch.
 
     Raises:
-        BadInput: a source names no file.
+        BadInput: a source names no file, or two files would have one name.
     """
-    found: dict[Path, str] = {}
+    found: dict[str, Path] = {}
     for source in sources:
-        paths = sorted(Path(match) for match in glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        # A shell has expanded its globs, and a file's name may look like another one.
+        is_there = os.path.lexists(source)
+        matches = [source] if is_there else glob.glob(source, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        paths = sorted(map(Path, matches))
         files = [
             path for top in paths for path in (sorted(top.rglob("*")) if top.is_dir() else [top])
         ]
@@ -134,8 +137,11 @@ def find_files(sources: list[str]) -> list[tuple[Path, str]]:
         for path in files:
             if not is_whole(str(path)):
                 raise BadInput("FILES", str(path), "rename it: its name is not UTF-8")
-            found[path] = _name(path)
-    return list(found.items())
+            other = found.setdefault(name := _name(path), path)
+            if other.absolute() != path.absolute() and not other.samefile(path):
+                remedy = f"rename it, or send it by itself: {name} is {other} in the batch"
+                raise BadInput("FILES", str(path), remedy)
+    return [(path, name) for name, path in found.items()]
 
 
 def _name(path: Path) -> str:

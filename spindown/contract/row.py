@@ -390,6 +390,9 @@ class PolicyRow:
     text: str = ""
     #: JSON of the codec's row of the whole ``domain.policy.Policy`` in force: what workers read.
     effective: str = ""
+    #: The same for the last valid edit, without ``warm_schedule``'s present number: in force while
+    #: the edit does not go with what is deployed. "": there is no edit.
+    good: str = ""
     #: What ``idle_timeout = "auto"`` has come to; None: not learned yet.
     idle_timeout: timedelta | None = None
     #: Digest of the code as deployed; "": not known. Workers of other code take no new job.

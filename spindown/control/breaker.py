@@ -22,6 +22,7 @@ from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
 from spindown.domain.reaping import (
     could_check_in,
+    could_not_claim,
     has_declined_all,
     has_failed_all,
     has_left_work,
@@ -199,7 +200,11 @@ def count_useless_instances(draft: PlanDraft) -> PlanDraft:
             continue
         if has_missed_check_in(worker):
             draft = _count_miss(draft, worker)
-        elif has_declined_all(worker) or has_left_work(worker, draft.fleet.backlog.backlog_since):
+        elif (
+            has_declined_all(worker)
+            or could_not_claim(worker)
+            or has_left_work(worker, draft.fleet.backlog.backlog_since)
+        ):
             draft = _strike(_note_counted(draft, worker), worker, "unclaimed")
         elif has_failed_all(worker):
             draft = _strike(_note_counted(draft, worker), worker, "failed")

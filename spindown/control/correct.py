@@ -36,6 +36,7 @@ _PAST = (
     "idle_since",
     "claimed_at",
     "declined_at",
+    "unanswered_at",
     "noticed_at",
     "gone_at",
     "rebalance_at",

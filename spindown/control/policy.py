@@ -8,10 +8,11 @@ one, so that the functions start without it.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from spindown.contract import row as rows
-from spindown.contract.codec import from_json
+from spindown.contract.codec import decode, encode, from_json
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.policy import Policy
@@ -60,7 +61,9 @@ def effective_policy(
         policy = _merge(settings.policy, edit.text)
     except BadInput as exc:
         return _last_good(settings.policy, known, str(exc))
-    row = PolicyRow(text=edit.text, version=edit.version, edits=known.edits)
+    row = PolicyRow(
+        text=edit.text, good=policy_text(policy), version=edit.version, edits=known.edits
+    )
     return EffectivePolicy(policy=policy, version=edit.version, row=row)
 
 
@@ -75,7 +78,8 @@ def edit_policy(
     """Change keys of the live policy, or give them back to the deployed one; validated first.
 
     If the stored edit is invalid and the change does not repair it, the change is applied to the
-    last valid edit, which is the one in force.
+    last valid edit, which is the one in force. Parameter Store writes without a condition: an edit
+    that came between the read and the write is found by its version, and changed in turn.
 
     Args:
         workload: whose policy.
@@ -85,9 +89,10 @@ def edit_policy(
         table: where the tick sees that there is an edit.
 
     Raises:
-        ConfigError: the policy would not be valid; nothing has changed.
+        ConfigError: the policy would not be valid; nothing has changed, unless another edit came
+            between: then only this one's keys are left to be changed.
     """
-    deployed, present = settings.workload(workload)
+    deployed, _ = settings.workload(workload)
     ledger = Ledger(table, workload)
     cleared = frozenset(clear)
 
@@ -96,20 +101,29 @@ def edit_policy(
         text = json.dumps({k: v for k, v in kept.items() if k not in cleared}, sort_keys=True)
         return text, _merge(deployed.policy, text)
 
-    stored = present.text if present else _NO_EDIT
-    try:
-        text, policy = change(stored)
-    except ConfigError:
-        if _is_valid(deployed.policy, stored):
-            raise
-        text, policy = change(ledger.read().policy.text or _NO_EDIT)
-    _check_regions(policy, deployed)
-    if text == _NO_EDIT:
-        settings.delete_live(workload)
-    else:
-        settings.put_live(workload, text)
-    ledger.write(ledger.add(rows.POLICY, {"edits": 1}))
+    before, version = _newest(settings.history(workload)), 0
+    while True:
+        stored = before.text if before else _NO_EDIT
+        try:
+            text, policy = change(stored)
+        except ConfigError:
+            if _is_valid(deployed.policy, stored):
+                raise
+            text, policy = change(ledger.read().policy.text or _NO_EDIT)
+        _check_regions(policy, deployed)
+        if text == stored == _NO_EDIT:
+            break
+        seen = max(before.version if before else 0, version)
+        version = settings.put_live(workload, text)
+        ledger.write(ledger.add(rows.POLICY, {"edits": 1}))
+        if version == seen + 1:
+            break
+        before = _newest(e for e in settings.history(workload) if e.version < version)
     return EffectivePolicy(policy=policy, row=PolicyRow(text=text))
+
+
+def _newest(edits: Iterable[LiveEdit]) -> LiveEdit | None:
+    return max(edits, key=lambda each: each.version, default=None)
 
 
 def _check_regions(policy: Policy, deployed: WorkloadSettings) -> None:
@@ -150,9 +164,18 @@ def _last_good(base: Policy, known: PolicyRow, refusal: str) -> EffectivePolicy:
     try:
         policy = _merge(base, known.text) if known.text else base
     except BadInput:
-        # A deploy has moved the policy under it: only the deployed one is surely valid.
-        policy = base
+        # A deploy has moved the policy under it. A limit that was lowered stays so.
+        try:
+            policy = decode(Policy, from_json("policy", known.good)) if known.good else base
+        except ContractError:
+            policy = base
     return EffectivePolicy(policy=policy, version=known.version, refusal=refusal, row=row)
+
+
+@lru_cache(maxsize=8)
+def policy_text(policy: Policy) -> str:
+    """Return the JSON of the codec's row of a policy, as the ledger keeps it."""
+    return json.dumps(encode(policy), sort_keys=True)
 
 
 def _is_valid(base: Policy, text: str) -> bool:

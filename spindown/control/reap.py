@@ -7,7 +7,7 @@ says that it is gone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
@@ -82,14 +82,21 @@ def mark_interrupted(draft: PlanDraft) -> PlanDraft:
     return draft.with_workers(workers, actions).act(unavailable=unavailable) if actions else draft
 
 
-def keep_warm(draft: PlanDraft) -> PlanDraft:
+def keep_warm(draft: PlanDraft, left: float | None) -> PlanDraft:
     """Let the workers that ``warm_workers`` keeps stay until well past the next tick.
 
-    Not for good: should the ticks end, so do they.
+    Not for good: should the ticks end, so do they. And only as long as the budget pays for all.
+
+    Args:
+        draft: with the ends that are planned.
+        left: USD of the month's budget beyond what the workers need to end; None: no limit.
     """
-    kept = kept_warm_of(list(draft.fleet.workers.values()), draft.facts.policy)
-    until = draft.now + _WARM_TICKS * draft.facts.policy.tick
-    return stay(draft, sorted(kept), until) if kept else draft
+    workers = draft.fleet.workers
+    kept = kept_warm_of(list(workers.values()), draft.facts.policy)
+    stays = _WARM_TICKS * draft.facts.policy.tick
+    dollars = sum(workers[i].price_per_hour for i in kept) * (stays / timedelta(hours=1))
+    is_paid = left is None or dollars <= left
+    return stay(draft, sorted(kept), draft.now + stays) if kept and is_paid else draft
 
 
 def stay(draft: PlanDraft, instance_ids: Sequence[str], until: datetime) -> PlanDraft:

@@ -1,12 +1,10 @@
 """Write down what a tick saw, planned and did; tell people; give the lock back."""
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from functools import lru_cache
 
 from spindown.contract import metric as names
 from spindown.contract import row as rows
@@ -51,10 +49,10 @@ from spindown.control.plan import (
     ReopenRow,
     Terminate,
 )
+from spindown.control.policy import policy_text
 from spindown.control.spend import Charge, items_since_yesterday, last_days
 from spindown.domain.alert import Review, review
 from spindown.domain.ladder import PurchaseMode
-from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast
@@ -356,7 +354,7 @@ def _keep(
     policy = replace_fields(
         facts.effective.row,
         {
-            "effective": _policy_text(facts.policy),
+            "effective": policy_text(facts.policy),
             "idle_timeout": facts.idle_timeout,
             "code_digest": facts.settings.run.code_digest,
             "code_version": facts.settings.run.code_version,
@@ -365,11 +363,6 @@ def _keep(
     if policy != facts.view.policy:
         names = (f.name for f in fields(PolicyRow) if f.name != "edits")
         journal.note((ledger.change(rows.POLICY, {n: getattr(policy, n) for n in names}),))
-
-
-@lru_cache(maxsize=8)
-def _policy_text(policy: Policy) -> str:
-    return json.dumps(encode(policy), sort_keys=True)
 
 
 def _store(

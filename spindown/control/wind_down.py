@@ -40,6 +40,11 @@ class MonthLeft:
     #: USD that all workloads may have spent and set aside once a launch is reserved.
     at_most: float | None = None
 
+    @property
+    def left(self) -> float | None:
+        """Return USD that no worker needs to end; None: no limit."""
+        return None if self.room is None else self.room.left
+
 
 def has_budget(draft: PlanDraft) -> bool:
     """Tell whether the deployment has a budget."""

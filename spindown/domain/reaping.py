@@ -115,12 +115,8 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
         waiting_since: since when work is visible that nobody has claimed; None: there is none.
     """
     return (
-        worker.state is WorkerState.ENDED
+        _took_nothing(worker)
         and worker.checked_in_at is not None
-        and worker.claimed_at is None
-        and not worker.is_interrupting
-        and worker.reason.code not in _SENT_AWAY
-        and _state_reason(worker) != _ENDED_BY_CALL
         and waiting_since is not None
         and waiting_since <= worker.checked_in_at
     )
@@ -128,10 +124,19 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
 
 def has_declined_all(worker: Worker) -> bool:
     """Tell whether a worker ended without a job since what waited was none that it can do."""
+    return worker.declined_at is not None and _took_nothing(worker)
+
+
+def could_not_claim(worker: Worker) -> bool:
+    """Tell whether a worker ended without a job since AWS answered none of its claims."""
+    return worker.unanswered_at is not None and _took_nothing(worker)
+
+
+def _took_nothing(worker: Worker) -> bool:
+    """Tell whether a worker ended of its own accord without a job."""
     return (
         worker.state is WorkerState.ENDED
         and worker.claimed_at is None
-        and worker.declined_at is not None
         and not worker.is_interrupting
         and worker.reason.code not in _SENT_AWAY
         and _state_reason(worker) != _ENDED_BY_CALL

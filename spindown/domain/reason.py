@@ -94,6 +94,8 @@ class ReasonCode(StrEnum):
     #: Attempts at one item have taken ``hours`` of slots, of ``most`` that the policy allows;
     #: ``dollars`` that the job has cost.
     ITEM_TOO_LONG = "item-too-long"
+    #: An attempt had a worker's whole lifetime, of ``hours``, and brought neither item nor state.
+    OUTLIVES_WORKER = "outlives-worker"
 
     #: A message asks for other items or parameters than the one with which ``job`` was claimed.
     OTHER_BODY = "other-body"

@@ -99,7 +99,8 @@ def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
     """Return the manifest of the job, which is over now, and whether this call ended it."""
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
-        if fence is not None and fence.manifest.state is not JobState.RUNNING:
+        # One that has failed is a dead letter, and would run again if that is sent back.
+        if fence is not None and fence.manifest.state not in {JobState.RUNNING, JobState.FAILED}:
             return fence.manifest, False
         with suppress(PreconditionFailed):
             etag = fence.etag if fence is not None else None

@@ -39,12 +39,15 @@ from spindown.domain.lease import (
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import (
+    AccessDenied,
     ContractError,
     NewerSchema,
     NotFound,
     PreconditionFailed,
     SpindownError,
     StaleHandle,
+    Throttled,
+    Unreachable,
 )
 from spindown.job.fence import Fence, first_sent, is_other_body, read_fence, write_fence
 from spindown.job.held import (
@@ -288,6 +291,16 @@ def claim(
     message: Message, *, slot_id: SlotId, presence: Presence, ports: WorkPorts, policy: Policy
 ) -> ClaimedJob | Declined:
     """Claim the job of a message for one slot, or say what became of the message."""
+    try:
+        return _claim(message, slot_id, presence, ports, policy)
+    except (AccessDenied, Throttled, Unreachable):
+        presence.note_unanswered()
+        raise
+
+
+def _claim(
+    message: Message, slot_id: SlotId, presence: Presence, ports: WorkPorts, policy: Policy
+) -> ClaimedJob | Declined:
     try:
         job = with_id(parse_job(message.body), message.message_id)
     except NewerSchema as exc:

@@ -83,7 +83,7 @@ class Presence:
         self._is_behind = False
         #: Messages that it has noted for a later version.
         self._newer: set[str] = set()
-        self._has_declined = False
+        self._noted: set[str] = set()
         #: Since when no new job is taken, for the row.
         self._draining: dict[str, str] = {}
 
@@ -240,16 +240,19 @@ class Presence:
 
     def note_declined(self) -> None:
         """Note, once, that a message was no work: a machine that finds no other was of no use."""
-        if self._has_declined:
+        self._note_once("declined_at")
+
+    def note_unanswered(self) -> None:
+        """Note, once, that a claim got no answer: a machine that never gets one is of no use."""
+        self._note_once("unanswered_at")
+
+    def _note_once(self, name: str) -> None:
+        if name in self._noted:
             return
-        declined = Write(
-            key=self._key,
-            when=_NOT_CONDEMNED,
-            set={"declined_at": encode_instant(self._ports.clock.now())},
-        )
+        now = encode_instant(self._ports.clock.now())
         with suppress(SpindownError):
-            self._try(declined)
-            self._has_declined = True
+            self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={name: now}))
+            self._noted.add(name)
 
     def note_newer(self, message: Message, error: NewerSchema, until: datetime) -> bool:
         """Note a message that only a later version reads, hidden until then.

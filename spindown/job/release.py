@@ -11,7 +11,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.domain.dead_letter import Failure, dead_letter_reason
 from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done, too_long
 from spindown.domain.policy import Policy
-from spindown.domain.reason import ReasonCode
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
 from spindown.job.message import dead_letter, put_back
@@ -21,6 +21,8 @@ from spindown.wording import say
 
 #: A reason is for a person; what exceeds this is in the log.
 _REASON_CHARACTERS = 1000
+#: Of a worker's lifetime: who holds a job for so much of it has held it from the beginning.
+_LIFETIME = 0.9
 
 
 def settle_release(
@@ -35,7 +37,8 @@ def settle_release(
     """Commit what is done, and that this epoch ends in order (raises LeaseLost).
 
     The job has failed if an item has taken too long, or if an interruption has ended the epoch and
-    nothing that the policy allows can do it.
+    nothing that the policy allows can do it. An epoch of a worker's whole lifetime that brought
+    nothing counts as a failure: the next one would fare no better.
     """
     manifest = replace(extend_manifest(held, portion, slot_id=slot_id, ports=ports), released=True)
     if manifest.state is not JobState.RUNNING:
@@ -43,6 +46,14 @@ def settle_release(
     if interrupted:
         manifest = replace(manifest, interruptions=manifest.interruptions + 1)
         manifest = count_in_vain(manifest, slot_id.boot, slot_id.spot, ports.clock.now())
+    elif _had_a_lifetime(manifest, slot_id.boot, ports.clock.now(), policy):
+        lifetime = policy.max_lifetime / timedelta(hours=1)
+        told = say(Reason(ReasonCode.OUTLIVES_WORKER, {"hours": lifetime}))
+        manifest = _with_failure(manifest, told, slot_id, ports)
+        verdict = dead_letter_reason(manifest.failures, policy)
+        if verdict:
+            failed = _failed(manifest, f"{say(verdict)}; last: {told}", ports, verdict.code)
+            return commit_as(failed, held, ports)
     why = too_long(manifest.in_vain, manifest.cost_usd, policy)
     if (
         interrupted
@@ -51,6 +62,16 @@ def settle_release(
     ):
         why = never_done(manifest.in_vain)
     return commit_as(_failed(manifest, say(why), ports, why.code) if why else manifest, held, ports)
+
+
+def _had_a_lifetime(manifest: Manifest, boot: float, now: datetime, policy: Policy) -> bool:
+    """Tell whether the epoch had nearly all that a worker lives, ``boot`` hours included."""
+    if manifest.claimed_at is None or manifest.has_saved:
+        return False
+    if manifest.next_item > manifest.epoch_first:
+        return False
+    lived = now - manifest.claimed_at + timedelta(hours=boot)
+    return lived >= _LIFETIME * policy.max_lifetime
 
 
 def count_in_vain(
@@ -100,19 +121,12 @@ def settle_failure(
     manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
     if manifest.state is not JobState.RUNNING:
         return commit_as(manifest, held, ports)
-    failure = Failure(
-        at=ports.clock.now(),
-        instance_id=slot_id.instance_id,
-        epoch=manifest.epoch,
-        kind="failure",
-        reason=reason[:_REASON_CHARACTERS],
-    )
-    manifest = replace(manifest, failures=(*manifest.failures, failure), released=True)
+    manifest = replace(_with_failure(manifest, reason, slot_id, ports), released=True)
     verdict = dead_letter_reason(manifest.failures, policy) or too_long(
         manifest.in_vain, manifest.cost_usd, policy
     )
     if verdict:
-        told = f"{say(verdict)}; last: {failure.reason}"
+        told = f"{say(verdict)}; last: {manifest.failures[-1].reason}"
         return commit_as(_failed(manifest, told, ports, verdict.code), held, ports)
     return commit_as(manifest, held, ports)
 
@@ -162,6 +176,17 @@ def dead_letter_job(
         dollars=dollars_in_vain(held.manifest),
     )
     presence.vacate(slot_id, held.lease)
+
+
+def _with_failure(manifest: Manifest, reason: str, slot_id: SlotId, ports: WorkPorts) -> Manifest:
+    failure = Failure(
+        at=ports.clock.now(),
+        instance_id=slot_id.instance_id,
+        epoch=manifest.epoch,
+        kind="failure",
+        reason=reason[:_REASON_CHARACTERS],
+    )
+    return replace(manifest, failures=(*manifest.failures, failure))
 
 
 def _failed(

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, parse_job, with_id
 from spindown.contract.row import BACKLOG, BacklogRow, control_partition
-from spindown.error import ContractError, NewerSchema
+from spindown.error import ContractError
 from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
 from spindown.port import ControlPorts, JobQueue, Key, Message, ObjectStore, Outgoing, Write
 
@@ -162,10 +162,9 @@ class _QueueScan:
     def _copy(self, message: Message) -> Outgoing | None:
         try:
             job = with_id(parse_job(message.body), message.message_id)
-        except NewerSchema:
-            return None
         except ContractError:
-            # No job: whoever claims it moves it to the dead letters, and may do so twice.
+            # No job, or a later version's: whoever claims it moves it to the dead letters at last,
+            # and may do so twice.
             return Outgoing(body=message.body, tenant=message.tenant, attributes=message.attributes)
         copy = copy_message(message, job, self._store, message.attributes)
         return copy if copy.bytes <= MESSAGE_BYTES_MAX else None

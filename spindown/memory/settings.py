@@ -45,8 +45,8 @@ class MemorySettingsStore:
             edit = edits[-1] if edits and edits[-1].text != NO_EDIT else None
             return self._workloads[name], edit
 
-    def put_live(self, name: str, text: str) -> None:
-        """Store a live edit."""
+    def put_live(self, name: str, text: str) -> int:
+        """Store a live edit; return its version."""
         if not 0 < len(text.encode()) <= LIVE_BYTES_MAX:
             raise ContractError("live edit", text, "write 1 to 4,096 bytes of JSON")
         with self._lock:
@@ -59,11 +59,7 @@ class MemorySettingsStore:
                     edited_by=self._editor,
                 )
             )
-
-    def delete_live(self, name: str) -> None:
-        """Go back to the policy as deployed."""
-        if name in self._edits:
-            self.put_live(name, NO_EDIT)
+            return len(edits)
 
     def history(self, name: str) -> Sequence[LiveEdit]:
         """Return past live edits, oldest first."""

@@ -137,11 +137,8 @@ class _Loosened:
         deployed, edit = self.settings.workload(name)
         return replace(deployed, requirements=self.requirements), edit
 
-    def put_live(self, name: str, text: str) -> None:
-        self.settings.put_live(name, text)
-
-    def delete_live(self, name: str) -> None:
-        self.settings.delete_live(name)
+    def put_live(self, name: str, text: str) -> int:
+        return self.settings.put_live(name, text)
 
     def history(self, name: str) -> Sequence[LiveEdit]:
         return self.settings.history(name)

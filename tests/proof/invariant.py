@@ -18,7 +18,6 @@ from spindown.contract.job.message import parse_job, stored_prefix
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
 from spindown.control.breaker import STRIKES
-from spindown.control.reap import UNKNOWN
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.past_cost import LEAST_BILLED
@@ -49,6 +48,8 @@ _TOLD_BY_EC2 = frozenset(
         ReasonCode.UNKNOWN_TO_EC2,
     }
 )
+#: Of an end that no description has told: it is missing there, or an event alone tells of it.
+_TELLS_NO_CAUSE = frozenset({ReasonCode.EC2_STATE, ReasonCode.UNKNOWN_TO_EC2})
 #: Launches of which not all is known.
 _UNTOLD = frozenset({ReasonCode.FATE_UNKNOWN, ReasonCode.ADOPTED_IN_PART})
 
@@ -304,7 +305,7 @@ class Chronicle:
         # EC2 forgets in an hour how an instance ended: without a notice nobody can tell then, nor
         # with one if we have ended it too.
         is_told = worker.noticed_at is not None
-        is_known = is_told or worker.reason != UNKNOWN
+        is_known = is_told or worker.reason.code not in _TELLS_NO_CAUSE
         # A reason of the worker's own, or of the scaler's, hides whether EC2 still told its own.
         is_hidden = not is_told and worker.reason.code not in _TOLD_BY_EC2
         if worker.condemned_at is not None or is_hidden:

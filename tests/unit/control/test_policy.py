@@ -1,7 +1,10 @@
 """The policy in force: deployed, plus a live edit if that is valid."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from spindown.control.policy import (
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 from spindown.ledger import Ledger
+from spindown.memory.interception import PortCall, intercept
 from spindown.port import LiveEdit
 from tests.builders import NOW
 from tests.control import WORKLOAD, ControlWorld
@@ -59,6 +63,41 @@ def test_an_invalid_edit_leaves_the_last_good_one_in_force(text: str) -> None:
     assert found.version == 1
     assert found.refusal
     assert found.row.text == GOOD.text
+
+
+def test_a_lowered_limit_survives_a_deploy_against_it() -> None:
+    world = ControlWorld()
+    ports = {"settings": world.settings, "table": world.table}
+    edit_policy(WORKLOAD, {"max_workers": 1, "max_price_per_hour": 0.3}, **ports)  # type: ignore[arg-type]
+    settings, edit = world.settings.workload(WORKLOAD)
+    known = effective_policy(settings, edit, PolicyRow()).row
+    deployed = replace(settings, policy=replace(settings.policy, warm_workers=2))
+
+    for _ in range(2):
+        found = effective_policy(deployed, edit, known)
+        assert found.refusal
+        assert (found.policy.max_workers, found.policy.max_price_per_hour) == (1, 0.3)
+        known = found.row
+
+
+@pytest.mark.parametrize("between", [{"max_workers": 0}, {"band": 0.1, "max_workers": 2}])
+def test_an_edit_that_came_between_is_kept(between: dict[str, object]) -> None:
+    world = ControlWorld()
+    edit_policy(WORKLOAD, {"idle_timeout": "9m"}, settings=world.settings, table=world.table)
+
+    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "put_live" and not raced:
+            raced.append(call)
+            edit_policy(WORKLOAD, between, settings=world.settings, table=world.table)
+        return proceed()
+
+    raced: list[PortCall] = []
+    slow = intercept(world.settings, "settings", race)
+    edit_policy(WORKLOAD, {"idle_timeout": "3m"}, settings=slow, table=world.table)
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert stored is not None
+    assert json.loads(stored.text) == {**between, "idle_timeout": "3m"}
 
 
 def test_an_invalid_first_edit_leaves_the_deployed_policy() -> None:

@@ -230,3 +230,21 @@ def test_a_budget_below_any_launch_is_told_as_such(when_spent: WhenSpent) -> Non
 
     assert decision.requests == ()
     assert decision.summary.why.code is ReasonCode.BUDGET_BELOW_LAUNCH
+
+
+def test_an_idle_worker_is_kept_warm_within_the_budget() -> None:
+    """Machines that go on until idle would never be."""
+    policy = Policy(when_spent=WhenSpent.STOP_LAUNCHES, warm_workers=1, idle_timeout=minutes(2))
+    world = ControlWorld(policy=policy, budget=10.0)
+    ((worker,),) = (each.instances for each in world.tick().requests)
+    world.check_in(worker)
+    world.run(3, beats=True)
+    until = world.view().workers[worker].warm_until
+    assert until is not None
+    assert until > world.now
+
+    spend(world, 10.0)
+    world.run(3, beats=True)
+
+    assert world.view().workers[worker].warm_until == until
+    assert not world.tick(minutes(1)).requests

@@ -11,7 +11,7 @@ from spindown.contract.row import CLAIMS, worker_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.error import Unreachable
+from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit
 from spindown.job.held import ClaimedJob
@@ -316,3 +316,26 @@ def test_a_machine_lost_after_each_item_ends_the_job() -> None:
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.DEAD_LETTERED
     assert world.manifest("j").code == ReasonCode.FAILED_ON_SEVERAL
+
+
+@pytest.mark.parametrize("error", [AccessDenied, Throttled, Unreachable])
+def test_a_claim_without_an_answer_is_noted_once(error: type[SpindownError]) -> None:
+    world = WorkWorld()
+    world.presence()
+
+    def refuse(call: PortCall) -> None:
+        if call.method == "put":
+            raise error("no answer")
+
+    world.before = refuse
+    noted = []
+    for _ in range(2):
+        world.send(JOB)
+        with pytest.raises(error):
+            world.claim()
+        noted.append(world.worker().unanswered_at)
+        world.clock.advance(timedelta(minutes=6))
+
+    assert noted[0] is not None
+    assert noted == [noted[0]] * 2
+    assert world.worker().claimed_at is None

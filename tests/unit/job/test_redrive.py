@@ -11,6 +11,7 @@ from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.message import derived_id
 from spindown.error import Unreachable
 from spindown.job import claim as claiming
+from spindown.job.cancel import CancelOutcome, cancel
 from spindown.job.claim import Declined
 from spindown.job.commit import commit, complete
 from spindown.job.fence import read_fence, write_fence
@@ -256,3 +257,17 @@ def test_an_outage_leaves_the_letter_where_it_can_be_seen() -> None:
     with pytest.raises(Unreachable):
         redriven(world)
     assert world.dead_letters.backlog().visible == 1
+
+
+def test_a_dead_letter_that_was_cancelled_is_not_sent_again() -> None:
+    world = WorkWorld()
+    give_up(world, JOB, done=3)
+
+    (told,) = cancel(WORKLOAD, ["j"], world.ports)
+    (done,) = redriven(world)
+
+    assert (told.outcome, told.items_done) == (CancelOutcome.CANCELLED, 3)
+    assert done.outcome is RedriveOutcome.OVER
+    assert world.queue.bodies() == []
+    assert world.dead_letters.bodies() == []
+    assert world.manifest("j").state is JobState.CANCELLED

@@ -244,3 +244,56 @@ def test_a_failure_after_the_last_item_leaves_the_job_complete() -> None:
 
     assert (settled.manifest.state, settled.manifest.failures) == (JobState.COMPLETED, ())
     assert len(world.records("j")) == 2
+
+
+def lived(world: WorkWorld, instance: str, hours: float) -> ClaimedJob:
+    """Let a worker of two hours hold the job for so long and give it back."""
+    slot_id = a_slot_id(instance, boot=0.1)
+    held = world.hold(slot_id=slot_id)
+    world.clock.advance(timedelta(hours=hours))
+    held = settle_release(
+        held,
+        a_portion(held, 0),
+        interrupted=False,
+        slot_id=slot_id,
+        ports=world.ports,
+        policy=Policy(max_lifetime=timedelta(hours=2)),
+    )
+    presence = world.presence(instance)
+    if held.manifest.state is JobState.FAILED:
+        dead_letter_job(held, slot_id=slot_id, presence=presence, ports=world.ports)
+    else:
+        release(held, slot_id=slot_id, presence=presence, ports=world.ports, policy=Policy())
+    return held
+
+
+def test_an_item_longer_than_three_workers_live_is_given_up() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+
+    ends = [lived(world, f"i-{n}", 2.1).manifest for n in range(3)]
+
+    assert [len(each.failures) for each in ends] == [1, 2, 3]
+    assert [each.state for each in ends] == [JobState.RUNNING, JobState.RUNNING, JobState.FAILED]
+    assert ends[-1].code == ReasonCode.FAILED_ON_SEVERAL
+    assert len(world.dead_letters.bodies()) == 1
+
+
+@pytest.mark.parametrize(
+    ("hours", "done"), [(1.5, 0), (2.1, 1)], ids=["it began late", "an item was done"]
+)
+def test_less_than_a_lifetime_in_vain_is_no_failure(hours: float, done: int) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB, slot_id=a_slot_id("i-1", boot=0.1))
+    world.clock.advance(timedelta(hours=hours))
+
+    held = settle_release(
+        held,
+        a_portion(held, done),
+        interrupted=False,
+        slot_id=a_slot_id("i-1", boot=0.1),
+        ports=world.ports,
+        policy=Policy(max_lifetime=timedelta(hours=2)),
+    )
+
+    assert held.manifest.failures == ()

@@ -44,6 +44,31 @@ def test_a_file_named_twice_is_one_item(tmp_path: Path) -> None:
     assert len(find_files([path, str(tmp_path)])) == 1
 
 
+def test_a_file_is_itself_though_its_name_is_a_pattern(tmp_path: Path) -> None:
+    make_files(tmp_path, "scan1.png", "scan[1].png")
+
+    found = find_files([str(tmp_path / "scan1.png"), str(tmp_path / "scan[1].png")])
+
+    assert sorted(path.name for path, _ in found) == ["scan1.png", "scan[1].png"]
+
+
+def test_two_files_of_one_name_are_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_files(tmp_path, "monday/a.png", "work/monday/a.png")
+    monkeypatch.chdir(tmp_path / "work")
+
+    with pytest.raises(BadInput, match=r"monday/a\.png is monday/a\.png"):
+        find_files(["monday", str(Path("..") / "monday")])
+
+
+def test_one_file_by_two_ways_is_one_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_files(tmp_path, "a/x.png", "b/keep")
+    monkeypatch.chdir(tmp_path / "b")
+
+    assert len(find_files(["../a/x.png", "../b/../a/x.png"])) == 1
+
+
 def test_a_name_below_the_batch_never_climbs_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

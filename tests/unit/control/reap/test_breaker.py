@@ -403,6 +403,26 @@ def test_hours_of_jobs_that_all_fail_call_a_person() -> None:
     assert launched <= 9 * 12
 
 
+def test_machines_whose_claims_get_no_answer_stop_launches() -> None:
+    """Each has hidden the message that it could not claim, so nothing waits as it ends."""
+    world = with_policy(max_workers=1)
+    world.send()
+    ended = 0
+    for _ in range(120):
+        world.tick(minutes(1))
+        for worker in world.workers(WorkerState.BOOTING):
+            world.check_in(worker.instance_id)
+            message = world.queue.receive(wait=minutes(0), visibility=minutes(2))
+            assert message is not None
+            world.change(worker.instance_id, unanswered_at=world.now)
+            world.tick(minutes(1))
+            world.compute.power_off(worker.instance_id)
+            ended += 1
+
+    assert ended <= STRIKES + 2
+    assert world.view().breaker.unclaimed >= STRIKES
+
+
 def test_machines_that_leave_work_still_stop_launches() -> None:
     world = with_policy(max_workers=1)
     world.send(40)

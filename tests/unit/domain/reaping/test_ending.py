@@ -8,6 +8,7 @@ import pytest
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reaping import (
     Ending,
+    could_not_claim,
     has_declined_all,
     has_failed_all,
     has_left_work,
@@ -137,8 +138,11 @@ def test_a_worker_declined_all_if_it_ended_without_a_job(
     changes: dict[str, Any], expected: bool
 ) -> None:
     ended = a_worker(state=WorkerState.ENDED, claimed_at=None, declined_at=NOW)
+    unanswered = replace(ended, declined_at=None, unanswered_at=changes.get("declined_at", NOW))
+    changed = {name: value for name, value in changes.items() if name != "declined_at"}
 
     assert has_declined_all(replace(ended, **changes)) is expected
+    assert could_not_claim(replace(unanswered, **changed)) is expected
 
 
 @pytest.mark.parametrize(
