@@ -124,7 +124,7 @@ most, for each machine of the deployment that runs then:
 
 | `when_spent` | a machine costs, beyond the budget, at most its price by the hour times |
 |---|---|
-| `stop launches` | the time until it is idle and has ended: as long as work waits or comes |
+| `stop launches` | the time until it is idle, warm or not, and has ended: while work comes |
 | `finish jobs in hand` | `tick` + `heartbeat_interval` + 1 min + the longest job (at most 11 h) |
 | `stop` | `tick` + `heartbeat_interval` + 1.5 min, or + `stop_grace` + 80 s if longer |
 

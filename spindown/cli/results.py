@@ -15,7 +15,7 @@ from spindown.cli.render.screen import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.error import BadInput, NotFound, SpindownError
+from spindown.error import BadInput, ContractError, NotFound, SpindownError
 from spindown.job.attachment.log import read_logs
 from spindown.job.held import is_at_work
 from spindown.job.result import JobProgress, read_manifest, read_progress, read_records
@@ -45,18 +45,25 @@ def results(
     owner, jobs = find_workload(session, name, workload=workload, argument="results")
     store = session.work_store(owner)
     is_held = partial(_is_held, session, owner)
-    are_over = True
+    are_over, are_readable = True, True
     for job_id in jobs:
-        if log:
-            _print_logs(store, job_id, is_held, as_json=as_json)
-        elif summary:
-            progress = read_progress(job_id, store, is_held)
-            are_over = are_over and progress.is_over
-            _print_progress(progress, as_json=as_json)
-        else:
-            _print_records(store, job_id)
+        try:
+            if log:
+                _print_logs(store, job_id, is_held, as_json=as_json)
+            elif summary:
+                progress = read_progress(job_id, store, is_held)
+                are_over = are_over and progress.is_over
+                _print_progress(progress, as_json=as_json)
+            else:
+                _print_records(store, job_id)
+        except ContractError as exc:
+            # One job that cannot be read hides no other.
+            are_readable = False
+            print_aside(f"{job_id}: {exc}")
     if not are_over:
         _tell_lost(session, owner, name)
+    if not are_readable:
+        raise typer.Exit(1)
 
 
 def _tell_lost(session: Session, workload: str, batch: str) -> None:

@@ -4,11 +4,15 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from spindown.config.duration import format_duration
+from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, Rung
 from spindown.error import ConfigError
 
 #: Messages that are older are sent anew, and their age is lost (``app.work.message``).
 _LONGEST = timedelta(days=7)
+#: An instance whose worker gives no sign of life for 15 minutes powers off by itself
+#: (``worker/system/deadman.sh``); three heartbeats may fail.
+_HEARTBEAT_AT_MOST = timedelta(minutes=5)
 _POSITIVE = ("drain_within", "tick", "heartbeat_interval", "lease_duration", "max_item_time")
 
 
@@ -32,6 +36,13 @@ def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
         "lease_duration",
         policy.lease_duration >= 2 * policy.heartbeat_interval,
         "make it at least twice heartbeat_interval",
+    )
+    # A message is received for the length of a lease, and SQS hides it for 12 h at most.
+    yield "lease_duration", policy.lease_duration <= RELEASE_AFTER, "make it at most 11h"
+    yield (
+        "heartbeat_interval",
+        policy.heartbeat_interval <= _HEARTBEAT_AT_MOST,
+        "make it at most 5m",
     )
     yield (
         "heartbeat_stale_after",

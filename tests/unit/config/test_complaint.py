@@ -285,6 +285,20 @@ from tests.unit.config.document import with_value
             "make it at least twice heartbeat_interval",
             id="a lease shorter than its heartbeat",
         ),
+        pytest.param(
+            "workload.ocr.policy.lease_duration",
+            "13h",
+            "workload.ocr.policy.lease_duration",
+            "make it at most 11h",
+            id="a lease longer than SQS hides a message",
+        ),
+        pytest.param(
+            "workload.ocr.policy",
+            {"heartbeat_interval": "6m", "lease_duration": "1h", "heartbeat_stale_after": "1h"},
+            "workload.ocr.policy.heartbeat_interval",
+            "make it at most 5m",
+            id="a heartbeat after which the machine powers off",
+        ),
         pytest.param("workload", {}, "workload", "name at least 1", id="no workload"),
         pytest.param(
             "deployment.name",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,27 @@ def test_a_part_with_other_bytes_than_committed_is_an_error() -> None:
     put_manifest(store, a_manifest("j", parts=(part,)))
 
     with pytest.raises(ContractError, match="restore it"):
+        list(read_records("j", store))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"{oops", id="no JSON"),
+        pytest.param(b"[" * 200_000 + b"]" * 200_000, id="too deep"),
+        pytest.param(b'{"a": ' + b"9" * 5000 + b"}", id="too many digits"),
+        pytest.param(b'{"a": "\xff\xfe"}', id="no UTF-8"),
+        pytest.param(b"[1]", id="no object"),
+    ],
+)
+def test_a_committed_line_that_is_no_record_is_named(line: bytes) -> None:
+    store = a_store()
+    part = put_part(store, "j", 0, 0)
+    store.put(part.key, line + b"\n")
+    digest = hashlib.sha256(line + b"\n").hexdigest()
+    put_manifest(store, a_manifest("j", parts=(replace(part, sha256=digest),)))
+
+    with pytest.raises(ContractError, match=f"a record of {part.key}"):
         list(read_records("j", store))
 
 

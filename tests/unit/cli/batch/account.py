@@ -1,5 +1,6 @@
 """A deployment of one workload or more on a simulated account, as the commands see it."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import boto3
 
 from spindown.contract.codec import encode
+from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.settings import (
     DeploymentSettings,
     WorkloadSettings,
@@ -36,6 +38,7 @@ class Account:
         self._sqs: Any = boto3.client("sqs", region_name=REGION)
         self._ssm: Any = boto3.client("ssm", region_name=REGION)
         s3: Any = boto3.client("s3", region_name=REGION)
+        self._s3 = s3
         s3.create_bucket(Bucket="store", CreateBucketConfiguration={"LocationConstraint": REGION})
         deployment = DeploymentSettings(
             name="lab",
@@ -78,6 +81,25 @@ class Account:
     def bury_text(self, text: str) -> None:
         """Send what is no job to the dead-letter queue."""
         self._sqs.send_message(QueueUrl=self.dead_letters, MessageBody=text)
+
+    def store(self, key: str, data: bytes) -> None:
+        """Put an object into the workload's part of the bucket."""
+        self._s3.put_object(Bucket="store", Key=f"workloads/ocr/{key}", Body=data)
+
+    def commit(self, job_id: str, data: bytes) -> None:
+        """Store a completed job of one item whose part holds these bytes."""
+        part = Part(
+            key=f"jobs/{job_id}/parts/0.jsonl",
+            first=0,
+            last=0,
+            bytes=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+        )
+        self.store(part.key, data)
+        job = Manifest(
+            job_id=job_id, epoch=1, owner="i-1/0", state=JobState.COMPLETED, parts=(part,)
+        )
+        self.store(manifest_key(job_id), encode_manifest(job))
 
     def take(self, *, delete: bool = False) -> dict[str, Any]:
         """Receive one message of the queue, and perhaps delete it; return its body."""

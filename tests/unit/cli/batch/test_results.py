@@ -2,15 +2,22 @@
 
 import io
 import json
+from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
+import typer
+from moto import mock_aws
 
 from spindown.cli import results
+from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.ec2sim import MemoryClock
 from spindown.job.result import read_progress
 from spindown.memory.store import MemoryObjectStore
+from tests.unit.cli.batch.account import Account
 
 #: What a program may print before it dies.
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\ud800"
@@ -64,3 +71,28 @@ def test_only_a_file_gets_what_the_code_printed_as_it_is(screen: io.StringIO) ->
     assert lines[1:] == ["next", ""]
     assert ("\x1b" in lines[0]) is not screen.isatty()
     assert "\ttab" in lines[0]
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    with mock_aws():
+        yield Account(tmp_path)
+
+
+def test_one_job_that_cannot_be_read_hides_no_other(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = ("b-00000", "b-00001", "b-00002")
+    batch = Batch(batch_id="b", workload="ocr", jobs=jobs)
+    account.store(batch_key("b"), json.dumps(encode(batch)).encode())
+    for job_id in jobs:
+        text = "{oops" if job_id == jobs[1] else json.dumps({"job_id": job_id, "index": 0})
+        account.commit(job_id, text.encode() + b"\n")
+
+    with pytest.raises(typer.Exit) as end:
+        results.results("b", config=account.config)
+
+    assert end.value.exit_code == 1
+    said = capsys.readouterr()
+    assert [json.loads(line)["job_id"] for line in said.out.splitlines()] == [jobs[0], jobs[2]]
+    assert said.err.startswith(f"spindown: {jobs[1]}: ")
