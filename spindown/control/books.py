@@ -141,6 +141,31 @@ def release_reservations(draft: PlanDraft) -> PlanDraft:
     return draft.act(actions, launches=launches) if actions else draft
 
 
+def move_reservations(draft: PlanDraft) -> PlanDraft:
+    """Set aside in this month what workers that run over its beginning still need of it.
+
+    Else other workloads would take it for free until it is charged, hour by hour.
+    """
+    if not has_budget(draft):
+        return draft
+    month, launches, actions = rows.budget_sort(draft.now), dict(draft.fleet.launches), []
+    for launch_id in {w.launch_id for w in draft.fleet.present if w.launch_id in launches}:
+        launch = launches[launch_id]
+        is_past = rows.budget_sort(launch.reserved_at) != month
+        if not launch.reserved_usd or launch.state is LaunchState.INTENDED or not is_past:
+            continue
+        sort, moved = rows.launch_sort(launch_id), {"moved_at": draft.now}
+        as_read = When(exists=True, equals={"reserved_usd": launch.reserved_usd})
+        writes = (
+            draft.rows.change(sort, moved, when=as_read),
+            *_give_back(launch),
+            add_to_budget(draft.now, {"committed": launch.reserved_usd}),
+        )
+        actions.append(Action(kind=ActionKind.RELEASE, subject=launch_id, writes=writes))
+        launches[launch_id] = replace_fields(launch, moved)
+    return draft.act(actions, launches=launches) if actions else draft
+
+
 def learn_boots(draft: PlanDraft) -> PlanDraft:
     """Learn from the workers that have checked in since the last tick."""
     booted = [worker for worker in draft.fleet.present if _has_just_booted(draft, worker)]
@@ -254,7 +279,7 @@ def _give_back(launch: Launch) -> tuple[Write, ...]:
     """Return the release of what a launch had set aside and its workers never cost."""
     if not launch.reserved_usd:
         return ()
-    return (add_to_budget(launch.intended_at, {"committed": -launch.reserved_usd}),)
+    return (add_to_budget(launch.reserved_at, {"committed": -launch.reserved_usd}),)
 
 
 def _old_pools(draft: PlanDraft) -> list[tuple[Write, ...]]:

@@ -143,7 +143,7 @@ def close_launch(launch: Launch, done: Launch, facts: TickFacts) -> tuple[Write,
     when = When(exists=True, equals={"state": LaunchState.INTENDED.value})
     return (
         facts.rows.change(rows.launch_sort(launch.launch_id), changes, when=when),
-        add_to_budget(launch.intended_at, {"committed": done.reserved_usd - launch.reserved_usd}),
+        add_to_budget(launch.reserved_at, {"committed": done.reserved_usd - launch.reserved_usd}),
     )
 
 

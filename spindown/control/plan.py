@@ -65,7 +65,7 @@ class ActionKind(StrEnum):
 
     # Bookkeeping.
     CHARGE = "charge"
-    #: Give back what a launch had set aside and no longer needs.
+    #: Give back what a launch had set aside and no longer needs, or move it to the new month.
     RELEASE = "release"
     KEEP_WARM = "keep-warm"
     #: Ask a pool for nothing for a while.

@@ -107,7 +107,7 @@ def charge(
         sums.append((ledger.key(rows.spend_sort(worker.launched_at)), {"dollars": earlier}))
         sums.append((_month(worker.launched_at), _spent(earlier)))
     if launch is not None and released:
-        sums.append((_month(launch.intended_at), {"committed": -released}))
+        sums.append((_month(launch.reserved_at), {"committed": -released}))
         back = {"reserved_usd": -released}
         sums.append((ledger.key(rows.launch_sort(launch.launch_id)), back))
     return Charge(

@@ -27,6 +27,7 @@ from spindown.control.books import (
     collect_garbage,
     due_workers,
     learn_boots,
+    move_reservations,
     record_vram,
     release_reservations,
     store_catalogue,
@@ -136,13 +137,12 @@ def observe(
 
 def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
     """Read prices and shared rows as far as somebody needs them; ``is_asked``: prices too."""
-    draft = settled.draft
     return read_market(
-        draft.facts,
+        settled.draft.facts,
         ports,
         is_launch_due=is_asked or settled.is_launch_due,
-        charged=due_workers(draft),
-        is_billing=any(worker.is_live for worker in draft.fleet.workers.values()),
+        charged=due_workers(settled.draft),
+        is_billing=any(worker.is_live for worker in settled.draft.fleet.workers.values()),
     )
 
 
@@ -179,7 +179,8 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
         draft = plan_without_prices(follow_queue(begin(seen.facts)))
         settled = add_need(draft, size_fleet(draft))
     need, moves = settled.need, settled.moves
-    draft = release_reservations(charge_workers(settled.draft, seen.prices))
+    draft = charge_workers(settled.draft, seen.prices)
+    draft = move_reservations(release_reservations(draft))
     draft = store_catalogue(draft, seen.prices)
     draft = collect_garbage(draft)
     draft, month = heed_budget(end_surplus(draft), seen.account)

@@ -86,9 +86,9 @@ def heed_budget(draft: PlanDraft, account: AccountView | None) -> tuple[PlanDraf
     earlier = sum(
         x.reserved_usd
         for x in launches.values()
-        if rows.budget_sort(x.intended_at) != month and x.launch_id not in running
+        if rows.budget_sort(x.reserved_at) != month and x.launch_id not in running
     )
-    own = sum(x.reserved_usd for x in running.values() if rows.budget_sort(x.intended_at) == month)
+    own = sum(x.reserved_usd for x in running.values() if rows.budget_sort(x.reserved_at) == month)
     ends, left = divide(needs.values(), whole - earlier - taken + own)
     spent = account.budget_at(draft.now).dollars
     about = {"budget_per_month": whole, "spent": spent}

@@ -320,6 +320,8 @@ class Launch:
     request: str
     #: USD set aside from the budget until the workers are charged themselves.
     reserved_usd: Reserved = 0.0
+    #: When that was moved to the month that had begun; None: it is in the month of the intent.
+    moved_at: datetime | None = None
     instance_ids: tuple[str, ...] = ()
     reason: Reason = NO_REASON
     #: Instances asked for.
@@ -332,6 +334,11 @@ class Launch:
     is_takeover: bool = False
     #: Pool as text -> what it was at the launch.
     offered: Mapping[str, Offered] = field(default_factory=dict)
+
+    @property
+    def reserved_at(self) -> datetime:
+        """Return an instant of the month whose budget it has set something aside of."""
+        return self.moved_at or self.intended_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

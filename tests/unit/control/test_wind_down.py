@@ -1,15 +1,17 @@
 """The budget in the rows: who is told to end, what a launch keeps set aside, what it gives back."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from spindown.contract.codec import encode
-from spindown.contract.row import budget_sort, lease_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort, lease_sort
 from spindown.control.plan import ActionKind
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ledger import account_key
-from spindown.port import Write
+from spindown.port import Key, Write
 from tests.builders import minutes
 from tests.control import ControlWorld
 from tests.spending import PRICE, budget_row
@@ -248,3 +250,26 @@ def test_an_idle_worker_is_kept_warm_within_the_budget() -> None:
 
     assert world.view().workers[worker].warm_until == until
     assert not world.tick(minutes(1)).requests
+
+
+def test_what_machines_still_need_is_set_aside_in_the_new_month() -> None:
+    world = a_world(WhenSpent.FINISH_JOBS)
+    midnight = datetime(world.now.year + 1, 1, 1, tzinfo=UTC)
+    world.clock.advance(midnight - minutes(30) - world.now)
+    old = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    worker = at_work(world, jobs=300)
+    world.run(20, beats=True)
+    before = budget_row(world)["committed"] - budget_row(world)["dollars"]
+    assert before > 0.0
+
+    world.run(20, beats=True)
+
+    launches = world.view().launches.values()
+    assert all(x.reserved_at >= midnight for x in launches if x.reserved_usd)
+    row, past = budget_row(world), world.table.get(old)
+    reserved = sum(launch.reserved_usd for launch in launches)
+    assert row["committed"] - row["dollars"] == pytest.approx(reserved)
+    assert reserved > 0.0
+    assert past is not None
+    assert past["committed"] == pytest.approx(past["dollars"])
+    assert world.view().workers[worker.instance_id].takes_jobs

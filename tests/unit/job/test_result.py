@@ -83,7 +83,7 @@ def test_a_committed_line_that_is_no_record_is_named(line: bytes) -> None:
     digest = hashlib.sha256(line + b"\n").hexdigest()
     put_manifest(store, a_manifest("j", parts=(replace(part, sha256=digest),)))
 
-    with pytest.raises(ContractError, match=f"a record of {part.key}"):
+    with pytest.raises(ContractError, match=part.key):
         list(read_records("j", store))
 
 
