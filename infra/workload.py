@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from aws_cdk import CfnTag, Duration, Fn, RemovalPolicy
+from aws_cdk import CfnTag, Duration, Fn, RemovalPolicy, Tags
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
@@ -338,6 +338,8 @@ class Workload(Construct):
         self.config = config
         self._shared = shared
         self.jobs = WorkloadQueues(self, "Jobs", deployment=shared.deployment.name, workload=name)
+        # So who only submits finds the bucket without a right to read settings.
+        Tags.of(self.jobs.queue).add(tag.BUCKET, shared.store.bucket.bucket_name)
         # Expiry deletes checkpoints in use too, so jobs write those anew before they expire.
         shared.store.bucket.add_lifecycle_rule(
             id=f"expire-state-{name}",

@@ -30,6 +30,13 @@ _ROUNDS = 3
 _STALE: Mapping[str, type[StaleHandle]] = {"InvalidParameterValue": StaleHandle}
 
 
+def find_queue(client: "SQSClient", name: str) -> tuple[str, Mapping[str, str]]:
+    """Return the URL and the tags of a queue, by its name (raises NotFound)."""
+    with translated():
+        url = client.get_queue_url(QueueName=name)["QueueUrl"]
+        return url, client.list_queue_tags(QueueUrl=url).get("Tags", {})
+
+
 class SqsJobQueue:
     """JobQueue on one SQS standard queue."""
 

@@ -6,7 +6,7 @@ configuration; nothing here reads the environment by itself.
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
@@ -29,7 +29,7 @@ from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.aws.session import CoreSession
 from spindown.aws.sns import SnsTopic
-from spindown.aws.sqs import SqsJobQueue
+from spindown.aws.sqs import SqsJobQueue, find_queue
 from spindown.aws.ssm import SsmSettingsStore
 from spindown.error import BadInput
 from spindown.port import Clock
@@ -89,6 +89,10 @@ class Aws:
     def queue(self, url: str) -> SqsJobQueue:
         """Return the queue at a URL."""
         return SqsJobQueue(self._sqs(), url, self._clock)
+
+    def find_queue(self, name: str) -> tuple[str, Mapping[str, str]]:
+        """Return the URL and the tags of a queue, by its name (raises NotFound)."""
+        return find_queue(self._sqs(), name)
 
     def object_store(self, bucket: str, root: str = "") -> S3ObjectStore:
         """Return a bucket, or the part of it below ``root``."""

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from spindown import config as configuration
 from spindown.cli.option import CONFIG_FILE
-from spindown.contract.job.batch import UPLOADS
-from spindown.contract.location import check_declared, work_root
+from spindown.contract.location import work_root
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
-from spindown.error import AccessDenied, BadInput, NotFound, SpindownError
+from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.lost import count_lost
 from spindown.job.result import find_jobs
@@ -43,8 +42,6 @@ class Session:
     deployment: DeploymentSettings
     #: Options with which another command finds the same deployment, each with a space before it.
     options: str = ""
-    #: Workload -> what its jobs may read, as the file says; None: no file was given.
-    inputs: Mapping[str, Sequence[str]] | None = None
     _workloads: dict[str, WorkloadSettings] = field(default_factory=dict)
 
     @property
@@ -65,21 +62,6 @@ class Session:
     def work_uri(self, workload: str) -> str:
         """Return where the workload's part of the bucket begins, as ``s3://bucket/.../``."""
         return f"s3://{self.deployment.bucket}/{work_root(workload)}"
-
-    def check_readable(self, workload: str, uri: str) -> None:
-        """Check that the file lets a workload's jobs read an ``s3://`` address.
-
-        Raises:
-            BadInput: it does not, so the job or item would fail on a paid machine.
-        """
-        declared = (self.inputs or {}).get(workload)
-        if declared is None:
-            return
-        try:
-            check_declared(uri, [*declared, f"{self.work_uri(workload)}{UPLOADS}"])
-        except AccessDenied as exc:
-            remedy = f"add its prefix to workload.{workload}.inputs in the file, and deploy"
-            raise BadInput("S3 address", uri, remedy) from exc
 
     def work_store(self, workload: str) -> ObjectStore:
         """Return a workload's part of the bucket: its jobs, batches and uploads."""
@@ -174,23 +156,41 @@ class Session:
 
     def nudge(self, workload: str) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""
-        try:
-            self.aws.scaler(self.deployment.scaler).nudge(workload)
-        except SpindownError as exc:
-            sys.stderr.write(f"spindown: the scaler will notice at its next tick ({exc})\n")
+        wake(self.aws, self.deployment.scaler, workload)
+
+
+def wake(aws: "Aws", scaler: str, workload: str) -> None:
+    """Wake a scaler for a workload. If that fails, it wakes within a minute by itself."""
+    try:
+        aws.scaler(scaler).nudge(workload)
+    except SpindownError as exc:
+        sys.stderr.write(f"spindown: the scaler will notice at its next tick ({exc})\n")
 
 
 def _pause(length: timedelta) -> None:
     Event().wait(length.total_seconds())
 
 
-def open_session(
+@dataclass(frozen=True, slots=True)
+class DeploymentPlace:
+    """Where a deployment is, as the options of a command name it."""
+
+    deployment: str
+    #: None: as the AWS configuration says.
+    region: str | None
+    #: Options with which another command finds the same deployment, each with a space before it.
+    options: str
+    #: Workload -> what its jobs may read, as the file says; None: no file was given.
+    inputs: Mapping[str, Sequence[str]] | None
+
+
+def find_place(
     config: Path, *, deployment: str | None, local: bool, named: str = "--config"
-) -> Session:
-    """Connect to a deployment, by file or by name; ``named`` is the option that gave the file.
+) -> DeploymentPlace:
+    """Return where a deployment is, by file or by name, and point this process there.
 
     Raises:
-        BadInput: no region, no credentials, or no such deployment.
+        BadInput: there is no such file, or the local system does not run it.
     """
     region, inputs = None, None
     options = f" --deployment {deployment}" if deployment is not None else ""
@@ -205,7 +205,19 @@ def open_session(
             remedy = f"the local system here runs {here}: name that, or start one for this file"
             raise BadInput("deployment", deployment, remedy)
         options += " --local"
-    return replace(connect(deployment, region), options=options, inputs=inputs)
+    return DeploymentPlace(deployment, region, options, inputs)
+
+
+def open_session(
+    config: Path, *, deployment: str | None, local: bool, named: str = "--config"
+) -> Session:
+    """Connect to a deployment, by file or by name; ``named`` is the option that gave the file.
+
+    Raises:
+        BadInput: no region, no credentials, or no such deployment.
+    """
+    place = find_place(config, deployment=deployment, local=local, named=named)
+    return replace(connect(place.deployment, place.region), options=place.options)
 
 
 def connect(deployment: str, region: str | None) -> Session:

@@ -15,7 +15,7 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.render.count import say_count
-from spindown.cli.session import Session, open_session
+from spindown.cli.sender import Sender, open_sender
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import parse_items
@@ -63,7 +63,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     ]
     if len(given) != 1:
         raise BadInput("sources", given, "give exactly one of FILES, --items and --uri")
-    session = open_session(config, deployment=deployment, local=local)
+    sender = open_sender(workload, config, deployment=deployment, local=local)
     draft = Draft(
         workload=workload,
         batch_id=batch or name_batch(datetime.now(UTC), SystemRandom()),
@@ -72,30 +72,30 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         params=_read_params(param or []),
     )
     if batch is not None:
-        check_unused(batch, session.work_store(workload))
-    sent = _send(session, draft, sources=sources or [], items=items, uri=uri)
-    session.nudge(workload)
-    _announce(sent, session.options, as_json=as_json)
+        check_unused(batch, sender.store)
+    sent = _send(sender, draft, sources=sources or [], items=items, uri=uri)
+    sender.nudge()
+    _announce(sent, sender.options, as_json=as_json)
 
 
 def _send(
-    session: Session, draft: Draft, *, sources: list[str], items: Path | None, uri: str | None
+    sender: Sender, draft: Draft, *, sources: list[str], items: Path | None, uri: str | None
 ) -> Batch:
-    queue, store = session.queue(draft.workload), session.work_store(draft.workload)
+    queue, store = sender.queue, sender.store
     if uri is not None:
         if not _ADDRESS.match(uri):
             remedy = "write it as s3://bucket/items.jsonl, or s3://bucket/prefix/"
             raise BadInput("--uri", uri, remedy)
-        session.check_readable(draft.workload, uri)
+        sender.check_readable(uri)
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
         return submit_uri({kind: uri}, draft, queue=queue, store=store)
     if items is None:
-        found = _upload(session, draft, sources)
+        found = _upload(sender, draft, sources)
         return submit_items(found, draft, queue=queue, store=store)
     values = _read_items(items)
     for value in values:
         if isinstance(value, str) and value.startswith(_S3):
-            session.check_readable(draft.workload, value)
+            sender.check_readable(value)
     return submit_items(values, draft, queue=queue, store=store)
 
 
@@ -107,11 +107,11 @@ def _read_items(path: Path) -> tuple[Any, ...]:
     return parse_items(data, path.name)
 
 
-def _upload(session: Session, draft: Draft, sources: list[str]) -> Iterator[str]:
+def _upload(sender: Sender, draft: Draft, sources: list[str]) -> Iterator[str]:
     return upload(
         find_files(sources),
-        store=session.work_store(draft.workload),
-        root=session.work_uri(draft.workload),
+        store=sender.store,
+        root=sender.root,
         batch_id=draft.batch_id,
     )
 

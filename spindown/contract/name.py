@@ -10,6 +10,11 @@ def resource_name(deployment: str, *parts: str) -> str:
     return SEPARATOR.join((deployment, *parts))
 
 
+def scaler_name(deployment: str) -> str:
+    """Return the name of the function that reconciles."""
+    return resource_name(deployment, "scaler")
+
+
 def queue_name(deployment: str, workload: str) -> str:
     """Return the name of a workload's queue."""
     return resource_name(deployment, workload)

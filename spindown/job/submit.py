@@ -20,7 +20,7 @@ from typing import Any
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import UPLOADS, Batch, batch_key, submitted_key
 from spindown.contract.job.message import parse_job
-from spindown.error import BadInput, NotFound, PreconditionFailed
+from spindown.error import AccessDenied, BadInput, NotFound, PreconditionFailed
 from spindown.port import Absent, JobQueue, ObjectStore, Outgoing
 
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
@@ -51,8 +51,11 @@ def name_batch(at: datetime, random: Random) -> str:
 
 
 def check_unused(batch_id: str, store: ObjectStore) -> None:
-    """Check that no submit has used a name, before files are uploaded below it (BadInput)."""
-    with suppress(NotFound):
+    """Check that no submit has used a name, before files are uploaded below it (BadInput).
+
+    Who may only submit may not look, and is told when the index of the batch is written.
+    """
+    with suppress(AccessDenied, NotFound):
         store.get(batch_key(batch_id))
         raise _used(batch_id)
 

@@ -21,7 +21,7 @@ def claims() -> Iterator[str]:
 def test_every_party_has_its_lines() -> None:
     parties = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
 
-    assert len(parties) == 5
+    assert len(parties) == 6
     for section in PAGE.split("\n## ")[1:]:
         assert _TEST.search(section), section.splitlines()[0]
 

@@ -55,7 +55,9 @@ class Account:
 
     def _make(self, workload: str) -> tuple[str, str]:
         queue, dead_letters = (
-            self._sqs.create_queue(QueueName=f"lab--{workload}{end}")["QueueUrl"]
+            self._sqs.create_queue(
+                QueueName=f"lab--{workload}{end}", tags={"spindown:bucket": "store"}
+            )["QueueUrl"]
             for end in ("", "--dlq")
         )
         settings = WorkloadSettings(

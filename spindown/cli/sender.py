@@ -1,0 +1,98 @@
+"""What a submit works on: a queue, a part of the bucket, and a scaler that it wakes.
+
+It is found by the tags of the queue, so that who only submits needs no right to read settings
+(``spindown iam submitter``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spindown.cli.session import find_place, reach, wake
+from spindown.contract import tag
+from spindown.contract.job.batch import UPLOADS
+from spindown.contract.location import check_declared, work_root
+from spindown.contract.name import queue_name, scaler_name
+from spindown.error import AccessDenied, BadInput, NotFound
+from spindown.port import JobQueue, ObjectStore
+
+if TYPE_CHECKING:
+    from spindown.aws.wiring import Aws
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sender:
+    """One workload, as who only sends work to it sees it."""
+
+    aws: "Aws"
+    deployment: str
+    workload: str
+    queue_url: str
+    bucket: str
+    #: Options with which another command finds the same deployment, each with a space before it.
+    options: str
+    #: Workload -> what its jobs may read, as the file says; None: no file was given.
+    inputs: Mapping[str, Sequence[str]] | None
+
+    @property
+    def queue(self) -> JobQueue:
+        """Return the queue."""
+        return self.aws.queue(self.queue_url)
+
+    @property
+    def store(self) -> ObjectStore:
+        """Return the workload's part of the bucket."""
+        return self.aws.object_store(self.bucket, work_root(self.workload))
+
+    @property
+    def root(self) -> str:
+        """Return where that part begins, as ``s3://bucket/.../``."""
+        return f"s3://{self.bucket}/{work_root(self.workload)}"
+
+    def check_readable(self, uri: str) -> None:
+        """Check that the file lets the workload's jobs read an ``s3://`` address.
+
+        Raises:
+            BadInput: it does not, so the job or item would fail on a paid machine.
+        """
+        declared = (self.inputs or {}).get(self.workload)
+        if declared is None:
+            return
+        try:
+            check_declared(uri, [*declared, f"{self.root}{UPLOADS}"])
+        except AccessDenied as exc:
+            remedy = f"add its prefix to workload.{self.workload}.inputs in the file, and deploy"
+            raise BadInput("S3 address", uri, remedy) from exc
+
+    def nudge(self) -> None:
+        """Wake the scaler now. If that fails, it wakes within a minute by itself."""
+        wake(self.aws, scaler_name(self.deployment), self.workload)
+
+
+def open_sender(workload: str, config: Path, *, deployment: str | None, local: bool) -> Sender:
+    """Find a workload, by file or by the name of its deployment.
+
+    Raises:
+        BadInput: no region, no credentials, or no such deployment or workload.
+    """
+    place = find_place(config, deployment=deployment, local=local)
+    if place.inputs is not None and workload not in place.inputs:
+        known = ", ".join(place.inputs)
+        raise BadInput("workload", workload, f"name one of the deployment's: {known}")
+    aws = reach(place.region)
+    try:
+        url, tags = aws.find_queue(queue_name(place.deployment, workload))
+        bucket = tags[tag.BUCKET]
+    except (KeyError, NotFound) as exc:
+        remedy = f"deploy {place.deployment} to {aws.region} first, or name one that it has"
+        raise BadInput("workload", workload, remedy) from exc
+    return Sender(
+        aws=aws,
+        deployment=place.deployment,
+        workload=workload,
+        queue_url=url,
+        bucket=bucket,
+        options=place.options,
+        inputs=place.inputs,
+    )

@@ -1,0 +1,193 @@
+"""The least rights of people: who deploys, who operates, who only submits, as policies of IAM.
+
+Actions, resources and condition keys are those of the Service Authorization Reference of each
+service. What is made by CloudFormation has a name that nobody knows before: there a pattern stands,
+and the account bounds it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spindown.contract import tag
+from spindown.contract.job.batch import BATCHES, SUBMITTED, UPLOADS
+from spindown.contract.location import work_root
+from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
+
+#: What `cdk bootstrap` calls its roles by, unless it is told something else.
+_QUALIFIER = "hnb659fds"
+#: Characters of a stack's name that its bucket's name surely begins with.
+_KEPT_OF_STACK = 20
+
+Statement = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """The deployment that rights are for."""
+
+    deployment: str
+    account: str
+    #: Home first.
+    regions: Sequence[str]
+    workloads: Sequence[str]
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of what the account has in the home region."""
+        return f"arn:aws:{service}:{self.regions[0]}:{self.account}:{resource}"
+
+    def objects(self, *keys: str) -> list[str]:
+        """Return the ARNs of objects of the bucket; no key: the bucket's own."""
+        stack = f"{self.deployment}-core"
+        name = f"{stack}-storebucket*" if len(stack) <= _KEPT_OF_STACK else f"{stack[:20]}*"
+        return [f"arn:aws:s3:::{name}/{key}" for key in keys] or [f"arn:aws:s3:::{name}"]
+
+    @property
+    def ours(self) -> Mapping[str, Any]:
+        """Return the condition that a bucket is this account's."""
+        return {"StringEquals": {"aws:ResourceAccount": self.account}}
+
+
+def deployer(whose: Whose) -> list[Statement]:
+    """Return what `spindown deploy` and `destroy` need: to act as the roles of `cdk bootstrap`.
+
+    Those roles may do all that a deploy does (AWS CDK v2 Developer Guide, "Bootstrapping").
+    """
+    kinds = ("deploy", "file-publishing", "lookup")
+    roles = [
+        f"arn:aws:iam::{whose.account}:role/cdk-{_QUALIFIER}-{kind}-role-{whose.account}-{region}"
+        for region in whose.regions
+        for kind in kinds
+    ]
+    return [_allow("ActAsBootstrapRoles", ["sts:AssumeRole"], roles)]
+
+
+def submitter(whose: Whose) -> list[Statement]:
+    """Return what `spindown submit` needs: the queues, where it writes, and to wake the scaler."""
+    queues = [
+        whose.arn("sqs", queue_name(whose.deployment, workload)) for workload in whose.workloads
+    ]
+    keys = [
+        f"{work_root(workload)}{part}*"
+        for workload in whose.workloads
+        for part in (BATCHES, SUBMITTED, UPLOADS)
+    ]
+    return [
+        _allow("SendWork", ["sqs:GetQueueUrl", "sqs:ListQueueTags", "sqs:SendMessage"], queues),
+        _allow(
+            "WriteBatches",
+            ["s3:AbortMultipartUpload", "s3:PutObject"],
+            whose.objects(*keys),
+            whose.ours,
+        ),
+        _wake_scaler(whose),
+    ]
+
+
+def operator(whose: Whose) -> list[Statement]:
+    """Return what all other commands need; they change jobs and policies, and launch nothing."""
+    name = whose.deployment
+    settings = f"parameter/spindown/{name}/*"
+    table = whose.arn("dynamodb", f"table/{resource_name(name, 'ledger')}")
+    return [
+        _allow(
+            "ReadSettings",
+            ["ssm:GetParameters"],
+            [f"arn:aws:ssm:{region}:{whose.account}:{settings}" for region in whose.regions],
+        ),
+        _allow(
+            "EditPolicies",
+            ["ssm:DeleteParameter", "ssm:GetParameterHistory", "ssm:PutParameter"],
+            [whose.arn("ssm", f"parameter/spindown/{name}/live/*")],
+        ),
+        _allow(
+            "UseQueues",
+            [
+                "sqs:ChangeMessageVisibility",
+                "sqs:DeleteMessage",
+                "sqs:GetQueueAttributes",
+                "sqs:GetQueueUrl",
+                "sqs:ListQueueTags",
+                "sqs:ReceiveMessage",
+                "sqs:SendMessage",
+            ],
+            [whose.arn("sqs", f"{name}{SEPARATOR}*")],
+        ),
+        _allow(
+            "KeepObjects",
+            ["s3:AbortMultipartUpload", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
+            whose.objects("*"),
+            whose.ours,
+        ),
+        _allow(
+            "SeeObjects", ["s3:ListBucket", "s3:ListBucketVersions"], whose.objects(), whose.ours
+        ),
+        _allow(
+            "KeepLedger",
+            [
+                "dynamodb:BatchGetItem",
+                "dynamodb:ConditionCheckItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PartiQLSelect",
+                "dynamodb:Query",
+                "dynamodb:UpdateItem",
+            ],
+            [table, f"{table}/index/*"],
+        ),
+        _wake_scaler(whose),
+        # `spindown drain --now`.
+        _allow(
+            "EndWorkers",
+            ["ec2:TerminateInstances"],
+            [f"arn:aws:ec2:{region}:{whose.account}:instance/*" for region in whose.regions],
+            {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
+        ),
+        # None of these takes a resource.
+        _allow(
+            "SeeMarket",
+            [
+                "cloudwatch:GetMetricData",
+                "ec2:DescribeImages",
+                "ec2:DescribeInstanceTypeOfferings",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeInstances",
+                "ec2:DescribeSpotInstanceRequests",
+                "ec2:DescribeSpotPriceHistory",
+                "ec2:DescribeSubnets",
+                "freetier:GetAccountPlanState",
+                "lambda:GetAccountSettings",
+                "pricing:GetProducts",
+                "servicequotas:ListServiceQuotas",
+            ],
+            ["*"],
+        ),
+    ]
+
+
+def _wake_scaler(whose: Whose) -> Statement:
+    function = f"function:{scaler_name(whose.deployment)}"
+    return _allow("WakeScaler", ["lambda:InvokeFunction"], [whose.arn("lambda", function)])
+
+
+#: Who somebody is -> what they need.
+RIGHTS: Mapping[str, Callable[[Whose], list[Statement]]] = {
+    "deployer": deployer,
+    "operator": operator,
+    "submitter": submitter,
+}
+
+
+def policy(role: str, whose: Whose) -> Mapping[str, Any]:
+    """Return the policy document of a deployer, operator or submitter."""
+    return {"Version": "2012-10-17", "Statement": RIGHTS[role](whose)}
+
+
+def _allow(
+    sid: str,
+    actions: Sequence[str],
+    resources: Sequence[str],
+    condition: Mapping[str, Any] | None = None,
+) -> Statement:
+    found = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
+    return {**found, "Condition": condition} if condition else found

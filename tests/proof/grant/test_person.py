@@ -1,0 +1,204 @@
+"""What `spindown iam` prints is enough for each command of whom it is for, and not too much."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spindown.local.environment import ACCOUNT
+from spindown.operate.right import RIGHTS
+from tests.proof.grant.world import World, deployed
+
+pytestmark = pytest.mark.proof
+
+#: Statement -> a command that is refused something without it.
+OPERATOR = {
+    "ReadSettings": "status",
+    "EditPolicies": "policy set count max_workers=2",
+    "UseQueues": "status",
+    "KeepObjects": "results once",
+    "SeeObjects": "results nothing",
+    "KeepLedger": "status",
+    "WakeScaler": "drain other",
+}
+SUBMITTER = {
+    "SendWork": "submit count spindown.toml",
+    "WriteBatches": "submit count spindown.toml",
+    "WakeScaler": "submit count spindown.toml",
+}
+#: EC2, its prices and its quotas are our own market here, which asks no IAM.
+NOT_RUN = {"EndWorkers", "SeeMarket"}
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with the rights that a command prints."""
+
+    world: World
+    directory: Path
+    role: str
+
+    def run(self, line: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command as this person, and nothing denied before counts."""
+        self.world.iam.denied.clear()
+        keys = self.world.iam.keys_of(self.role)
+        aws = {
+            "AWS_ACCESS_KEY_ID": keys.access_key,
+            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+            "AWS_SESSION_TOKEN": keys.token,
+            "AWS_ENDPOINT_URL": self.world.system.endpoint,
+        }
+        return subprocess.run(
+            [sys.executable, "-m", "spindown", *line.split()],
+            check=False,
+            cwd=self.directory,
+            env={**os.environ, **aws},
+            capture_output=True,
+            text=True,
+        )
+
+    @property
+    def denied(self) -> Sequence[str]:
+        """Return what the last command was denied."""
+        return [str(one) for one in self.world.iam.denied if one.role == self.role]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("iam")
+
+
+@pytest.fixture(scope="module")
+def world(directory: Path) -> Iterator[World]:
+    yield from deployed(directory)
+
+
+def hire(world: World, directory: Path, role: str) -> Person:
+    """Make a role of what the command prints."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "spindown", "iam", role, "--account", ACCOUNT],
+        check=True,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+    ).stdout
+    iam = world.client("iam")
+    trust = {"Version": "2012-10-17", "Statement": []}
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(trust))
+    iam.put_role_policy(RoleName=role, PolicyName="printed", PolicyDocument=printed)
+    return Person(world, directory, role)
+
+
+@pytest.fixture(scope="module")
+def submitter(world: World, directory: Path) -> Person:
+    return hire(world, directory, "submitter")
+
+
+@pytest.fixture(scope="module")
+def operator(world: World, directory: Path) -> Person:
+    return hire(world, directory, "operator")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "submit count spindown.toml",
+        "submit count spindown.toml --batch monday",
+        "submit count --uri s3://papers/2026/",
+    ],
+)
+def test_who_submits_needs_no_more(submitter: Person, line: str) -> None:
+    done = submitter.run(line)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    # That it may not look whether a name was used, the write of the index makes up for.
+    assert [one for one in submitter.denied if "batches/monday" not in one] == []
+
+
+def test_a_name_that_was_used_is_refused_to_who_may_not_look(submitter: Person) -> None:
+    runs = [submitter.run("submit count spindown.toml --batch twice") for _ in range(2)]
+
+    assert [done.returncode for done in runs] == [0, 1]
+    assert "twice" in runs[1].stderr
+
+
+@pytest.mark.parametrize("sid", SUBMITTER)
+def test_a_submit_misses_each_statement(submitter: Person, sid: str) -> None:
+    with submitter.world.iam.without("submitter", sid):
+        done = submitter.run(SUBMITTER[sid])
+
+    assert submitter.denied
+    # Without a nudge the scaler looks within a minute.
+    assert (done.returncode == 0) is (sid == "WakeScaler")
+
+
+@pytest.mark.parametrize("line", ["status", "results monday", "policy set count max_workers=9"])
+def test_who_submits_may_do_nothing_else(submitter: Person, line: str) -> None:
+    done = submitter.run(line)
+
+    assert done.returncode == 1
+    assert submitter.denied
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "submit count spindown.toml --batch once",
+        "submit count spindown.toml --batch twice-more",
+        "status",
+        "plan count",
+        "why count",
+        "cost count",
+        "rightsize count",
+        "results once --summary",
+        "policy show count",
+        "policy set count max_workers=2",
+        "policy history count",
+        "policy reset count max_workers",
+        "cancel twice-more",
+        "redrive count",
+        "drain other",
+    ],
+)
+def test_who_operates_needs_no_more(operator: Person, line: str) -> None:
+    done = operator.run(line)
+
+    assert operator.denied == [], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_doctor_reports_though_it_may_not_see_all(operator: Person) -> None:
+    done = operator.run("doctor --json")
+
+    assert json.loads(done.stdout)["findings"]
+    # Roles, images, secrets, keys and inputs, which are not the deployment's own.
+    assert {one.split()[1] for one in operator.denied} <= {
+        "iam:GetRole",
+        "kms:DescribeKey",
+        "s3:ListBucket",
+        "secretsmanager:DescribeSecret",
+        "ssm:GetParameter",
+    }
+
+
+@pytest.mark.parametrize("sid", OPERATOR)
+def test_an_operator_misses_each_statement(operator: Person, sid: str) -> None:
+    with operator.world.iam.without("operator", sid):
+        operator.run(OPERATOR[sid])
+
+    assert operator.denied
+
+
+@pytest.mark.parametrize(
+    ("role", "run"), [("operator", {*OPERATOR, *NOT_RUN}), ("submitter", {*SUBMITTER})]
+)
+def test_no_statement_is_left_out(role: str, run: set[str], request: pytest.FixtureRequest) -> None:
+    person: Person = request.getfixturevalue(role)
+
+    assert role in RIGHTS
+    assert person.world.iam.statements(role) == run

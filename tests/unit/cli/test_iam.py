@@ -1,0 +1,46 @@
+"""The policies as the command prints them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spindown.cli.iam import deployer, operator, submitter
+from spindown.cli.init import init
+from spindown.error import BadInput
+
+ACCOUNT = "123456789012"
+
+
+@pytest.fixture
+def config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    path = tmp_path / "spindown.toml"
+    init(config=path, region="eu-west-1")
+    capsys.readouterr()
+    return path
+
+
+@pytest.mark.parametrize("command", [deployer, operator, submitter])
+def test_it_prints_a_policy_alone(
+    command: object, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(command)
+    command(config=config, account=ACCOUNT)
+
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["Version"] == "2012-10-17"
+    assert ACCOUNT in json.dumps(printed["Statement"])
+
+
+def test_an_unknown_workload_is_refused(config: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        submitter(["ocr"], config=config, account=ACCOUNT)
+
+    assert caught.value.field == "workload"
+
+
+def test_what_is_no_account_is_refused(config: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        operator(config=config, account="12345")
+
+    assert caught.value.field == "--account"

@@ -1,0 +1,70 @@
+"""The least rights of people name one deployment of one account, and fit into a policy."""
+
+import json
+
+import pytest
+
+from spindown.operate.right import RIGHTS, Whose, policy
+
+ACCOUNT = "123456789012"
+#: Characters of a managed policy (AWS IAM User Guide, "IAM and AWS STS quotas").
+POLICY_CHARACTERS = 6_144
+
+
+def a_deployment(name: str = "lab", workloads: tuple[str, ...] = ("ocr", "video")) -> Whose:
+    regions = ("eu-west-1", "us-east-1")
+    return Whose(deployment=name, account=ACCOUNT, regions=regions, workloads=workloads)
+
+
+@pytest.mark.parametrize("role", RIGHTS)
+def test_each_resource_is_of_the_deployment_or_its_account(role: str) -> None:
+    statements = {one["Sid"]: one for one in policy(role, a_deployment())["Statement"]}
+    # What takes no resource.
+    statements.pop("SeeMarket", None)
+
+    for statement in statements.values():
+        for arn in statement["Resource"]:
+            owner = statement.get("Condition", {}).get("StringEquals", {})
+            assert f":{ACCOUNT}:" in arn or owner == {"aws:ResourceAccount": ACCOUNT}
+            assert "lab" in arn or "role/cdk-" in arn or "instance/*" in arn
+            assert "*" not in arn.split(":")[3:5]
+
+
+@pytest.mark.parametrize("role", RIGHTS)
+def test_no_action_is_a_pattern(role: str) -> None:
+    actions = [
+        action for one in policy(role, a_deployment())["Statement"] for action in one["Action"]
+    ]
+
+    assert actions
+    assert not [action for action in actions if "*" in action]
+
+
+@pytest.mark.parametrize("role", RIGHTS)
+def test_it_fits_into_a_policy(role: str) -> None:
+    whose = a_deployment("a" * 30, tuple(f"workload-{n:02}" for n in range(15)))
+
+    assert len(json.dumps(policy(role, whose), separators=(",", ":"))) <= POLICY_CHARACTERS
+
+
+def test_who_submits_to_one_workload_sends_to_no_other() -> None:
+    text = json.dumps(policy("submitter", a_deployment(workloads=("ocr",))))
+
+    assert "lab--ocr" in text
+    assert "video" not in text
+
+
+def test_a_deploy_reaches_every_region() -> None:
+    (statement,) = policy("deployer", a_deployment())["Statement"]
+
+    assert {arn.rpartition(f"{ACCOUNT}-")[2] for arn in statement["Resource"]} == {
+        "eu-west-1",
+        "us-east-1",
+    }
+
+
+def test_the_bucket_of_a_long_name_is_found_by_its_beginning() -> None:
+    short, long = a_deployment(), a_deployment("a-name-that-is-quite-long")
+
+    assert short.objects() == ["arn:aws:s3:::lab-core-storebucket*"]
+    assert long.objects("k") == ["arn:aws:s3:::a-name-that-is-quite*/k"]
