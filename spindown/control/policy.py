@@ -89,8 +89,7 @@ def edit_policy(
         table: where the tick sees that there is an edit.
 
     Raises:
-        ConfigError: the policy would not be valid; nothing has changed, unless another edit came
-            between: then only this one's keys are left to be changed.
+        ConfigError: the policy would not be valid; nothing has changed.
     """
     deployed, _ = settings.workload(workload)
     ledger = Ledger(table, workload)
@@ -104,19 +103,26 @@ def edit_policy(
     before, version = _newest(settings.history(workload)), 0
     while True:
         stored = before.text if before else _NO_EDIT
+        refusal: ConfigError | None = None
         try:
             text, policy = change(stored)
-        except ConfigError:
-            if _is_valid(deployed.policy, stored):
+        except ConfigError as exc:
+            if not _is_valid(deployed.policy, stored):
+                text, policy = change(ledger.read().policy.text or _NO_EDIT)
+            elif version:
+                # Ours does not go with the edit that came between, which it has replaced.
+                refusal, text, policy = exc, stored, deployed.policy
+            else:
                 raise
-            text, policy = change(ledger.read().policy.text or _NO_EDIT)
         _check_regions(policy, deployed)
-        if text == stored == _NO_EDIT:
+        if text == stored == _NO_EDIT and not version:
             break
         seen = max(before.version if before else 0, version)
         version = settings.put_live(workload, text)
         ledger.write(ledger.add(rows.POLICY, {"edits": 1}))
         if version == seen + 1:
+            if refusal is not None:
+                raise refusal
             break
         before = _newest(e for e in settings.history(workload) if e.version < version)
     return EffectivePolicy(policy=policy, row=PolicyRow(text=text))

@@ -311,7 +311,9 @@ class Chronicle:
         if worker.condemned_at is not None or is_hidden:
             found = self.found.get(worker.instance_id, self.world.now)
             is_known = is_known and found - end.at < DESCRIBED_FOR
-        if end.reason == EndReason.RECLAIMED and lived < FREE_FOR and is_known:
+        # An event that tells an end tells no cause: it may be all that was ever heard.
+        is_sure = is_told or worker.gone_at is None or worker.charged_usd == 0.0
+        if end.reason == EndReason.RECLAIMED and lived < FREE_FOR and is_known and is_sure:
             return 0.0
         # A price that could not be read at the launch was an estimate until the first charge.
         flat = worker.price_per_hour * (charged / _HOUR)

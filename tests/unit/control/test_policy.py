@@ -100,6 +100,26 @@ def test_an_edit_that_came_between_is_kept(between: dict[str, object]) -> None:
     assert json.loads(stored.text) == {**between, "idle_timeout": "3m"}
 
 
+def test_an_edit_against_one_that_came_between_changes_nothing() -> None:
+    world = ControlWorld()
+    drain = {"max_workers": 0, "warm_workers": 0}
+
+    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "put_live" and not raced:
+            raced.append(call)
+            edit_policy(WORKLOAD, drain, settings=world.settings, table=world.table)
+        return proceed()
+
+    raced: list[PortCall] = []
+    slow = intercept(world.settings, "settings", race)
+    with pytest.raises(ConfigError, match="warm_workers"):
+        edit_policy(WORKLOAD, {"warm_workers": 2}, settings=slow, table=world.table)
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert stored is not None
+    assert json.loads(stored.text) == drain
+
+
 def test_an_invalid_first_edit_leaves_the_deployed_policy() -> None:
     settings = ControlWorld().workload_settings()
 
