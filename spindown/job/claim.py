@@ -85,10 +85,16 @@ class Epochs:
     ports: WorkPorts
     policy: Policy
 
+    @property
+    def job_id(self) -> str:
+        """Return the job that the message names; ``with_id`` has seen to it that there is one."""
+        return self.job.job_id or ""
+
     def begin_first(self) -> Manifest:
         """Return the manifest of a job that nobody has claimed before."""
-        job_id = self.job.job_id or ""
-        return self._owned(Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING), 1)
+        return self._owned(
+            Manifest(job_id=self.job_id, epoch=0, owner="", state=JobState.RUNNING), 1
+        )
 
     def begin_next(self, fence: Fence) -> Manifest:
         """Return the manifest of the next epoch; it has failed if no further try is worth it."""
@@ -319,7 +325,9 @@ def _claim(
     except (ContractError, NotFound):
         presence.note_declined()
         return _refuse_pointer(message, job.job_id or "", ports)
-    return _Claim(message, job, slot_id, presence, ports, policy).run()
+    return _Claim(
+        message=message, job=job, slot_id=slot_id, presence=presence, ports=ports, policy=policy
+    ).run()
 
 
 def _refuse_pointer(message: Message, job_id: str, ports: WorkPorts) -> Declined:
@@ -345,36 +353,17 @@ def _leave_to_newer(
     return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, job_id=job_id, reason=reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """One attempt to claim; its parts share what they were given."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim(Epochs):
+    """One attempt to claim: the next epoch begins with it, or the message is dealt with."""
 
-    message: Message
-    job: JobMessage
-    slot_id: SlotId
     presence: Presence
-    ports: WorkPorts
-    policy: Policy
-
-    @property
-    def job_id(self) -> str:
-        return self.job.job_id or ""
-
-    @property
-    def _epochs(self) -> Epochs:
-        return Epochs(
-            message=self.message,
-            job=self.job,
-            slot_id=self.slot_id,
-            ports=self.ports,
-            policy=self.policy,
-        )
 
     def run(self) -> ClaimedJob | Declined:
         # A message that was never received before is nearly always a new job: write first.
         if self.message.receive_count == 1:
             try:
-                return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
+                return self._hold(write_fence(self.begin_first(), None, self.ports))
             except PreconditionFailed:
                 pass
         try:
@@ -383,7 +372,7 @@ class _Claim:
             return _leave_to_newer(self.message, self.job_id, exc, self.presence, self.ports)
         try:
             if fence is None:
-                return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
+                return self._hold(write_fence(self.begin_first(), None, self.ports))
             refusal = self._refusal(fence)
             if refusal is not ReasonCode.NONE:
                 return self._refuse(refusal, fence.manifest)
@@ -419,9 +408,9 @@ class _Claim:
 
     def _next_epoch(self, fence: Fence, lease: Lease | None) -> ClaimedJob | Declined:
         """Count how the last epoch ended, then begin the next or give the job up."""
-        manifest = self._epochs.begin_next(fence)
+        manifest = self.begin_next(fence)
         before = lease or find_freed_lease(fence.manifest, self.slot_id.workload, self.ports)
-        if self._epochs.goes_on(manifest) is GoesOn.SURER:
+        if self.goes_on(manifest) is GoesOn.SURER:
             return self._leave_to_surer(manifest, before)
         raised = write_fence(manifest, fence.etag, self.ports)
         clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
