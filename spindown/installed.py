@@ -57,6 +57,8 @@ def how_to_get(extra: str) -> str:
         return f"uv tool install --force {named}"
     if (Path(sys.prefix) / "pipx_metadata.json").is_file():
         return f"pipx install --force {named}"
+    if find_spec("pip") is None:
+        return f"uv pip install --python {sys.prefix} {named}"
     return f"{sys.executable} -m pip install {named}"
 
 
