@@ -10,6 +10,9 @@ SETUP := PATH='$(PATH)' sh tools/setup.sh
 export PATH := $(BIN):$(PATH)
 export JSII_NODE := $(BIN)/node
 
+# Where the shell forbids bytecode, each of dozens of processes would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTEST := $(BIN)/python -m pytest
 LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --universal \
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
