@@ -2,8 +2,8 @@
 
 Trigger: EventBridge Scheduler, every hour, and on demand.
 Input: none.
-Effects: writes offers/catalogue.json; replaces messages that SQS would delete for their age; tells
-people why an item became expensive, and of jobs whose messages are gone.
+Effects: writes offers/catalogue.json and tables of what workers have measured; replaces messages
+that SQS would delete for their age; tells people of expensive items and of jobs without message.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from aws_lambda_powertools import Logger
 from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
 from spindown.control.market import refresh
+from spindown.control.usage import compact_all
 from spindown.functions.port import connect, control_ports
 from spindown.job.lost import count_recent
 from spindown.job.renew import renew_all
@@ -31,17 +32,17 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     """Renew old messages, then refresh the catalogue; return what was done."""
     # First, since a refresh that cannot read the market raises an error.
     looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
+    compacted = compact_all(ports)
     refreshed = refresh(ports)
     judgements = judge(ports, count_lost=partial(count_recent, ports=ports, store_of=store_of))
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),
-        "expensive": {
-            one.workload: one.diagnosis.cause.value for one in judgements if one.diagnosis
-        },
-        "not_judged": {one.workload: one.failure for one in judgements if one.failure},
+        "expensive": {j.workload: j.diagnosis.cause.value for j in judgements if j.diagnosis},
+        "not_judged": {j.workload: j.failure for j in judgements if j.failure},
         "renewed": {look.workload: look.renewed for look in looks},
         "not_renewed": {look.workload: look.why for look in looks if look.why},
+        **compacted,
     }
 
 

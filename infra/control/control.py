@@ -116,6 +116,7 @@ class ControlPlane(Construct):
                 *self._renew_messages(),
                 *self._judge_costs(),
                 *self._count_lost(),
+                *grants.compact_usage(bucket_arn=self._shared.store.bucket.bucket_arn),
             ],
             memory_mib=512,
             places=self._places(),

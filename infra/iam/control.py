@@ -20,6 +20,7 @@ from spindown.contract.settings import (
     outpost_parameter,
     workload_parameter,
 )
+from spindown.contract.usage import MEASURED, PREFIX
 from spindown.domain.offer import NEURON_MAKER, Requirements
 from spindown.infra.iam.statement import (
     CHANGE_ROWS,
@@ -104,6 +105,14 @@ def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 def keep_items(*, bucket_arn: str) -> iam.PolicyStatement:
     """Allow storing the items for which the copy of a message has no room."""
     return allow("KeepBodies", ["s3:PutObject"], [f"{bucket_arn}/workloads/*/jobs/*/bodies/*.json"])
+
+
+def compact_usage(*, bucket_arn: str) -> list[iam.PolicyStatement]:
+    """Allow making tables of what workers have measured."""
+    return [
+        allow("ReadMeasured", ["s3:GetObject"], [f"{bucket_arn}/{MEASURED}*"]),
+        allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{PREFIX}*"]),
+    ]
 
 
 def keep_offers(*, bucket_arn: str) -> iam.PolicyStatement:

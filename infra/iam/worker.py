@@ -12,7 +12,7 @@ from spindown.contract.job.event import DETAIL_TYPES, event_source
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import parse_location, work_root
 from spindown.contract.run import ecr_registry, is_parameter
-from spindown.contract.usage import usage_prefix
+from spindown.contract.usage import measured_prefix
 from spindown.infra.iam.statement import (
     READ_ROWS,
     allow,
@@ -62,8 +62,8 @@ def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]
 
 
 def keep_usage(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
-    """Allow writing the workload's usage records."""
-    return allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{usage_prefix(workload)}*"])
+    """Allow writing what was measured of the workload's jobs."""
+    return allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{measured_prefix(workload)}*"])
 
 
 def tell_of_jobs(*, deployment: str, workload: str) -> iam.PolicyStatement:

@@ -1,12 +1,6 @@
 """Saved queries: of Logs Insights over the logs, of Athena over the usage records."""
 
-import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from datetime import datetime
-from enum import Enum
-from types import UnionType
-from typing import Any, Union
 
 from aws_cdk import Aws
 from aws_cdk import aws_athena as athena
@@ -14,7 +8,7 @@ from aws_cdk import aws_glue as glue
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from spindown.contract.usage import DAY, PREFIX, WORKLOAD, UsageRecord
+from spindown.contract.usage import COLUMNS, DAY, PREFIX, WORKLOAD
 from spindown.infra.shared.resources import ANSWERS
 
 #: Name -> (the log groups that it reads: a function, all ``functions``, or ``workers``; query). Its
@@ -111,6 +105,8 @@ def _group(deployment: str, name: str) -> str:
 
 
 _TABLE = "usage"
+#: Hive's classes for Parquet.
+_PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 #: There is no record before this day.
 _FIRST_DAY = "2026-01-01"
 #: A query that reads more than this is a mistake: a year of a busy workload is far less.
@@ -122,20 +118,20 @@ _USAGE_QUERIES: Mapping[str, tuple[str, str]] = {
     "cost per item by instance type": (
         "What an item has cost on each instance type in 30 days, cheapest first.",
         """\
-SELECT workload, instance_type, capacity_type,
+SELECT workload, type, instance_type, capacity_type,
        sum(items) AS items,
        sum(dollars) AS dollars,
        sum(dollars) / nullif(sum(items), 0) AS dollars_per_item,
        sum(items) / nullif(sum(seconds) / 3600, 0) AS items_per_slot_hour
 FROM {table}
 WHERE day >= date_format(current_date - INTERVAL '30' DAY, '%Y-%m-%d')
-GROUP BY workload, instance_type, capacity_type
-ORDER BY workload, dollars_per_item""",
+GROUP BY workload, type, instance_type, capacity_type
+ORDER BY workload, type, dollars_per_item""",
     ),
     "over-provisioned jobs": (
         "Jobs of 30 days that used under 30 % of GPU and of its memory, the most expensive first.",
         """\
-SELECT workload, job_id, instance_type, gpu,
+SELECT workload, type, job_id, instance_type, gpu,
        sum(gpu_mean * seconds) / sum(seconds) AS gpu_mean,
        max(100 * vram_max / nullif(vram_gib, 0)) AS vram_percent,
        max(100 * memory_max / nullif(memory_gib, 0)) AS memory_percent,
@@ -143,7 +139,7 @@ SELECT workload, job_id, instance_type, gpu,
 FROM {table}
 WHERE day >= date_format(current_date - INTERVAL '30' DAY, '%Y-%m-%d')
   AND gpu_mean IS NOT NULL AND seconds > 0
-GROUP BY workload, job_id, instance_type, gpu
+GROUP BY workload, type, job_id, instance_type, gpu
 HAVING sum(gpu_mean * seconds) / sum(seconds) < 30
    AND max(100 * vram_max / nullif(vram_gib, 0)) < 30
 ORDER BY dollars DESC
@@ -168,7 +164,9 @@ ORDER BY dollars_redone DESC NULLS LAST""",
 class UsageTable(Construct):
     """Database, table, workgroup and queries; the workgroup writes its answers below ``athena/``.
 
-    The table has no crawler: it projects workloads and days from the layout of the keys.
+    The table has no crawler: it projects workloads and days from the layout of the keys. Types of
+    jobs, which no deploy knows, are folders of a day and a column; Athena reads folders within a
+    partition too.
     """
 
     def __init__(
@@ -242,7 +240,7 @@ def _table_input(workloads: Sequence[str], location: str) -> glue.CfnTable.Table
         table_type="EXTERNAL_TABLE",
         parameters={
             "EXTERNAL": "TRUE",
-            "classification": "json",
+            "classification": "parquet",
             "projection.enabled": "true",
             f"projection.{WORKLOAD}.type": "enum",
             f"projection.{WORKLOAD}.values": ",".join(workloads),
@@ -257,30 +255,15 @@ def _table_input(workloads: Sequence[str], location: str) -> glue.CfnTable.Table
         storage_descriptor=glue.CfnTable.StorageDescriptorProperty(
             columns=[column(name=name, type=kind) for name, kind in columns().items()],
             location=location,
-            input_format="org.apache.hadoop.mapred.TextInputFormat",
-            output_format="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+            input_format=f"{_PARQUET}.MapredParquetInputFormat",
+            output_format=f"{_PARQUET}.MapredParquetOutputFormat",
             serde_info=glue.CfnTable.SerdeInfoProperty(
-                serialization_library="org.openx.data.jsonserde.JsonSerDe",
-                parameters={"ignore.malformed.json": "true"},
+                serialization_library=f"{_PARQUET}.serde.ParquetHiveSerDe"
             ),
         ),
     )
 
 
 def columns() -> Mapping[str, str]:
-    """Return the table's columns and their types, taken from the usage record."""
-    hints = typing.get_type_hints(UsageRecord)
-    found = {f.name: _column_type(hints[f.name]) for f in fields(UsageRecord)}
-    del found[WORKLOAD]
-    return {**found, "dollars": "double"}
-
-
-def _column_type(hint: Any) -> str:
-    # Of ``Annotated[...] | None`` comes the older kind of union.
-    if isinstance(hint, UnionType) or typing.get_origin(hint) is Union:
-        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
-    # What is not flat is kept as JSON.
-    is_nested = typing.get_origin(hint) is tuple or is_dataclass(hint)
-    if is_nested or hint is datetime or issubclass(hint, str | Enum):
-        return "string"
-    return {int: "bigint", float: "double"}[hint]
+    """Return the table's columns and their types."""
+    return {name: column.name.lower() for name, column in COLUMNS.items()}

@@ -12,6 +12,7 @@ from constructs import Construct
 
 from spindown.config import DeploymentConfig
 from spindown.contract.name import resource_name
+from spindown.contract.usage import MEASURED, MEASURED_DAYS
 from spindown.infra.shared.archive import KitArchive
 from spindown.infra.shared.network import Network
 
@@ -93,6 +94,12 @@ class DeploymentBucket(Construct):
                 ),
                 # A query can be asked again.
                 s3.LifecycleRule(id="expire-answers", prefix=ANSWERS, expiration=Duration.days(7)),
+                # By then it is in the tables.
+                s3.LifecycleRule(
+                    id="expire-measured",
+                    prefix=MEASURED,
+                    expiration=Duration.days(MEASURED_DAYS),
+                ),
             ],
         )
 

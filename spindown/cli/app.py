@@ -64,6 +64,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "explain.rightsize:rightsize",
         "Hold what is required against what the jobs have used. Changes nothing.",
     ),
+    "usage": (
+        "explain.usage:usage",
+        "Show what jobs have used, by type, by SQL, or as a plot. Changes nothing.",
+    ),
     "drain": (
         "drain:drain",
         "Stop launching, let workers finish their jobs, and wait until none runs.",

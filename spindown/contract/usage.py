@@ -1,18 +1,28 @@
 """How well a worker was used by one job: a record each time a slot leaves a job.
 
-``usage/workload={workload}/day={YYYY-MM-DD}/{job_id}-{epoch}.jsonl``: the layout by which Athena
-finds a workload and a span of days without listing the rest. A worker writes the records of some
-minutes into one object, named by the first. A job that was interrupted has one record an epoch,
-so that sums over records are sums over all paid work.
+A worker writes the records of some minutes as JSON lines into one object, named by the first:
+``measured/{workload}/{YYYY-MM-DD}/{job_id}-{epoch}.jsonl``. The day is the UTC day of the write.
+When a day is over the hourly function makes one Parquet file of each type of job,
+``usage/workload={workload}/day={YYYY-MM-DD}/type={type}/usage.parquet``: the table of Athena. Last
+it writes the day's ``_SUCCESS``; from then on the day's table holds, and what was measured is not
+read again. So every record is read once, whatever failed in between. No worker writes the table.
+
+A job that was interrupted has one record an epoch, so that sums over records are sums over all
+paid work.
 """
 
 import json
-from collections.abc import Iterable
+import re
+import typing
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
+from types import UnionType
+from typing import Union
 
-from spindown.contract.codec import decode, encode, from_json
+from spindown.contract.codec import decode, encode, encode_instant, from_json, to_json
+from spindown.contract.parquet import Column, Value, read_parquet, write_parquet
 from spindown.domain.bound import (
     Amount,
     GpuCount,
@@ -28,6 +38,17 @@ PREFIX = "usage/"
 #: Partitions of the table, in the order of the key.
 WORKLOAD = "workload"
 DAY = "day"
+TYPE = "type"
+#: Where workers write; what lies there for longer than this is in the table, or was too much.
+MEASURED = "measured/"
+MEASURED_DAYS = 30
+#: That a day's table is whole; readers of tables pass over a name that begins so.
+_DONE = "_SUCCESS"
+#: Of one object, and of one record in it: more is not what a worker writes.
+OBJECT_BYTES_MAX = 8 * 1024 * 1024
+_LINE_BYTES_MAX = 64 * 1024
+#: What a type may be called: it is part of a key, and of a path where files are read.
+_TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class UsageEnd(StrEnum):
@@ -167,36 +188,119 @@ class UsageRecord:
         return self.price_per_hour / self.slots * self.seconds / 3600.0
 
 
-def usage_prefix(workload: str) -> str:
-    """Return where all records of a workload lie."""
-    return f"{PREFIX}{WORKLOAD}={workload}/"
+def measured_prefix(workload: str, day: date | None = None) -> str:
+    """Return where workers write the records of a workload, all or those of a day."""
+    return f"{MEASURED}{workload}/" + ("" if day is None else f"{day.isoformat()}/")
 
 
-def usage_key(record: UsageRecord) -> str:
+def measured_key(first: UsageRecord, day: date) -> str:
     """Return the key of an object by its first record, which no other object has."""
-    day = f"{record.started_at:%Y-%m-%d}"
-    return f"{usage_prefix(record.workload)}{DAY}={day}/{record.job_id}-{record.epoch:08d}.jsonl"
+    name = f"{first.job_id}-{first.epoch:08d}.jsonl"
+    return measured_prefix(first.workload, day) + name
+
+
+def table_prefix(workload: str, day: date) -> str:
+    """Return where the table of a day lies."""
+    return f"{PREFIX}{WORKLOAD}={workload}/{DAY}={day.isoformat()}/"
+
+
+def table_key(workload: str, day: date, type_: str) -> str:
+    """Return the key of the records of one type in a day's table."""
+    return f"{table_prefix(workload, day)}{TYPE}={type_}/usage.parquet"
+
+
+def done_key(workload: str, day: date) -> str:
+    """Return the key of the mark that a day's table is whole."""
+    return table_prefix(workload, day) + _DONE
+
+
+def type_of_key(key: str) -> str | None:
+    """Return the type of which a key of the table holds records; None: it holds none."""
+    *_, folder, name = key.split("/")
+    type_ = folder.removeprefix(f"{TYPE}=")
+    is_table = name == "usage.parquet" and type_ != folder and _TYPE_NAME.fullmatch(type_)
+    return type_ if is_table else None
 
 
 def encode_usage(records: Iterable[UsageRecord]) -> bytes:
-    """Return records as JSON lines, dollars included, without what the key says already."""
-    rows = ({**encode(record), "dollars": record.dollars} for record in records)
+    """Return records as JSON lines, without what the key says already."""
+    rows = (encode(record) for record in records)
     return "".join(_line(row) for row in rows).encode()
 
 
 def _line(row: dict[str, object]) -> str:
-    # A column that is also a partition would stand in the table twice.
     kept = {name: value for name, value in row.items() if name != WORKLOAD}
     return json.dumps(kept, separators=(",", ":")) + "\n"
 
 
 def decode_usage(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
     """Return the records of an object of a workload (raises ContractError)."""
-    rows = [
-        from_json("usage", line, "it is not JSON lines")
-        for line in data.splitlines()
-        if line.strip()
-    ]
+    lines = [line for line in data.splitlines() if line.strip()]
+    if max(map(len, lines), default=0) > _LINE_BYTES_MAX:
+        raise ContractError("usage", data[:100], f"write at most {_LINE_BYTES_MAX} bytes a line")
+    rows = [from_json("usage", line, "it is not JSON lines") for line in lines]
     if not all(isinstance(row, dict) for row in rows):
         raise ContractError("usage", data[:100], "write one object a line")
-    return tuple(decode(UsageRecord, {**row, WORKLOAD: workload}) for row in rows)
+    return tuple(_decode_row({**row, WORKLOAD: workload}) for row in rows)
+
+
+def _decode_row(row: Mapping[str, object]) -> UsageRecord:
+    record = decode(UsageRecord, row)
+    if record.type and not _TYPE_NAME.fullmatch(record.type):
+        raise ContractError("UsageRecord.type", record.type, "write letters, digits, . _ -")
+    return record
+
+
+def _column_of(hint: object) -> Column:
+    if typing.get_origin(hint) in {Union, UnionType}:
+        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
+    # What is not flat is kept as JSON.
+    plain = {int: Column.BIGINT, float: Column.DOUBLE, datetime: Column.TIMESTAMP}
+    return plain.get(hint, Column.STRING) if isinstance(hint, type) else Column.STRING
+
+
+#: The columns of the table, without the partitions that are in no file.
+COLUMNS: Mapping[str, Column] = {
+    **{
+        name: _column_of(hint)
+        for name, hint in typing.get_type_hints(UsageRecord).items()
+        if name != WORKLOAD
+    },
+    "dollars": Column.DOUBLE,
+}
+#: A row: values by column.
+TableRow = Mapping[str, Value]
+#: Columns that are JSON.
+NESTED = ("cores", "devices", "series")
+
+
+def encode_table(rows: Sequence[TableRow]) -> bytes:
+    """Return rows as a Parquet file."""
+    return write_parquet(COLUMNS, rows)
+
+
+def to_row(record: UsageRecord) -> TableRow:
+    """Return a row of the table; a job without a type has that of its workload."""
+    row: dict[str, Value] = {
+        **encode(record),
+        TYPE: record.type or record.workload,
+        "started_at": record.started_at,
+        "dollars": record.dollars,
+    }
+    return {**row, **{name: to_json(row[name]) for name in NESTED}}
+
+
+def decode_table(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
+    """Return the records of a file of the table, without what is nested (raises ContractError)."""
+    wanted = COLUMNS.keys() - {*NESTED, "dollars"}
+    return tuple(
+        decode(UsageRecord, {**row, WORKLOAD: workload, "started_at": _instant(row)})
+        for row in read_parquet(data, COLUMNS, wanted=wanted)
+    )
+
+
+def _instant(row: Mapping[str, Value]) -> str:
+    at = row["started_at"]
+    if not isinstance(at, datetime):
+        raise ContractError("UsageRecord.started_at", at, "write an instant")
+    return encode_instant(at)

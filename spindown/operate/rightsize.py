@@ -1,21 +1,17 @@
 """What the jobs of the last days have used, and what the machines that have enough would cost."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
-from spindown.contract.usage import DAY, UsageRecord, decode_usage, usage_prefix
+from spindown.contract.usage import UsageRecord
+from spindown.control.usage import read_usage
 from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
 from spindown.domain.offer import Requirements
 from spindown.domain.ranking import Candidate
-from spindown.error import ContractError, NotFound
 from spindown.operate.preview import preview
-from spindown.port import Cache, ControlPorts, LiveEdit, ObjectStore, SettingsStore
-
-_READS_AT_ONCE = 8
+from spindown.port import Cache, ControlPorts, LiveEdit, SettingsStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,25 +61,6 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         return found
     enough = fit(settings.requirements, found.footprint)
     return replace(found, now=_best(workload, ports), then=_best(workload, ports, enough))
-
-
-def read_usage(
-    workload: str, objects: ObjectStore, *, since: datetime, until: datetime
-) -> Sequence[UsageRecord]:
-    """Return the usage records of a workload; an object that cannot be read is left out."""
-    span = (until.date() - since.date()).days
-    days = (since.date() + timedelta(days=day) for day in range(span + 1))
-    # Day by day: years of records may lie before them.
-    prefixes = [f"{usage_prefix(workload)}{DAY}={day:%Y-%m-%d}/" for day in days]
-    keys = [found.key for prefix in prefixes for found in objects.list(prefix)]
-
-    def read(key: str) -> tuple[UsageRecord, ...]:
-        with suppress(ContractError, NotFound):
-            return decode_usage(objects.get(key).data, workload=workload)
-        return ()
-
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        return [one for found in pool.map(read, keys) for one in found if one.started_at >= since]
 
 
 def _use(record: UsageRecord) -> JobUse:

@@ -72,6 +72,21 @@ def test_every_view_is_json_for_programs(world: Deployed) -> None:
     assert decision["workload"] == "count"
 
 
+def test_usage_tells_what_a_job_has_used(world: Deployed) -> None:
+    world.send("count", {"items": ["a"], "job_id": "used"})
+    assert world.finished("used").state == "completed"
+
+    sql = "SELECT seconds, gpu_mean, vcpus FROM usage WHERE job_id = 'used'"
+    # Workers write at their end what they have measured.
+    (row,) = found(lambda: world.spindown_json("usage", "count", "--sql", sql))
+
+    assert row["seconds"] > 0.0
+    assert row["vcpus"] > 0.0
+    assert row["gpu_mean"] is None
+    types = world.spindown_json("usage", "--type", "count")
+    assert [one["type"] for one in types] == ["count"]
+
+
 def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: Deployed) -> None:
     assert world.spindown_json("policy", "set", "count", "max_workers=0") == {"max_workers": 0}
     found(lambda: is_quiet(world.session.status("count")))

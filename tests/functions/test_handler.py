@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.usage import encode_usage, measured_key, table_key
 from spindown.control.market import load_catalogue
 from spindown.error import ContractError, NotFound, Unreachable
 from spindown.functions import interruption, offers, scaler
 from spindown.job.submit import Draft, submit_items
 from spindown.port import SETTINGS_FOR
-from tests.builders import minutes
+from tests.builders import NOW, a_usage_record, minutes
 from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld
 from tests.failure import failing
 
@@ -175,6 +176,19 @@ def test_offers_are_refreshed() -> None:
     assert said["types"] == 3
     assert not any(said[key] for key in ("failures", "renewed", "not_renewed", "not_judged"))
     assert load_catalogue(world.objects) is not None
+
+
+def test_the_hourly_run_makes_the_table_of_yesterday() -> None:
+    world = ControlWorld()
+    midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    world.clock.advance(midnight + timedelta(hours=1) - world.clock.now())
+    record = a_usage_record(workload=WORKLOAD)
+    world.objects.put(measured_key(record, NOW.date()), encode_usage([record]))
+
+    said = offers.handle(world.ports, lambda _: world.objects)
+
+    assert (said["compacted"], said["not_compacted"]) == ({WORKLOAD: 1}, {})
+    assert world.objects.get(table_key(WORKLOAD, NOW.date(), WORKLOAD)).data
 
 
 def test_the_refresh_of_offers_tells_why_an_item_is_dear() -> None:

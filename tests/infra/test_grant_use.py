@@ -91,7 +91,17 @@ STATEMENTS = [
         ("ControlTeardownFunctionRole", sid)
         for sid in ("KeepReconcileOut", "FindInstances", "EndWorkers", "WriteLog", OF_CDK)
     ),
-    *(("ControlOffersRole", sid) for sid in ("ReadLedger", "KeepNotes", "SeePrices", "TellPeople")),
+    *(
+        ("ControlOffersRole", sid)
+        for sid in (
+            "ReadLedger",
+            "KeepNotes",
+            "SeePrices",
+            "TellPeople",
+            "ReadMeasured",
+            "KeepUsage",
+        )
+    ),
     ("ControlInterruptionRole", OF_CDK),
     ("ControlOffersRole", OF_CDK),
     ("ControlTriggerRole", "InvokeFunctions"),

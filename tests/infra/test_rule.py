@@ -32,8 +32,10 @@ KEPT = {
         for kind in ("inputs", "jobs", "state")
     },
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/offers/*]": _OBJECTS,
-    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/workload=plain/*]": _OBJECTS,
-    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/workload=rich/*]": _OBJECTS,
+    **{
+        f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/{place}*]": _OBJECTS
+        for place in ("measured/", "measured/plain/", "measured/rich/", "usage/")
+    },
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>::image/*]": (
         "the image is what the parameter holds at the launch; the template names the parameter"
     ),

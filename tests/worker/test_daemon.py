@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.usage import UsageEnd, decode_usage, usage_prefix
+from spindown.contract.usage import UsageEnd, decode_usage, measured_prefix
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound
@@ -124,7 +124,7 @@ def test_writes_how_well_each_job_used_the_machine(
     one.until(lambda: bool(one.events("job_claimed")))
     (tmp_path / "go").touch()
     one.join()
-    [found] = one.world.objects.list(usage_prefix(WORKLOAD))
+    [found] = one.world.objects.list(measured_prefix(WORKLOAD))
     [record] = decode_usage(one.world.objects.get(found.key).data, workload=WORKLOAD)
     assert (record.job_id, record.items, record.end) == ("a", 1, UsageEnd.COMPLETED)
     assert record.cpu_mean is not None

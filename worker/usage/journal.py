@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Protocol
 
 from spindown.contract.job.manifest import Manifest
-from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, usage_key
+from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.fleet import Worker
 from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob
@@ -26,8 +25,8 @@ from spindown.worker.usage.summary import summarise
 
 #: How long a record waits for others.
 _PATIENCE = timedelta(minutes=5)
-#: So many do not wait.
-_RECORDS_ENOUGH = 1000
+#: So many do not wait; with the longest of series they are well within one object.
+_RECORDS_ENOUGH = 400
 #: Beyond them the oldest are dropped, while S3 takes none.
 _RECORDS_AT_MOST = 10_000
 
@@ -58,17 +57,18 @@ class UsageJournal:
             self.write()
 
     def write(self) -> None:
-        """Write what waits, an object a day; what cannot be written waits for the next time."""
+        """Write what waits; what cannot be written waits for the next time."""
         with self._lock:
-            records = sorted(self._waiting, key=lambda record: record.started_at)
+            records = list(self._waiting)
             self._waiting.clear()
             self._since = None
-        for _, day in groupby(records, key=lambda record: record.started_at.date()):
-            self._put(list(day))
+        for first in range(0, len(records), _RECORDS_ENOUGH):
+            self._put(records[first : first + _RECORDS_ENOUGH])
 
     def _put(self, records: Sequence[UsageRecord]) -> None:
         try:
-            self._objects.put(usage_key(records[0]), encode_usage(records))
+            key = measured_key(records[0], self._clock.now().date())
+            self._objects.put(key, encode_usage(records))
         except SpindownError as exc:
             self._log.warning("usage_not_written", reason=str(exc))
             for record in records:

@@ -14,7 +14,6 @@ _GIB = 1024**3
 _MIB = 1024**2
 #: CPU time is counted in ticks of 10 ms, so that less than this tells no number of cores.
 _SECONDS_LEAST = 0.2
-_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +322,7 @@ def _device_use(index: int, seen: _Device) -> DeviceUse:
 def _series(made: SeriesMaker) -> UsageSeries:
     def column(name: str) -> tuple[float | None, ...] | None:
         values = made.column(name)
-        return None if values is None else tuple(_round(value) for value in values)
+        return None if values is None else tuple(_round(value, 3) for value in values)
 
     return UsageSeries(
         at=tuple(round(at, 1) for at in made.times),
@@ -354,8 +353,8 @@ def _gib(value: float | None) -> float | None:
     return None if value is None else value / _GIB
 
 
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, _DIGITS)
+def _round(value: float | None, digits: int = 4) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 def _whole(value: float | None) -> int | None:

@@ -57,6 +57,12 @@ RENEW_CALLS = [
     *objects(["PutObject"], "workloads/rich/jobs/j/bodies/d.json"),
 ]
 
+COMPACT_CALLS = [
+    *objects(["GetObject"], "measured/rich/2026-03-09/j-1.jsonl"),
+    *objects(["PutObject"], "usage/workload=rich/day=2026-03-09/type=rich/usage.parquet"),
+    *objects(["PutObject"], "usage/workload=rich/day=2026-03-09/_SUCCESS"),
+]
+
 TELL_CALLS = [Call("sns:Publish", ours("sns", "lab--alarms"))]
 
 JUDGE_CALLS = [

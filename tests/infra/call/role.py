@@ -6,6 +6,7 @@ Read off the adapters in ``spindown.aws``: what each method calls, on what, for 
 from collections.abc import Mapping, Sequence
 
 from tests.infra.call.control import (
+    COMPACT_CALLS,
     CONTROL_MUST_NOT,
     COUNT_LOST_CALLS,
     JUDGE_CALLS,
@@ -48,6 +49,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
         *RENEW_CALLS,
         *JUDGE_CALLS,
         *COUNT_LOST_CALLS,
+        *COMPACT_CALLS,
         *_log("offers"),
         _FAILED_EVENTS,
     ],

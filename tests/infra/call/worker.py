@@ -62,7 +62,7 @@ WORKER_CALLS = [
         for end in ("Completed", "Failed")
     ),
     # Its log, metrics and usage.
-    *objects(["PutObject"], "usage/workload=rich/day=2026-03-09/j-1.jsonl"),
+    *objects(["PutObject"], "measured/rich/2026-03-09/j-1.jsonl"),
     Call("logs:CreateLogStream", _WORKER_LOG),
     Call("logs:PutLogEvents", _WORKER_LOG),
 ]
@@ -82,7 +82,11 @@ WORKER_MUST_NOT = [
     *objects(
         ["GetObject"], "workloads/plain/inputs/b-1/a.png", "workloads/richer/jobs/j/manifest.json"
     ),
-    *objects(["PutObject"], "usage/workload=plain/day=2026-03-09/j-1.jsonl"),
+    *objects(["PutObject"], "measured/plain/2026-03-09/j-1.jsonl"),
+    *objects(["GetObject", "DeleteObject"], "measured/rich/2026-03-09/j-1.jsonl"),
+    # What others read of it, its own too.
+    *objects(["PutObject"], "usage/workload=rich/day=2026-03-09/type=rich/usage.parquet"),
+    *objects(["PutObject"], "usage/workload=rich/day=2026-03-09/_SUCCESS"),
     *objects(["DeleteObject", "DeleteObjectVersion"], "workloads/rich/jobs/j/manifest.json"),
     Call("s3:PutObject", "arn:aws:s3:::papers/2026/a.pdf"),
     # What was not declared.

@@ -1,29 +1,17 @@
 """The table finds the records where they are written, and knows every field of them."""
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from datetime import UTC, datetime
+from dataclasses import fields
+from datetime import date
 from typing import Any
 
 import pytest
 
-from spindown.contract.usage import UsageRecord, encode_usage, usage_key
+from spindown.contract.usage import UsageRecord, table_prefix
 from spindown.infra.observability.query import columns
-from tests.builders import a_usage_record
 from tests.infra.assembly import Assembly
 from tests.infra.observability.assembly import BUCKET, a_config, all_of, synthesise
-
-#: Every number is told, so that its column has a type.
-RECORD = a_usage_record(
-    started_at=datetime(2026, 3, 9, tzinfo=UTC),
-    **{
-        field.name: 1 if field.name.startswith(("disk_", "net_")) else 1.5
-        for field in fields(UsageRecord)
-        if field.default is None
-    },
-)
 
 #: Words of the saved queries that are SQL's (Trino), not columns.
 SQL = frozenset(
@@ -56,7 +44,7 @@ def test_the_projected_place_of_a_record_is_where_it_is_written(
 
     place = re.sub(r"\$\{(\w+)\}", lambda match: partitions[match[1]], template)
 
-    assert f"s3://{BUCKET}/{usage_key(RECORD)}".startswith(place)
+    assert place == f"s3://{BUCKET}/{table_prefix('ocr', date(2026, 3, 9))}"
     assert place.startswith(table["StorageDescriptor"]["Location"])
 
 
@@ -69,21 +57,14 @@ def test_every_workload_and_day_is_projected(table: Mapping[str, Any]) -> None:
     assert [key["Name"] for key in table["PartitionKeys"]] == ["workload", "day"]
 
 
-def test_every_field_of_a_record_is_a_column_of_its_type(table: Mapping[str, Any]) -> None:
-    row = json.loads(encode_usage([RECORD]))
-    kinds = {str: "string", int: "bigint", float: "double", list: "string", dict: "string"}
-
+def test_every_column_of_the_files_is_one_of_the_table(table: Mapping[str, Any]) -> None:
     made = {one["Name"]: one["Type"] for one in table["StorageDescriptor"]["Columns"]}
 
-    assert made == {name: kinds[type(value)] for name, value in row.items()}
     assert set(made) == {f.name for f in fields(UsageRecord)} - {"workload"} | {"dollars"}
-
-
-def test_a_field_without_a_value_is_still_written() -> None:
-    bare = json.loads(encode_usage([replace(RECORD, gpu_mean=None)]))
-
-    assert bare["gpu_mean"] is None
-    assert columns()["gpu_mean"] == "double"
+    some = ("job_id", "epoch", "seconds", "started_at", "net_in", "gpu_mean", "series")
+    kinds = ["string", "bigint", "double", "timestamp", "bigint", "double", "string"]
+    assert [made[name] for name in some] == kinds
+    assert table["Parameters"]["classification"] == "parquet"
 
 
 def test_three_questions_are_saved_over_columns_that_exist(

@@ -155,6 +155,7 @@ def test_who_submits_may_do_nothing_else(submitter: Person, line: str) -> None:
         "why count",
         "cost count",
         "rightsize count",
+        "usage count",
         "results once --summary",
         "policy show count",
         "policy set count max_workers=2",

@@ -200,4 +200,4 @@ def is_done(world: World, job_id: str) -> bool:
 
 
 def measurements(world: World) -> list[str]:
-    return [one.key for one in world.session.store.list("usage/")]
+    return [one.key for one in world.session.store.list("measured/")]

@@ -2,16 +2,28 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from typing import Any
 
 import pytest
 
+from spindown.contract.parquet import read_parquet
 from spindown.contract.usage import (
+    COLUMNS,
+    DeviceUse,
     UsageEnd,
+    UsageSeries,
+    decode_table,
     decode_usage,
+    done_key,
+    encode_table,
     encode_usage,
-    usage_key,
-    usage_prefix,
+    measured_key,
+    measured_prefix,
+    table_key,
+    table_prefix,
+    to_row,
+    type_of_key,
 )
 from spindown.error import ContractError
 from tests.builders import a_usage_record
@@ -34,9 +46,34 @@ RECORD = a_usage_record(
 )
 
 
-def test_a_record_lies_in_its_workload_s_first_day_s_partition() -> None:
-    assert usage_key(RECORD) == "usage/workload=ocr/day=2026-03-09/scan-7-00000003.jsonl"
-    assert usage_key(RECORD).startswith(usage_prefix("ocr"))
+SERIES = UsageSeries(at=(0.0, 5.0), cpu=(0.5, None))
+DAY = date(2026, 3, 10)
+
+
+def test_measured_and_tables_lie_apart_by_workload_and_day() -> None:
+    assert measured_key(RECORD, DAY) == "measured/ocr/2026-03-10/scan-7-00000003.jsonl"
+    assert measured_key(RECORD, DAY).startswith(measured_prefix("ocr", DAY))
+    assert measured_prefix("ocr", DAY).startswith(measured_prefix("ocr"))
+    key = table_key("ocr", DAY, "big.scan")
+    assert key == "usage/workload=ocr/day=2026-03-10/type=big.scan/usage.parquet"
+    assert key.startswith(table_prefix("ocr", DAY))
+    assert done_key("ocr", DAY).startswith(table_prefix("ocr", DAY))
+
+
+@pytest.mark.parametrize(
+    ("tail", "found"),
+    [
+        ("type=big.scan/usage.parquet", "big.scan"),
+        ("_SUCCESS", None),
+        ("usage.parquet", None),
+        ("type=/usage.parquet", None),
+        ("type=../usage.parquet", None),
+        ("type=a b/usage.parquet", None),
+        ("type=a/other.parquet", None),
+    ],
+)
+def test_only_a_table_s_key_names_a_type(tail: str, found: str | None) -> None:
+    assert type_of_key(f"usage/workload=ocr/day=2026-03-10/{tail}") == found
 
 
 def test_a_slot_pays_its_share_of_the_instance() -> None:
@@ -45,17 +82,49 @@ def test_a_slot_pays_its_share_of_the_instance() -> None:
 
 def test_records_come_back_as_written() -> None:
     bare = replace(RECORD, epoch=4, gpu="", gpu_mean=None, gpu_max=None, vram_max=None)
+    rich = replace(RECORD, series=SERIES, cores=(1.0, 99.5), devices=(DeviceUse(index=1),))
 
-    data = encode_usage([RECORD, bare])
+    data = encode_usage([RECORD, bare, rich])
 
-    assert decode_usage(data, workload="ocr") == (RECORD, bare)
+    assert decode_usage(data, workload="ocr") == (RECORD, bare, rich)
 
 
-def test_a_row_holds_dollars_and_no_partition_column() -> None:
-    row = json.loads(encode_usage([RECORD]))
+def test_a_table_holds_what_was_measured_and_its_dollars() -> None:
+    rich = replace(RECORD, series=SERIES, cores=(1.0,), type="scan")
+    data = encode_table([to_row(RECORD), to_row(rich)])
 
-    assert row["dollars"] == pytest.approx(0.125)
-    assert "workload" not in row
+    assert decode_table(data, workload="ocr") == (
+        replace(RECORD, type="ocr"),
+        replace(RECORD, type="scan"),
+    )
+    first, second = read_parquet(data, COLUMNS)
+    assert first["dollars"] == pytest.approx(0.125)
+    assert json.loads(str(second["series"]))["cpu"] == [0.5, None]
+    assert not {"workload", "day"} & COLUMNS.keys()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"type": "../../etc"},
+        {"type": "a/b"},
+        {"type": "a'; DROP TABLE usage; --"},
+        {"slots": 0},
+        {"seconds": 1e300},
+        {"price_per_hour": -1.0},
+        {"cpu_mean": float("inf")},
+        {"memory_max": "much"},
+        {"net_in": 10**30},
+        {"started_at": "0001-01-01T00:00:00Z"},
+        {"series": {"at": [1.0], "cpu": ["x"]}},
+        {"job_id": "x" * 70_000},
+    ],
+)
+def test_what_no_worker_of_ours_writes_is_refused(changes: dict[str, Any]) -> None:
+    row = {**json.loads(encode_usage([RECORD])), **changes}
+
+    with pytest.raises(ContractError):
+        decode_usage(json.dumps(row).encode(), workload="ocr")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.usage import encode_usage, usage_key
+from spindown.contract.usage import encode_usage, measured_key
 from spindown.domain.footprint import RequirementKey
 from spindown.domain.offer import Requirements
 from spindown.operate.rightsize import rightsize
@@ -33,7 +33,7 @@ USED = {
 
 def keep(world: ControlWorld, **changes: Any) -> None:
     record = a_usage_record(**{**USED, **changes})
-    world.objects.put(usage_key(record), encode_usage([record]))
+    world.objects.put(measured_key(record, record.started_at.date()), encode_usage([record]))
 
 
 def asking_for_much(**changes: Any) -> ControlWorld:
@@ -82,7 +82,7 @@ def test_without_a_job_nothing_is_said_of_machines() -> None:
 def test_one_object_that_cannot_be_read_hides_no_other() -> None:
     world = asking_for_much()
     keep(world)
-    world.objects.put(f"usage/workload={WORKLOAD}/day={NOW:%Y-%m-%d}/a.jsonl", b"{broken")
+    world.objects.put(f"measured/{WORKLOAD}/{NOW:%Y-%m-%d}/a.jsonl", b"{broken")
 
     assert rightsize(WORKLOAD, world.ports, days=14).jobs == 1
 

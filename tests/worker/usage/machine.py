@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from spindown.contract.usage import UsageRecord, decode_usage, usage_prefix
+from spindown.contract.usage import UsageRecord, decode_usage, measured_prefix
 from spindown.memory.store import MemoryObjectStore
 from spindown.worker.usage.gpu import Gpus
 from tests.work import WORKLOAD
@@ -107,7 +107,7 @@ def gpus_of(*devices: Device) -> Gpus:
 def read_all(objects: MemoryObjectStore) -> list[UsageRecord]:
     return [
         record
-        for found in objects.list(usage_prefix(WORKLOAD))
+        for found in objects.list(measured_prefix(WORKLOAD))
         for record in decode_usage(objects.get(found.key).data, workload=WORKLOAD)
     ]
 

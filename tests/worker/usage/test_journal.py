@@ -1,18 +1,20 @@
 """Records wait for others and go into few objects."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spindown.contract.usage import OBJECT_BYTES_MAX, UsageSeries, measured_key
 from spindown.ec2sim import MemoryClock
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall, intercept
 from spindown.memory.store import MemoryObjectStore
 from spindown.worker.usage.journal import UsageJournal
+from spindown.worker.usage.tally import SeriesMaker
 from tests.builders import a_usage_record
 from tests.slot import SlotWorld
 from tests.work import WORKLOAD
@@ -56,19 +58,29 @@ def test_records_wait_for_others_and_go_into_one_object(shelf: Shelf) -> None:
 
 
 def test_many_records_do_not_wait(shelf: Shelf) -> None:
-    for epoch in range(1000):
+    for epoch in range(400):
         shelf.journal.add(replace(RECORD, epoch=epoch))
     shelf.journal.write_if_due()
     assert shelf.puts == 1
 
 
-def test_records_of_two_days_lie_in_two_partitions(shelf: Shelf) -> None:
-    tomorrow = RECORD.started_at + timedelta(days=1)
-    for started_at in (tomorrow, RECORD.started_at, tomorrow):
-        shelf.journal.add(replace(RECORD, started_at=started_at))
+def test_records_lie_below_the_day_of_their_write(shelf: Shelf) -> None:
+    shelf.journal.add(RECORD)
+    shelf.clock.advance(timedelta(days=2))
     shelf.journal.write()
-    objects = [shelf.store.get(found.key).data for found in shelf.store.list("")]
-    assert [len(data.splitlines()) for data in objects] == [1, 2]
+    (found,) = shelf.store.list("")
+    assert found.key == measured_key(RECORD, RECORD.started_at.date() + timedelta(days=2))
+
+
+def test_no_object_is_larger_than_readers_take(shelf: Shelf) -> None:
+    points = tuple(9999.1234 for _ in range(SeriesMaker.POINTS))
+    columns = {one.name: points for one in fields(UsageSeries)}
+    largest = replace(RECORD, series=UsageSeries(**columns))
+    for epoch in range(900):
+        shelf.journal.add(replace(largest, epoch=epoch))
+    shelf.journal.write()
+    assert len(read_all(shelf.store)) == 900
+    assert max(found.bytes for found in shelf.store.list("")) < OBJECT_BYTES_MAX
 
 
 def test_what_cannot_be_written_waits_for_the_next_time(shelf: Shelf) -> None:

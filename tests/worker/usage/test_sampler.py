@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, usage_prefix
+from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, measured_prefix
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
 from spindown.job.cancel import cancel
@@ -144,7 +144,7 @@ def test_a_job_too_short_to_be_seen_has_a_record_all_the_same(
         one.slot.step()
     [a, b] = one.records()
     assert (a.job_id, a.items, a.cpu_mean, b.job_id) == ("a", 1, None, "b")
-    assert len(list(one.world.objects.list(usage_prefix(WORKLOAD)))) == 1
+    assert len(list(one.world.objects.list(measured_prefix(WORKLOAD)))) == 1
 
 
 def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant]) -> None:

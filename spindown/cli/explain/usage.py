@@ -1,0 +1,215 @@
+"""``spindown usage``: what jobs have used, by type, by SQL, or as a plot."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spindown.cli import option
+from spindown.cli.render.screen import open_console
+from spindown.cli.session import open_session
+from spindown.error import BadInput
+from spindown.installed import require
+from spindown.operate.usage import fetch_usage
+from spindown.wording import printable, say_number
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: Rows of an answer that a screen shows.
+_ROWS_SHOWN = 1000
+#: One row a type: what was used at the most is the most of any attempt; means are over time.
+_BY_TYPE = """
+SELECT workload, type,
+       count(DISTINCT job_id) AS jobs,
+       sum(seconds) / 3600 AS hours,
+       sum(dollars) AS dollars,
+       sum(cpu_mean * seconds) / sum(seconds) FILTER (cpu_mean IS NOT NULL) AS cpu_mean,
+       quantile_cont(cpu_p95, 0.95) AS cpu_p95,
+       max(cpu_max) AS cpu_max,
+       max(vcpus) AS vcpus,
+       max(asked_vcpus) AS asked_vcpus,
+       sum(memory_mean * seconds) / sum(seconds) FILTER (memory_mean IS NOT NULL) AS memory_mean,
+       quantile_cont(memory_p95, 0.95) AS memory_p95,
+       max(memory_max) AS memory_max,
+       max(memory_gib) AS memory_gib,
+       max(asked_memory_gib) AS asked_memory_gib,
+       sum(gpu_mean * seconds) / sum(seconds) FILTER (gpu_mean IS NOT NULL) AS gpu_mean,
+       max(vram_max) AS vram_max,
+       max(vram_gib) AS vram_gib,
+       max(asked_vram_gib) AS asked_vram_gib
+FROM usage
+GROUP BY workload, type
+ORDER BY dollars DESC, workload, type
+"""
+_POINTS = """
+SELECT started_at, cpu_p95, vcpus, asked_vcpus, memory_max, memory_gib, asked_memory_gib,
+       gpu_mean, vram_max, vram_gib
+FROM usage ORDER BY started_at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """What a query gives: names of columns, and rows."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Any, ...]]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows with their names."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def usage(  # noqa: PLR0913 - its options
+    workloads: option.Workloads = None,
+    *,
+    type_: Annotated[str | None, typer.Option("--type", help="Only jobs of this type.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=400, help="Days of history that count.")] = 14,
+    sql: Annotated[
+        str | None, typer.Option(help="Ask this instead; the table is called usage.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw it into this file (.png, .svg or .pdf).")
+    ] = None,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Show what jobs have used, by type, by SQL, or as a plot. Changes nothing."""
+    require("usage")
+    if plot is not None:
+        require("plot")
+    session = open_session(config, deployment=deployment, local=local)
+    for name in workloads or ():
+        session.workload(name)
+    ports = session.control_ports()
+    now = ports.clock.now()
+    with TemporaryDirectory(prefix="spindown-usage-") as folder:
+        files = [
+            file
+            for name in workloads or session.deployment.workloads
+            for file in fetch_usage(
+                name,
+                ports.objects,
+                Path(folder),
+                since=now - timedelta(days=days),
+                until=now,
+                type_=type_,
+            )
+        ]
+        if not files:
+            print("[]" if as_json else f"No job has left a record in the last {days} days.")
+            return
+        with asking(files) as ask:
+            answer = run_query(ask, sql or _BY_TYPE)
+            points = run_query(ask, _POINTS) if plot is not None else None
+    if plot is not None and points is not None:
+        from spindown.cli.explain.usage_plot import draw_usage  # noqa: PLC0415 - loads the library
+
+        draw_usage(points.records, plot)
+    if as_json:
+        print(json.dumps(answer.records, default=_plain))
+        return
+    console = open_console()
+    for part in render_answer(answer) if sql else render_types(answer):
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+@contextmanager
+def asking(files: Sequence[Path]) -> "Iterator[DuckDBPyConnection]":
+    """Give a connection to a database in memory that has the table ``usage`` of some files."""
+    import duckdb  # noqa: PLC0415 - heavy, and only for this command
+
+    # What a query asks for is in the package: nothing is loaded from elsewhere.
+    offline: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
+    with duckdb.connect(":memory:", config=offline) as connection:
+        connection.from_parquet(
+            [str(file) for file in files], hive_partitioning=True, union_by_name=True
+        ).create_view("usage")
+        yield connection
+
+
+def run_query(connection: "DuckDBPyConnection", sql: str) -> QueryAnswer:
+    """Return what a query gives (raises BadInput, with what DuckDB says of it)."""
+    import duckdb  # noqa: PLC0415 - as above
+
+    try:
+        asked = connection.execute(sql)
+        columns = tuple(one[0] for one in asked.description or ())
+        return QueryAnswer(columns, asked.fetchall())
+    except duckdb.Error as exc:
+        said = printable(" ".join(str(exc).split()))[:300]
+        raise BadInput("--sql", sql[:100], f"correct it; DuckDB says: {said}") from exc
+
+
+def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:
+    """Yield the table of types: used on average, p95 and at the most, of what there was."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("workload", "type"):
+        table.add_column(name)
+    for name in ("jobs", "hours", "USD", "cores", "of", "asked", "memory GiB", "of", "asked"):
+        table.add_column(name, justify="right", no_wrap=True)
+    records = answer.records
+    has_gpu = any(row["gpu_mean"] is not None or row["vram_max"] is not None for row in records)
+    for name in ("GPU %", "VRAM GiB", "of", "asked") if has_gpu else ():
+        table.add_column(name, justify="right")
+    for row in records:
+        cells = [
+            *(_cell(row[name]) for name in ("workload", "type", "jobs", "hours", "dollars")),
+            _spread(row, "cpu"),
+            *(_cell(row[name]) for name in ("vcpus", "asked_vcpus")),
+            _spread(row, "memory"),
+            *(_cell(row[name]) for name in ("memory_gib", "asked_memory_gib")),
+        ]
+        gpu = ("gpu_mean", "vram_max", "vram_gib", "asked_vram_gib")
+        table.add_row(*cells, *(_cell(row[name]) for name in gpu if has_gpu))
+    yield table
+    yield "Cores and memory: on average / 95th percentile / at the most. of: of one slot's machine."
+
+
+def render_answer(answer: QueryAnswer) -> Iterator[RenderableType]:
+    """Yield any answer as a table."""
+    table = Table(box=None, pad_edge=False)
+    for name in answer.columns:
+        table.add_column(Text(printable(name)))
+    for row in answer.rows[:_ROWS_SHOWN]:
+        table.add_row(*(_cell(value) for value in row))
+    yield table
+    if len(answer.rows) > _ROWS_SHOWN:
+        yield f"{len(answer.rows) - _ROWS_SHOWN:,} more rows; --json prints all."
+
+
+def _spread(row: dict[str, Any], what: str) -> Text:
+    return Text(" / ").join(_cell(row[f"{what}_{how}"]) for how in ("mean", "p95", "max"))
+
+
+def _cell(value: object) -> Text:
+    """Return a value that a worker may have written, as no terminal obeys it."""
+    if value is None:
+        return Text("-")
+    if isinstance(value, float | Decimal):
+        return Text(say_number(float(value), 3))
+    # No string, whose brackets would be markup.
+    return Text(printable(str(value)))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return float(value) if isinstance(value, Decimal) else str(value)

@@ -1,0 +1,54 @@
+"""Bring the usage of some days together in a folder, as files that any reader of Parquet asks."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime
+from pathlib import Path
+
+from spindown.contract.usage import encode_table, table_key, type_of_key
+from spindown.control.usage import days_of, measured_rows, table_keys
+from spindown.port import ObjectStore
+
+_READS_AT_ONCE = 8
+
+
+def fetch_usage(
+    workload: str,
+    objects: ObjectStore,
+    folder: Path,
+    *,
+    since: datetime,
+    until: datetime,
+    type_: str | None = None,
+) -> Sequence[Path]:
+    """Write a workload's usage below ``folder``, as it lies in the bucket; return the files.
+
+    Days that are over come as they are; of others a table is made here. Every part of a path is
+    ours: a name of a workload, a day, a type that was checked.
+    """
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        days = pool.map(
+            lambda day: list(_tables(workload, day, objects, type_)), days_of(since, until)
+        )
+        found = [table for tables in days for table in tables]
+    paths = []
+    for key, data in found:
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        paths.append(path)
+    return paths
+
+
+def _tables(
+    workload: str, day: date, objects: ObjectStore, wanted: str | None
+) -> Iterator[tuple[str, bytes]]:
+    keys = table_keys(workload, day, objects)
+    for key in keys or ():
+        if wanted is None or type_of_key(key) == wanted:
+            yield key, objects.get(key).data
+    if keys is not None:
+        return
+    for type_, rows in measured_rows(workload, day, objects).items():
+        if wanted is None or type_ == wanted:
+            yield table_key(workload, day, type_), encode_table(rows)

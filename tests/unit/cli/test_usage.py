@@ -1,0 +1,186 @@
+"""What `usage` answers: by type, by SQL, as a plot; and what hostile records cannot do by it."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from spindown.cli.explain.usage import (
+    _BY_TYPE,
+    _POINTS,
+    QueryAnswer,
+    _plain,
+    asking,
+    render_answer,
+    render_types,
+    run_query,
+)
+from spindown.cli.explain.usage_plot import draw_usage
+from spindown.contract.usage import UsageSeries, encode_usage, measured_key
+from spindown.control.usage import compact
+from spindown.error import BadInput
+from spindown.operate.usage import fetch_usage
+from tests.builders import NOW, a_usage_record
+from tests.control import WORKLOAD, ControlWorld
+
+HOSTILE = "x'); DROP VIEW usage; --\x1b[2J[bold]"
+RECORD = a_usage_record(
+    workload=WORKLOAD,
+    started_at=NOW - timedelta(days=1),
+    seconds=100.0,
+    vcpus=4.0,
+    memory_gib=16.0,
+    asked_vcpus=2.0,
+    cpu_mean=1.0,
+    cpu_p95=1.5,
+    cpu_max=2.0,
+    memory_mean=2.0,
+    memory_p95=3.0,
+    memory_max=4.0,
+    series=UsageSeries(at=(0.0, 1.0), cpu=(0.5, 1.0)),
+)
+
+
+@pytest.fixture
+def world() -> ControlWorld:
+    """Return a world with a day in a table and a day that is not over."""
+    world = ControlWorld()
+    today = NOW.date()
+    yesterday = today - timedelta(days=1)
+    keep(world, yesterday, RECORD, replace(RECORD, job_id="b", type="scan", gpu_mean=50.0))
+    compact(WORKLOAD, yesterday, world.objects)
+    keep(world, today, replace(RECORD, job_id=HOSTILE, seconds=300.0, cpu_mean=3.0, cpu_max=3.5))
+    return world
+
+
+def keep(world: ControlWorld, day: date, *records: Any) -> None:
+    for number, record in enumerate(records):
+        key = measured_key(replace(record, job_id=f"j{number}"), day)
+        world.objects.put(key, encode_usage([record]))
+
+
+def ask(world: ControlWorld, folder: Path, sql: str, type_: str | None = None) -> QueryAnswer:
+    files = fetch_usage(
+        WORKLOAD,
+        world.objects,
+        folder,
+        since=NOW - timedelta(days=7),
+        until=NOW,
+        type_=type_,
+    )
+    with asking(files) as connection:
+        return run_query(connection, sql)
+
+
+def shown(parts: Any) -> str:
+    console = Console(width=200, record=True, force_terminal=False)
+    for part in parts:
+        console.print(part)
+    return console.export_text()
+
+
+def test_each_type_has_a_row(world: ControlWorld, tmp_path: Path) -> None:
+    records = ask(world, tmp_path, _BY_TYPE).records
+
+    assert [(row["type"], row["jobs"]) for row in records] == [(WORKLOAD, 2), ("scan", 1)]
+    first = records[0]
+    assert first["workload"] == WORKLOAD
+    assert first["cpu_mean"] == pytest.approx((100 * 1.0 + 300 * 3.0) / 400)
+    assert (first["cpu_max"], first["memory_max"], first["asked_vcpus"]) == (3.5, 4.0, 2.0)
+    assert (first["gpu_mean"], records[1]["gpu_mean"]) == (None, 50.0)
+
+
+def test_one_type_alone_is_read(world: ControlWorld, tmp_path: Path) -> None:
+    (row,) = ask(world, tmp_path, _BY_TYPE, type_="scan").records
+
+    assert row["type"] == "scan"
+    assert [path.parent.name for path in tmp_path.rglob("*.parquet")] == ["type=scan"]
+
+
+def test_any_query_is_answered(world: ControlWorld, tmp_path: Path) -> None:
+    sql = "SELECT day, count(*) AS n, max(series->>'$.cpu[1]') FROM usage GROUP BY day ORDER BY day"
+
+    found = ask(world, tmp_path, sql)
+
+    assert [row[1:] for row in found.rows] == [(2, "1.0"), (1, "1.0")]
+    assert json.loads(json.dumps(found.records, default=_plain))[0]["n"] == 2
+
+
+def test_a_wrong_query_is_told_in_one_sentence(world: ControlWorld, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        ask(world, tmp_path, "SELECT nothing FROM usage")
+
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_worker_wrote_is_no_sql_no_path_no_escape(
+    world: ControlWorld, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in 'quotes"
+    said = shown(render_answer(ask(world, folder, "SELECT DISTINCT job_id FROM usage")))
+
+    assert "DROP VIEW usage" in said
+    assert "[bold]" in said
+    assert "\x1b" not in said
+    inside = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    assert all(path.name == "usage.parquet" for path in inside)
+
+
+def test_without_a_gpu_a_table_has_no_column_of_one(world: ControlWorld, tmp_path: Path) -> None:
+    assert "GPU" in shown(render_types(ask(world, tmp_path / "a", _BY_TYPE)))
+    only = ask(world, tmp_path / "b", _BY_TYPE, type_=WORKLOAD)
+    assert "GPU" not in shown(render_types(only))
+
+
+def test_long_answers_are_cut_on_a_screen_alone() -> None:
+    answer = QueryAnswer(("n",), [(number,) for number in range(1200)])
+
+    said = shown(render_answer(answer))
+
+    assert "200 more rows" in said
+    assert len(answer.records) == 1200
+
+
+def test_values_of_all_kinds_are_json() -> None:
+    at = datetime(2026, 3, 9, tzinfo=UTC)
+
+    assert json.loads(json.dumps([at, at.date()], default=_plain)) == [
+        "2026-03-09T00:00:00+00:00",
+        "2026-03-09",
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_plot_is_drawn(world: ControlWorld, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"usage{suffix}"
+
+    draw_usage(ask(world, tmp_path / "data", _POINTS).records, path)
+
+    assert path.stat().st_size > 5000
+
+
+def test_a_plot_that_cannot_be_written_is_refused(world: ControlWorld, tmp_path: Path) -> None:
+    records = ask(world, tmp_path / "data", _POINTS).records
+    for path in (tmp_path / "usage", tmp_path / "nowhere" / "usage.png"):
+        with pytest.raises(BadInput):
+            draw_usage(records, path)
+    with pytest.raises(BadInput):
+        draw_usage([], tmp_path / "usage.png")
+
+
+def test_the_queries_of_the_page_are_answered(world: ControlWorld, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "usage.md").read_text(encoding="utf-8")
+    queries = re.findall(r'^spindown usage --sql "(.+)"$', page, re.MULTILINE)
+
+    answers = [
+        ask(world, tmp_path / str(number), sql.replace('\\"', '"').replace("j-1", "b"))
+        for number, sql in enumerate(queries)
+    ]
+
+    assert [bool(answer.rows) for answer in answers] == [True, False, True]
+    assert answers[-1].rows == [(0.0, 0.5), (1.0, 1.0)]

@@ -1,0 +1,186 @@
+"""What workers have measured becomes one table a day and type, once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.usage import (
+    OBJECT_BYTES_MAX,
+    UsageRecord,
+    done_key,
+    encode_usage,
+    measured_key,
+    measured_prefix,
+    table_key,
+)
+from spindown.control.usage import ReadBounds, compact, compact_all, read_usage
+from spindown.error import Unreachable
+from spindown.memory.interception import PortCall, intercept
+from tests.builders import NOW, a_usage_record
+from tests.control import WORKLOAD, ControlWorld
+
+DAY = NOW.date() - timedelta(days=1)
+RECORD = a_usage_record(workload=WORKLOAD, started_at=NOW - timedelta(days=1), cpu_mean=0.5)
+
+
+def measure(world: ControlWorld, *records: UsageRecord, day: date = DAY) -> None:
+    for record in records:
+        world.objects.put(measured_key(record, day), encode_usage([record]))
+
+
+def all_of(world: ControlWorld) -> list[UsageRecord]:
+    since = NOW - timedelta(days=14)
+    found = read_usage(WORKLOAD, world.objects, since=since, until=world.clock.now())
+    return sorted(found, key=lambda record: record.job_id)
+
+
+def at_hour(world: ControlWorld, hour: int) -> None:
+    midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+    world.clock.advance(midnight + timedelta(days=1, hours=hour) - world.clock.now())
+
+
+def test_a_day_becomes_a_table_for_each_type() -> None:
+    world = ControlWorld()
+    measure(world, RECORD, replace(RECORD, job_id="b", type="scan"), replace(RECORD, job_id="c"))
+    before = all_of(world)
+
+    assert compact(WORKLOAD, DAY, world.objects) == 3
+
+    keys = [found.key for found in world.objects.list("usage/")]
+    types = [table_key(WORKLOAD, DAY, type_) for type_ in (WORKLOAD, "scan")]
+    assert keys == sorted([done_key(WORKLOAD, DAY), *types])
+    assert all_of(world) == [replace(one, type=one.type or WORKLOAD) for one in before]
+
+
+def test_a_table_is_made_once_and_what_comes_later_is_left() -> None:
+    world = ControlWorld()
+    measure(world, RECORD)
+    compact(WORKLOAD, DAY, world.objects)
+    measure(world, replace(RECORD, job_id="late"))
+
+    assert compact(WORKLOAD, DAY, world.objects) == 0
+    assert [record.job_id for record in all_of(world)] == [RECORD.job_id]
+
+
+def test_a_day_without_records_leaves_nothing() -> None:
+    world = ControlWorld()
+
+    assert compact(WORKLOAD, DAY, world.objects) == 0
+    assert list(world.objects.list("")) == []
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_every_record_is_read_once_wherever_it_fails(failing: int) -> None:
+    world = ControlWorld()
+    measure(world, RECORD, replace(RECORD, job_id="b", type="scan"))
+    puts = 0
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        nonlocal puts
+        if call.method != "put":
+            return proceed()
+        puts += 1
+        if puts == failing + 1:
+            raise Unreachable("no S3")
+        return proceed()
+
+    with pytest.raises(Unreachable):
+        compact(WORKLOAD, DAY, intercept(world.objects, "objects", fail))
+    assert len(all_of(world)) == 2
+    compact(WORKLOAD, DAY, world.objects)
+    assert len(all_of(world)) == 2
+
+
+def test_an_attempt_that_was_written_twice_counts_once() -> None:
+    world = ControlWorld()
+    measure(world, RECORD)
+    other = replace(RECORD, job_id="a")
+    both = encode_usage([other, RECORD])
+    world.objects.put(measured_key(other, DAY), both)
+
+    assert compact(WORKLOAD, DAY, world.objects) == 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"{broken", b"[1]", b"\xff\xfe", b'{"job_id":"x"}', b"[" * 100_000, b""]
+)
+def test_what_cannot_be_read_hides_no_other(data: bytes) -> None:
+    world = ControlWorld()
+    measure(world, RECORD)
+    world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", data)
+
+    assert compact(WORKLOAD, DAY, world.objects) == 1
+
+
+def test_a_worker_that_writes_without_end_is_read_within_bounds() -> None:
+    world = ControlWorld()
+    measure(world, *(replace(RECORD, job_id=name) for name in "abcdef"))
+    huge = encode_usage([replace(RECORD, job_id="0")]) + b"\n" * OBJECT_BYTES_MAX
+    world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", huge)
+
+    assert compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(objects=4)) == 3
+
+    few = ReadBounds(bytes=len(huge) - 1)
+    other = ControlWorld()
+    measure(other, RECORD)
+    other.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", huge)
+    assert compact(WORKLOAD, DAY, other.objects, bounds=few) == 0
+
+
+def test_the_hourly_run_makes_the_tables_of_the_last_days() -> None:
+    world = ControlWorld()
+    at_hour(world, 0)
+    today = world.clock.now().date()
+    for back in (0, 1, 7, 8):
+        measure(world, RECORD, day=today - timedelta(days=back))
+
+    assert ran(world) == ({}, [])
+    at_hour(world, 1)
+    assert ran(world) == ({WORKLOAD: 2}, [])
+    at_hour(world, 2)
+    assert ran(world) == ({}, [])
+    at_hour(world, 12)
+    measure(world, RECORD, day=today - timedelta(days=3))
+    assert ran(world) == ({}, [])
+
+
+def ran(world: ControlWorld) -> tuple[dict[str, int], list[str]]:
+    said = compact_all(world.ports)
+    return said["compacted"], list(said["not_compacted"])
+
+
+def test_what_there_is_no_time_for_is_left_to_the_next_run() -> None:
+    world = ControlWorld()
+    at_hour(world, 1)
+    today = world.clock.now().date()
+    for back in (6, 2):
+        measure(world, RECORD, day=today - timedelta(days=back))
+
+    def take_long(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "put":
+            world.clock.advance(timedelta(minutes=2))
+        return proceed()
+
+    slow = replace(world.ports, objects=intercept(world.objects, "objects", take_long))
+    said = compact_all(slow)
+
+    assert (said["compacted"], list(said["not_compacted"])) == ({WORKLOAD: 1}, [WORKLOAD])
+    assert ran(world) == ({WORKLOAD: 1}, [])
+
+
+def test_what_fails_is_told_and_left_to_the_next_run() -> None:
+    world = ControlWorld()
+    at_hour(world, 1)
+    measure(world, RECORD, day=world.clock.now().date() - timedelta(days=1))
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "put":
+            raise Unreachable("no S3")
+        return proceed()
+
+    broken = replace(world.ports, objects=intercept(world.objects, "objects", fail))
+    assert list(compact_all(broken)["not_compacted"]) == [WORKLOAD]
+    assert ran(world) == ({WORKLOAD: 1}, [])
