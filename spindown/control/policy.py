@@ -21,6 +21,8 @@ from spindown.ledger import Ledger
 from spindown.port import LiveEdit, SettingsStore, Table
 
 _NO_EDIT = "{}"
+#: Limits in dollars, of which one may be None: there is none.
+_LIMITS = ("max_price_per_hour", "max_price_per_gpu_hour", "max_dollars_per_hour")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +174,22 @@ def _last_good(base: Policy, known: PolicyRow, refusal: str) -> EffectivePolicy:
     except BadInput:
         # A deploy has moved the policy under it. A limit that was lowered stays so.
         try:
-            policy = decode(Policy, from_json("policy", known.good)) if known.good else base
+            good = decode(Policy, from_json("policy", known.good)) if known.good else base
+            policy = _lower(good, base)
         except ContractError:
             policy = base
     return EffectivePolicy(policy=policy, version=known.version, refusal=refusal, row=row)
+
+
+def _lower(good: Policy, deployed: Policy) -> Policy:
+    """Return a policy with the lower limits of both: whoever lowered one is heard."""
+    most = min(good.max_workers, deployed.max_workers)
+    limits = {
+        name: min(given)
+        for name in _LIMITS
+        if (given := [x for x in (getattr(good, name), getattr(deployed, name)) if x is not None])
+    }
+    return replace(good, max_workers=most, warm_workers=min(good.warm_workers, most), **limits)
 
 
 @lru_cache(maxsize=8)

@@ -10,14 +10,15 @@ the manifest lets only one have an effect. A message without an id gets one here
 claim would give it.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spindown.contract.codec import decode, encode
-from spindown.contract.job.message import MESSAGE_BYTES_MAX, parse_job, with_id
+from spindown.contract.codec import decode, encode, from_json
+from spindown.contract.job.message import MESSAGE_BYTES_MAX, derived_id, parse_job, with_id
 from spindown.contract.row import BACKLOG, BacklogRow, control_partition
-from spindown.error import ContractError
+from spindown.error import ContractError, NewerSchema
 from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
 from spindown.port import ControlPorts, JobQueue, Key, Message, ObjectStore, Outgoing, Write
 
@@ -162,9 +163,17 @@ class _QueueScan:
     def _copy(self, message: Message) -> Outgoing | None:
         try:
             job = with_id(parse_job(message.body), message.message_id)
+        except NewerSchema:
+            return self._copy_newer(message)
         except ContractError:
-            # No job, or a later version's: whoever claims it moves it to the dead letters at last,
-            # and may do so twice.
+            # No job: whoever claims it moves it to the dead letters, and may do so twice.
             return Outgoing(body=message.body, tenant=message.tenant, attributes=message.attributes)
         copy = copy_message(message, job, self._store, message.attributes)
+        return copy if copy.bytes <= MESSAGE_BYTES_MAX else None
+
+    def _copy_newer(self, message: Message) -> Outgoing | None:
+        """Return a copy of what only a later version reads: untouched, but for the job's id."""
+        row = from_json("message", message.body)
+        row.setdefault("job_id", derived_id(message.message_id))
+        copy = Outgoing(body=json.dumps(row), tenant=message.tenant, attributes=message.attributes)
         return copy if copy.bytes <= MESSAGE_BYTES_MAX else None

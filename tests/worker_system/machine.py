@@ -7,16 +7,19 @@ from pathlib import Path
 from spindown.contract.image import Kit
 from tests.worker_system.kit import Stubs
 
+_CODE = b"code"
+#: Its name is its digest.
+CODE_URI = f"s3://assets/{hashlib.sha256(_CODE).hexdigest()}.zip"
 #: Answers as instance metadata does, but only to those who bring a token.
 METADATA = """
 case "$*" in
     *"-X PUT"*/latest/api/token*) echo TOKEN ;;
     *"meta-data/placement/region"*"X-aws-ec2-metadata-token: TOKEN"*) echo eu-north-1 ;;
     *"meta-data/tags/instance/spindown:code"*"X-aws-ec2-metadata-token: TOKEN"*)
-        echo s3://assets/code.zip ;;
+        echo @code@ ;;
     *) exit 22 ;;
 esac
-"""
+""".replace("@code@", CODE_URI)
 #: What starts the worker.
 START = [
     "systemctl enable --now spindown-deadman.timer",
@@ -35,7 +38,7 @@ class Machine:
             self.stubs.add(name)
         self.stubs.add("curl", METADATA)
         self.stubs.add("aws", f'echo "in $AWS_DEFAULT_REGION"; cp "{directory}/${{4##*/}}" "$5"')
-        (directory / "code.zip").write_bytes(b"code")
+        (directory / CODE_URI.rpartition("/")[2]).write_bytes(_CODE)
         self.kit = self.make_kit('echo "install.sh $*" >>"$CALLS"')
         #: What the last script has printed.
         self.said = ""
@@ -58,8 +61,12 @@ class Machine:
 
     @property
     def fetched(self) -> list[str]:
-        """Return the names of what was fetched from S3."""
+        """Return the names under which what was fetched from S3 is kept."""
         return [call.split("/")[-1] for call in self.stubs.calls_of("aws")]
+
+    def tamper(self) -> None:
+        """Put other bytes where the code lies."""
+        (self.directory / CODE_URI.rpartition("/")[2]).write_bytes(b"other")
 
     @property
     def is_ended(self) -> bool:

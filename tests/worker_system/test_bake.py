@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.image import Kit, make_stamp, render_bake, render_user_data
-from tests.worker_system.machine import START, Machine
+from tests.worker_system.machine import CODE_URI, START, Machine
 
 STAMP = "5" * 64
 
@@ -34,7 +34,7 @@ def base(tmp_path: Path) -> Base:
 def test_an_image_has_kit_and_requirements_and_starts_nothing(
     base: Base,
 ) -> None:
-    status = base.bake(code_uri="s3://assets/code.zip")
+    status = base.bake(code_uri=CODE_URI)
 
     assert status == 0
     assert base.fetched == ["kit.zip", "code.zip"]
@@ -56,7 +56,7 @@ def test_code_without_requirements_is_not_baked(base: Base) -> None:
 def test_a_bake_that_fails_leaves_no_stamp(base: Base, program: str) -> None:
     base.stubs.add(program, "exit 1")
 
-    assert base.bake(code_uri="s3://assets/code.zip") != 0
+    assert base.bake(code_uri=CODE_URI) != 0
     assert not base.stamp.exists()
 
 

@@ -29,6 +29,15 @@ def test_an_instance_installs_the_kit_and_starts_both_services(
     assert not bootstrap.is_ended
 
 
+def test_code_with_other_bytes_than_deployed_ends_the_instance(bootstrap: Machine) -> None:
+    bootstrap.tamper()
+
+    assert bootstrap.run(render_user_data(bootstrap.kit)) != 0
+
+    assert not bootstrap.stubs.calls_of("install.sh")
+    assert bootstrap.is_ended
+
+
 def test_the_image_of_a_bake_has_only_to_start_its_units(bootstrap: Machine) -> None:
     status = bootstrap.run(render_user_data(None))
 

@@ -1,5 +1,6 @@
 """The user's code on this machine: fetched once, unpacked without leaving its directory."""
 
+import hashlib
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,11 +23,17 @@ class Code:
 
 
 def fetch_code(uri: str, fetch: Callable[[str, Path], None], scratch: Path) -> Code:
-    """Fetch and unpack the archive of a workload (raises NotFound, ContractError)."""
+    """Fetch and unpack the archive of a workload (raises NotFound, ContractError).
+
+    Its name is the SHA-256 of its bytes: whoever can write to where it lies chooses no other code.
+    """
     digest = PurePosixPath(uri).stem
     scratch.mkdir(parents=True, exist_ok=True)
     archive, root = scratch / "code.zip", scratch / "code"
     fetch(uri, archive)
+    with archive.open("rb") as opened:
+        if hashlib.file_digest(opened, "sha256").hexdigest() != digest:
+            raise ContractError("code", uri, "deploy again: its bytes are not those of its name")
     unpack(archive, root)
     spec_path = root / RUN_SPEC_NAME
     if not spec_path.is_file():

@@ -25,6 +25,8 @@ printf '%s  %s\n' @kit_sha256@ "$work/kit.zip" | sha256sum --check --quiet
 set --
 if [ -n "$code" ]; then
     fetch "$code" "$work/code.zip"
+    digest=$(basename "$code" .zip)
+    printf '%s  %s\n' "$digest" "$work/code.zip" | sha256sum --check --quiet
     set -- --code "$work/code.zip"
 fi
 python3 -m zipfile -e "$work/kit.zip" "$work/kit"

@@ -80,6 +80,22 @@ def test_a_lowered_limit_survives_a_deploy_against_it() -> None:
         known = found.row
 
 
+def test_a_deploy_that_lowers_limits_is_heard_beside_an_edit() -> None:
+    world = ControlWorld()
+    edit_policy(WORKLOAD, {"warm_workers": 2}, settings=world.settings, table=world.table)
+    settings, edit = world.settings.workload(WORKLOAD)
+    known = effective_policy(settings, edit, PolicyRow()).row
+    lowered = replace(settings.policy, max_workers=1, max_dollars_per_hour=0.25)
+
+    found = effective_policy(replace(settings, policy=lowered), edit, known)
+
+    assert found.refusal
+    in_force = found.policy
+    assert (in_force.max_workers, in_force.warm_workers) == (1, 1)
+    assert in_force.max_dollars_per_hour == 0.25
+    assert in_force.max_price_per_hour == settings.policy.max_price_per_hour
+
+
 @pytest.mark.parametrize("between", [{"max_workers": 0}, {"band": 0.1, "max_workers": 2}])
 def test_an_edit_that_came_between_is_kept(between: dict[str, object]) -> None:
     world = ControlWorld()

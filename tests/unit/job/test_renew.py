@@ -156,11 +156,24 @@ def test_items_that_leave_no_room_for_an_id_lie_beside() -> None:
     assert len(stored.data) > 1_000_000
 
 
-@pytest.mark.parametrize(
-    "body",
-    ["no job", json.dumps({"schema": 99, "things": []})],
-    ids=["malformed", "of-a-later-version"],
-)
+def test_a_later_version_s_message_keeps_the_id_of_its_first() -> None:
+    world = World()
+    world.queue.send([Outgoing(body=json.dumps({"schema": 99, "things": []}))])
+    first = world.queue.receive(wait=timedelta(0), visibility=timedelta(0))
+    assert first is not None
+    world.tick()
+
+    world.pass_days(20)
+
+    (body,) = world.queue.bodies()
+    assert json.loads(body) == {
+        "schema": 99,
+        "things": [],
+        "job_id": derived_id(first.message_id),
+    }
+
+
+@pytest.mark.parametrize("body", ["no job", json.dumps({"schema": 99, "job_id": "j"})])
 def test_what_is_no_job_is_kept_for_whoever_can_tell(body: str) -> None:
     world = World()
     world.queue.send([Outgoing(body=body)])

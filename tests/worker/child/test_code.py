@@ -1,5 +1,6 @@
 """The code archive: unpacked whole below its directory, or refused whole."""
 
+import hashlib
 import shutil
 import zipfile
 from pathlib import Path
@@ -11,7 +12,6 @@ from spindown.error import BadInput, ContractError, NewerSchema
 from spindown.worker.child.code import fetch_code
 
 SPEC = RunSpec(entrypoint="job:run", batch_size=4)
-URI = "s3://assets/abc123.zip"
 
 
 def pack(path: Path, members: dict[str, bytes]) -> Path:
@@ -22,19 +22,38 @@ def pack(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def fetch(archive: Path, scratch: Path) -> None:
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    place = f"s3://assets/{digest}.zip"
+
     def copy(uri: str, path: Path) -> None:
-        assert uri == URI
+        assert uri == place
         shutil.copy(archive, path)
 
-    code = fetch_code(URI, copy, scratch)
+    code = fetch_code(place, copy, scratch)
     assert code.spec == SPEC
-    assert code.digest == "abc123"
+    assert code.digest == digest
     assert (code.root / "pkg" / "job.py").read_bytes() == b"x = 1"
 
 
 def test_unpacks_the_code_and_reads_how_to_call_it(tmp_path: Path) -> None:
     members = {RUN_SPEC_NAME: encode_run_spec(SPEC), "pkg/job.py": b"x = 1"}
     fetch(pack(tmp_path / "a.zip", members), tmp_path / "scratch")
+
+
+def test_refuses_an_archive_that_is_not_the_deployed_one(tmp_path: Path) -> None:
+    members = {RUN_SPEC_NAME: encode_run_spec(SPEC), "pkg/job.py": b"x = 1"}
+    archive = pack(tmp_path / "a.zip", members)
+    place = f"s3://assets/{hashlib.sha256(archive.read_bytes()).hexdigest()}.zip"
+    data = pack(archive, {**members, "pkg/job.py": b"x = 2"}).read_bytes()
+
+    def fetch_other(_: str, path: Path) -> None:
+        path.write_bytes(data)
+
+    with pytest.raises(ContractError) as caught:
+        fetch_code(place, fetch_other, tmp_path / "scratch")
+
+    assert (caught.value.field, caught.value.value) == ("code", place)
+    assert not (tmp_path / "scratch" / "code").exists()
 
 
 @pytest.mark.parametrize("name", ["../evil.py", "/etc/evil", "a/../../evil", "a\\..\\evil"])
