@@ -10,11 +10,13 @@ import typer
 from rich.console import RenderableType
 from rich.table import Table
 
+from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
-from spindown.cli.render.screen import open_console, print_line
+from spindown.cli.render.screen import open_console, print_aside, print_line
 from spindown.contract.codec import encode
 from spindown.error import NotFound
+from spindown.installed import require
 from spindown.local import TICK, daemon
 from spindown.local.status import InstanceStatus, SystemStatus
 
@@ -42,12 +44,16 @@ def up(
     as_json: option.Json = False,
 ) -> None:
     """Start the local system in the background and deploy into it."""
+    require("local")
+    # So a mistake in the file is told before anything else is.
+    configuration.load(config, named="--config")
     status = daemon.start(
         config,
         scenario=scenario,
         state=state,
         port=port,
         tick=timedelta(seconds=tick),
+        tell_begun=lambda: print_aside("deploying into an emulator: half a minute ..."),
     )
     if as_json:
         print(json.dumps(encode(status)))

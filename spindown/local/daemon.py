@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from spindown.contract.codec import decode, encode
 from spindown.error import SpindownError
-from spindown.installed import require
 from spindown.local import TICK, environment
 from spindown.local.state import StateDirectory
 from spindown.local.status import STATUS_PATH, SystemStatus
@@ -39,13 +38,15 @@ def start(
     state: Path | None = None,
     port: int | None = None,
     tick: timedelta = TICK,
+    tell_begun: Callable[[], None] = lambda: None,
 ) -> SystemStatus:
     """Start the local system in the background and deploy into it; return when it is ready.
 
-    Raises `DaemonError`, `DeployError` or `NotInstalled` with one sentence when it cannot start;
-    then nothing is left running.
+    `tell_begun` is called once it is on its way, half a minute before.
+
+    Raises `DaemonError` or `DeployError` with one sentence when it cannot start; then nothing is
+    left running.
     """
-    require("local")
     directory = StateDirectory(state or Path(".spindown"))
     directory.make()
     command = [
@@ -63,6 +64,7 @@ def start(
             start_new_session=True,
         )
     try:
+        tell_begun()
         ready = _ready(process, directory.log_path("daemon"))
     except BaseException:
         _end(process)
