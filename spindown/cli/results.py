@@ -55,11 +55,10 @@ def results(
                 are_over = are_over and progress.is_over
                 _print_progress(progress, as_json=as_json)
             else:
-                _print_records(store, job_id)
+                are_readable = _print_records(store, job_id) and are_readable
         except ContractError as exc:
-            # One job that cannot be read hides no other.
             are_readable = False
-            print_aside(f"{job_id}: {exc}")
+            _say_damaged(job_id, exc)
     if not are_over:
         _tell_lost(session, owner, name)
     if not are_readable:
@@ -119,16 +118,30 @@ def _lost_attempts(
             yield manifest.epoch
 
 
-def _print_records(store: ObjectStore, job_id: str) -> None:
+def _say_damaged(job_id: str, error: ContractError) -> None:
+    """Say what cannot be read of one job; it hides no other."""
+    print_aside(f"{job_id}: {error}")
+
+
+def _print_records(store: ObjectStore, job_id: str) -> bool:
+    """Print the records of a job and of its children; tell whether all could be read."""
+    damaged: list[str] = []
+
+    def note(name: str, error: ContractError) -> None:
+        damaged.append(name)
+        _say_damaged(name, error)
+
     try:
-        for record in read_records(job_id, store):
+        for record in read_records(job_id, store, note):
             print(to_json(record))
     except NotFound:
         print_aside(f"{job_id} is waiting: no worker has claimed it yet")
-        return
-    progress = read_progress(job_id, store)
-    if progress.state is JobState.FAILED:
-        print_aside(f"{job_id} was given up: {progress.reason}")
+        return True
+    if not damaged:
+        progress = read_progress(job_id, store)
+        if progress.state is JobState.FAILED:
+            print_aside(f"{job_id} was given up: {progress.reason}")
+    return not damaged
 
 
 def to_json(record: Mapping[str, Any]) -> str:

@@ -202,13 +202,22 @@ def count_useless_instances(draft: PlanDraft) -> PlanDraft:
             draft = _count_miss(draft, worker)
         elif (
             has_declined_all(worker)
-            or could_not_claim(worker)
+            or _could_not_claim(draft, worker)
             or has_left_work(worker, draft.fleet.backlog.backlog_since)
         ):
             draft = _strike(_note_counted(draft, worker), worker, "unclaimed")
         elif has_failed_all(worker):
             draft = _strike(_note_counted(draft, worker), worker, "failed")
     return draft
+
+
+def _could_not_claim(draft: PlanDraft, worker: Worker) -> bool:
+    """Tell whether a worker's claims got no answer, and since then nobody else's did either."""
+    since = worker.unanswered_at
+    if since is None or not could_not_claim(worker):
+        return False
+    others = (w.claimed_at for w in draft.fleet.workers.values())
+    return not any(at is not None and at >= since for at in others)
 
 
 def count_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:

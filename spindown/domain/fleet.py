@@ -76,7 +76,7 @@ class Worker:
     claimed_at: datetime | None = None
     #: When it first met a message that is no work of its version's; None: it has met none.
     declined_at: datetime | None = None
-    #: When AWS first gave a claim of its no answer, or refused it; None: all were answered.
+    #: Since when AWS has given its claims no answer, or refused them; None: the last was answered.
     unanswered_at: datetime | None = None
     #: Percent of the time in which its GPUs computed, over the last heartbeat's interval, and
     #: percent of their memory that was used at the most; None: none were seen at work.

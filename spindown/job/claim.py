@@ -298,10 +298,12 @@ def claim(
 ) -> ClaimedJob | Declined:
     """Claim the job of a message for one slot, or say what became of the message."""
     try:
-        return _claim(message, slot_id, presence, ports, policy)
+        claimed = _claim(message, slot_id, presence, ports, policy)
     except (AccessDenied, Throttled, Unreachable):
         presence.note_unanswered()
         raise
+    presence.note_answered()
+    return claimed
 
 
 def _claim(

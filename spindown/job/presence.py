@@ -246,6 +246,13 @@ class Presence:
         """Note, once, that a claim got no answer: a machine that never gets one is of no use."""
         self._note_once("unanswered_at")
 
+    def note_answered(self) -> None:
+        """Forget that a claim got no answer, since one did."""
+        if "unanswered_at" in self._noted:
+            with suppress(SpindownError):
+                self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={"unanswered_at": None}))
+                self._noted.discard("unanswered_at")
+
     def _note_once(self, name: str) -> None:
         if name in self._noted:
             return

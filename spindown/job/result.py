@@ -83,13 +83,38 @@ def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
     return fence.manifest
 
 
-def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
+def read_records(
+    job_id: str,
+    store: ObjectStore,
+    on_damage: Callable[[str, ContractError], None] | None = None,
+) -> Iterator[dict[str, Any]]:
     """Yield the committed result records of a job and of its children, in item order.
 
+    Args:
+        job_id: the job.
+        store: its workload's.
+        on_damage: told each job of which the rest cannot be read, which hides no other; None: the
+            first such is raised.
+
     Raises:
+        NotFound: nobody has claimed the job.
         ContractError: a part is not what the manifest committed.
     """
-    manifest = read_manifest(job_id, store)
+    children: tuple[str, ...] = ()
+    try:
+        manifest = read_manifest(job_id, store)
+        children = own_children(job_id, manifest.children)
+        yield from _read_own(manifest, store)
+    except ContractError as exc:
+        if on_damage is None:
+            raise
+        on_damage(job_id, exc)
+    for child in children:
+        with suppress(NotFound):
+            yield from read_records(child, store, on_damage)
+
+
+def _read_own(manifest: Manifest, store: ObjectStore) -> Iterator[dict[str, Any]]:
     for part in manifest.parts:
         for line in _read_committed(part, store).splitlines():
             remedy = "its results are of no use: repair its code, and send its items anew"
@@ -97,11 +122,6 @@ def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
             if not isinstance(record, dict):
                 raise ContractError(f"a record of {part.key}", record, remedy)
             yield record
-    for child in own_children(job_id, manifest.children):
-        try:
-            yield from read_records(child, store)
-        except NotFound:
-            continue
 
 
 def _read_committed(part: Part, store: ObjectStore) -> bytes:

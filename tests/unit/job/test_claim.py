@@ -339,3 +339,22 @@ def test_a_claim_without_an_answer_is_noted_once(error: type[SpindownError]) -> 
     assert noted[0] is not None
     assert noted == [noted[0]] * 2
     assert world.worker().claimed_at is None
+
+
+def test_a_claim_that_gets_an_answer_ends_the_note() -> None:
+    world = WorkWorld()
+
+    def refuse(call: PortCall) -> None:
+        if call.method == "put":
+            raise Unreachable("no answer")
+
+    world.before = refuse
+    world.send(JOB)
+    with pytest.raises(Unreachable):
+        world.claim()
+    assert world.worker().unanswered_at is not None
+    world.clock.advance(timedelta(minutes=6))
+    world.before = None
+
+    assert isinstance(world.claim(), ClaimedJob)
+    assert world.worker().unanswered_at is None

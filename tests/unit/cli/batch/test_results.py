@@ -96,3 +96,22 @@ def test_one_job_that_cannot_be_read_hides_no_other(
     said = capsys.readouterr()
     assert [json.loads(line)["job_id"] for line in said.out.splitlines()] == [jobs[0], jobs[2]]
     assert said.err.startswith(f"spindown: {jobs[1]}: ")
+
+
+def test_a_child_that_cannot_be_read_hides_no_other(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    children = tuple(f"j.{n:05}" for n in range(3))
+    parent = Manifest(job_id="j", epoch=1, owner="", state=JobState.SPLIT, children=children)
+    account.store(manifest_key("j"), encode_manifest(parent))
+    for child in children:
+        text = "{oops" if child == children[1] else json.dumps({"job_id": child, "index": 0})
+        account.commit(child, text.encode() + b"\n")
+
+    with pytest.raises(typer.Exit):
+        results.results("j", config=account.config)
+
+    said = capsys.readouterr()
+    found = [json.loads(line)["job_id"] for line in said.out.splitlines()]
+    assert found == [children[0], children[2]]
+    assert said.err.startswith(f"spindown: {children[1]}: ")

@@ -423,6 +423,27 @@ def test_machines_whose_claims_get_no_answer_stop_launches() -> None:
     assert world.view().breaker.unclaimed >= STRIKES
 
 
+def test_a_claim_without_an_answer_is_no_strike_beside_one_with() -> None:
+    world = with_policy(max_workers=4)
+    world.send(40)
+    world.tick()
+    world.clock.advance(minutes(1))
+    first, *others = world.workers(WorkerState.BOOTING)
+    for worker in (first, *others):
+        world.check_in(worker.instance_id)
+        world.change(worker.instance_id, unanswered_at=world.now)
+    world.clock.advance(minutes(1))
+    world.claim(first.instance_id)
+    world.empty_the_queue()
+    for worker in others:
+        world.compute.power_off(worker.instance_id)
+
+    world.run(2)
+
+    assert len(others) == 3
+    assert world.view().breaker.unclaimed == 0
+
+
 def test_machines_that_leave_work_still_stop_launches() -> None:
     world = with_policy(max_workers=1)
     world.send(40)
