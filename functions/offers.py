@@ -8,7 +8,6 @@ that SQS would delete for their age; tells people of expensive items and of jobs
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -20,6 +19,7 @@ from spindown.control.usage import compact_all
 from spindown.functions.port import connect, control_ports
 from spindown.job.lost import count_recent
 from spindown.job.renew import renew_all
+from spindown.job.shape_queue import remove_all_unused
 from spindown.port import ControlPorts, ObjectStore
 
 logger = Logger(service="offers")
@@ -32,9 +32,9 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     """Renew old messages, then refresh the catalogue; return what was done."""
     # First, since a refresh that cannot read the market raises an error.
     looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
-    compacted = compact_all(ports)
+    done = {**compact_all(ports), "queues_removed": remove_all_unused(ports)}
     refreshed = refresh(ports)
-    judgements = judge(ports, count_lost=partial(count_recent, ports=ports, store_of=store_of))
+    judgements = judge(ports, count_lost=lambda name: count_recent(name, ports, store_of))
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),
@@ -42,7 +42,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         "not_judged": {j.workload: j.failure for j in judgements if j.failure},
         "renewed": {look.workload: look.renewed for look in looks},
         "not_renewed": {look.workload: look.why for look in looks if look.why},
-        **compacted,
+        **done,
     }
 
 

@@ -2,19 +2,25 @@
 
 import os
 import sys
+from datetime import timedelta
 from functools import cache
 from random import Random
+from threading import Event
 
 from spindown.aws.advisor import URL, SpotAdvisor
 from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
+from spindown.contract.location import work_root
+from spindown.contract.name import resource_name
 from spindown.contract.settings import (
     ENV_BUCKET,
     ENV_DEPLOYMENT,
     ENV_SPOT_ADVISOR,
     ENV_TABLE,
     ENV_TOPIC,
+    WorkloadSettings,
 )
+from spindown.job.held import WorkPorts
 from spindown.port import ControlPorts
 
 
@@ -27,6 +33,26 @@ def deployment_name() -> str:
 def connect() -> Aws:
     """Return the adapters of AWS on botocore alone: no function needs boto3."""
     return Aws(CoreSession())
+
+
+def work_ports(settings: WorkloadSettings) -> WorkPorts:
+    """Return the ports on AWS of what is done with the messages of a workload."""
+    aws, ports = connect(), control_ports()
+    return WorkPorts(
+        clock=ports.clock,
+        random=ports.random,
+        pause=_pause,
+        queue=ports.queue(settings.queue_url),
+        dead_letters=ports.queue(settings.dlq_url),
+        objects=aws.object_store(os.environ[ENV_BUCKET], work_root(settings.name)),
+        inputs=aws.input_source([]),
+        table=ports.table,
+        metrics=ports.metrics,
+    )
+
+
+def _pause(length: timedelta) -> None:
+    Event().wait(length.total_seconds())
 
 
 @cache
@@ -46,5 +72,6 @@ def control_ports() -> ControlPorts:
         metrics=aws.printed_metrics(sys.stdout),
         queue=aws.queue,
         topic=aws.topic(os.environ[ENV_TOPIC]),
+        router=aws.waker(resource_name(deployment_name(), "intake")),
         advisor=SpotAdvisor(aws.clock, advisor_url) if advisor_url else None,
     )

@@ -89,6 +89,7 @@ def _ports(event: StackEvent) -> TeardownPorts:
         compute=aws.compute(),
         table=aws.table(table) if table else None,
         pause=_wait,
+        queue=aws.queue,
     )
 
 

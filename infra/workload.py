@@ -18,16 +18,20 @@ from spindown.contract.job.batch import SUBMITTED
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
 from spindown.contract.name import queue_name, resource_name
+from spindown.contract.queue import (
+    HIDDEN_FOR,
+    KEPT_FOR,
+    MAX_RECEIVE_COUNT,
+    POLL,
+    SHAPES,
+    shape_queue,
+)
 from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_role, write_log
 from spindown.infra.shared.archive import CodeArchive
 from spindown.infra.shared.resources import SharedResources, make_log
 from spindown.infra.shared.stack import fixed_name
-
-#: SQS counts every receive, also after an interruption, which must not use up a job's tries. The
-#: manifest counts failures; this limit only stops what nothing else counts.
-MAX_RECEIVE_COUNT = 100
 
 
 class WorkloadQueues(Construct):
@@ -37,7 +41,13 @@ class WorkloadQueues(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, deployment: str, workload: str
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: str,
+        workload: str,
+        has_types: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         name = queue_name(deployment, workload)
@@ -56,14 +66,21 @@ class WorkloadQueues(Construct):
             queue_name=name,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            retention_period=Duration.days(12),
-            receive_message_wait_time=Duration.seconds(20),
-            visibility_timeout=Duration.minutes(5),
+            retention_period=Duration.seconds(KEPT_FOR.total_seconds()),
+            receive_message_wait_time=Duration.seconds(POLL.total_seconds()),
+            visibility_timeout=Duration.seconds(HIDDEN_FOR.total_seconds()),
             removal_policy=RemovalPolicy.DESTROY,
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letters, max_receive_count=MAX_RECEIVE_COUNT
             ),
         )
+        #: Pattern of the queues of its shapes; "": it has none.
+        self.shapes_arn = shape_queue(self.queue.queue_arn, SHAPES) if has_types else ""
+
+    @property
+    def work_arns(self) -> list[str]:
+        """Return the queues in which its messages wait."""
+        return [self.queue.queue_arn, *([self.shapes_arn] if self.shapes_arn else [])]
 
 
 #: What a launch tags besides the instance, for the bill and for the grants. It is not the spot
@@ -241,7 +258,11 @@ class WorkerFleet(Construct):
     ) -> list[iam.PolicyStatement]:
         dead_letters_arn = jobs.dead_letters.queue_arn
         return [
-            *grants.work_jobs(queue_arn=jobs.queue.queue_arn, dead_letters_arn=dead_letters_arn),
+            *grants.work_jobs(
+                queue_arn=jobs.shapes_arn or jobs.queue.queue_arn,
+                dead_letters_arn=dead_letters_arn,
+            ),
+            *([grants.send_back(queue_arn=jobs.queue.queue_arn)] if jobs.shapes_arn else []),
             *grants.keep_results(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
             grants.keep_usage(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
             grants.tell_of_jobs(deployment=shared.deployment.name, workload=name),
@@ -337,7 +358,13 @@ class Workload(Construct):
         self.name = name
         self.config = config
         self._shared = shared
-        self.jobs = WorkloadQueues(self, "Jobs", deployment=shared.deployment.name, workload=name)
+        self.jobs = WorkloadQueues(
+            self,
+            "Jobs",
+            deployment=shared.deployment.name,
+            workload=name,
+            has_types=config.has_types,
+        )
         # So who only submits finds the bucket without a right to read settings.
         Tags.of(self.jobs.queue).add(tag.BUCKET, shared.store.bucket.bucket_name)
         # Expiry deletes checkpoints in use too, so jobs write those anew before they expire.

@@ -60,7 +60,10 @@ class Outgoing:
 
 
 class JobQueue(Protocol):
-    """A standard SQS queue: at least once, in no order."""
+    """A standard SQS queue: at least once, in no order.
+
+    All but ``create`` and ``remove`` raise NotFound where there is no such queue.
+    """
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         """Send any number of messages; raise if one was not accepted."""
@@ -92,6 +95,21 @@ class JobQueue(Protocol):
 
     def backlog(self) -> Backlog:
         """Return the approximate numbers of messages."""
+        ...
+
+    def create(self, *, dead_letters: str) -> None:
+        """Make the queue, as all queues of jobs are; one that is there stays as it is.
+
+        Args:
+            dead_letters: URL of the queue that gets what is received too often.
+
+        Raises:
+            Throttled: a queue of this name was deleted less than a minute ago.
+        """
+        ...
+
+    def remove(self) -> None:
+        """Delete the queue with all its messages; one that is not there is no error."""
         ...
 
 
@@ -821,10 +839,21 @@ class Topic(Protocol):
         ...
 
 
+class Waker(Protocol):
+    """What starts a function for a workload."""
+
+    def wake(self, workload: str) -> None:
+        """Start it now, without waiting for its end."""
+        ...
+
+
 class Nobody:
-    """A topic without a reader, for a deployment that has none."""
+    """A topic without a reader, or what wakes nobody, where there is none."""
 
     def publish(self, subject: str, text: str) -> None:
+        """Do nothing."""
+
+    def wake(self, workload: str) -> None:
         """Do nothing."""
 
 
@@ -900,6 +929,8 @@ class ControlPorts:
     queue: Callable[[str], JobQueue]
     #: Whom to tell of what only a person can fix.
     topic: Topic = field(default_factory=Nobody)
+    #: Wakes what routes messages; nobody does for a workload without types.
+    router: Waker = field(default_factory=Nobody)
     cache: Cache = field(default_factory=Cache)
     #: None: nothing published is read, and the prior of every pool stands.
     advisor: Advisor | None = None

@@ -173,6 +173,7 @@ _ACTIONS = {
     "condemn": "condemn {subject}",
     "terminate": "terminate {subject}",
     "interrupt": "note that EC2 takes {subject} away",
+    "route": "route the messages of {subject} by their types",
     "adopt": "adopt the instances of launch {subject}",
     "replay": "ask again for launch {subject}",
     "give-up": "give up launch {subject}",
@@ -602,6 +603,15 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.BODY_NOT_STORED: (
         "nothing is stored under the digest that this message of job {job} names; submit it again"
+    ),
+    ReasonCode.TO_BE_ROUTED: "{messages} messages are to be routed by their types",
+    ReasonCode.NO_TYPES: (
+        "the message has {field}, and its workload declares no types: add "
+        "[[workload.NAME.policy.types]] to spindown.toml and deploy, or leave {field} out"
+    ),
+    ReasonCode.TYPE_UNKNOWN: "the workload declares no type {type}: name one of {known}",
+    ReasonCode.REQUIREMENT_FORBIDDEN: (
+        "{field} is {asked}, and the most is {most}: ask for less, or raise it"
     ),
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",

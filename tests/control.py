@@ -1,5 +1,6 @@
 """A deployment in memory: the control plane's ports, a market of a few types, time by hand."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
+from spindown.contract.queue import shape_queue
 from spindown.contract.row import (
     CLAIMS,
     control_partition,
@@ -32,10 +34,13 @@ from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
+from spindown.job.held import WorkPorts
+from spindown.job.intake import Intake, Routed
 from spindown.ledger import Ledger, LedgerView
 from spindown.memory import (
     MemoryClock,
     MemoryCompute,
+    MemoryInputSource,
     MemoryJobQueue,
     MemoryMarket,
     MemoryMetricSink,
@@ -46,7 +51,15 @@ from spindown.memory import (
     PortCall,
     intercept,
 )
-from spindown.port import ControlPorts, Key, LaunchOverride, LaunchRequest, Outgoing, Write
+from spindown.port import (
+    SETTINGS_FOR,
+    ControlPorts,
+    Key,
+    LaunchOverride,
+    LaunchRequest,
+    Outgoing,
+    Write,
+)
 from tests.builders import NOW, a_type
 from tests.day import day_rows
 
@@ -102,6 +115,11 @@ class ControlWorld:
         self.objects = MemoryObjectStore(self.clock)
         self.market = MemoryMarket(self.clock)
         self.queue = MemoryJobQueue(self.clock, Random(1))
+        self.dead_letters = MemoryJobQueue(self.clock, Random(2), name="dead")
+        #: URL -> queue of a shape, made or not.
+        self.shape_queues: dict[str, MemoryJobQueue] = {}
+        #: Whether the tick has asked for messages to be routed.
+        self.is_woken = False
         self.metrics = MemoryMetricSink()
         self.topic = MemoryTopic()
         self.compute = MemoryCompute(
@@ -143,7 +161,8 @@ class ControlWorld:
             compute=intercept(self.compute, "compute", self._call),
             market=intercept(self.market, "market", self._call),
             metrics=self.metrics,
-            queue=lambda url: intercept(self.queue, "queue", self._call),
+            queue=lambda url: intercept(self.queue_at(url), "queue", self._call),
+            router=intercept(self, "router", self._call),
             topic=intercept(self.topic, "topic", self._call),
         )
 
@@ -182,6 +201,66 @@ class ControlWorld:
 
         self.interfere = meanwhile
 
+    def queue_at(self, url: str) -> MemoryJobQueue:
+        """Return the queue at a URL; that of a shape may not be made yet."""
+        settings = self.workload_settings()
+        if url in {settings.queue_url, settings.dlq_url}:
+            return self.queue if url == settings.queue_url else self.dead_letters
+        if url not in self.shape_queues:
+            made = MemoryJobQueue(
+                self.clock,
+                Random(3),
+                name=url.rpartition("--")[2],
+                dead_letter=self.dead_letters,
+                exists=False,
+            )
+            self.shape_queues[url] = made
+        return self.shape_queues[url]
+
+    def queue_of(self, shape: str) -> MemoryJobQueue:
+        """Return the queue of a shape; "": that of people."""
+        return self.queue_at(shape_queue(self.workload_settings().queue_url, shape))
+
+    def wake(self, workload: str) -> None:
+        """Remember that the tick wants messages to be routed, as the router's port."""
+        assert workload == WORKLOAD
+        self.is_woken = True
+
+    def route(self) -> Routed:
+        """Route what waits, as the function does that a tick wakes."""
+        self.is_woken = False
+        intake = Intake(self.workload_settings(), self.policy, self.work_ports(), self.ports.queue)
+        return intake.run(self.now + timedelta(minutes=1))
+
+    def work_ports(self) -> WorkPorts:
+        """Return the ports of what is done with messages."""
+        settings = self.workload_settings()
+        return WorkPorts(
+            clock=self.clock,
+            random=Random(4),
+            pause=self._pause,
+            queue=self.ports.queue(settings.queue_url),
+            dead_letters=self.ports.queue(settings.dlq_url),
+            objects=intercept(self.work_objects, "objects", self._call),
+            inputs=MemoryInputSource({}, []),
+            table=self.ports.table,
+            metrics=self.metrics,
+        )
+
+    def _pause(self, length: timedelta) -> None:
+        self.clock.advance(length)
+
+    def change_policy(self, **changes: Any) -> None:
+        """Change the policy as deployed, once nobody remembers the old one."""
+        self.policy = replace(self.policy, **changes)
+        self.settings.deploy(self.workload_settings())
+        self.clock.advance(SETTINGS_FOR)
+
+    @property
+    def work_objects(self) -> MemoryObjectStore:
+        """Return the workload's part of the bucket, which here is all of it."""
+        return self.objects
+
     @property
     def now(self) -> datetime:
         return self.clock.now()
@@ -189,11 +268,19 @@ class ControlWorld:
     def send(self, jobs: int = 1) -> None:
         self.queue.send([Outgoing(body=f'{{"items": [{n}]}}') for n in range(jobs)])
 
+    def ask(self, job_id: str, **asked: Any) -> None:
+        """Send a job with what it asks for."""
+        body = {"items": ["a"], "job_id": job_id, **asked}
+        self.queue.send([Outgoing(body=json.dumps(body))])
+
     def tick(self, after: timedelta = timedelta(0), *, source: str = "spindown.tick") -> Decision:
         """Move on, then reconcile once."""
         self.clock.advance(after)
         self.ticks += 1
-        return reconcile(WORKLOAD, self.ports, holder=f"tick-{self.ticks}", source=source)
+        decision = reconcile(WORKLOAD, self.ports, holder=f"tick-{self.ticks}", source=source)
+        if self.is_woken:
+            self.route()
+        return decision
 
     def run(self, minutes: int, *, beats: bool = False) -> list[Decision]:
         """Reconcile every minute; with ``beats`` workers show that they live meanwhile."""

@@ -94,6 +94,7 @@ class SlotWorld:
         batch_size: int = 2,
         instance_id: str = "i-1",
         world: WorkWorld | None = None,
+        shape: str = "",
     ) -> None:
         self.world = world or WorkWorld(policy=policy or Policy())
         self.runner = runner or ScriptedRunner()
@@ -101,7 +102,7 @@ class SlotWorld:
         self.output = io.StringIO()
         ports, clock = self.world.ports, self.world.clock
         presence = self.world.presence(instance_id)
-        slot_id = replace(a_slot_id(instance_id), code_version="v")
+        slot_id = replace(a_slot_id(instance_id), code_version="v", shape=shape)
         self.log: EventLog = open_log(self.output)
         self.life = a_lifecycle(self.world, self.log, code_digest="d")
         # No test of one slot ends because it is idle.

@@ -28,11 +28,13 @@ from spindown.config import (
 from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
 from spindown.config.schema import (
+    CeilingsConfig,
+    JobTypeConfig,
     RequirementsConfig,
     RungConfig,
     WarmSpanConfig,
 )
-from spindown.domain.policy import Policy, Rung
+from spindown.domain.policy import Needs, Policy, Rung
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 REQUIRED = "required"
@@ -89,6 +91,8 @@ TABLES = (
     Table("[workload.NAME.policy]", PolicyConfig, _LIVE, Policy()),
     Table("[[workload.NAME.policy.ladder]]", RungConfig),
     Table("[[workload.NAME.policy.warm_schedule]]", WarmSpanConfig),
+    Table("[[workload.NAME.policy.types]]", JobTypeConfig),
+    Table("[workload.NAME.policy.requirements_at_most]", CeilingsConfig),
 )
 
 
@@ -180,7 +184,7 @@ def _default(table: Table, key: str) -> str:
         return '`"auto"`'
     if isinstance(value, tuple) and value and isinstance(value[0], Rung):
         return "<br>".join(f"`{_spell_rung(rung)}`" for rung in value)
-    if value in (None, (), frozenset()) or isinstance(value, BaseModel):
+    if value in (None, (), frozenset(), Needs()) or isinstance(value, BaseModel):
         return ""
     return "<br>".join(f"`{line}`" for line in _spell(value))
 

@@ -45,6 +45,7 @@ from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract import tag
 from spindown.contract.location import work_root
+from spindown.contract.queue import shape_queue
 from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, SpindownError
@@ -202,7 +203,8 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
         clock=aws.clock,
         random=random.SystemRandom(),
         pause=_pause,
-        queue=aws.queue(home.queue_url),
+        queue=aws.queue(shape_queue(home.queue_url, home.shape)),
+        intake=aws.queue(home.queue_url) if home.shape else None,
         dead_letters=aws.queue(home.dead_letter_url),
         objects=aws.object_store(home.bucket, work_root(home.workload)),
         inputs=aws.input_source([*code.spec.inputs, home.uploads]),

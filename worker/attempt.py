@@ -10,7 +10,10 @@ from functools import partial
 from typing import Any
 
 from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import needs_of
+from spindown.domain.job_type import outgrown, parse_shape
 from spindown.domain.lease import RELEASE_AFTER, must_release
+from spindown.domain.policy import Needs
 from spindown.error import ContractError, LeaseLost, SpindownError
 from spindown.job.commit import Portion
 from spindown.job.held import ClaimedJob
@@ -285,7 +288,8 @@ class Attempt:
             self._held = writer.commit(portion)
             return self._handover.complete(self._held)
         started, before = context.ports.clock.elapsed(), self._held
-        if end.broken is None:
+        larger = self._larger(end.broken)
+        if end.broken is None or larger is not None:
             self._held = settle_release(
                 self._held,
                 portion,
@@ -309,10 +313,26 @@ class Attempt:
             )
         took = context.ports.clock.elapsed() - started
         try:
-            return self._hand_over(end)
+            return self._hand_over(end, larger)
         finally:
             # Told afterwards: whoever takes the job next need not wait for our report.
             self._handover.tell(before, self._held, portion, took, redone=self._buffer.behind_a_gap)
+
+    def _larger(self, broken: Broken | None) -> Needs | None:
+        """Return what a job asks for next that has run out of memory; None: it has not, or may not.
+
+        Only a machine of a shape is one of several sizes.
+        """
+        context, job = self._context, self._held.job
+        shape = parse_shape(context.slot_id.shape)
+        if broken is None or broken.cause is not FailureCause.OUT_OF_MEMORY or shape is None:
+            return None
+        memory_gib = max(float(shape.memory_gib), context.memory_gib)
+        larger = outgrown(job.type or "", needs_of(job), context.policy, memory_gib)
+        if larger is not None:
+            told = f"out of memory: goes on with {larger.memory_gib:g} GiB"
+            self._place.output_log.add(f"[spindown] {told}")
+        return larger
 
     def _has_moved(self, last: Portion) -> bool:
         """Tell whether the job is further than it was claimed, the last portion included."""
@@ -320,12 +340,14 @@ class Attempt:
         is_further = (before.next_item, before.user_state) != (now.next_item, now.user_state)
         return is_further or bool(last.finished) or last.state is not None
 
-    def _hand_over(self, end: "_End") -> AttemptEnd:
+    def _hand_over(self, end: "_End", larger: Needs | None) -> AttemptEnd:
         match self._held.manifest.state:
             case JobState.COMPLETED:
                 return self._handover.complete(self._held)
             case JobState.FAILED:
                 return self._handover.dead_letter(self._held)
+            case _ if larger is not None:
+                return self._handover.outgrow(self._held, larger)
             case _:
                 self._handover.release(self._held)
                 return AttemptEnd.RELEASED if end.broken is None else AttemptEnd.FAILED

@@ -4,6 +4,7 @@ When it polls, what ends it and when it powers the instance off is decided in
 ``domain.worker_lifecycle``; the main thread carries out what is commanded of the worker as a whole.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -82,7 +83,10 @@ class Daemon:
         self._ports = parts.ports
         self._log = parts.log
         self._presence = Presence(
-            workload=parts.home.workload, instance_id=parts.identity.instance_id, ports=parts.ports
+            workload=parts.home.workload,
+            instance_id=parts.identity.instance_id,
+            ports=parts.ports,
+            shape=parts.home.shape,
         )
         settings = parts.settings
         self._life = WorkerLifecycle(
@@ -197,6 +201,7 @@ class Daemon:
             spot=worker.spot_terms(rate),
             boot=worker.boot,
             log_pointer=f"{parts.home.log_group}:{worker.instance_id}",
+            shape=parts.home.shape,
         )
         spec = parts.code.spec
         scratch = parts.settings.scratch / f"slot-{slot}"
@@ -219,6 +224,7 @@ class Daemon:
             scratch=scratch,
             interruption_rate=rate,
             recorder=sampler.watch(slot, runner),
+            memory_gib=_memory_gib(),
             stop_grace=_stop_grace(spec),
             job_timeout=spec.job_timeout,
             outbox=self._outbox,
@@ -249,6 +255,10 @@ class Daemon:
             log=self._log,
             gpu_use=sampler.gauge.read,
         )
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024**3
 
 
 def _stop_grace(spec: RunSpec) -> timedelta:

@@ -13,7 +13,7 @@ from spindown.contract.job.event import job_event
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.lease import is_excused, outage_wait
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.commit import Portion, begun, complete
@@ -24,6 +24,7 @@ from spindown.job.release import (
     abandon,
     dead_letter_job,
     release,
+    send_to_larger,
     settle_failure,
     settle_release,
 )
@@ -88,6 +89,8 @@ class SlotContext:
     interruption_rate: float = 0.0
     #: Notes how the machine was used; None: nobody asks.
     recorder: UsageRecorder | None = None
+    #: Memory of the machine, GiB; 0: not known.
+    memory_gib: float = 0.0
     #: What the code has to end in order when it is asked to stop.
     stop_grace: timedelta = timedelta(0)
     #: Bound of one attempt; None: none.
@@ -154,6 +157,13 @@ class Handover:
         with self._letting_go(held) as job:
             release(job, **self._ours, policy=self._context.policy, wait=wait)
         self._log.info("job_released", next_item=held.manifest.next_item)
+        return AttemptEnd.RELEASED
+
+    def outgrow(self, held: ClaimedJob, needs: Needs) -> AttemptEnd:
+        """Send a job that has run out of memory to a larger machine."""
+        with self._letting_go(held) as job:
+            send_to_larger(job, needs, **self._ours)
+        self._log.info("job_outgrown", memory_gib=needs.memory_gib)
         return AttemptEnd.RELEASED
 
     def break_off(self, held: ClaimedJob, cause: SpindownError, rest: Portion) -> None:

@@ -27,6 +27,8 @@ class Home:
     #: ``s3://bucket/key`` of the code archive.
     code: str
     log_group: str
+    #: The shape whose queue it serves (``domain.job_type``); "": the workload's own queue.
+    shape: str = ""
 
     @property
     def uploads(self) -> str:
@@ -115,4 +117,4 @@ def find_home(identity: Identity) -> Home:
             raise ContractError(f"tag {name}", None, "launch workers from Spindown's own template")
     region = identity.tags.get(tag.REGION) or identity.region
     found = {field_name: identity.tags[name] for field_name, name in names.items()}
-    return Home(region=region, **found)
+    return Home(region=region, shape=identity.tags.get(tag.SHAPE, ""), **found)

@@ -224,8 +224,10 @@ class Slot:
         elif declined.outcome is ClaimOutcome.DEAD_LETTERED:
             context.reporter.emit({"DeadLettered": 1}, reason=class_of(declined.code))
             self._announce(declined.job_id or "")
-        elif declined.outcome is ClaimOutcome.OTHER_BODY:
+        elif declined.outcome in {ClaimOutcome.OTHER_BODY, ClaimOutcome.FORBIDDEN}:
             context.reporter.emit({"DeadLettered": 1}, reason=declined.code)
+        elif declined.outcome is ClaimOutcome.OTHER_SHAPE:
+            context.reporter.emit({"JobsRerouted": 1})
         elif declined.outcome is ClaimOutcome.CONDEMNED:
             context.life.tell(WasCondemned)
 

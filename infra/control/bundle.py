@@ -191,6 +191,7 @@ CALLED: Mapping[str, Sequence[str]] = {
         "DescribeSpotPriceHistory",
         "TerminateInstances",
     ),
+    "lambda": ("Invoke",),
     "pricing": ("GetProducts",),
     "s3": (),
     "service-quotas": ("ListServiceQuotas",),

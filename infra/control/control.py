@@ -24,6 +24,10 @@ from spindown.infra.workload import Workload
 _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
 
 
+#: Longer than it routes for (``functions.intake``), by the calls that are under way then.
+_INTAKE_TIMEOUT = Duration.minutes(2)
+
+
 class ControlPlane(Construct):
     """Scaler, interruption, offers and teardown, with everything that invokes them."""
 
@@ -52,6 +56,8 @@ class ControlPlane(Construct):
         self.scaler = self._make_scaler()
         self.interruption = self._make_interruption()
         self.offers = self._make_offers()
+        #: Routes the messages of workloads with types; None: there is none.
+        self.intake = self._make_intake()
         trigger = Triggers(
             self,
             "Trigger",
@@ -128,6 +134,38 @@ class ControlPlane(Construct):
             failed_events=self.failed_events,
         )
 
+    def _make_intake(self) -> ControlFunction | None:
+        typed = [one for one in self._workloads if one.config.has_types]
+        if not typed:
+            return None
+        names, shared = [one.name for one in typed], self._shared
+        return ControlFunction(
+            self,
+            "Intake",
+            deployment=shared.deployment.name,
+            name="intake",
+            description="Routes messages to the queues of the shapes that they need",
+            code=self._code,
+            statements=[
+                grants.read_settings(deployment=shared.deployment.name),
+                grants.keep_shapes(table_arn=shared.ledger.table.table_arn, workloads=names),
+                see_missing_objects(bucket_arn=shared.store.bucket.bucket_arn),
+                grants.read_bodies(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
+                *grants.route_jobs(
+                    queue_arns=[one.jobs.queue.queue_arn for one in typed],
+                    shapes_arns=[one.jobs.shapes_arn for one in typed],
+                    dead_letters_arns=[one.jobs.dead_letters.queue_arn for one in typed],
+                ),
+                grants.wake("scaler", deployment=shared.deployment.name),
+            ],
+            memory_mib=256,
+            places=self._places(),
+            timeout=_INTAKE_TIMEOUT,
+            # The next tick wakes it again.
+            retries=0,
+            oldest_event=Duration.minutes(1),
+        )
+
     def _make_teardown(self) -> Teardown:
         shared = self._shared
         teardown = Teardown(
@@ -137,6 +175,7 @@ class ControlPlane(Construct):
             workloads=[one.name for one in self._workloads],
             code=self._code,
             table=shared.ledger.table,
+            shapes=self._shapes,
             failed_events=self.failed_events,
         )
         teardown.outlive(shared.network, shared.ledger, shared.store, *self._workloads)
@@ -157,8 +196,11 @@ class ControlPlane(Construct):
 
     def _reconcile(self) -> list[iam.PolicyStatement]:
         """Return what a reconcile may do; the very first one refreshes the offers too."""
-        queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
+        queue_arns = [arn for one in self._workloads for arn in one.jobs.work_arns]
+        has_types = any(one.config.has_types for one in self._workloads)
+        wake = [grants.wake("intake", deployment=self._shared.deployment.name)]
         return [
+            *(wake if has_types else []),
             *self._refresh_offers(),
             grants.keep_ledger(table_arn=self._shared.ledger.table.table_arn),
             grants.keep_decisions(bucket_arn=self._shared.store.bucket.bucket_arn),
@@ -189,21 +231,29 @@ class ControlPlane(Construct):
         ]
 
     def _count_lost(self) -> list[iam.PolicyStatement]:
-        queues = [
-            queue for one in self._workloads for queue in (one.jobs.queue, one.jobs.dead_letters)
+        queue_arns = [
+            arn
+            for one in self._workloads
+            for arn in (*one.jobs.work_arns, one.jobs.dead_letters.queue_arn)
         ]
         return grants.count_lost(
             bucket_arn=self._shared.store.bucket.bucket_arn,
             table_arn=self._shared.ledger.table.table_arn,
-            queue_arns=[queue.queue_arn for queue in queues],
+            queue_arns=queue_arns,
         )
 
     def _renew_messages(self) -> list[iam.PolicyStatement]:
-        queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
+        queue_arns = [arn for one in self._workloads for arn in one.jobs.work_arns]
         return [
             grants.renew_messages(queue_arns),
+            *([grants.remove_queues(self._shapes)] if self._shapes else []),
             grants.keep_items(bucket_arn=self._shared.store.bucket.bucket_arn),
         ]
+
+    @property
+    def _shapes(self) -> list[str]:
+        """Return the patterns of the queues that ``intake`` makes."""
+        return [one.jobs.shapes_arn for one in self._workloads if one.jobs.shapes_arn]
 
     def _launch(self) -> list[iam.PolicyStatement]:
         network, deployment = self._shared.network, self._shared.deployment.name

@@ -34,9 +34,21 @@ class Teardown(Construct):
         workloads: Sequence[str],
         code: lambda_.Code,
         table: dynamodb.ITable | None = None,
+        shapes: Sequence[str] = (),
         failed_events: sqs.IQueue | None = None,
     ) -> None:
-        """End what has our tag in this region; ``table`` is the ledger, if it is in this stack."""
+        """End what has our tag in this region.
+
+        Args:
+            scope: what it is part of.
+            construct_id: its name there.
+            deployment: whose.
+            workloads: names of those that run here.
+            code: of the function.
+            table: the ledger, if it is in this stack.
+            shapes: patterns of the queues that ``intake`` makes; they are removed too.
+            failed_events: where events go on which it fails for good.
+        """
         super().__init__(scope, construct_id)
         self.function = ControlFunction(
             self,
@@ -45,7 +57,7 @@ class Teardown(Construct):
             name="teardown",
             description="Ends every instance before the stack that it belongs to is deleted",
             code=code,
-            statements=_statements(deployment, table),
+            statements=_statements(deployment, table, shapes),
             memory_mib=256,
             timeout=_TIMEOUT,
             retries=2,
@@ -96,8 +108,12 @@ class Teardown(Construct):
             thing.node.add_dependency(self._fleet)
 
 
-def _statements(deployment: str, table: dynamodb.ITable | None) -> list[iam.PolicyStatement]:
+def _statements(
+    deployment: str, table: dynamodb.ITable | None, shapes: Sequence[str]
+) -> list[iam.PolicyStatement]:
     return [
+        *([grants.remove_queues(shapes)] if shapes else []),
+        *([grants.find_shapes(table_arn=table.table_arn)] if shapes and table else []),
         *([] if table is None else [grants.keep_reconcile_out(table_arn=table.table_arn)]),
         grants.find_instances(),
         grants.end_workers(deployment=deployment),

@@ -13,6 +13,8 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from spindown.contract import tag
+from spindown.contract.location import work_root
+from spindown.contract.name import resource_name
 from spindown.contract.row import control_partition, worker_partition
 from spindown.contract.settings import (
     deployment_parameter,
@@ -82,6 +84,51 @@ def see_queues(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 def requeue_jobs(queue_arns: Sequence[str]) -> iam.PolicyStatement:
     """Allow returning the jobs of an ended worker to the queue."""
     return allow("RequeueJobs", ["sqs:ChangeMessageVisibility"], queue_arns)
+
+
+def route_jobs(
+    *,
+    queue_arns: Sequence[str],
+    shapes_arns: Sequence[str],
+    dead_letters_arns: Sequence[str],
+) -> list[iam.PolicyStatement]:
+    """Allow moving the messages of workloads to the queues of their shapes, which it makes."""
+    taken = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
+    return [
+        allow("TakeMessages", [f"sqs:{action}" for action in taken], queue_arns),
+        allow("RouteMessages", ["sqs:CreateQueue", "sqs:SendMessage"], shapes_arns),
+        allow("GiveUpMessages", ["sqs:GetQueueAttributes", "sqs:SendMessage"], dead_letters_arns),
+    ]
+
+
+def keep_shapes(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
+    """Allow reading policies, and listing which shapes are in use."""
+    partitions = [control_partition(name) for name in workloads]
+    actions = [*READ_ROWS, "dynamodb:UpdateItem"]
+    return allow("KeepShapes", actions, [table_arn], within(*partitions))
+
+
+def read_bodies(*, bucket_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
+    """Allow reading and storing what messages have no room for."""
+    keys = ("bodies/*.json", "message")
+    objects = [f"{bucket_arn}/{work_root(name)}jobs/*/{key}" for name in workloads for key in keys]
+    return allow("KeepBodies", ["s3:GetObject", "s3:PutObject"], objects)
+
+
+def wake(name: str, *, deployment: str) -> iam.PolicyStatement:
+    """Allow invoking another function of the deployment."""
+    function = regional("lambda", f"function:{resource_name(deployment, name)}")
+    return allow(f"Wake{name.capitalize()}", ["lambda:InvokeFunction"], [function])
+
+
+def remove_queues(shapes_arns: Sequence[str]) -> iam.PolicyStatement:
+    """Allow deleting the queues of shapes that nobody uses."""
+    return allow("RemoveQueues", ["sqs:DeleteQueue"], shapes_arns)
+
+
+def find_shapes(*, table_arn: str) -> iam.PolicyStatement:
+    """Allow reading which shapes have queues."""
+    return allow("FindShapes", ["dynamodb:Query"], [table_arn], within(control_partition("*")))
 
 
 def count_lost(

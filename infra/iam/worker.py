@@ -41,6 +41,11 @@ def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatem
     ]
 
 
+def send_back(*, queue_arn: str) -> iam.PolicyStatement:
+    """Allow sending a job that needs another machine to be routed again."""
+    return allow("SendBack", ["sqs:SendMessage"], [queue_arn])
+
+
 def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]:
     """Allow what a worker does with objects: manifests, parts, checkpoints, uploaded inputs."""
     root = f"{bucket_arn}/{work_root(workload)}"

@@ -73,6 +73,7 @@ def _flow(metrics: MetricScope) -> Section:
             _lines(metrics, "Backlog without a claim", "BacklogAge", "Maximum", "seconds"),
             _lines(metrics, "Items done", "ItemsDone", "Sum", "items in 5 minutes"),
             _lines(metrics, "Slack to the next deadline", "DeadlineSlack", "Minimum", "seconds"),
+            _lines(metrics, "Messages routed by type", "JobsRouted", "Sum", "in 5 minutes"),
         ],
     )
 
@@ -153,6 +154,13 @@ def _trouble(metrics: MetricScope) -> Section:
                 left=[
                     metrics.search(name, "Maximum", by=WORKLOAD, function="MAX")
                     for name in ("BreakerOpen", "BudgetStopped", "NothingFits", "QuotaBlocked")
+                ],
+            ),
+            Graph(
+                title="Messages not routed, and jobs sent back to be routed again",
+                left=[
+                    metrics.search(name, "Sum", by=WORKLOAD, function="SUM")
+                    for name in ("JobsNotRouted", "JobsRerouted")
                 ],
             ),
             Graph(

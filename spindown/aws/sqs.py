@@ -4,14 +4,22 @@ SQS reports success for a delete with an outdated receipt handle. This is the on
 port that this adapter cannot keep.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from spindown.aws.error import translated
+from spindown.contract.queue import HIDDEN_FOR, KEPT_FOR, MAX_RECEIVE_COUNT, POLL
 from spindown.domain.fleet import Backlog
-from spindown.error import ContractError, StaleHandle, Throttled
+from spindown.error import (
+    ContractError,
+    NotFound,
+    PreconditionFailed,
+    StaleHandle,
+    Throttled,
+)
 from spindown.port import Clock, Message, Outgoing
 
 if TYPE_CHECKING:
@@ -28,6 +36,13 @@ _ROUNDS = 3
 #: Codes for a receipt handle that has lost its message. Twelve hours after the receive it is
 #: InvalidParameterValue, as for text that never was a handle.
 _STALE: Mapping[str, type[StaleHandle]] = {"InvalidParameterValue": StaleHandle}
+
+
+#: Codes of a queue that is there with other attributes.
+_ALREADY: Mapping[str, type[PreconditionFailed]] = {
+    "QueueAlreadyExists": PreconditionFailed,
+    "QueueNameExists": PreconditionFailed,
+}
 
 
 def find_queue(client: "SQSClient", name: str) -> tuple[str, Mapping[str, str]]:
@@ -130,6 +145,40 @@ class SqsJobQueue:
             delayed=int(counts["ApproximateNumberOfMessagesDelayed"]),
         )
 
+    def create(self, *, dead_letters: str) -> None:
+        """Make the queue; SQS answers alike for one that is there with the same attributes."""
+        with translated():
+            letters = self._client.get_queue_attributes(
+                QueueUrl=dead_letters, AttributeNames=["QueueArn"]
+            )["Attributes"]["QueueArn"]
+        name = self._url.rpartition("/")[2]
+        redrive = {"deadLetterTargetArn": letters, "maxReceiveCount": MAX_RECEIVE_COUNT}
+        policy = _only_by_tls(f"{letters.rpartition(':')[0]}:{name}")
+        try:
+            with translated(_ALREADY):
+                self._client.create_queue(
+                    QueueName=name,
+                    Attributes={
+                        "MessageRetentionPeriod": str(_seconds(KEPT_FOR)),
+                        "ReceiveMessageWaitTimeSeconds": str(_seconds(POLL)),
+                        "VisibilityTimeout": str(_seconds(HIDDEN_FOR)),
+                        "SqsManagedSseEnabled": "true",
+                        "RedrivePolicy": json.dumps(redrive),
+                        "Policy": json.dumps(policy),
+                    },
+                )
+        except PreconditionFailed:
+            # It is there, as an earlier version has made it.
+            return
+
+    def remove(self) -> None:
+        """Delete the queue with all its messages."""
+        try:
+            with translated():
+                self._client.delete_queue(QueueUrl=self._url)
+        except NotFound:
+            return
+
     def _send_batch(
         self, entries: "Sequence[SendMessageBatchRequestEntryTypeDef]"
     ) -> "list[SendMessageBatchRequestEntryTypeDef]":
@@ -142,6 +191,18 @@ class SqsJobQueue:
                 said = failure.get("Message", failure["Code"])
                 raise ContractError("message", said, "send what SQS accepts")
         return [entry for entry in entries if entry["Id"] in failed]
+
+
+def _only_by_tls(arn: str) -> Mapping[str, object]:
+    """Return the policy of a queue that nobody reaches but by TLS, as the deploy's queues have."""
+    statement = {
+        "Effect": "Deny",
+        "Principal": {"AWS": "*"},
+        "Action": "sqs:*",
+        "Resource": arn,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
 
 
 def _batches(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:

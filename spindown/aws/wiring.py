@@ -23,7 +23,7 @@ from spindown.aws.cloudwatch import (
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.eventbridge import EventBridgeBus
-from spindown.aws.function import LambdaScaler
+from spindown.aws.function import LambdaWaker
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
@@ -150,9 +150,9 @@ class Aws:
         """Return the settings of a deployment."""
         return SsmSettingsStore(self._ssm(), deployment, self._ssm)
 
-    def scaler(self, function: str) -> LambdaScaler:
-        """Return the function that reconciles."""
-        return LambdaScaler(self._lambda(), function)
+    def waker(self, function: str) -> LambdaWaker:
+        """Return what wakes a function: the one that reconciles, or the one that routes."""
+        return LambdaWaker(self._lambda, function)
 
     def topic(self, arn: str) -> SnsTopic:
         """Return where people are told."""

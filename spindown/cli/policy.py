@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ from spindown.control.policy import (
     policy_history,
     stored_keys,
 )
-from spindown.domain.policy import Policy, Rung, WarmSpan
+from spindown.domain.policy import JobType, Needs, Policy, Rung, WarmSpan
 from spindown.error import BadInput
 from spindown.operate.cost import accept_cost
 from spindown.port import LiveEdit
@@ -212,9 +212,10 @@ def _read_setting(text: str) -> tuple[str, Any]:
 
 def _spell(value: object) -> str:
     """Return a value as spindown.toml writes it; a comment if it is not set."""
-    if isinstance(value, Rung):
-        keys = ((f.name, getattr(value, f.name)) for f in fields(Rung))
-        return "{ " + ", ".join(f"{k} = {_spell(v)}" for k, v in keys if v is not None) + " }"
+    if isinstance(value, JobType):
+        return _spell_keys({"name": value.name, **_fields_of(value.needs)})
+    if isinstance(value, Rung | Needs):
+        return _spell_keys(_fields_of(value))
     if isinstance(value, WarmSpan):
         spelled = {f.name: _spell(getattr(value, f.name)) for f in fields(WarmSpan)}
         spelled |= {name: f'"{format_clock(getattr(value, name))}"' for name in ("start", "end")}
@@ -225,3 +226,12 @@ def _spell(value: object) -> str:
     if isinstance(value, timedelta):
         return f'"{format_duration(value)}"'
     return "# not set: learned, or no limit" if value is None else json.dumps(value)
+
+
+def _fields_of(value: Rung | Needs) -> dict[str, object]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def _spell_keys(keys: Mapping[str, object]) -> str:
+    """Return a table in one line, without what is not set."""
+    return "{ " + ", ".join(f"{k} = {_spell(v)}" for k, v in keys.items() if v is not None) + " }"

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spindown.cli.session import find_place, reach, wake
+from spindown.config import WorkloadConfig
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
+from spindown.domain.job_type import settle, why_unmet
+from spindown.domain.policy import Needs
+from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import AccessDenied, BadInput, NotFound
 from spindown.port import JobQueue, ObjectStore
 
@@ -34,6 +38,8 @@ class Sender:
     options: str
     #: Workload -> what its jobs may read, as the file says; None: no file was given.
     inputs: Mapping[str, Sequence[str]] | None
+    #: What the file says of the workload; None: no file was given.
+    config: WorkloadConfig | None = None
 
     @property
     def queue(self) -> JobQueue:
@@ -65,6 +71,17 @@ class Sender:
             remedy = f"add its prefix to workload.{self.workload}.inputs in the file, and deploy"
             raise BadInput("S3 address", uri, remedy) from exc
 
+    def why_refused(self, type_name: str, asked: Needs | None) -> Reason:
+        """Return why a message of a type that asks for this would be a dead letter, by the file.
+
+        NO_REASON: it would not, or no file was given. A live edit may say otherwise.
+        """
+        if self.config is None:
+            return NO_REASON
+        found = settle(type_name, asked, self.config.to_policy())
+        disk, wanted = self.config.image.root_volume_gib, self.config.to_requirements()
+        return found.refused or why_unmet(found.needs, wanted, disk)
+
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""
         wake(self.aws, scaler_name(self.deployment), self.workload)
@@ -95,4 +112,5 @@ def open_sender(workload: str, config: Path, *, deployment: str | None, local: b
         bucket=bucket,
         options=place.options,
         inputs=place.inputs,
+        config=(place.workloads or {}).get(workload),
     )

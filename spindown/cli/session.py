@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from spindown import config as configuration
 from spindown.cli.option import CONFIG_FILE
 from spindown.contract.location import work_root
+from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
@@ -24,6 +25,7 @@ from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.lost import count_lost
 from spindown.job.result import find_jobs
+from spindown.job.shape_queue import read_shapes
 from spindown.ledger import Ledger
 from spindown.operate.status import Status, read_status
 from spindown.port import ControlPorts, JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
@@ -97,6 +99,13 @@ class Session:
         """Return the queue of a workload."""
         return self.aws.queue(self.workload(workload).queue_url)
 
+    def queues(self, workload: str) -> dict[str, JobQueue]:
+        """Return the queues in which a workload's messages wait, by shape; "": that of people."""
+        settings = self.workload(workload)
+        shapes = read_shapes(self.table, workload) if settings.policy.types else ()
+        own = settings.queue_url
+        return {name: self.aws.queue(shape_queue(own, name)) for name in ("", *shapes)}
+
     def status(self, workload: str) -> Status:
         """Gather the status of a workload."""
         settings = self.workload(workload)
@@ -104,7 +113,7 @@ class Session:
         return read_status(
             workload,
             ledger=self.ledger(workload),
-            queue=self.aws.queue(settings.queue_url),
+            queues=self.queues(workload),
             dead_letters=self.aws.queue(settings.dlq_url),
             budget_usd=self.deployment.budget_per_month,
             refusal=effective.refusal,
@@ -134,6 +143,7 @@ class Session:
             random=SystemRandom(),
             pause=_pause,
             queue=self.aws.queue(settings.queue_url),
+            shapes={name: one for name, one in self.queues(workload).items() if name},
             dead_letters=self.aws.queue(settings.dlq_url),
             objects=self.work_store(workload),
             inputs=self.aws.input_source([]),
@@ -147,7 +157,7 @@ class Session:
         return count_lost(
             workload,
             objects=self.work_store(workload),
-            queues=[self.aws.queue(url) for url in (settings.queue_url, settings.dlq_url)],
+            queues=[*self.queues(workload).values(), self.aws.queue(settings.dlq_url)],
             table=self.table,
             now=self.aws.clock.now(),
             jobs_at_most=jobs_at_most,
@@ -162,7 +172,7 @@ class Session:
 def wake(aws: "Aws", scaler: str, workload: str) -> None:
     """Wake a scaler for a workload. If that fails, it wakes within a minute by itself."""
     try:
-        aws.scaler(scaler).nudge(workload)
+        aws.waker(scaler).wake(workload)
     except SpindownError as exc:
         sys.stderr.write(f"spindown: the scaler will notice at its next tick ({exc})\n")
 
@@ -182,6 +192,8 @@ class DeploymentPlace:
     options: str
     #: Workload -> what its jobs may read, as the file says; None: no file was given.
     inputs: Mapping[str, Sequence[str]] | None
+    #: What the file says of workloads; None: no file was given.
+    workloads: Mapping[str, configuration.WorkloadConfig] | None = None
 
 
 def find_place(
@@ -192,12 +204,13 @@ def find_place(
     Raises:
         BadInput: there is no such file, or the local system does not run it.
     """
-    region, inputs = None, None
+    region, inputs, workloads = None, None, None
     options = f" --deployment {deployment}" if deployment is not None else ""
     if deployment is None:
         loaded = configuration.load(config, named=named)
         deployment, region = loaded.deployment.name, loaded.deployment.region
-        inputs = {name: workload.inputs for name, workload in loaded.workload.items()}
+        workloads = loaded.workload
+        inputs = {name: workload.inputs for name, workload in workloads.items()}
         options = f" --config {shlex.quote(str(config))}" if config != CONFIG_FILE else ""
     if local:
         here = point_at_local_system()
@@ -205,7 +218,7 @@ def find_place(
             remedy = f"the local system here runs {here}: name that, or start one for this file"
             raise BadInput("deployment", deployment, remedy)
         options += " --local"
-    return DeploymentPlace(deployment, region, options, inputs)
+    return DeploymentPlace(deployment, region, options, inputs, workloads)
 
 
 def open_session(

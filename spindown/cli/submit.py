@@ -18,10 +18,17 @@ from spindown.cli.render.count import say_count
 from spindown.cli.sender import Sender, open_sender
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
-from spindown.contract.job.message import parse_items
+from spindown.contract.job.message import (
+    JobMessage,
+    encode_job,
+    needs_of,
+    parse_items,
+    parse_job,
+)
 from spindown.contract.location import is_whole
 from spindown.error import BadInput
 from spindown.job.submit import Draft, check_unused, name_batch, submit_items, submit_uri, upload
+from spindown.wording import say
 
 #: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"
@@ -52,6 +59,13 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     param: Annotated[
         list[str] | None, typer.Option(help="key=value for your code; may be repeated.")
     ] = None,
+    type_name: Annotated[
+        str | None, typer.Option("--type", help="Type of the jobs, as the workload declares it.")
+    ] = None,
+    requirements: Annotated[
+        str | None,
+        typer.Option(help="What each job needs, in JSON, such as '{\"memory_gib\": 64}'."),
+    ] = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
@@ -70,7 +84,10 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         items_per_job=items_per_job,
         tenant=tenant,
         params=_read_params(param or []),
+        type=type_name,
+        requirements=_read_requirements(requirements),
     )
+    _check_type(sender, draft)
     if batch is not None:
         check_unused(batch, sender.store)
     sent = _send(sender, draft, sources=sources or [], items=items, uri=uri)
@@ -157,6 +174,30 @@ def _read_params(pairs: list[str]) -> dict[str, str]:
             raise BadInput("--param", pair, "write it as key=value")
         params[key] = value
     return params
+
+
+def _read_requirements(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        read = json.loads(text)
+    except ValueError as exc:
+        raise BadInput("--requirements", text, f"write a JSON object ({exc})") from exc
+    if not isinstance(read, dict):
+        raise BadInput("--requirements", text, 'write a JSON object such as {"memory_gib": 64}')
+    return read
+
+
+def _check_type(sender: Sender, draft: Draft) -> None:
+    """Refuse a type or requirements that the workload, by the file, makes dead letters of."""
+    if draft.type is None and draft.requirements is None:
+        return
+    asked = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
+    job = parse_job(encode_job(asked))
+    refused = sender.why_refused(job.type or "", needs_of(job))
+    if refused:
+        field = "--requirements" if draft.type is None else "--type"
+        raise BadInput(field, draft.type or draft.requirements, say(refused))
 
 
 def _announce(batch: Batch, options: str, *, as_json: bool) -> None:

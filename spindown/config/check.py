@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from spindown.config.duration import format_duration
+from spindown.domain.job_type import MOST
 from spindown.domain.lease import RELEASE_AFTER
-from spindown.domain.policy import Policy, Rung
+from spindown.domain.policy import JobType, Needs, Policy, Rung
 from spindown.error import ConfigError
 
 #: Messages that are older are sent anew, and their age is lost (``app.work.message``).
@@ -18,7 +19,7 @@ _POSITIVE = ("drain_within", "tick", "heartbeat_interval", "lease_duration", "ma
 
 def check_policy(policy: Policy) -> Policy:
     """Refuse thresholds that contradict each other (ConfigError), else return ``policy``."""
-    for name, holds, remedy in (*_lengths(policy), *_counts(policy)):
+    for name, holds, remedy in (*_lengths(policy), *_counts(policy), *_types(policy)):
         if not holds:
             raise ConfigError(name, _shown(getattr(policy, name)), remedy)
     return policy
@@ -84,7 +85,24 @@ def _counts(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     yield "ladder", afters[0] == timedelta(0), 'begin with a rung after = "0s"'
 
 
+def _types(policy: Policy) -> Iterator[tuple[str, bool, str]]:
+    names = [each.name for each in policy.types]
+    yield "types", len(set(names)) == len(names), "give each type a name of its own"
+    for name, most in MOST.items():
+        for each in policy.types:
+            asked = getattr(each.needs, name)
+            yield "types", asked is None or asked <= most, f"make {name} at most {most}"
+    has_ceilings = policy.requirements_at_most != Needs()
+    yield "requirements_at_most", bool(names) or not has_ceilings, "declare types as well"
+
+
 def _shown(value: object) -> object:
     if isinstance(value, tuple):
-        return [_shown(each.after) if isinstance(each, Rung) else each for each in value]
+        return [_shown_of_list(each) for each in value]
     return format_duration(value) if isinstance(value, timedelta) else value
+
+
+def _shown_of_list(value: object) -> object:
+    if isinstance(value, JobType):
+        return value.name
+    return _shown(value.after) if isinstance(value, Rung) else value

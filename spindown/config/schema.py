@@ -34,8 +34,18 @@ from spindown.config.form import (
 )
 from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
+from spindown.domain.job_type import why_unmet
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
-from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday, WhenSpent
+from spindown.domain.policy import (
+    JobType,
+    Needs,
+    Policy,
+    RankBy,
+    Rung,
+    WarmSpan,
+    Weekday,
+    WhenSpent,
+)
 from spindown.error import ConfigError
 
 _MIB_PER_GIB = 1024
@@ -62,6 +72,28 @@ class WarmSpanConfig(TomlTable):
     time_zone: TimeZone = "UTC"
 
 
+class CeilingsConfig(TomlTable):
+    """``[workload.NAME.policy.requirements_at_most]``."""
+
+    vcpus: AtLeastOne | None = None
+    memory_gib: Positive | None = None
+    gpus: Count | None = None
+    gpu_memory_gib: NotNegative | None = None
+    disk_gib: Positive | None = None
+
+
+class JobTypeConfig(CeilingsConfig):
+    """A ``[[workload.NAME.policy.types]]`` entry."""
+
+    name: Name
+    architectures: frozenset[Architecture] | None = Field(default=None, min_length=1)
+
+    def to_domain(self) -> JobType:
+        """Return the domain value."""
+        needs = {key: value for key, value in dict(self).items() if key != "name"}
+        return JobType(name=self.name, needs=Needs(**needs))
+
+
 #: What the keys of the policy may be, where the type in ``domain.policy.Policy`` does not say it:
 #: bounds, and tables of their own.
 _FORMS: Mapping[str, Any] = {
@@ -72,6 +104,8 @@ _FORMS: Mapping[str, Any] = {
     "min_reliability": Share,
     "ladder": Annotated[tuple[RungConfig, ...], Field(min_length=1)],
     "spot_price_ratio_estimate": Annotated[float, Field(strict=True, gt=0, le=1)],
+    "types": tuple[JobTypeConfig, ...],
+    "requirements_at_most": CeilingsConfig,
     "regions": Annotated[frozenset[Region], Field(min_length=1)],
     "idle_timeout": DurationOrAuto,
     "checkpoint_interval": DurationOrAuto,
@@ -114,6 +148,10 @@ class PolicyTable(TomlTable):
         for name, kind in (("ladder", Rung), ("warm_schedule", WarmSpan)):
             if written.get(name) is not None:
                 written[name] = tuple(kind(**dict(each)) for each in written[name])
+        if written.get("types") is not None:
+            written["types"] = tuple(each.to_domain() for each in written["types"])
+        if isinstance(most := written.get("requirements_at_most"), CeilingsConfig):
+            written["requirements_at_most"] = Needs(**dict(most))
         return written
 
     def apply_to(self, base: Policy) -> Policy:
@@ -221,6 +259,14 @@ def _to_mib(gib: float) -> int:
     return round(gib * _MIB_PER_GIB)
 
 
+#: Need of a type -> the key of the workload that bounds it.
+_RAISED_BY = {
+    "architectures": "requirements.architectures",
+    "disk_gib": "image.root_volume_gib",
+    "gpus": "requirements.gpu_count_max",
+}
+
+
 class WorkloadConfig(TomlTable):
     """``[workload.NAME]``."""
 
@@ -247,6 +293,8 @@ class WorkloadConfig(TomlTable):
             raise remedy("image.parameters", advice)
         if self.requirements.asks_for_neuron and self.run.image is not None:
             raise remedy("run.image", "leave it out: a container is given NVIDIA's devices alone")
+        for place, advice in self._odd_types():
+            raise remedy(place, advice)
         if self.models and not self.run.metadata_access:
             raise remedy("models", "set run.metadata_access = true as well: the code reads them")
         return self
@@ -262,10 +310,25 @@ class WorkloadConfig(TomlTable):
         if image.is_of_aws and wanted.allow_fractional_gpu:
             yield "name an image with NVIDIA's GRID driver: no other drives a part of a GPU"
 
+    def _odd_types(self) -> Iterator[tuple[str, str]]:
+        """Yield what keeps a type of jobs from any machine of the workload: the key, the fix."""
+        wanted = self.to_requirements()
+        for each in self.policy.changes.get("types") or ():
+            unmet = why_unmet(each.needs, wanted, self.image.root_volume_gib)
+            if unmet:
+                field, most = unmet.about["field"], unmet.about["most"]
+                fix = f"let {field} of type {each.name} be {most} at most, or raise"
+                yield "policy.types", f"{fix} {_RAISED_BY[str(field)]}"
+
     def to_requirements(self) -> Requirements:
         """Return what its instances must have, without GPUs that its image cannot drive."""
         wanted = self.requirements.to_domain()
         return replace(wanted, gpu_names_denied=wanted.gpu_names_denied | self.image.gpus_undriven)
+
+    @property
+    def has_types(self) -> bool:
+        """Tell whether it declares types of jobs."""
+        return bool(self.policy.changes.get("types"))
 
     def to_policy(self) -> Policy:
         """Return the policy with the defaults filled in, checked as a whole."""

@@ -137,6 +137,22 @@ class SizingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeRecord:
+    """The queue and the fleet of one shape, and what was wanted of it."""
+
+    shape: str
+    visible: int
+    in_flight: int
+    #: Workers that live.
+    workers: int
+    wanted: int
+    #: Why that many.
+    reason: Reason = NO_REASON
+    #: Why none was launched although some were wanted; NO_REASON: nothing prevented it.
+    stopped: Reason = NO_REASON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSummary:
     """What a sentence about a decision is made of (``wording.say_outcome``)."""
 
@@ -202,6 +218,8 @@ class Decision:
     requests: tuple[LaunchRequestRecord, ...] = ()
     #: What else was done, in its order; bookkeeping is left out.
     actions: tuple[ActionRecord, ...] = ()
+    #: Of a workload with types: each shape in use.
+    shapes: tuple[ShapeRecord, ...] = ()
     #: The least slack first.
     deadlines: tuple[DeadlineRecord, ...] = ()
     #: What was held back, skipped, or is out of date.

@@ -41,6 +41,7 @@ class Emitter(StrEnum):
     SCALER = "scaler"
     INTERRUPTION = "interruption"
     OFFERS = "offers"
+    INTAKE = "intake"
     WORKER = "worker"
 
 
@@ -62,6 +63,8 @@ _EVENTS = frozenset({Emitter.SCALER, Emitter.INTERRUPTION})
 _OFFERS = frozenset({Emitter.OFFERS})
 _TELLERS = frozenset({Emitter.SCALER, Emitter.OFFERS})
 _WORKER = frozenset({Emitter.WORKER})
+_INTAKE = frozenset({Emitter.INTAKE})
+_GIVERS_UP = _WORKER | _INTAKE
 _COUNT, _SECONDS, _PERCENT, _DOLLARS = Unit.COUNT, Unit.SECONDS, Unit.PERCENT, Unit.NONE
 
 _PER_WORKLOAD: tuple[_Row, ...] = (
@@ -77,7 +80,10 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("ItemsRedone", _COUNT, (), _WORKER, "Items computed again after an interruption or loss."),
     ("JobsCompleted", _COUNT, (), _WORKER, "Jobs finished."),
     ("JobsFailed", _COUNT, (), _WORKER, "Failures and losses that counted against a job."),
-    ("DeadLettered", _COUNT, (REASON,), _WORKER, "Messages sent to the dead-letter queue."),
+    ("DeadLettered", _COUNT, (REASON,), _GIVERS_UP, "Messages sent to the dead-letter queue."),
+    ("JobsRouted", _COUNT, (), _INTAKE, "Messages sent to the queue of their shape."),
+    ("JobsNotRouted", _COUNT, (), _INTAKE, "Messages that could not be routed yet."),
+    ("JobsRerouted", _COUNT, (), _WORKER, "Jobs handed to a machine of another shape."),
     ("WaitSeconds", _SECONDS, (), _WORKER, "From a message sent to its first claim."),
     ("JobSeconds", _SECONDS, (), _WORKER, "Time in which a job was worked on, over all epochs."),
     ("CommitSeconds", _SECONDS, (), _WORKER, "Time that one commit took."),

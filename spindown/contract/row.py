@@ -62,6 +62,9 @@ REQUEUED = "requeued#"
 #: The rise of the cost of an item that stands (``domain.cost_rise.CostRise``).
 COST_RISE = "cost-rise"
 ACCEPTED = "accepted#"
+#: A shape of machine that has a queue of its own, and what ticks have seen of that queue.
+SHAPE = "shape#"
+SHAPE_BACKLOG = "shape-backlog#"
 NEWER = "newer#"
 DONE = "done#"
 CLAIMS = "claims"
@@ -70,6 +73,7 @@ CLAIMS = "claims"
 #: Fields of a worker that the control plane decides: what its launch gave, and what it is charged.
 DECIDED = (
     "launch_id",
+    "shape",
     "instance_type",
     "region",
     "zone",
@@ -147,6 +151,16 @@ def accepted_sort(at: datetime) -> str:
 def requeued_sort(job_id: str) -> str:
     """Return the sort key of what is a job that was requeued."""
     return f"{REQUEUED}{job_id}"
+
+
+def shape_sort(shape: str) -> str:
+    """Return the sort key of a shape that has a queue (``domain.job_type.Shape.name``)."""
+    return f"{SHAPE}{shape}"
+
+
+def shape_backlog_sort(shape: str) -> str:
+    """Return the sort key of what ticks have seen of a shape's queue (``BacklogRow``)."""
+    return f"{SHAPE_BACKLOG}{shape}"
 
 
 def newer_sort(message_id: str) -> str:
@@ -345,6 +359,22 @@ class NewerMessage:
     sent_at: datetime
     #: Until when it is hidden.
     until: datetime
+    #: In whose queue it lies; "": the workload's own.
+    shape: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeRow:
+    """A shape of machine for which there is, or is about to be, a queue."""
+
+    shape: str
+    url: str
+    #: When a message was last routed there, to a day.
+    used_at: datetime
+    #: Since when nobody has used it for long: it is removed if that stays so.
+    closing_at: datetime | None = None
+    #: Since when its queue is being removed: nobody sends to it.
+    removing_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ LOG_GROUP = "spindown:log-group"
 METADATA_ACCESS = "spindown:metadata-access"
 #: "allow" if the worker starts containers; else the instance has no such tag.
 CONTAINERS = "spindown:containers"
+#: Set in the launch call: the shape whose queue its worker receives from; absent: the workload's.
+SHAPE = "spindown:shape"
 #: MiB that one GPU must have, by which a worker tests its machine; absent: any will do.
 GPU_MEMORY = "spindown:gpu-memory-mib"
 #: vCPUs and MiB that an instance must have, beside which its use is told; absent: any will do.

@@ -203,7 +203,7 @@ def count_useless_instances(draft: PlanDraft) -> PlanDraft:
         elif (
             has_declined_all(worker)
             or _could_not_claim(draft, worker)
-            or has_left_work(worker, draft.fleet.backlog.backlog_since)
+            or has_left_work(worker, draft.fleet.waiting_since(worker.shape))
         ):
             draft = _strike(_note_counted(draft, worker), worker, "unclaimed")
         elif has_failed_all(worker):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.contract import row as rows
+from spindown.contract.queue import shape_queue
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ending import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.control.execution import Execution, RequestRecords
@@ -35,7 +36,7 @@ from spindown.domain.reaping import GONE, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import SpindownError, Throttled
 from spindown.ledger import AccountView
-from spindown.port import ControlPorts, When
+from spindown.port import ControlPorts, JobQueue, When
 
 #: Actions that must be durable before the next: each is committed at once.
 _COMMITTED = frozenset(
@@ -161,9 +162,11 @@ def _commit(run: Execution, batch: Sequence[Action]) -> None:
 
 def _free(run: Execution, batch: Sequence[Action]) -> None:
     """Free as many leases as one transaction takes; after a failure the next tick does."""
-    queue = run.ports.queue(run.facts.settings.queue_url)
     leases = [lease for x in batch if isinstance(x, FreeJobs) for lease in x.leases]
-    run.leases_freed += len(free_leases(leases, run.journal.ledger, queue, now=run.now))
+    for shape in sorted({lease.shape for lease in leases}):
+        held = [lease for lease in leases if lease.shape == shape]
+        freed = free_leases(held, run.journal.ledger, _queue_of(run, shape), now=run.now)
+        run.leases_freed += len(freed)
     run.done += batch
 
 
@@ -174,11 +177,12 @@ def _carry_out_one(run: Execution, action: Action) -> None:
             return
         case ShowMessage():
             # Without its handle it is visible already, or somebody has received it.
-            queue = run.ports.queue(run.facts.settings.queue_url)
-            queue.show([action.receipt_handle])
+            _queue_of(run, action.shape).show([action.receipt_handle])
             run.journal.note(action.writes)
         case Replay():
             replay(run, action)
+        case Action(kind=ActionKind.ROUTE):
+            run.ports.router.wake(run.facts.workload)
         case StoreCatalogue():
             store(action.refreshed, run.ports)
         case _:
@@ -186,6 +190,12 @@ def _carry_out_one(run: Execution, action: Action) -> None:
             if isinstance(action, Adopt):
                 run.requests.append(action.record)
     run.done.append(action)
+
+
+def _queue_of(run: Execution, shape: str) -> JobQueue:
+    """Return the queue of a shape that has one, else the workload's own."""
+    own = run.facts.settings.queue_url
+    return run.ports.queue(shape_queue(own, shape if shape in run.facts.shapes else ""))
 
 
 def _terminate(run: Execution, action: Terminate) -> None:
@@ -242,7 +252,8 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
     if made:
         run.done.append(action)
     if not is_takeover:
-        run.ended_early = ended
+        # Of several shapes the first that was kept from its need.
+        run.ended_early = run.ended_early or ended
     elif ended.code is ReasonCode.MAX_WORKERS:
         run.tell(ended)
     elif action.choice.opens is CapacityType.ON_DEMAND and not any(a.instances for a in made):

@@ -23,7 +23,7 @@ from spindown.control.observation import (
     request_tags,
 )
 from spindown.control.outcome import complete_launch, pools_of
-from spindown.control.plan import LaunchWorkers, Replay
+from spindown.control.plan import LaunchChoice, LaunchWorkers, Replay
 from spindown.control.request import LaunchProgress, calls_used_up
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, remember_unavailable
 from spindown.domain.offer import Pool, quota_class, slot_count
@@ -112,7 +112,7 @@ def _is_there(run: Execution, region: str) -> bool:
 
 def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequest) -> None:
     region = planned.region
-    intent, request = _intend(run, planned, is_takeover=progress.choice.is_takeover)
+    intent, request = _intend(run, planned, progress.choice)
     progress.ended = _write_intent(run, planned, intent)
     if progress.ended:
         return
@@ -174,7 +174,7 @@ def _heed(
 
 
 def _intend(
-    run: Execution, planned: PlannedRequest, *, is_takeover: bool
+    run: Execution, planned: PlannedRequest, choice: LaunchChoice
 ) -> tuple[Launch, LaunchRequest]:
     facts, fence, first = run.facts, run.journal.fence, planned.band[0].offer
     outpost = facts.settings.outposts[first.region]
@@ -194,7 +194,7 @@ def _intend(
             for c in planned.band
         ),
         count=planned.count,
-        tags=request_tags(facts, launch_id, first.region),
+        tags=request_tags(facts, launch_id, first.region, choice.shape),
     )
     offered = {str(c.offer.pool): _offered(run, c) for c in planned.band}
     intent = Launch(
@@ -208,7 +208,8 @@ def _intend(
         count=planned.count,
         items_per_hour=min(c.items_per_hour for c in planned.band),
         slots=min(each.slots for each in offered.values()),
-        is_takeover=is_takeover,
+        is_takeover=choice.is_takeover,
+        shape=choice.shape,
         offered=offered,
     )
     return intent, request

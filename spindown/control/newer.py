@@ -41,6 +41,7 @@ def show_newer(draft: PlanDraft) -> PlanDraft:
             subject=each.message_id,
             writes=(_forget(draft, each),),
             receipt_handle=each.receipt_handle,
+            shape=each.shape,
         )
         for each in [each for each in hidden if _is_to_show(each, now)][:_SHOWN_AT_ONCE]
     )

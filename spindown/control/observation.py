@@ -7,23 +7,33 @@ goes by what the rows say.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode, from_json, replace_fields
+from spindown.contract.queue import shape_queue
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
-from spindown.domain.fleet import Backlog, Launch, Worker
+from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
 from spindown.domain.idle import idle_timeout, is_about
+from spindown.domain.job_type import Shape
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.warm import at_hour
-from spindown.error import AccessDenied, ContractError, SpindownError, Throttled, Unreachable
+from spindown.error import (
+    AccessDenied,
+    ContractError,
+    NotFound,
+    SpindownError,
+    Throttled,
+    Unreachable,
+)
 from spindown.ledger import AccountView, Ledger, LedgerView, RowWrites
 from spindown.ledger.knowledge import read_knowledge
 from spindown.port import (
@@ -77,8 +87,14 @@ class TickFacts:
     settings: WorkloadSettings
     effective: EffectivePolicy
     view: LedgerView
+    #: All queues of the workload together.
     queue: Backlog
     knowledge: Knowledge
+    #: Of a workload with types: the queue that people know, and by name of its shape each other.
+    intake: Backlog = NOTHING_WAITS
+    shapes: Mapping[str, Backlog] = field(default_factory=dict)
+    #: The shape that they are of (``shape.of_shape``); "": of the whole workload.
+    shape: str = ""
     ec2: Ec2Answers = Ec2Answers()
     notes: tuple[Reason, ...] = ()
 
@@ -145,6 +161,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
     settings, edit = _read_settings(workload, ports, view, now)
     effective = effective_policy(settings, edit, view.policy)
     effective = replace_fields(effective, {"policy": at_hour(effective.policy, now)})
+    intake, shapes = _read_queues(ports, settings, effective.policy, view)
     return TickFacts(
         now=now,
         workload=workload,
@@ -153,7 +170,9 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
         settings=settings,
         effective=effective,
         view=view,
-        queue=ports.queue(settings.queue_url).backlog(),
+        queue=all_of([intake, *shapes.values()]) if shapes else intake,
+        intake=intake,
+        shapes=shapes,
         knowledge=read_knowledge(
             view.rates,
             slots=settings.run.slots,
@@ -169,6 +188,25 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
             ),
         ),
     )
+
+
+def _read_queues(
+    ports: ControlPorts, settings: WorkloadSettings, policy: Policy, view: LedgerView
+) -> tuple[Backlog, Mapping[str, Backlog]]:
+    """Return what waits in the queue that people know, and in that of each shape in use."""
+    intake = ports.queue(settings.queue_url).backlog()
+    if not policy.types:
+        return intake, {}
+    # There is always one, so that a plan says what it would buy.
+    found = {OWN_SHAPE: NOTHING_WAITS}
+    for name in view.shapes:
+        with suppress(NotFound):
+            found[name] = ports.queue(shape_queue(settings.queue_url, name)).backlog()
+    return intake, found
+
+
+#: The shape of jobs that state no needs.
+OWN_SHAPE = Shape().name
 
 
 def _flood(view: LedgerView) -> list[Reason]:
@@ -229,7 +267,9 @@ def encode_request(request: LaunchRequest) -> str:
     return json.dumps(encode(request), sort_keys=True)
 
 
-def request_tags(facts: TickFacts, launch_id: str, region: str) -> Mapping[str, str]:
+def request_tags(
+    facts: TickFacts, launch_id: str, region: str, shape: str = ""
+) -> Mapping[str, str]:
     """Return what the request itself says: whose it is, and what no template can know.
 
     The template has the first two as well, but the permission for CreateFleet sees only the tags
@@ -241,6 +281,7 @@ def request_tags(facts: TickFacts, launch_id: str, region: str) -> Mapping[str, 
         tag.WORKLOAD: facts.workload,
         tag.LAUNCH: launch_id,
         tag.LEASE_UNTIL: f"{facts.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
+        **({tag.SHAPE: shape} if shape else {}),
     }
     if region == facts.deployment.region:
         return launched
@@ -265,7 +306,8 @@ def is_own_request(launch: Launch, request: LaunchRequest, facts: TickFacts) -> 
     outpost = facts.settings.outposts.get(request.region)
     if outpost is None or launch.intended_at > facts.now:
         return False
-    tags, expected = dict(request.tags), dict(request_tags(facts, launch.launch_id, request.region))
+    tags = dict(request.tags)
+    expected = dict(request_tags(facts, launch.launch_id, request.region, launch.shape))
     # It follows the policy of then.
     until = tags.pop(tag.LEASE_UNTIL, "")
     del expected[tag.LEASE_UNTIL]

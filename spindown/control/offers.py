@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
 from spindown.control.breaker import doubted_traits, is_on_test
-from spindown.control.budget import LaunchAllowance, calls_made, headroom, why_short
+from spindown.control.budget import LaunchAllowance, calls_made, why_short
 from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
-from spindown.control.size import blocked_regions, waiting_work
+from spindown.control.shape import of_shape
+from spindown.control.size import blocked_regions, fleet_headroom, waiting_work
 from spindown.control.wind_down import MonthLeft
 from spindown.domain.budget import LaunchRoom
 from spindown.domain.doubt import traits_of
@@ -30,7 +31,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.requirement import misfit
-from spindown.domain.schedule import Bounds, Sizing, size, vcpus_left
+from spindown.domain.schedule import Bounds, Sizing, in_turn, size, vcpus_left
 from spindown.ledger import AccountView
 from spindown.port import CATALOGUE_FOR
 
@@ -58,9 +59,25 @@ def choose_all(
     draft: PlanDraft, needs: Sequence[LaunchChoice], seen: Observation, allowance: LaunchAllowance
 ) -> tuple[tuple[LaunchChoice, ...], tuple[Reason, ...]]:
     """Choose offers for each need; return the choices and the notes, each note once."""
-    chosen = [choose_offers(draft, need, seen, allowance) for need in needs]
+    chosen = [choose_offers(of_shape(draft, need.shape), need, seen, allowance) for need in needs]
     notes = dict.fromkeys(note for _, some in chosen for note in some)
-    return tuple(choice for choice, _ in chosen), tuple(notes)
+    return _share_places([choice for choice, _ in chosen], allowance.workers), tuple(notes)
+
+
+def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchChoice, ...]:
+    """Return the choices so that each shape gets a place before any gets all that are left."""
+    wanted = [0 if each.is_takeover else each.sizing.wanted for each in choices]
+    if sum(map(bool, wanted)) <= 1 or sum(wanted) <= places:
+        return tuple(choices)
+    shared = []
+    for choice, share in zip(choices, in_turn(wanted, places), strict=True):
+        if 0 < share < choice.sizing.wanted:
+            # What bounds the number holds for each offer, however slow.
+            sizing = replace(choice.sizing, wanted=share, bound="shape")
+            shared.append(replace(choice, sizing=sizing))
+        else:
+            shared.append(choice)
+    return tuple(shared)
 
 
 def choose_offers(
@@ -156,7 +173,7 @@ def allowance_of(
     facts = draft.facts
     return LaunchAllowance(
         workers=facts.policy.max_workers - need.capacity.workers,
-        per_hour=_headroom(draft),
+        per_hour=fleet_headroom(draft),
         budget=month.room,
         month_at_most=month.at_most,
         calls=calls_made(facts, account),
@@ -230,7 +247,7 @@ def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Rank
         requirements=facts.settings.requirements,
         waited=ladder.waited,
         now=draft.now,
-        headroom_per_hour=_headroom(draft),
+        headroom_per_hour=fleet_headroom(draft),
     )
     return Ranked(candidates=candidates, notes=tuple(notes))
 
@@ -332,11 +349,6 @@ def _silent_regions(fleet: Fleet) -> frozenset[str]:
     return frozenset(request.region for request in unanswered if request is not None)
 
 
-def _headroom(draft: PlanDraft) -> float | None:
-    fleet = draft.fleet
-    return headroom(draft.facts.policy, fleet.workers, fleet.launches, draft.now)
-
-
 def _over_budget(candidates: CandidateList, sizing: Sizing, room: LaunchRoom | None) -> Reason:
     if sizing.wanted > 0 or sizing.bound != "budget":
         return NO_REASON
@@ -348,7 +360,7 @@ def _over_ceiling(draft: PlanDraft, candidates: CandidateList) -> Reason:
 
     NO_REASON if it could not either.
     """
-    most, left = draft.facts.policy.max_dollars_per_hour, _headroom(draft)
+    most, left = draft.facts.policy.max_dollars_per_hour, fleet_headroom(draft)
     if most is None or left is None:
         return NO_REASON
     if not any(

@@ -179,6 +179,7 @@ def _worker(
     return Worker(
         instance_id=found.instance_id,
         launch_id=launch.launch_id,
+        shape=launch.shape,
         instance_type=found.instance_type,
         region=request.region,
         zone=found.zone,

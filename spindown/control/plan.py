@@ -57,6 +57,8 @@ class ActionKind(StrEnum):
     GIVE_UP = "give-up"
     #: Show a message that was hidden until a later version is deployed.
     SHOW = "show"
+    #: Have the messages in the queue that people know routed to the queues of their shapes.
+    ROUTE = "route"
     #: Tell a worker to give its jobs to another.
     MIGRATE = "migrate"
     #: Tell a worker that budget or limits leave no further work for it.
@@ -141,6 +143,8 @@ class ShowMessage(Action):
     """Show a message that the deployed version reads by now."""
 
     receipt_handle: str
+    #: In whose queue it lies; "": the workload's own.
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +240,8 @@ class LaunchChoice:
     item_at_most: float | None = None
     #: What interruptions have cost the jobs that it is for; None: it is for any job.
     in_vain: InVain | None = None
+    #: The shape of its workers (``domain.job_type``); "": the workload has no types.
+    shape: str = ""
     #: None: prices were not looked at, since no launch is due.
     candidates: CandidateList | None = None
     #: Why no launch may happen although one is due.
@@ -257,6 +263,14 @@ class LaunchChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeQueue:
+    """The queue of a shape, and what the ticks remember of it."""
+
+    queue: Backlog
+    backlog: BacklogRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """Rows and queue: as read, then as they are once the actions so far have succeeded."""
 
@@ -274,6 +288,10 @@ class Fleet:
     backlog: BacklogRow
     #: Instances that run, or may, and that no live row counts (``control.correct``).
     strays: int = 0
+    #: Of a workload with types: what waits in the queue of each shape, by its name.
+    shapes: Mapping[str, ShapeQueue] = field(default_factory=dict)
+    #: Of the fleet of one shape: USD an hour of all others.
+    dollars_elsewhere: float = 0.0
 
     def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
         """Return what the slots of one instance hold."""
@@ -282,6 +300,11 @@ class Fleet:
     def launch_of(self, worker: Worker) -> Launch | None:
         """Return the live launch row that a worker came from."""
         return self.launches.get(worker.launch_id)
+
+    def waiting_since(self, shape: str) -> datetime | None:
+        """Return since when work is visible that a worker of a shape could have claimed."""
+        known = self.shapes.get(shape)
+        return self.backlog.backlog_since if known is None else known.backlog.backlog_since
 
     @property
     def sized_by(self) -> tuple[object, ...]:
@@ -295,6 +318,7 @@ class Fleet:
             self.requeued_jobs,
             self.breakers,
             self.strays,
+            self.shapes,
             [x for x in self.launches.values() if x.state is LaunchState.INTENDED],
             (row.backlog_since, row.margin, row.waiting_since, row.waiting_jobs, row.backoffs),
         )
@@ -359,6 +383,13 @@ def begin(facts: TickFacts) -> PlanDraft:
         breakers={region or home: row for region, row in view.breakers.items()},
         queue=facts.queue,
         backlog=_correct_backlog(view.backlog, facts.now),
+        shapes={
+            name: ShapeQueue(
+                queue=queue,
+                backlog=_correct_backlog(view.shape_backlogs.get(name, BacklogRow()), facts.now),
+            )
+            for name, queue in facts.shapes.items()
+        },
     )
     return PlanDraft(facts=facts, fleet=fleet, notes=facts.notes)
 
@@ -402,6 +433,8 @@ class Plan:
     choice: LaunchChoice
     #: What its launches may take together.
     allowance: LaunchAllowance
+    #: What is wanted of other shapes than that of ``choice``.
+    others: tuple[LaunchChoice, ...] = ()
     #: Launches of workers that take over from others.
     takeovers: tuple[LaunchChoice, ...] = ()
     notes: tuple[Reason, ...] = ()
@@ -409,4 +442,9 @@ class Plan:
     @property
     def quotas_short(self) -> frozenset[str]:
         """Return quota classes that have no room for what would fit."""
-        return frozenset(n for each in (self.choice, *self.takeovers) for n in each.quotas_short)
+        return frozenset(n for each in self.choices for n in each.quotas_short)
+
+    @property
+    def choices(self) -> tuple[LaunchChoice, ...]:
+        """Return all that is wanted, or might be."""
+        return (self.choice, *self.others, *self.takeovers)

@@ -18,7 +18,7 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.domain.policy import Policy
 from spindown.error import BadInput, ConfigError, ContractError
 from spindown.ledger import Ledger
-from spindown.port import LiveEdit, SettingsStore, Table
+from spindown.port import ControlPorts, Key, LiveEdit, SettingsStore, Table
 
 _NO_EDIT = "{}"
 #: Limits in dollars, of which one may be None: there is none.
@@ -67,6 +67,17 @@ def effective_policy(
         text=edit.text, good=policy_text(policy), version=edit.version, edits=known.edits
     )
     return EffectivePolicy(policy=policy, version=edit.version, row=row)
+
+
+def current_policy(workload: str, ports: ControlPorts) -> tuple[WorkloadSettings, Policy]:
+    """Return a workload as deployed, and its policy in force, read anew (raises NotFound)."""
+    settings, edit = ports.settings.workload(workload)
+    row = ports.table.get(Key(rows.control_partition(workload), rows.POLICY)) or {}
+    try:
+        known = decode(PolicyRow, row)
+    except ContractError:
+        known = PolicyRow()
+    return settings, effective_policy(settings, edit, known).policy
 
 
 def edit_policy(
@@ -209,7 +220,12 @@ def _is_valid(base: Policy, text: str) -> bool:
 def _merge(base: Policy, text: str) -> Policy:
     from spindown.config import merge_policy  # noqa: PLC0415 - pydantic only when there is an edit
 
-    return merge_policy(base, _parse(text))
+    policy = merge_policy(base, _parse(text))
+    if bool(policy.types) is not bool(base.types):
+        # Without types there is no function that routes, nor leave to make a queue.
+        names = [each.name for each in policy.types]
+        raise ConfigError("types", names, "declare the first, or remove the last, by a deploy")
+    return policy
 
 
 def _parse(text: str) -> dict[str, Any]:

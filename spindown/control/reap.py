@@ -13,7 +13,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.control.breaker import count_silence
 from spindown.control.ending import end_worker, note_interruption, remember_interruption
-from spindown.control.observation import assumed
+from spindown.control.observation import OWN_SHAPE, assumed
 from spindown.control.plan import (
     Action,
     ActionKind,
@@ -23,7 +23,7 @@ from spindown.control.plan import (
     PlanDraft,
     Terminate,
 )
-from spindown.domain.fleet import Lease, Worker, WorkerState
+from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import (
@@ -91,8 +91,10 @@ def keep_warm(draft: PlanDraft, left: float | None) -> PlanDraft:
         draft: with the ends that are planned.
         left: USD of the month's budget beyond what the workers need to end; None: no limit.
     """
-    workers = draft.fleet.workers
-    kept = kept_warm_of(list(workers.values()), draft.facts.policy)
+    # Of a workload with types those for jobs that state no needs.
+    own, workers = OWN_SHAPE if draft.fleet.shapes else "", draft.fleet.workers
+    could = [worker for worker in workers.values() if worker.shape == own]
+    kept = kept_warm_of(could, draft.facts.policy)
     stays = _WARM_TICKS * draft.facts.policy.tick
     dollars = sum(workers[i].price_per_hour for i in kept) * (stays / timedelta(hours=1))
     is_paid = left is None or dollars <= left
@@ -248,7 +250,7 @@ def requeue_jobs(draft: PlanDraft) -> PlanDraft:
     left = {lease.job_id: lease.left_behind(draft.now) for lease in freed}
     # The queue was read before: what has just become visible is work for this very tick. What has
     # lapsed was visible then.
-    hidden = min(sum(x.deadline > draft.now for x in freed), fleet.queue.in_flight)
+    hidden = sum(x.deadline > draft.now for x in freed)
     return draft.act(
         (
             FreeJobs(
@@ -262,12 +264,23 @@ def requeue_jobs(draft: PlanDraft) -> PlanDraft:
         ),
         leases=tuple(lease for lease in fleet.leases if lease.instance_id not in gone),
         requeued_jobs={**fleet.requeued_jobs, **left},
-        queue=replace(
-            fleet.queue,
-            visible=fleet.queue.visible + hidden,
-            in_flight=fleet.queue.in_flight - hidden,
-        ),
+        queue=_shown(fleet.queue, hidden),
+        shapes={
+            name: replace(
+                known,
+                queue=_shown(
+                    known.queue, sum(x.shape == name and x.deadline > draft.now for x in freed)
+                ),
+            )
+            for name, known in fleet.shapes.items()
+        },
     )
+
+
+def _shown(queue: Backlog, messages: int) -> Backlog:
+    """Return a queue of which so many hidden messages have become visible."""
+    shown = min(messages, queue.in_flight)
+    return replace(queue, visible=queue.visible + shown, in_flight=queue.in_flight - shown)
 
 
 def condemn_and_terminate(draft: PlanDraft, reaping: Reaping) -> PlanDraft:

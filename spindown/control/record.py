@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 
@@ -19,6 +19,7 @@ from spindown.contract.decision import (
     Outcome,
     RejectionRecord,
     RequestOutcome,
+    ShapeRecord,
     SizingRecord,
     summary_counts,
 )
@@ -50,8 +51,10 @@ from spindown.control.plan import (
     Terminate,
 )
 from spindown.control.policy import policy_text
+from spindown.control.shape import QUEUE_FIELDS
 from spindown.control.spend import Charge, items_since_yesterday, last_days
 from spindown.domain.alert import Review, review
+from spindown.domain.fleet import Worker
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -169,11 +172,30 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
         rejections=_rejections(candidates),
         requests=record.requests,
         actions=tuple(entry for action in record.done for entry in record_action(action)),
+        shapes=record_shapes(plan, record.workers.values()),
         deadlines=record_deadlines(choice.forecast),
         notes=tuple(_notes(plan, record, candidates, journal)),
         bad_rows=facts.view.bad_rows + (record.account.bad_rows if record.account else ()),
         month_dollars=budget.dollars if budget else None,
         month_committed=budget.committed if budget else None,
+    )
+
+
+def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, ...]:
+    """Return each shape of a workload with types as a decision spells it out."""
+    live = Counter(worker.shape for worker in workers if worker.is_live)
+    choices = {x.shape: x for x in (plan.choice, *plan.others)}
+    return tuple(
+        ShapeRecord(
+            shape=name,
+            visible=known.queue.visible,
+            in_flight=known.queue.in_flight,
+            workers=live[name],
+            wanted=choices[name].sizing.wanted,
+            reason=choices[name].sizing.reason,
+            stopped=choices[name].stopped or none_fits(choices[name].candidates),
+        )
+        for name, known in sorted(plan.fleet.shapes.items())
     )
 
 
@@ -347,6 +369,9 @@ def _keep(
     is_bad = rows.BACKLOG in facts.view.bad_rows
     changes = encode(backlog) if is_bad else tick_fields(backlog)
     journal.note((ledger.change(rows.BACKLOG, changes),))
+    for name, known in plan.fleet.shapes.items():
+        seen_of = {field: getattr(known.backlog, field) for field in QUEUE_FIELDS}
+        journal.note((ledger.change(rows.shape_backlog_sort(name), encode(seen_of)),))
     if rows.CLAIMS in facts.view.bad_rows:
         claims = ClaimsRow(claims=backlog.claims, late=backlog.late)
         journal.note((ledger.put(rows.CLAIMS, claims),))
@@ -416,7 +441,7 @@ def _quotas_met(seen: Observation, plan: Plan, record: TickRecord) -> Sequence[Q
     if record.account is None:
         return None
     met = set(record.quotas_met)
-    for choice in (plan.choice, *plan.takeovers):
+    for choice in plan.choices:
         if choice.candidates is not None:
             rejected = choice.candidates.rejected
             met |= {r.offer.quota_class for r in rejected if r.constraint == "quota"}

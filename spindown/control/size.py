@@ -9,6 +9,7 @@ from spindown.control.breaker import breaker_of, is_on_test, tests_launch_versio
 from spindown.control.budget import headroom
 from spindown.control.observe_ec2 import backing_off_until
 from spindown.control.plan import LaunchChoice, PlanDraft
+from spindown.control.shape import of_shape, shapes_of
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.in_vain import InVain
 from spindown.domain.learning import items_per_job, usual_throughput
@@ -56,12 +57,20 @@ def size_fleet(draft: PlanDraft) -> LaunchChoice:
     )
 
 
-def size_again(draft: PlanDraft, before: PlanDraft, need: LaunchChoice) -> LaunchChoice:
-    """Size the fleet as ``size_fleet`` does; ``need`` is how it was sized by ``before``.
+def size_each(draft: PlanDraft) -> tuple[LaunchChoice, ...]:
+    """Size the fleet of each shape, those first in which a launch is due; one, without types."""
+    found = [size_fleet(of_shape(draft, shape)) for shape in shapes_of(draft)]
+    return tuple(sorted(found, key=lambda need: (not need.may_launch, not need.is_wanted)))
+
+
+def size_again(
+    draft: PlanDraft, before: PlanDraft, needs: tuple[LaunchChoice, ...]
+) -> tuple[LaunchChoice, ...]:
+    """Size the fleet as ``size_each`` does; ``needs`` is how it was sized by ``before``.
 
     In most ticks nothing has changed by which it is sized.
     """
-    return need if draft.fleet.sized_by == before.fleet.sized_by else size_fleet(draft)
+    return needs if draft.fleet.sized_by == before.fleet.sized_by else size_each(draft)
 
 
 def size_for(
@@ -86,6 +95,7 @@ def size_for(
         capacity=present,
         start_plan=start_plan,
         sizing=sizing,
+        shape=draft.facts.shape,
         stopped=stopped,
         retry_at=until or sizing.hold_until,
     )
@@ -131,7 +141,7 @@ def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPla
             present,
             knowledge=knowledge,
             policy=policy,
-            headroom_per_hour=headroom(policy, fleet.workers, fleet.launches, draft.now),
+            headroom_per_hour=fleet_headroom(draft),
             price_per_hour=_price_of_late(draft),
         ),
     )
@@ -176,6 +186,13 @@ def _price_of_late(draft: PlanDraft) -> float | None:
         if paid > 0.0 and day.dollars > 0.0:
             return 3600.0 * day.dollars / paid
     return None
+
+
+def fleet_headroom(draft: PlanDraft) -> float | None:
+    """Return the USD an hour that the fleet may grow by; None: any."""
+    fleet = draft.fleet
+    left = headroom(draft.facts.policy, fleet.workers, fleet.launches, draft.now)
+    return None if left is None else max(left - fleet.dollars_elsewhere, 0.0)
 
 
 def waiting_work(draft: PlanDraft) -> Backlog:

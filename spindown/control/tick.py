@@ -38,7 +38,13 @@ from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, plan_moves, tell_movers
 from spindown.control.newer import show_newer
-from spindown.control.observation import Observation, read_market, read_rows
+from spindown.control.observation import (
+    OWN_SHAPE,
+    Observation,
+    TickFacts,
+    read_market,
+    read_rows,
+)
 from spindown.control.observe_ec2 import observe_ec2, observe_launches, remember_answers
 from spindown.control.offers import allowance_of, choose_all
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
@@ -53,7 +59,8 @@ from spindown.control.reap import (
 )
 from spindown.control.record import record_locked, write_down
 from spindown.control.request import foresee
-from spindown.control.size import size_again, size_fleet
+from spindown.control.shape import follow_shapes, of_shape, route_messages
+from spindown.control.size import size_again, size_each
 from spindown.control.surer import plan_surer
 from spindown.control.wind_down import end_surplus, heed_budget
 from spindown.error import SpindownError, WriteConflict
@@ -66,13 +73,14 @@ class Settled:
     """What is planned without prices: whatever ends, and what is missing."""
 
     draft: PlanDraft
-    need: LaunchChoice
+    #: What is missing of each shape; without types one.
+    needs: tuple[LaunchChoice, ...]
     moves: Moves
 
     @property
     def is_launch_due(self) -> bool:
         """Tell whether offers are to be chosen from."""
-        return self.need.may_launch or any(choice.may_launch for choice in self.moves.takeovers)
+        return any(choice.may_launch for choice in (*self.needs, *self.moves.takeovers))
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -124,15 +132,22 @@ def observe(
     """
     facts = read_rows(workload, ports, source=source, now=now)
     if jobs is not None:
-        facts = replace(facts, queue=replace(facts.queue, visible=jobs))
+        facts = _with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
-    followed = follow_queue(begin(facts))
+    followed = follow_shapes(follow_queue(begin(facts)))
     before = adopt_launches(correct_workers(remember_answers(followed)))
-    need = size_fleet(before)
-    facts = observe_ec2(before, ports, is_launch_due=need.may_launch)
+    needs = size_each(before)
+    facts = observe_ec2(before, ports, is_launch_due=any(need.may_launch for need in needs))
     draft = plan_without_prices(replace(followed, facts=facts))
-    settled = add_need(draft, size_again(draft, before, need))
+    settled = add_needs(draft, size_again(draft, before, needs))
     return settled, observe_market(settled, ports)
+
+
+def _with_jobs(facts: TickFacts, jobs: int) -> TickFacts:
+    """Return facts in which so many jobs wait; with types, such that state no needs."""
+    own = facts.shapes.get(OWN_SHAPE)
+    shapes = {**facts.shapes, OWN_SHAPE: replace(own, visible=jobs)} if own is not None else {}
+    return replace(facts, queue=replace(facts.queue, visible=jobs), shapes=shapes)
 
 
 def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
@@ -155,19 +170,25 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     reaping = find_ends(draft)
     draft = end_gone_rows(draft, reaping)
     draft = requeue_jobs(draft)
-    draft = show_newer(draft)
+    draft = route_messages(show_newer(draft))
     draft = count_useless_instances(draft)
     draft = condemn_and_terminate(draft, reaping)
     draft = learn_boots(draft)
     return record_vram(draft)
 
 
-def add_need(draft: PlanDraft, need: LaunchChoice) -> Settled:
-    """Return a draft with what is missing, for the queue and for jobs that move."""
-    moves, surer = plan_moves(draft, need), plan_surer(draft, need)
-    if surer is not None:
-        moves = replace(moves, takeovers=(*moves.takeovers, surer))
-    return Settled(draft=draft, need=need, moves=moves)
+def add_needs(draft: PlanDraft, needs: tuple[LaunchChoice, ...]) -> Settled:
+    """Return a draft with what is missing, for the queues and for jobs that move."""
+    moves = Moves()
+    for need in needs:
+        own = of_shape(draft, need.shape)
+        more, surer = plan_moves(own, need), plan_surer(own, need)
+        moves = Moves(
+            kept=(*moves.kept, *more.kept),
+            leaving={**moves.leaving, **more.leaving},
+            takeovers=(*moves.takeovers, *more.takeovers, *([surer] if surer else [])),
+        )
+    return Settled(draft=draft, needs=needs, moves=moves)
 
 
 def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
@@ -176,9 +197,9 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
     ``settled`` is what ``observe`` has planned of the same facts; without it, it is planned again.
     """
     if settled is None:
-        draft = plan_without_prices(follow_queue(begin(seen.facts)))
-        settled = add_need(draft, size_fleet(draft))
-    need, moves = settled.need, settled.moves
+        draft = plan_without_prices(follow_shapes(follow_queue(begin(seen.facts))))
+        settled = add_needs(draft, size_each(draft))
+    needs, moves = settled.needs, settled.moves
     draft = charge_workers(settled.draft, seen.prices)
     draft = move_reservations(release_reservations(draft))
     draft = store_catalogue(draft, seen.prices)
@@ -186,8 +207,8 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
     draft, month = heed_budget(end_surplus(draft), seen.account)
     draft = keep_warm(draft, month.left)
     draft = end_outstayed(draft)
-    allowance = allowance_of(draft, need, seen.account, month)
-    choices, notes = choose_all(draft, (need, *moves.takeovers), seen, allowance)
+    allowance = allowance_of(draft, needs[0], seen.account, month)
+    choices, notes = choose_all(draft, (*needs, *moves.takeovers), seen, allowance)
     launches = foresee(draft, choices, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes))
     return Plan(
@@ -195,6 +216,7 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
         fleet=draft.fleet,
         choice=choices[0],
         allowance=allowance,
-        takeovers=choices[1:],
+        others=choices[1 : len(needs)],
+        takeovers=choices[len(needs) :],
         notes=draft.notes,
     )

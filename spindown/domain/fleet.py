@@ -1,6 +1,6 @@
 """The fleet as the ledger knows it: workers, leases, launches, and the backlog they serve."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -50,6 +50,8 @@ class Worker:
 
     instance_id: str
     launch_id: str
+    #: Name of the shape whose queue it serves (``domain.job_type``); "": the workload's own queue.
+    shape: str = ""
     instance_type: str
     region: str
     zone: str
@@ -241,6 +243,8 @@ class Lease:
     first_item: Tally = 0
     #: Whether interruptions have cost it so much that it stays where EC2 takes nothing back.
     stays: bool = False
+    #: Of its worker: in which queue its message lies.
+    shape: str = ""
 
     def pace(self, items_done: int, at: datetime) -> float | None:
         """Return items an hour since the claim, the present one counted as done; None: unknown."""
@@ -256,6 +260,7 @@ class Lease:
             items_done=items_done,
             items_per_hour=self.pace(items_done, at),
             at=at,
+            shape=self.shape,
         )
 
     def left_behind(self, now: datetime) -> "RequeuedJob":
@@ -280,6 +285,8 @@ class RequeuedJob:
     failures: int = 0
     #: What interruptions have cost it, if it must go on on a surer machine.
     in_vain: InVain | None = None
+    #: In whose queue its message lies.
+    shape: str = ""
 
     def waits_for_surer(self, now: datetime) -> bool:
         """Tell whether it waits for a machine that stays, rather than for any."""
@@ -332,6 +339,8 @@ class Launch:
     slots: SlotCount = 1
     #: Whether it takes over from a running worker, and so stays until that has given its jobs back.
     is_takeover: bool = False
+    #: The shape whose queue its workers serve; "": the workload's own queue.
+    shape: str = ""
     #: Pool as text -> what it was at the launch.
     offered: Mapping[str, Offered] = field(default_factory=dict)
 
@@ -401,3 +410,17 @@ class Backlog:
     def is_empty(self) -> bool:
         """Tell whether nothing is waiting or being worked on."""
         return self.visible + self.in_flight + self.delayed == 0
+
+
+#: A queue in which nothing is.
+NOTHING_WAITS = Backlog(visible=0, in_flight=0)
+
+
+def all_of(backlogs: Iterable[Backlog]) -> Backlog:
+    """Return what several queues hold together."""
+    each = list(backlogs)
+    return Backlog(
+        visible=sum(one.visible for one in each),
+        in_flight=sum(one.in_flight for one in each),
+        delayed=sum(one.delayed for one in each),
+    )

@@ -61,6 +61,28 @@ class WarmSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a job needs; None: nothing is said, so what the workload requires is enough."""
+
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    gpus: int | None = None
+    #: Of one GPU.
+    gpu_memory_gib: float | None = None
+    disk_gib: float | None = None
+    #: Any of these will do.
+    architectures: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobType:
+    """A kind of job of a workload (``domain.job_type``)."""
+
+    name: str
+    needs: Needs = Needs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Every live threshold of one workload. Defaults are those of spindown.toml."""
 
@@ -100,6 +122,11 @@ class Policy:
     when_spent: WhenSpent = WhenSpent.FINISH_JOBS
     #: Regions in which to launch; None: every one of the deployment's.
     regions: frozenset[str] | None = None
+    # Which kinds of jobs there are.
+    #: Empty: all jobs are alike, and no message names a type.
+    types: tuple[JobType, ...] = ()
+    #: The most that a message may ask for, where its type does not say more.
+    requirements_at_most: Needs = Needs()
     # How long an answer is remembered.
     unavailable_for: timedelta = timedelta(minutes=3)
     unavailable_at_most: timedelta = timedelta(minutes=30)

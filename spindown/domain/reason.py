@@ -106,6 +106,15 @@ class ReasonCode(StrEnum):
     #: A message of ``job`` names a body by its digest, and none is stored under it.
     BODY_NOT_STORED = "body-not-stored"
 
+    #: So many ``messages`` of a workload with types wait to be routed.
+    TO_BE_ROUTED = "to-be-routed"
+    #: A message has a ``field``, "type" or "requirements", and its workload declares no types.
+    NO_TYPES = "no-types"
+    #: A message names a ``type`` that is none of the ``known``.
+    TYPE_UNKNOWN = "type-unknown"
+    #: A message asks for more of ``field`` than may be: ``asked``, of ``most``.
+    REQUIREMENT_FORBIDDEN = "requirement-forbidden"
+
     # Why a pool is left alone.
     #: EC2 took an instance of it back.
     POOL_INTERRUPTED = "pool-interrupted"

@@ -19,6 +19,7 @@ from spindown.contract.row import requeued_sort, worker_partition
 from spindown.error import (
     ContractError,
     NewerSchema,
+    NotFound,
     PreconditionFailed,
     Unreachable,
 )
@@ -92,7 +93,10 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
             )
     finally:
         # Also if one of the jobs could not be cancelled.
-        _sweep(gone, ports)
+        # In the order in which a message goes through them.
+        for queue in (ports.queue, *ports.shapes.values()):
+            with suppress(NotFound):
+                _sweep(gone, replace(ports, queue=queue))
 
 
 def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
@@ -129,7 +133,7 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
         due = Key(partition=worker_partition(workload), sort=requeued_sort(manifest.job_id))
         ports.table.write(Write(key=due, delete=True))
         return
-    delete(lease.receipt_handle, ports.queue)
+    delete(lease.receipt_handle, ports.shapes.get(lease.shape, ports.queue))
     with suppress(PreconditionFailed):
         ports.table.write(Write(key=key, when=When(equals=lease_identity(lease)), delete=True))
 

@@ -26,6 +26,7 @@ from spindown.domain.in_vain import (
     never_done,
     too_long,
 )
+from spindown.domain.job_type import Shape, parse_shape
 from spindown.domain.lease import (
     ClaimVerdict,
     claim_verdict,
@@ -59,7 +60,9 @@ from spindown.job.held import (
     lease_key,
     read_lease,
 )
+from spindown.job.intake import settle_message
 from spindown.job.message import (
+    copy_message,
     dead_letter,
     dead_letter_untouched,
     delete,
@@ -265,6 +268,10 @@ class ClaimOutcome(StrEnum):
     MALFORMED = "malformed"
     NEWER_SCHEMA = "newer-schema"
     SENT_ANEW = "sent-anew"
+    #: Its job needs another machine by the policy in force: sent to be routed again.
+    OTHER_SHAPE = "other-shape"
+    #: It asks for a type or a machine that its workload does not have.
+    FORBIDDEN = "forbidden"
     #: The job is over already.
     OVER = "over"
     DEAD_LETTERED = "dead-lettered"
@@ -327,9 +334,52 @@ def _claim(
     except (ContractError, NotFound):
         presence.note_declined()
         return _refuse_pointer(message, job.job_id or "", ports)
-    return _Claim(
-        message=message, job=job, slot_id=slot_id, presence=presence, ports=ports, policy=policy
-    ).run()
+    misfit = _misfit(message, job, slot_id, presence, ports, policy)
+    return (
+        misfit
+        or _Claim(
+            message=message, job=job, slot_id=slot_id, presence=presence, ports=ports, policy=policy
+        ).run()
+    )
+
+
+def _misfit(
+    message: Message,
+    job: JobMessage,
+    slot_id: SlotId,
+    presence: Presence,
+    ports: WorkPorts,
+    policy: Policy,
+) -> Declined | None:
+    """Deal with a message whose job this machine is not for; None: it is.
+
+    Nearly all that a worker receives fits, since it was routed. What does not was settled by an
+    earlier policy.
+    """
+    if not slot_id.shape and job.type is None and job.requirements is None:
+        return None
+    settled = settle_message(job, policy)
+    own = parse_shape(slot_id.shape) or Shape()
+    if not settled.refused and own.covers(settled.shape):
+        return None
+    if ports.intake is not None:
+        ports.intake.send([copy_message(message, job, ports.objects)])
+        delete(message.receipt_handle, ports.queue)
+        return Declined(outcome=ClaimOutcome.OTHER_SHAPE, job_id=job.job_id)
+    if not settled.refused:
+        # Launched before the workload declared types: ``intake`` takes it.
+        put_back(message, _LEFT_TO_INTAKE, ports.queue)
+        return Declined(outcome=ClaimOutcome.PUT_BACK, job_id=job.job_id, reason="to be routed")
+    presence.note_declined()
+    reason, code = say(settled.refused), settled.refused.code
+    dead_letter_untouched(message, reason, ports, code=code, job_id=job.job_id or "")
+    return Declined(
+        outcome=ClaimOutcome.FORBIDDEN, job_id=job.job_id, reason=reason, code=code.value
+    )
+
+
+#: How long a worker hides what is not for it.
+_LEFT_TO_INTAKE = timedelta(seconds=30)
 
 
 def _refuse_pointer(message: Message, job_id: str, ports: WorkPorts) -> Declined:
@@ -438,6 +488,7 @@ class _Claim(Epochs):
             sent_at=fence.manifest.sent_at or self.message.sent_at,
             first_item=fence.manifest.next_item,
             stays=self.slot_id.spot is None and self._wants_surer(fence.manifest.in_vain),
+            shape=self.slot_id.shape,
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
         is_first = fence.manifest.epoch == 1
@@ -510,6 +561,7 @@ class _Claim(Epochs):
                 items_done=max(manifest.next_item, _done(before, self.job_id)),
                 at=now,
                 in_vain=manifest.in_vain,
+                shape=self.slot_id.shape,
             )
             self.ports.table.write(Write(key=key, set=encode(known)))
         return self._put_back(None, "left to a machine that stays")

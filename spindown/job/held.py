@@ -1,8 +1,8 @@
 """What the work use cases are given, and the job that one slot holds between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -47,6 +47,10 @@ class WorkPorts:
     inputs: InputSource
     table: Table
     metrics: MetricSink
+    #: For whoever looks through all messages: by shape the queues beside ``queue``.
+    shapes: Mapping[str, JobQueue] = field(default_factory=dict)
+    #: The queue that people know, where ``queue`` is that of a shape; None: it is the same one.
+    intake: JobQueue | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,8 @@ class SlotId:
     boot: float = 0.0
     #: Where a person finds what happened; goes with a dead letter.
     log_pointer: str = ""
+    #: Name of the machine's shape (``domain.job_type``); "": it has none.
+    shape: str = ""
 
     @cached_property
     def owner(self) -> str:

@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from spindown.contract.codec import decode, from_json
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of, submitted_prefix
@@ -37,6 +38,7 @@ from spindown.job.redrive import (
     RedriveOutcome,
     read_dead_letter,
 )
+from spindown.job.shape_queue import backlogs, queues_of
 from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
 
 #: A submit writes the index first and then sends; a large one takes minutes.
@@ -69,7 +71,7 @@ def redrive_lost(
 
     Args:
         workload: whose.
-        ports: the world; both queues are the workload's.
+        ports: the world; the queues are the workload's.
         batches: only jobs of these; empty: of all of the last 14 days that are a while old.
 
     Raises:
@@ -113,7 +115,7 @@ def count_lost(
     Args:
         workload: whose.
         objects: its part of the bucket.
-        queues: its queue and its dead-letter queue.
+        queues: all its queues, and its dead-letter queue.
         table: the ledger.
         now: the time.
         jobs_at_most: read no more batches once they name so many jobs, the newest first.
@@ -123,7 +125,7 @@ def count_lost(
     batches = [one for one in _recent_batches(objects, now) if batch in {None, one}]
     if not batches:
         return 0
-    counts = [queue.backlog() for queue in queues]
+    counts = list(backlogs(queues))
     messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
     unfinished = read = 0
     for batch_id in batches:
@@ -147,7 +149,7 @@ def count_recent(workload: str, ports: ControlPorts, store_of: Callable[[str], O
     return count_lost(
         workload,
         objects=store_of(workload),
-        queues=[ports.queue(url) for url in (settings.queue_url, settings.dlq_url)],
+        queues=[*queues_of(ports, settings), ports.queue(settings.dlq_url)],
         table=ports.table,
         now=ports.clock.now(),
         jobs_at_most=_COUNTED_AT_MOST,
@@ -201,7 +203,11 @@ def _find_unfinished(
 
 def _find_messages(ports: WorkPorts) -> frozenset[str]:
     """Return the jobs of all visible messages and dead letters; each is seen for a moment."""
-    waiting = _receive_all(ports.queue, _job_of, again=lambda seen: show_again(seen, ports))
+    waiting = frozenset[str]()
+    for queue in (ports.queue, *ports.shapes.values()):
+        there = replace(ports, queue=queue)
+        with suppress(NotFound):
+            waiting |= _receive_all(queue, _job_of, again=partial(_show_again, there))
     letters = ports.dead_letters
     given_up = _receive_all(
         letters,
@@ -210,6 +216,10 @@ def _find_messages(ports: WorkPorts) -> frozenset[str]:
         again=lambda letter: put_back(letter, timedelta(0), letters),
     )
     return waiting | given_up
+
+
+def _show_again(ports: WorkPorts, message: Message) -> None:
+    show_again(message, ports)
 
 
 def _receive_all(

@@ -71,8 +71,11 @@ def _signs_of(use: GpuUse | None) -> Mapping[str, float]:
 class Presence:
     """One worker's row in the ledger. Threads may share it; its own writes are in turn."""
 
-    def __init__(self, *, workload: str, instance_id: str, ports: WorkPorts) -> None:
+    def __init__(
+        self, *, workload: str, instance_id: str, ports: WorkPorts, shape: str = ""
+    ) -> None:
         self.workload = workload
+        self._shape = shape
         self._partition = worker_partition(workload)
         self._instance_id = instance_id
         self._key = Key(partition=self._partition, sort=worker_sort(instance_id))
@@ -276,6 +279,7 @@ class Presence:
             receipt_handle=message.receipt_handle,
             receives=message.receive_count,
             sent_at=message.sent_at,
+            shape=self._shape,
             until=until,
         )
         key = Key(partition=self._partition, sort=newer_sort(message.message_id))

@@ -8,13 +8,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import encode_stored, stored_key, with_needs
 from spindown.domain.dead_letter import Failure, dead_letter_reason
 from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done, too_long
-from spindown.domain.policy import Policy
+from spindown.domain.job_type import shape_of
+from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
-from spindown.job.message import dead_letter, put_back
+from spindown.job.message import copy_message, dead_letter, delete, put_back
 from spindown.job.presence import Presence
 from spindown.port import Message
 from spindown.wording import say
@@ -153,6 +155,25 @@ def release(
         requeued = replace(requeued, in_vain=held.manifest.in_vain)
     presence.vacate(slot_id, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
+
+
+def send_to_larger(
+    held: ClaimedJob, needs: Needs, *, slot_id: SlotId, presence: Presence, ports: WorkPorts
+) -> None:
+    """Send a job to be routed to a larger machine: a copy first, then the original is deleted.
+
+    Of the two messages that a crash in between leaves, the manifest lets one do anything.
+    """
+    job, queue = with_needs(held.job, needs), ports.intake or ports.queue
+    handle = current_handle(held, slot_id, ports)
+    if job.stored is not None:
+        data, job = encode_stored(job)
+        ports.objects.put(stored_key(held.job_id, job.stored or ""), data)
+    queue.send([copy_message(held.message, job, ports.objects)])
+    delete(handle, ports.queue)
+    requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
+    requeued = replace(requeued, shape=shape_of(needs).name)
+    presence.vacate(slot_id, held.lease, requeued=requeued)
 
 
 def abandon(held: ClaimedJob, *, slot_id: SlotId, presence: Presence) -> None:

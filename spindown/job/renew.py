@@ -18,8 +18,9 @@ from datetime import datetime, timedelta
 from spindown.contract.codec import decode, encode, from_json
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, derived_id, parse_job, with_id
 from spindown.contract.row import BACKLOG, BacklogRow, control_partition
-from spindown.error import ContractError, NewerSchema
+from spindown.error import ContractError, NewerSchema, NotFound
 from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
+from spindown.job.shape_queue import queues_of
 from spindown.port import ControlPorts, JobQueue, Key, Message, ObjectStore, Outgoing, Write
 
 #: A long poll asks all of SQS's servers, so that an empty answer means something.
@@ -94,10 +95,17 @@ def renew(
     if not _is_due(row, ports.clock.now()):
         return None
     settings, _ = ports.settings.workload(workload)
-    scan = _QueueScan(ports.queue(settings.queue_url), store, ports.clock.now, until)
-    again_at = scan.run()
+    scans = [
+        _QueueScan(queue, store, ports.clock.now, until) for queue in queues_of(ports, settings)
+    ]
+    again_at = min(scan.run() for scan in scans)
     ports.table.write(Write(key=key, set=encode({"renew_at": again_at})))
-    return replace(scan.found, workload=workload)
+    return Renewed(
+        workload=workload,
+        renewed=sum(scan.found.renewed for scan in scans),
+        left=sum(scan.found.left for scan in scans),
+        is_whole=all(scan.found.is_whole for scan in scans),
+    )
 
 
 def _is_due(row: BacklogRow, now: datetime) -> bool:
@@ -125,7 +133,7 @@ class _QueueScan:
         is_whole = False
         try:
             while self._now() < self._until and in_a_row < _YOUNG_AT_MOST:
-                message = self._queue.receive(wait=_WAIT, visibility=self._hidden_for())
+                message = self._receive()
                 if message is None:
                     is_whole = True
                     break
@@ -142,6 +150,13 @@ class _QueueScan:
         self.found = replace(self.found, left=left, is_whole=is_whole)
         is_done = is_whole or in_a_row >= _YOUNG_AT_MOST
         return self._now() + (_NEXT_SCAN if is_done else _AGAIN_SOON)
+
+    def _receive(self) -> Message | None:
+        try:
+            return self._queue.receive(wait=_WAIT, visibility=self._hidden_for())
+        except NotFound:
+            # That of a shape, which is yet to be made.
+            return None
 
     def _hidden_for(self) -> timedelta:
         return self._until - self._now() + _HIDDEN_LONGER

@@ -75,6 +75,8 @@ def _store_child(
         tenant=held.job.tenant,
         parent=held.job_id,
         params=held.job.params,
+        type=held.job.type,
+        requirements=held.job.requirements,
     )
     data, job = encode_stored(body)
     key = stored_key(child, job.stored or "")

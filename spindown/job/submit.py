@@ -43,6 +43,9 @@ class Draft:
     items_per_job: int = 200
     tenant: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
+    #: Type and requirements of the jobs, as a message has them; None: none.
+    type: str | None = None
+    requirements: Mapping[str, Any] | None = None
 
 
 def name_batch(at: datetime, random: Random) -> str:
@@ -168,6 +171,10 @@ def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:
     message = {**source, "job_id": job_id, "batch_id": draft.batch_id, "schema": 1}
     if draft.tenant is not None:
         message["tenant"] = draft.tenant
+    if draft.type is not None:
+        message["type"] = draft.type
+    if draft.requirements is not None:
+        message["requirements"] = dict(draft.requirements)
     if draft.params:
         message["params"] = dict(draft.params)
     try:

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 from spindown.contract import row as rows
 from spindown.contract.codec import KeptRow, Row, decode
-from spindown.contract.row import DoneRow, NewerMessage, SpendRow
+from spindown.contract.row import DoneRow, NewerMessage, ShapeRow, SpendRow
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
+from spindown.domain.job_type import parse_shape
 from spindown.error import ContractError
 
 T = TypeVar("T")
@@ -161,6 +162,7 @@ _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
     NewerMessage: lambda sort, x: sort == rows.newer_sort(x.message_id),
     Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
     Unavailable: lambda sort, x: sort == rows.unavailable_sort(x.pool),
+    ShapeRow: lambda sort, x: sort == rows.shape_sort(x.shape) and parse_shape(x.shape) is not None,
     SpendRow: _is_day,
     DoneRow: _is_day,
 }

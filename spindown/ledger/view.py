@@ -21,6 +21,7 @@ from spindown.contract.row import (
     PolicyRow,
     QuotaRow,
     RateRow,
+    ShapeRow,
     SpendRow,
 )
 from spindown.domain.alert import AlertState
@@ -51,6 +52,9 @@ class LedgerView:
     #: UTC day as ``2026-11-20`` -> what was spent and done in it.
     spend: Mapping[str, SpendRow] = field(default_factory=dict)
     backlog: BacklogRow = field(default_factory=BacklogRow)
+    #: Shapes that have a queue of their own, by name, and what ticks have seen of those queues.
+    shapes: Mapping[str, ShapeRow] = field(default_factory=dict)
+    shape_backlogs: Mapping[str, BacklogRow] = field(default_factory=dict)
     #: Region -> breaker; home is "".
     breakers: Mapping[str, BreakerRow] = field(default_factory=dict)
     #: Name -> what is remembered of what people are told.
@@ -141,6 +145,8 @@ def view_of(
         rates={**decided.all_of(RateRow, rows.RATE), **told.all_of(RateRow, rows.RATE)},
         spend=_days(decided.named(SpendRow, rows.SPEND), told.named(DoneRow, rows.DONE)),
         backlog=_backlog(decided.one(BacklogRow, rows.BACKLOG), told.one(ClaimsRow, rows.CLAIMS)),
+        shapes=decided.named(ShapeRow, rows.SHAPE),
+        shape_backlogs=decided.named(BacklogRow, rows.SHAPE_BACKLOG),
         breakers={
             name.removeprefix("#"): x for name, x in decided.named(BreakerRow, rows.BREAKER).items()
         },

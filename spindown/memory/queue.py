@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from spindown.domain.fleet import Backlog
-from spindown.error import ContractError, StaleHandle
+from spindown.error import ContractError, NotFound, StaleHandle
 from spindown.port import Clock, Message, Outgoing
 
 #: SQS quotas: the longest wait, delay and visibility (which counts from the receive), and the
@@ -57,6 +57,7 @@ class MemoryJobQueue:
         max_receive_count: int = 100,
         retention: timedelta = timedelta(days=14),
         disorder: int | None = None,
+        exists: bool = True,
     ) -> None:
         """Begin empty.
 
@@ -69,7 +70,9 @@ class MemoryJobQueue:
             retention: how long a message is kept.
             disorder: a receive takes one of so many oldest; None: any one. SQS promises no
                 order and keeps it roughly, so None finds faults and a number tells waits.
+            exists: whether it is there already; False: it is yet to be made.
         """
+        self._exists = exists
         self._clock = clock
         self._random = random
         self._name = name
@@ -92,6 +95,7 @@ class MemoryJobQueue:
         for outgoing in messages:
             _check_outgoing(outgoing)
         with self._lock:
+            self._check()
             now = self._clock.now()
             for outgoing in messages:
                 entry = _Entry(
@@ -109,6 +113,7 @@ class MemoryJobQueue:
             raise ContractError("wait", str(wait), "wait at most 20 seconds")
         _check_visibility(visibility)
         with self._lock:
+            self._check()
             now = self._clock.now()
             self._settle(now)
             entry = self._draw()
@@ -164,10 +169,33 @@ class MemoryJobQueue:
     def backlog(self) -> Backlog:
         """Return the exact numbers of messages."""
         with self._lock:
+            self._check()
             self._settle(self._clock.now())
             return Backlog(
                 visible=len(self._visible), in_flight=self._in_flight, delayed=self._delayed
             )
+
+    def create(self, *, dead_letters: str) -> None:  # noqa: ARG002 - it was given at the start
+        """Make the queue; one that is there stays as it is."""
+        with self._lock:
+            self._exists = True
+
+    @property
+    def is_there(self) -> bool:
+        """Tell whether it is made."""
+        return self._exists
+
+    def remove(self) -> None:
+        """Delete the queue with all its messages."""
+        with self._lock:
+            for *_, entry in self._expiries:
+                if entry.turn != _GONE:
+                    self._remove(entry)
+            self._exists = False
+
+    def _check(self) -> None:
+        if not self._exists:
+            raise NotFound(f"there is no queue {self._name}")
 
     def next_visible_at(self) -> datetime | None:
         """Return when the next hidden message becomes visible; None: none is hidden."""
@@ -274,6 +302,7 @@ class MemoryJobQueue:
             self._add(moved, self._clock.now())
 
     def _held(self, receipt_handle: str, now: datetime) -> _Entry:
+        self._check()
         self._settle(now)
         entry = self._by_handle.get(receipt_handle)
         if entry is None:

@@ -12,9 +12,10 @@ from datetime import datetime
 from spindown.contract import tag
 from spindown.contract.codec import from_json
 from spindown.control.policy import edit_policy
-from spindown.domain.fleet import LaunchState
+from spindown.domain.fleet import LaunchState, all_of
 from spindown.error import ContractError
 from spindown.job.policy import read_standing
+from spindown.job.shape_queue import backlogs, queues_of
 from spindown.ledger import Ledger
 from spindown.operate.status import WorkerStatus
 from spindown.port import ControlPorts, InstanceView, LiveEdit
@@ -65,7 +66,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     # In this order: what was launched before the edit was heard of is in what is read after.
     standing = read_standing(ports.table, workload)
     view = Ledger(ports.table, workload).read()
-    queue = ports.queue(settings.queue_url).backlog()
+    queue = all_of(backlogs(queues_of(ports, settings)))
     ours = {tag.DEPLOYMENT: ports.name, tag.WORKLOAD: workload}
     return Remainder(
         workload=workload,

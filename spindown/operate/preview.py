@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spindown.contract.decision import ActionRecord
+from spindown.contract.decision import ActionRecord, ShapeRecord
 from spindown.control.budget import why_short
 from spindown.control.observation import Observation, TickFacts
 from spindown.control.offers import rank_offers
 from spindown.control.plan import LaunchWorkers, Plan, PlanDraft
 from spindown.control.policy import effective_policy
-from spindown.control.record import record_action
+from spindown.control.record import record_action, record_shapes
+from spindown.control.shape import of_shape
 from spindown.control.tick import make_plan, observe, observe_market
 from spindown.control.wind_down import heed_budget
 from spindown.domain.budget import LaunchRoom
@@ -68,6 +69,11 @@ class Preview:
         return tuple(entry for action in done for entry in record_action(action))
 
     @property
+    def shapes(self) -> tuple[ShapeRecord, ...]:
+        """Return the queue and the fleet of each shape of a workload with types."""
+        return record_shapes(self.plan, self.plan.fleet.workers.values())
+
+    @property
     def launches(self) -> tuple[LaunchWorkers, ...]:
         """Return the launches of the plan, those included for which others leave nothing."""
         return tuple(a for a in self.plan.actions if isinstance(a, LaunchWorkers))
@@ -96,7 +102,7 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
             seen = observe_market(settled, ports, is_asked=True)
         demand = _of_a_job(demand, seen.facts)
         after = PlanDraft(facts=seen.facts, fleet=plan.fleet)
-        ranked = rank_offers(after, replace(choice, demand=demand), seen)
+        ranked = rank_offers(of_shape(after, choice.shape), replace(choice, demand=demand), seen)
         if ranked.candidates is None:
             raise Unreachable(str(ranked.failure.about["said"]))
         candidates = ranked.candidates

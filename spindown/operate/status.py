@@ -1,6 +1,6 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -10,9 +10,10 @@ from spindown.control.alert.judgement import COST
 from spindown.control.spend import last_days
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.diagnosis import CostWindow
-from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState, all_of
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.past_cost import accrue
+from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.port import JobQueue
 from spindown.wording import say, say_outcome
@@ -56,7 +57,10 @@ class Status:
 
     workload: str
     at: datetime
+    #: Of all its queues together.
     backlog: Backlog
+    #: Of a workload with types: what waits in the queue of each shape; "": what is to be routed.
+    shapes: Mapping[str, Backlog]
     dead_letters: int
     #: How long visible work has waited without a claim.
     waited: timedelta
@@ -85,7 +89,7 @@ def read_status(
     workload: str,
     *,
     ledger: Ledger,
-    queue: JobQueue,
+    queues: Mapping[str, JobQueue],
     dead_letters: JobQueue,
     budget_usd: float | None,
     refusal: str,
@@ -96,7 +100,7 @@ def read_status(
     Args:
         workload: whose.
         ledger: its ledger.
-        queue: its queue.
+        queues: its queues, by shape; "": that of people, which alone is there without types.
         dead_letters: its dead-letter queue.
         budget_usd: of the deployment, a month; None: there is none.
         refusal: why the live policy as stored is not in force; "": it is.
@@ -104,6 +108,7 @@ def read_status(
     """
     view, account = ledger.read(), ledger.read_account()
     decision, day = view.decision, f"{now:%Y-%m-%d}"
+    waiting = dict(zip(queues, backlogs(queues.values()), strict=True))
     # The next tick charges it.
     accrued = sum(accrue(worker, now).dollars for worker in view.workers.values())
     month = account.budget_at(now)
@@ -112,7 +117,8 @@ def read_status(
     return Status(
         workload=workload,
         at=now,
-        backlog=queue.backlog(),
+        backlog=all_of(waiting.values()),
+        shapes=waiting if len(waiting) > 1 else {},
         dead_letters=dead_letters.backlog().visible,
         waited=_waited(view.backlog.backlog_since, now),
         workers=_workers(view),

@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from spindown.contract import tag
 from spindown.contract.event import Leaving
 from spindown.error import SpindownError
+from spindown.job.shape_queue import read_shapes
 from spindown.ledger import FencingToken, Ledger
-from spindown.port import Clock, Compute, InstanceView, Table
+from spindown.port import Clock, Compute, InstanceView, JobQueue, Table
 
 #: Between two looks at EC2, or at a lock that somebody holds.
 LOOK_EVERY = timedelta(seconds=5)
@@ -39,6 +40,8 @@ class TeardownPorts:
     #: None: the ledger is elsewhere, and launches are stopped by other means.
     table: Table | None
     pause: Callable[[timedelta], None]
+    #: URL -> queue, to remove those that no template has made; None: there are none.
+    queue: Callable[[str], JobQueue] | None = None
 
 
 def tear_down(
@@ -50,7 +53,19 @@ def tear_down(
         StillRunning: not all are gone by ``deadline``. It may be repeated.
     """
     with _launches_stopped(leaving, ports, holder=holder, deadline=deadline):
-        return _end_all(leaving, ports, deadline)
+        ended = _end_all(leaving, ports, deadline)
+    _remove_queues(leaving, ports)
+    return ended
+
+
+def _remove_queues(leaving: Leaving, ports: TeardownPorts) -> None:
+    """Remove the queues of shapes, which cost nothing: what cannot be removed stays."""
+    if ports.table is None or ports.queue is None:
+        return
+    for workload in leaving.workloads:
+        with suppress(SpindownError):
+            for row in read_shapes(ports.table, workload).values():
+                ports.queue(row.url).remove()
 
 
 @contextmanager

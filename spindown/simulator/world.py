@@ -4,6 +4,7 @@ Only what is outside of Spindown is modelled here; what Spindown does is the shi
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 from typing import TypeVar
@@ -17,7 +18,7 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
 )
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Needs, Policy
 from spindown.ec2sim import Turn
 from spindown.job.held import WorkPorts
 from spindown.memory import (
@@ -135,7 +136,8 @@ class World:
             },
             run=RunSettings(slots=scenario.slots, root_volume_gib=scenario.root_volume_gib),
             requirements=scenario.requirements,
-            policy=policy,
+            # Jobs of types are not played: nobody would route them.
+            policy=replace(policy, types=(), requirements_at_most=Needs()),
         )
         queue = self._watched(self.queue, "control queue")
         return ControlPorts(

@@ -249,7 +249,7 @@ def test_what_cannot_be_counted_is_said_and_costs_are_judged() -> None:
     assert world.metrics.values("WarmDollars")
 
 
-@pytest.mark.parametrize("module", ["scaler", "interruption", "offers", "malformed"])
+@pytest.mark.parametrize("module", ["scaler", "interruption", "offers", "intake", "malformed"])
 def test_a_function_stays_thin(module: str) -> None:
     lines = (Path(__file__).parents[2] / "functions" / f"{module}.py").read_text().splitlines()
     code = [line for line in lines if line.strip() and not line.lstrip().startswith(("#", '"""'))]

@@ -152,7 +152,7 @@ def views(world: ControlWorld) -> Iterator[tuple[str, Callable[[], object]]]:
             read_status(
                 WORKLOAD,
                 ledger=ledger,
-                queue=world.queue,
+                queues={"": world.queue},
                 dead_letters=dead_letters,
                 budget_usd=100.0,
                 refusal="",

@@ -11,7 +11,7 @@ from tests.infra.assembly import NO_GPU, PLAIN, Assembly, synthesise_core, words
 from tests.worker_system.kit import USER_DATA_BYTES_MAX
 
 #: Set in the launch call itself, one launch at a time.
-PER_LAUNCH = {tag.LAUNCH, tag.LEASE_UNTIL}
+PER_LAUNCH = {tag.LAUNCH, tag.LEASE_UNTIL, tag.SHAPE}
 #: Said only where a workload asks for it.
 ASKED_FOR = {tag.METADATA_ACCESS, tag.CONTAINERS, tag.GPU_MEMORY, tag.VCPUS, tag.MEMORY}
 TEMPLATES = ["lab--plain--x86_64", "lab--rich--arm64", "lab--rich--x86_64"]

@@ -10,7 +10,7 @@ import pytest
 
 from spindown.aws.wiring import Aws
 from spindown.domain.fleet import Backlog
-from spindown.error import ContractError, StaleHandle
+from spindown.error import ContractError, NotFound, StaleHandle
 from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.port import JobQueue, Outgoing
 
@@ -27,6 +27,8 @@ class Memory:
         self.queue: JobQueue = MemoryJobQueue(
             clock, Random(1), dead_letter=self.dead_letter, max_receive_count=2
         )
+        missing = MemoryJobQueue(clock, Random(3), name="missing", exists=False)
+        self.missing: tuple[JobQueue, str] = (missing, "dead")
 
     def let_pass(self, time: timedelta) -> None:
         self.clock.advance(time)
@@ -43,6 +45,7 @@ class Sqs:
         url = client.create_queue(QueueName=next(_names), Attributes={"RedrivePolicy": redrive})
         self.dead_letter: JobQueue = aws.queue(dead)
         self.queue: JobQueue = aws.queue(url["QueueUrl"])
+        self.missing = (aws.queue(f"{dead.rpartition('/')[0]}/{next(_names)}"), dead)
 
     def let_pass(self, time: timedelta) -> None:
         # Real time passes while `receive` waits.
@@ -205,3 +208,55 @@ def test_refuses_a_message_that_sqs_does_not_take(queue: JobQueue, outgoing: Out
 def test_sending_nothing_is_no_error(queue: JobQueue) -> None:
     queue.send([])
     assert queue.backlog().is_empty
+
+
+@pytest.fixture
+def missing(world: Memory | Sqs) -> tuple[JobQueue, str]:
+    """Return a queue that is not made yet, and the URL of that for its dead letters."""
+    return world.missing
+
+
+def test_a_queue_that_is_not_there_is_not_found(missing: tuple[JobQueue, str]) -> None:
+    queue, _ = missing
+    for ask in (
+        lambda: queue.send([Outgoing(body="{}")]),
+        lambda: queue.receive(wait=NOW, visibility=MINUTES),
+        queue.backlog,
+    ):
+        with pytest.raises(NotFound):
+            ask()
+    queue.remove()
+
+
+def test_a_queue_is_made_once_and_keeps_what_it_holds(missing: tuple[JobQueue, str]) -> None:
+    queue, dead_letters = missing
+    queue.create(dead_letters=dead_letters)
+    queue.send([Outgoing(body='{"items": []}')])
+    queue.create(dead_letters=dead_letters)
+
+    assert queue.backlog().visible == 1
+    message = queue.receive(wait=NOW, visibility=MINUTES)
+    assert message is not None
+    queue.delete(message.receipt_handle)
+
+
+def test_a_queue_is_removed_with_all_that_it_holds(missing: tuple[JobQueue, str]) -> None:
+    queue, dead_letters = missing
+    queue.create(dead_letters=dead_letters)
+    queue.send([Outgoing(body="{}"), Outgoing(body="{}")])
+    queue.remove()
+    with pytest.raises(NotFound):
+        queue.backlog()
+    queue.create(dead_letters=dead_letters)
+
+    assert queue.backlog().is_empty
+
+
+def test_a_message_goes_to_one_of_several_queues(
+    queue: JobQueue, missing: tuple[JobQueue, str]
+) -> None:
+    other, dead_letters = missing
+    other.create(dead_letters=dead_letters)
+    other.send([Outgoing(body="{}")])
+
+    assert (queue.backlog().visible, other.backlog().visible) == (0, 1)

@@ -194,7 +194,7 @@ class Chronicle:
 
     def _check_nothing_lost(self) -> None:
         """A job is over, or a message asks for it; one that failed has its dead letter."""
-        waiting = _job_ids(self.world.queue.bodies())
+        waiting = _job_ids(self.world.bodies())
         dead = _job_ids(self.world.dead_letters.bodies())
         for job_id in (*self.world.jobs, *self._children()):
             manifest = self.manifests.get(job_id)

@@ -54,8 +54,14 @@ class Process:
         self.is_working = False
         self.died_at: datetime | None = None
         self.hands: list[Hand] = []
+        self.shape = world.shape_of(instance_id)
         self.ports = self._make_ports()
-        self.presence = Presence(workload=world.workload, instance_id=instance_id, ports=self.ports)
+        self.presence = Presence(
+            workload=world.workload,
+            instance_id=instance_id,
+            ports=self.ports,
+            shape=self.shape,
+        )
         self.log = LoudLog(logging.getLogger("proof"))
         standing = read_standing(self.ports.table, world.workload)
         habits = Habits(
@@ -98,7 +104,8 @@ class Process:
             clock=world.clock,
             random=world.random,
             pause=pause,
-            queue=intercept(world.queue, "queue", self._call),
+            queue=intercept(world.queue_of(self.shape), "queue", self._call),
+            intake=intercept(world.queue_of(""), "intake", self._call) if self.shape else None,
             dead_letters=intercept(world.dead_letters, "dead_letters", self._call),
             objects=intercept(world.objects, "objects", self._call),
             inputs=intercept(world.inputs, "inputs", self._call),
@@ -117,6 +124,7 @@ class Process:
             spot=self.worker.spot_terms(),
             boot=self.worker.boot,
             log_pointer=f"log:{self.instance_id}",
+            shape=self.shape,
         )
         context = SlotContext(
             slot_id=slot_id,

@@ -63,13 +63,13 @@ def _is_at_rest(world: ProofWorld) -> bool:
     live = [w for w in view.workers.values() if w.ended_at is None]
     # One without an answer may still turn out to have given an instance, that has ended since.
     open_launches = [x for x in view.launches.values() if x.state is LaunchState.INTENDED]
-    return not (world.queue.bodies() or world.running or live or view.leases or open_launches)
+    return not (world.bodies() or world.running or live or view.leases or open_launches)
 
 
 def _unrest(world: ProofWorld) -> str:
     view = world.view()
     return (
-        f"still there after {RECOVERY}: messages {world.queue.bodies()}, instances"
+        f"still there after {RECOVERY}: messages {world.bodies()}, instances"
         f" {[(i.instance_id, i.launched_at) for i in world.running]}, leases {view.leases},"
         f" workers {list(view.workers.values())}, breaker {view.breaker},"
         f" decision {view.decision}"

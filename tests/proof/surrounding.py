@@ -25,7 +25,6 @@ class Surrounding(Protocol):
     clock: MemoryClock
     table: MemoryTable
     objects: MemoryObjectStore
-    queue: MemoryJobQueue
     dead_letters: MemoryJobQueue
     inputs: MemoryInputSource
     metrics: MemoryMetricSink
@@ -39,6 +38,14 @@ class Surrounding(Protocol):
 
     def work_call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         """Carry out a port call of a worker, or let it fail."""
+        ...
+
+    def shape_of(self, instance_id: str) -> str:
+        """Return the shape that an instance was launched for; "": none."""
+        ...
+
+    def queue_of(self, shape: str) -> MemoryJobQueue:
+        """Return the queue of a shape; "": that of people."""
         ...
 
     def power_off(self, instance_id: str) -> None:

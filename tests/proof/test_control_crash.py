@@ -21,6 +21,7 @@ from spindown.contract.row import BACKLOG
 from spindown.control.interrupt import react
 from spindown.domain.interruption import NOTICE
 from spindown.job.renew import renew
+from spindown.job.shape_queue import UNUSED_FOR, remove_unused
 from spindown.memory import PortCall
 from tests.control import REGION
 from tests.proof.fault import FAULTS, Fault, Kind
@@ -28,6 +29,7 @@ from tests.proof.invariant import Chronicle
 from tests.proof.record import count_points
 from tests.proof.recovery import go_on, recover
 from tests.proof.sweep import sweep
+from tests.proof.typed import LARGE, routed, sent, typed_at_work
 from tests.proof.world import MINUTE, ProofWorld, a_world
 
 
@@ -178,6 +180,32 @@ def tick(world: ProofWorld) -> object:
     return world.tick()
 
 
+def route(world: ProofWorld) -> object:
+    return world.route()
+
+
+def removing() -> ProofWorld:
+    """Return a world with queues that nobody has used for long, and a job for one of them."""
+    world = routed()
+    for _ in range(30):
+        go_on(world)
+        if not world.bodies():
+            break
+    world.clock.advance(UNUSED_FOR)
+    world.submit(2, **LARGE)
+    return world
+
+
+def remove_and_route(world: ProofWorld) -> object:
+    """Go through all steps of the removal while a message comes."""
+    for step in range(4):
+        remove_unused(world.workload, world.ports)
+        if step == 2:
+            world.route()
+        world.clock.advance(60 * MINUTE)
+    return world.route()
+
+
 def hear(kind: str) -> Callable[[ProofWorld], object]:
     """Return what handles an event about the first instance."""
 
@@ -227,12 +255,17 @@ EPISODES = {
     ),
     "hears-a-rebalance": Episode(prepare=at_work, act=hear("rebalance"), calls_at_least=3),
     "renews-messages": Episode(prepare=grown_old, act=renew_messages, calls_at_least=9),
+    "routes": Episode(prepare=sent, act=route, calls_at_least=20),
+    "launches-by-shape": Episode(prepare=routed, act=tick, calls_at_least=10),
+    "sees-shapes-at-work": Episode(prepare=typed_at_work, act=tick, calls_at_least=6),
+    "removes-queues": Episode(prepare=removing, act=remove_and_route, calls_at_least=20),
+    "cancels-a-routed-job": Episode(prepare=typed_at_work, act=cancel, calls_at_least=5),
     "cancels-a-job": Episode(prepare=at_work, act=cancel, calls_at_least=5),
     "cancels-a-split": Episode(prepare=splitting, act=cancel, calls_at_least=8),
 }
 
 
-@pytest.mark.parametrize("name", ["hears-a-notice", "has-all-to-do"])
+@pytest.mark.parametrize("name", ["hears-a-notice", "has-all-to-do", "routes"])
 def test_a_crash_after_any_call_costs_time_and_nothing_else(name: str) -> None:
     go_through_all(EPISODES[name], Kind.CRASH_AFTER)
 

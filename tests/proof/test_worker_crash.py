@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.proof.process import Process
 from tests.proof.record import count_points
 from tests.proof.recovery import recover
 from tests.proof.sweep import sweep
+from tests.proof.typed import LARGE, SMALL, a_typed_world, grow_small
 from tests.proof.world import BUCKET, MINUTE, ProofWorld, a_world
 from tests.slot import square
 
@@ -131,6 +133,33 @@ def a_world_with_bad_input() -> ProofWorld:
     return world
 
 
+def outgrow(world: ProofWorld, process: Process) -> None:
+    """Run out of memory on the small machine."""
+    if process.shape == SMALL:
+        broken = Broken(FailureCause.OUT_OF_MEMORY, "the kernel killed it")
+        process.runner.script = lambda task, batch: [*square(task, batch)[:1], broken]
+    process.work()
+
+
+def a_typed_world_at_its_first_launch(*counts: int, **asked: Any) -> Callable[[], ProofWorld]:
+    def prepare() -> ProofWorld:
+        world = a_typed_world()
+        for count in counts:
+            world.submit(count, **asked)
+        world.tick()
+        return world
+
+    return prepare
+
+
+def with_a_type_that_has_grown() -> ProofWorld:
+    """Return a world whose first worker is launched for a shape that suits its job no more."""
+    world = a_typed_world_at_its_first_launch(3, type="small")()
+    world.tick()
+    grow_small(world)
+    return world
+
+
 def a_world_with_failures() -> ProofWorld:
     world = a_world(max_failures=2)
     world.submit(4)
@@ -149,6 +178,9 @@ LIVES = {
     "dies-and-comes-back": Life(prepare=a_world_with(4), live=die_and_come_back),
     "receives-twice": Life(prepare=a_world_with_a_duplicate, live=receive_twice),
     "finds-an-old-message": Life(prepare=a_world_with_an_old_message, live=work),
+    "outgrows": Life(prepare=a_typed_world_at_its_first_launch(3, type="small"), live=outgrow),
+    "splits-in-a-shape": Life(prepare=a_typed_world_at_its_first_launch(9, **LARGE), live=work),
+    "sends-back": Life(prepare=with_a_type_that_has_grown, live=work),
     "refuses-input": Life(
         prepare=a_world_with_bad_input, live=work, ends=frozenset({JobState.FAILED})
     ),
@@ -159,7 +191,7 @@ LIVES = {
 _WORST = Kind.CRASH_AFTER
 
 
-@pytest.mark.parametrize("name", ["is-interrupted", "fails-a-job", "refuses-input"])
+@pytest.mark.parametrize("name", ["is-interrupted", "fails-a-job", "refuses-input", "outgrows"])
 def test_a_crash_after_any_call_of_a_life_costs_no_job(name: str) -> None:
     assert live_through_all(LIVES[name], _WORST) > 15
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from spindown.contract import tag
 from spindown.contract.codec import decode
 from spindown.contract.event import (
     InstanceEvent,
@@ -66,7 +67,8 @@ class ProofWorld(ControlWorld):
         self.inputs = MemoryInputSource(self.sources, [BUCKET])
         #: Job id -> its items, as submitted.
         self.jobs: dict[str, list[str]] = {}
-        self.bodies: dict[str, str] = {}
+        #: Job id -> its message.
+        self.sent: dict[str, str] = {}
         #: Messages that are no jobs.
         self.texts: list[str] = []
         self.cancelled: set[str] = set()
@@ -110,8 +112,11 @@ class ProofWorld(ControlWorld):
 
     # Users.
 
-    def submit(self, count: int, *, stored: bool = False) -> str:
-        """Put a job on the queue, its items in the message or in an object."""
+    def submit(self, count: int, *, stored: bool = False, **asked: Any) -> str:
+        """Put a job on the queue, its items in the message or in an object.
+
+        ``asked``: what else its message says.
+        """
         job_id = f"job{len(self.jobs)}"
         items = [f"{job_id}-{number}" for number in range(count)]
         body: dict[str, Any] = {"job_id": job_id, "items": items}
@@ -120,7 +125,7 @@ class ProofWorld(ControlWorld):
             self.sources[uri] = "".join(f'"{item}"\n' for item in items).encode()
             body = {"job_id": job_id, "items_uri": uri}
         self.jobs[job_id] = items
-        self.bodies[job_id] = json.dumps(body)
+        self.sent[job_id] = json.dumps({**body, **asked})
         self.send_again(job_id)
         return job_id
 
@@ -131,7 +136,7 @@ class ProofWorld(ControlWorld):
 
     def send_again(self, job_id: str) -> None:
         """Send the message of a job, perhaps not for the first time."""
-        self.queue.send([Outgoing(body=self.bodies[job_id])])
+        self.queue.send([Outgoing(body=self.sent[job_id])])
 
     def cancel(self, job_id: str) -> None:
         """Cancel a job as `spindown cancel` does; the command may die of it."""
@@ -145,6 +150,10 @@ class ProofWorld(ControlWorld):
             random=self.random,
             pause=self._pause,
             queue=intercept(self.queue, "queue", self.work_call),
+            shapes={
+                name: intercept(self.queue_of(name), "queue", self.work_call)
+                for name in self.view().shapes
+            },
             dead_letters=intercept(self.dead_letters, "dead_letters", self.work_call),
             objects=intercept(self.objects, "objects", self.work_call),
             inputs=self.inputs,
@@ -160,7 +169,7 @@ class ProofWorld(ControlWorld):
         lease = pick(self.view().leases, number)
         if lease is not None:
             with suppress(StaleHandle):
-                self.queue.extend(lease.receipt_handle, timedelta(0))
+                self.queue_of(lease.shape).extend(lease.receipt_handle, timedelta(0))
 
     # The control plane, each call a process of its own that may die.
 
@@ -288,7 +297,16 @@ class ProofWorld(ControlWorld):
         for number in range(len(PRICES) * len(ZONES) * len(CapacityType)):
             self.dry_up(number, capacity)
 
+    def shape_of(self, instance_id: str) -> str:
+        """Return the shape that an instance was launched for; "": none."""
+        return self.compute.ec2.instances[instance_id].tags.get(tag.SHAPE, "")
+
     # What there is to see.
+
+    def bodies(self) -> list[str]:
+        """Return the body of every message in any queue of jobs."""
+        others = [queue for queue in self.shape_queues.values() if queue.is_there]
+        return [body for queue in (self.queue, *others) for body in queue.bodies()]
 
     def rows(self) -> dict[str, Worker]:
         """Return every worker that the ledger has ever known."""

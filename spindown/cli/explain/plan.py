@@ -14,10 +14,11 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.count import say_count, say_waiting
+from spindown.cli.render.decision import say_shape
 from spindown.cli.render.screen import format_item_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.plan import ActionKind, LaunchWorkers
+from spindown.control.plan import ActionKind, LaunchChoice, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
 from spindown.operate.preview import MonthPreview, Preview, preview
@@ -88,6 +89,7 @@ def render_plan(
     yield from _say_rejections(made, show_all=show_all)
     yield from (say(note) for note in made.notes)
     yield from _say_actions(made)
+    yield from map(say_shape, made.shapes)
     if made.month is not None:
         yield _say_month(made.month)
     if made.warm_hours:
@@ -200,12 +202,12 @@ def _sentence(made: Preview) -> str:
     waiting, need = say_waiting(made.queue.visible), choice.sizing.reason
     waiting += "." if need.code is ReasonCode.NOTHING_WAITS else f"; {say(need)}."
     if choice.stopped:
-        return f"{waiting} Nothing is launched: {say(choice.stopped)}."
+        return f"{waiting} Nothing is launched{_of(choice)}: {say(choice.stopped)}."
     best = candidates.best
     if best is None:
         nearest = candidates.nearest
         hint = f" The nearest: {nearest.offer}: {say(nearest.reason)}." if nearest else ""
-        return f"{waiting} No offer may be taken: {say(candidates.why_none())}.{hint}"
+        return f"{waiting} No offer may be taken{_of(choice)}: {say(candidates.why_none())}.{hint}"
     has_budget = made.month is not None
     told = [_say_launch(x, has_budget=has_budget) for x in made.launches if x.requests]
     would = f"Would launch {', and '.join(told)}." if told else "Nothing is launched now."
@@ -231,8 +233,14 @@ def _say_shortage(launch: LaunchWorkers) -> str:
     return f"No {first}{_whose(launch)}: {say(launch.ends_early)}."
 
 
+def _of(choice: LaunchChoice) -> str:
+    return f" of {choice.shape}" if choice.shape else ""
+
+
 def _whose(launch: LaunchWorkers) -> str:
     """Return for which jobs a launch is, unless it is for any."""
+    if launch.choice.shape and not launch.choice.is_takeover:
+        return f" of {launch.choice.shape}"
     if launch.choice.in_vain is not None:
         return " for jobs that interruptions keep from any progress"
     return " for jobs that migrate" if launch.choice.is_takeover else ""
@@ -246,6 +254,7 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
     return {
         "workload": made.workload,
         "queue": encode(made.queue),
+        "shapes": [encode(each) for each in made.shapes],
         "demand": encode(made.demand),
         "sizing": encode(made.plan.choice.sizing),
         "stopped": encode(made.plan.choice.stopped),
@@ -264,6 +273,7 @@ def _launch_to_json(launch: LaunchWorkers) -> dict[str, Any]:
     return {
         "count": launch.count,
         "is_takeover": launch.choice.is_takeover,
+        "shape": launch.choice.shape,
         "ends_early": encode(launch.ends_early),
         "requests": [
             {

@@ -11,7 +11,13 @@ from rich.text import Text
 
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
-from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
+from spindown.contract.decision import (
+    CandidateRecord,
+    DeadlineRecord,
+    Decision,
+    Outcome,
+    ShapeRecord,
+)
 from spindown.contract.event import ALARM, NUDGE, TICK
 from spindown.operate.preview import Preview
 from spindown.operate.why import Why, fates
@@ -105,6 +111,7 @@ def _lines(decision: Decision) -> Iterator[str]:
         # A surplus is no need: the number would only puzzle.
         missing = f" for {need:,.0f} items/h" if need > 0 else ""
         yield f"wanted {sizing.wanted} more{missing}: {say(sizing.reason)}"
+    yield from (say_shape(each) for each in decision.shapes)
     yield from (_deadline(each) for each in decision.deadlines[:_DEADLINES])
     for action in decision.actions:
         if action.kind != "launch":
@@ -115,6 +122,13 @@ def _lines(decision: Decision) -> Iterator[str]:
     yield from say_notes(decision)
     if decision.bad_rows:
         yield f"rows that cannot be read: {', '.join(decision.bad_rows)}"
+
+
+def say_shape(each: ShapeRecord) -> str:
+    """Return the queue and the fleet of one shape as a line."""
+    told = f"{each.shape}: {each.visible} waiting, {each.in_flight} in flight, "
+    told += f"{say_count(each.workers, 'worker')}, wanted {each.wanted} more"
+    return told + (f": {say(each.stopped)}" if each.stopped else "")
 
 
 def _deadline(each: DeadlineRecord) -> str:

@@ -1,6 +1,7 @@
 """A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from shutil import get_terminal_size
@@ -92,7 +93,7 @@ def follow(console: Console, looks: Iterable[RenderableType]) -> None:
 
 def render_status(status: Status) -> RenderableType:
     """Return the screen of one workload."""
-    parts: list[RenderableType] = [_queue_line(status), _money_line(status)]
+    parts: list[RenderableType] = [_queue_line(status), *_shape_lines(status), _money_line(status)]
     if status.workers:
         parts += _worker_lines(status)
     if not any(entry.is_present for entry in status.workers):
@@ -121,6 +122,15 @@ def _queue_line(status: Status) -> Text:
     if status.dead_letters:
         line.append(f", {status.dead_letters} in the dead-letter queue", style="bold red")
     return line
+
+
+def _shape_lines(status: Status) -> Iterator[Text]:
+    """Yield a line for each queue of a workload with types: its shape, and what waits there."""
+    live = Counter(entry.worker.shape for entry in status.workers if entry.worker.is_live)
+    for shape, backlog in status.shapes.items():
+        told = f"{backlog.visible} waiting, {backlog.in_flight} in flight"
+        more = f", {say_count(live[shape], 'worker')}" if shape else ""
+        yield Text(f"       {shape or 'to be routed'}: {told}{more}", style="dim")
 
 
 def _money_line(status: Status) -> Text:

@@ -6,8 +6,9 @@ A job names its items in one of three ways::
     {"items_uri": "s3://bucket/items.jsonl"}
     {"prefix_uri": "s3://bucket/images/"}
 
-with optional ``job_id``, ``batch_id``, ``tenant``, ``params`` and ``schema``. A message never
-names code. Parsing is total: any text gives a JobMessage or a ContractError in one sentence.
+with optional ``job_id``, ``batch_id``, ``tenant``, ``params``, ``schema``, ``type`` and
+``requirements``, of which the last two say what machine it needs. A message never names code.
+Parsing is total: any text gives a JobMessage or a ContractError in one sentence.
 
 What has no room in a message, and each part of a split job, Spindown stores whole and sends by its
 digest: ``{"job_id": "j", "stored": "<SHA-256>"}``. Whoever else sends that says nothing new: only
@@ -19,11 +20,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 from spindown.contract.codec import is_too_deep, to_json
+from spindown.domain.policy import Needs
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -32,6 +34,7 @@ SCHEMA = 1
 MESSAGE_BYTES_MAX = 1_048_576
 
 _ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
+_TYPE = re.compile(r"[a-z](-?[a-z0-9])*")
 _TENANT = re.compile(r"[!-~]{1,128}")
 _URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f]{0,1024}")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -60,6 +63,10 @@ class JobMessage:
     parent: str | None = None
     #: Handed to the user's code as they are.
     params: Mapping[str, Any] = field(default_factory=dict)
+    #: One of the types that the workload declares; None: it has none.
+    type: str | None = None
+    #: What it needs besides, by the names of ``domain.policy.Needs``; None: it says nothing.
+    requirements: Mapping[str, Any] | None = None
     schema: int = SCHEMA
 
 
@@ -166,8 +173,74 @@ def _parse_body(row: Mapping[str, Any]) -> JobMessage:
         _refuse("items", row["items"], "write a list, one element an item")
     if not isinstance(row.get("params", {}), dict):
         _refuse("params", row["params"], "write an object")
+    _check_requirements(row.get("requirements"))
     items = tuple(row["items"]) if "items" in row else None
     return JobMessage(**{**row, "items": items})
+
+
+def needs_of(message: JobMessage) -> Needs | None:
+    """Return what a message asks for of its machine; None: it says nothing."""
+    asked = message.requirements
+    if asked is None:
+        return None
+    architectures = asked.get("architectures")
+    kept = None if architectures is None else frozenset(architectures)
+    return Needs(**{**asked, "architectures": kept})
+
+
+def with_needs(message: JobMessage, needs: Needs) -> JobMessage:
+    """Return the message as it asks for something else of its machine; its body is its own."""
+    asked = {f.name: getattr(needs, f.name) for f in fields(Needs)}
+    if needs.architectures is not None:
+        asked["architectures"] = sorted(needs.architectures)
+    requirements = {name: value for name, value in asked.items() if value is not None}
+    return replace(message, requirements=requirements)
+
+
+def _check_requirements(asked: Any) -> None:
+    if asked is None:
+        return
+    if not isinstance(asked, dict):
+        _refuse("requirements", asked, 'write an object such as {"memory_gib": 64}')
+    for name, value in asked.items():
+        if name not in _NEEDS:
+            close = difflib.get_close_matches(name, _NEEDS, n=1)
+            remedy = f"did you mean {close[0]}?" if close else f"name some of {', '.join(_NEEDS)}"
+            _refuse(f"requirements.{name[:100]}", value, remedy)
+        fits, remedy = _NEEDS[name]
+        if not fits(value):
+            _refuse(f"requirements.{name}", value, remedy)
+
+
+def _is_amount(value: object) -> bool:
+    return _is_number(value, int | float)
+
+
+def _is_count(value: object) -> bool:
+    return _is_number(value, int)
+
+
+def _is_number(value: object, kind: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, kind) and 0 <= value <= _NEED_AT_MOST
+
+
+def _are_architectures(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(each in _ARCHITECTURES for each in value)
+
+
+#: Beyond any machine.
+_NEED_AT_MOST = 10**9
+_ARCHITECTURES = ("x86_64", "arm64")
+_COUNT, _AMOUNT = "write a whole number from 0", "write a number of GiB from 0"
+#: What a message may ask for -> whether a value of it is allowed, and what to write instead.
+_NEEDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "vcpus": (_is_count, _COUNT),
+    "memory_gib": (_is_amount, _AMOUNT),
+    "gpus": (_is_count, _COUNT),
+    "gpu_memory_gib": (_is_amount, _AMOUNT),
+    "disk_gib": (_is_amount, _AMOUNT),
+    "architectures": (_are_architectures, f"write a list of {' and '.join(_ARCHITECTURES)}"),
+}
 
 
 def encode_job(message: JobMessage) -> str:
@@ -275,6 +348,7 @@ _TEXTS = (
     ("job_id", _ID, _ID_FORM),
     ("batch_id", _ID, _ID_FORM),
     ("parent", _ID, _ID_FORM),
+    ("type", _TYPE, "write a type that the workload declares"),
     ("tenant", _TENANT, "write 1 to 128 visible ASCII characters without spaces"),
     ("items_uri", _URI, "write it as s3://bucket/key.jsonl"),
     ("prefix_uri", _URI, "write it as s3://bucket/prefix/"),

@@ -44,6 +44,21 @@ def waited_for(backlog_since: datetime | None, now: datetime) -> timedelta:
     return timedelta(0) if backlog_since is None else max(now - backlog_since, timedelta(0))
 
 
+def in_turn(wanted: Sequence[int], places: int) -> list[int]:
+    """Return how many of some places each gets that wants them: one after the other in turn.
+
+    Worked: of 4 places, 9 are wanted, 1 and 0: they get 3, 1 and 0.
+    """
+    given = [0] * len(wanted)
+    left = min(max(places, 0), sum(wanted))
+    while left > 0:
+        for index, most in enumerate(wanted):
+            if left > 0 and given[index] < most:
+                given[index] += 1
+                left -= 1
+    return given
+
+
 def latest_launch(backlog_since: datetime, knowledge: Knowledge, policy: Policy) -> datetime:
     """Return until when a launch may be held while ``start_within`` is still kept.
 

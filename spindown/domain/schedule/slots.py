@@ -104,11 +104,16 @@ def capacity(
     return Capacity(
         items_per_hour=total,
         free_slots=free,
-        workers=sum(w.holds_place for w in workers)
-        + sum(x.count for x in _pending(launches, _UNANSWERED_FOR, now)),
+        workers=places(workers, launches, now),
         next_free=min(busy_ends, default=None),
         slots=tuple(slots),
     )
+
+
+def places(workers: Sequence[Worker], launches: Sequence[Launch], now: datetime) -> int:
+    """Return the places of ``max_workers`` that are taken, by launches without an answer too."""
+    asked = sum(launch.count for launch in _pending(launches, _UNANSWERED_FOR, now))
+    return sum(worker.holds_place for worker in workers) + asked
 
 
 def rests_in_hand(

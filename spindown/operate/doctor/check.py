@@ -21,6 +21,7 @@ from spindown.contract.row import (
     control_partition,
 )
 from spindown.domain.budget import LaunchRoom, foresight
+from spindown.domain.job_type import requirements_of, shape_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
@@ -268,7 +269,18 @@ def check_market(
     for choice in choices:
         yield from _check_policy(choice.case)
         yield _check_offers(choice, facts)
+        yield from _check_types(choice.case, subject.region, facts)
     yield from _check_quotas(choices, facts)
+
+
+def _check_types(case: DoctorCase, home: str, facts: Facts) -> Iterator[Finding]:
+    """Check that there are offers for the jobs of each type."""
+    for each in case.policy.types:
+        wanted = requirements_of(shape_of(each.needs), case.requirements)
+        name = f"type {each.name} of {case.name}"
+        typed = replace(case, name=name, requirements=wanted)
+        choice = OfferChoice(case=typed, candidates=_rank(typed, home, facts))
+        yield _check_offers(choice, facts)
 
 
 def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:

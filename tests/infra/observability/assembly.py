@@ -28,7 +28,10 @@ def a_config(*workloads: str, **deployment: Any) -> Config:
                 **deployment,
             },
             "workload": {
-                name: {"run": {"entrypoint": "job:run", "code": "code"}} for name in workloads
+                name: {
+                    "run": {"entrypoint": "job:run", "code": "code"},
+                }
+                for name in workloads
             },
         }
     )

@@ -430,7 +430,7 @@ def test_the_fleet_is_sized_as_if_it_were_sized_anew(
 
     settled, _ = observe(WORKLOAD, world.ports, now=world.now, source="test")
 
-    assert settled.need == size_fleet(settled.draft)
+    assert settled.needs[0] == size_fleet(settled.draft)
 
 
 def replace_choice(action: object) -> object:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy, Rung
+from spindown.domain.policy import JobType, Needs, Policy, Rung
 from spindown.error import Throttled
 from spindown.memory import PortCall, intercept
 from spindown.operate.doctor.finding import Severity
@@ -243,3 +243,16 @@ def test_warns_of_a_promise_that_no_launch_can_keep(
         assert (each.found, each.needed[:4]) == ("299s", "300s")
         assert each.remedy.startswith("spindown policy set classify start_within=300s; or boot_")
     assert report.can_launch
+
+
+def test_each_type_of_jobs_must_have_an_offer() -> None:
+    types = (
+        JobType(name="small", needs=Needs(memory_gib=16)),
+        JobType(name="huge", needs=Needs(memory_gib=4000)),
+    )
+    world = Examined(policy=Policy(types=types))
+
+    assert world.finding("offers for type small").severity is Severity.GOOD
+    finding = world.finding("offers for type huge")
+    assert finding.severity is Severity.BLOCKED
+    assert "memory_mib_min" in finding.remedy

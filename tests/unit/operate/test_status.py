@@ -47,7 +47,7 @@ class World:
         return read_status(
             "ocr",
             ledger=Ledger(self.table, "ocr"),
-            queue=self.queue,
+            queues={"": self.queue},
             dead_letters=self.dead_letters,
             budget_usd=100.0,
             refusal=refusal,

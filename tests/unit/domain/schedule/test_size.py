@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
 from spindown.domain.reason import ReasonCode
-from spindown.domain.schedule import limit_to_plan, missing, window
+from spindown.domain.schedule import in_turn, limit_to_plan, missing, window
 from tests.builders import (
     NOW,
     a_backlog,
@@ -306,3 +306,14 @@ def test_sizing_is_within_bounds_and_grows_with_the_backlog(
 def test_a_backlog_that_nobody_sees_is_none() -> None:
     assert Backlog(visible=0, in_flight=0).is_empty
     assert not a_backlog(0, 1).is_empty
+
+
+@given(st.lists(st.integers(0, 50), max_size=6), st.integers(-3, 60))
+def test_places_are_given_in_turn(wanted: list[int], places: int) -> None:
+    given_each = in_turn(wanted, places)
+
+    assert sum(given_each) == min(max(places, 0), sum(wanted))
+    assert all(got <= most for got, most in zip(given_each, wanted, strict=True))
+    # Nobody has two more than somebody who wants another.
+    short = [got for got, most in zip(given_each, wanted, strict=True) if got < most]
+    assert max(given_each, default=0) <= min(short, default=places) + 1 or not short

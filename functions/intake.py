@@ -1,0 +1,53 @@
+"""Route the messages of a workload with types to the queues of their shapes.
+
+Trigger: the scaler, whenever a tick sees messages in the queue that people know.
+Input: which workload; nothing else in the event is trusted.
+Effects: moves messages between queues, makes a queue when it is first needed, wakes the scaler.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from spindown.contract.event import parse_wake_up
+from spindown.contract.settings import WorkloadSettings
+from spindown.control.policy import current_policy
+from spindown.error import ContractError, NotFound, SpindownError
+from spindown.functions.malformed import acknowledge
+from spindown.functions.port import connect, control_ports, work_ports
+from spindown.job.held import WorkPorts
+from spindown.job.intake import route
+from spindown.port import ControlPorts, Waker
+
+logger = Logger(service="intake")
+
+
+def handle(
+    event: object,
+    ports: ControlPorts,
+    work_of: Callable[[WorkloadSettings], WorkPorts],
+    scaler: Waker,
+) -> dict[str, Any]:
+    """Route what waits; return what became of it."""
+    try:
+        workload = parse_wake_up(event, deployment=ports.name).workload
+        settings, policy = current_policy(workload, ports)
+    except (ContractError, NotFound) as exc:
+        return dict(acknowledge(exc, function="intake", deployment=ports.name, ports=ports))
+    done = route(settings, policy, work_of(settings), ports)
+    if done.routed:
+        # If it is not woken now, its next tick comes within a minute.
+        with suppress(SpindownError):
+            scaler.wake(workload)
+    return {"workload": workload, "routed": done.routed, "left": done.left, **done.refused}
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG001 - Lambda's form
+    """Answer Lambda."""
+    ports = control_ports()
+    said = handle(event, ports, work_ports, connect().waker(ports.deployment().scaler))
+    logger.info("routed", extra={"action": "routed", **said})
+    return said

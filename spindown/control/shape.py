@@ -1,0 +1,118 @@
+"""The fleet of each shape: a workload with types has a queue, and so a fleet, for each.
+
+A plan of the whole workload ends workers, charges them and keeps the ceilings. What is missing is
+found shape by shape: ``of_shape`` gives the draft that a workload of this shape alone would have.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from spindown.contract.codec import replace_fields
+from spindown.contract.row import BacklogRow
+from spindown.control.backlog import follow
+from spindown.control.observation import OWN_SHAPE
+from spindown.control.plan import Action, ActionKind, PlanDraft, ShapeQueue
+from spindown.domain.fleet import NOTHING_WAITS
+from spindown.domain.job_type import Shape, parse_shape, requirements_of
+from spindown.domain.past_cost import dollars_per_hour
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.schedule import places, unanswered_dollars
+
+#: What the ticks remember of each queue by itself; all else is of the workload.
+QUEUE_FIELDS = (
+    "backlog_since",
+    "empty_since",
+    "filled_since",
+    "visible",
+    "in_flight",
+    "seen_at",
+    "waiting_since",
+    "waiting_jobs",
+)
+
+
+def shapes_of(draft: PlanDraft) -> Sequence[str]:
+    """Return the shapes whose fleets are sized, that first whose work waits longest; "": none."""
+    if not draft.fleet.shapes:
+        return ("",)
+
+    def turn(name: str) -> tuple[datetime, str]:
+        since = draft.fleet.shapes[name].backlog.backlog_since
+        return since or draft.now, name
+
+    return sorted(draft.fleet.shapes, key=turn)
+
+
+def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
+    """Return a draft as if there were only the work and the workers of one shape.
+
+    What others take of the common ceilings is taken here too.
+    """
+    if not shape:
+        return draft
+    facts, fleet, now = draft.facts, draft.fleet, draft.now
+    known = fleet.shapes.get(shape) or ShapeQueue(queue=NOTHING_WAITS, backlog=BacklogRow())
+    policy = facts.policy
+    if shape != OWN_SHAPE:
+        # Who keeps workers warm does so for jobs that state no needs.
+        policy = replace(policy, warm_workers=0, warm_schedule=())
+    requirements = requirements_of(parse_shape(shape) or Shape(), facts.settings.requirements)
+    others = [w for w in fleet.workers.values() if w.shape != shape]
+    launched = [x for x in fleet.launches.values() if x.shape != shape]
+    seen = {name: getattr(known.backlog, name) for name in QUEUE_FIELDS}
+    return PlanDraft(
+        facts=replace(
+            facts,
+            shape=shape,
+            queue=known.queue,
+            shapes={},
+            settings=replace(facts.settings, requirements=requirements),
+            effective=replace_fields(facts.effective, {"policy": policy}),
+        ),
+        fleet=replace(
+            fleet,
+            workers={i: w for i, w in fleet.workers.items() if w.shape == shape},
+            launches={i: x for i, x in fleet.launches.items() if x.shape == shape},
+            leases=tuple(x for x in fleet.leases if x.shape == shape),
+            requeued_jobs={i: x for i, x in fleet.requeued_jobs.items() if x.shape == shape},
+            queue=known.queue,
+            backlog=replace_fields(fleet.backlog, seen),
+            strays=fleet.strays + places(others, launched, now),
+            dollars_elsewhere=dollars_per_hour(others) + unanswered_dollars(launched, now),
+            shapes={},
+        ),
+    )
+
+
+def follow_shapes(draft: PlanDraft) -> PlanDraft:
+    """Bring up to date what the ticks remember of the queue of each shape."""
+    if not draft.fleet.shapes:
+        return draft
+    known = draft.fleet.shapes.items()
+    return draft.act(shapes={name: _follow(name, queue, draft) for name, queue in known})
+
+
+def _follow(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
+    """Follow one queue; workers count their claims for the whole workload, so leases tell here."""
+    fleet, since = draft.fleet, known.backlog.seen_at
+    leases = [x for x in fleet.leases if x.shape == name]
+    claims = sum(since is None or x.claimed_at > since for x in leases)
+    busy = sum(
+        w.claimed_at is not None and (since is None or w.claimed_at > since)
+        for w in fleet.workers.values()
+        if w.shape == name
+    )
+    before = replace_fields(known.backlog, {"claims": max(claims, busy), "claims_seen": 0})
+    row = follow(before, known.queue, draft.now, leases)
+    return ShapeQueue(queue=known.queue, backlog=replace_fields(row, {"claims_seen": 0}))
+
+
+def route_messages(draft: PlanDraft) -> PlanDraft:
+    """Have the messages routed that people have sent to the queue that they know."""
+    facts = draft.facts
+    if not facts.policy.types or not facts.intake.visible:
+        return draft
+    reason = Reason(ReasonCode.TO_BE_ROUTED, {"messages": facts.intake.visible})
+    route = Action(kind=ActionKind.ROUTE, subject=facts.workload, reason=reason)
+    return draft.act([route])

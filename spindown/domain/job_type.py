@@ -1,0 +1,233 @@
+"""What a job needs, and the shape of machine that this makes: each need on a fixed scale of steps.
+
+A workload that declares types has one queue for each shape. Only needs that a message or its type
+states make the shape: what the workload itself requires holds for every machine that it buys, so
+the shape of a job that states nothing is ``Shape()``.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from spindown.domain.offer import Requirements
+from spindown.domain.policy import Needs, Policy
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+
+#: Steps of the scale. Between two powers of two lies at most one more, since machines are sold so;
+#: VRAM has the sizes of GPUs that are sold, as EC2 tells them, rounded down to a GiB.
+VCPU_STEPS = (0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+MEMORY_STEPS = (
+    *(0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512),
+    *(768, 1024, 1536, 2048, 3072, 4096, 6144, 8192),
+)
+GPU_STEPS = (0, 1, 2, 4, 8, 16)
+VRAM_STEPS = (
+    *(0, 2, 4, 6, 8, 12, 15, 16, 20, 22, 24, 32, 40, 44, 48),
+    *(64, 80, 96, 128, 140, 179, 192, 256, 288),
+)
+#: Need -> the last step of its scale: no machine that is sold has more.
+MOST: Mapping[str, int] = {
+    "vcpus": VCPU_STEPS[-1],
+    "memory_gib": MEMORY_STEPS[-1],
+    "gpus": GPU_STEPS[-1],
+    "gpu_memory_gib": VRAM_STEPS[-1],
+}
+_MIB_PER_GIB = 1024
+#: How an architecture is written in a name.
+_ARCHITECTURES = {"x86_64": "x", "arm64": "a"}
+_NAME = re.compile(r"c(\d{1,3})m(\d{1,4})(?:g(\d{1,2})v(\d{1,3}))?([xa]?)")
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Shape:
+    """What machines of one queue have at least; 0 and "": what the workload requires."""
+
+    vcpus: int = 0
+    memory_gib: int = 0
+    gpus: int = 0
+    #: Of one GPU.
+    gpu_memory_gib: int = 0
+    #: The only architecture that will do; "": any that the workload allows.
+    architecture: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return its name, by which its queue is called: ``c4m16``, ``c8m32g1v22x``.
+
+        At most 17 characters, so that a queue's name keeps to the 80 that SQS allows.
+        """
+        gpu = f"g{self.gpus}v{self.gpu_memory_gib}" if self.gpus or self.gpu_memory_gib else ""
+        letter = _ARCHITECTURES.get(self.architecture, "")
+        return f"c{self.vcpus}m{self.memory_gib}{gpu}{letter}"
+
+    def covers(self, other: "Shape") -> bool:
+        """Tell whether a machine of this shape can do what another shape is asked for."""
+        return (
+            self.vcpus >= other.vcpus
+            and self.memory_gib >= other.memory_gib
+            and self.gpus >= other.gpus
+            and self.gpu_memory_gib >= other.gpu_memory_gib
+            and other.architecture in {"", self.architecture}
+        )
+
+
+def parse_shape(name: str) -> Shape | None:
+    """Return the shape of a name; None: it is none."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    vcpus, memory, gpus, vram = (int(text or 0) for text in found.groups()[:4])
+    letters = {letter: architecture for architecture, letter in _ARCHITECTURES.items()}
+    shape = Shape(
+        vcpus=vcpus,
+        memory_gib=memory,
+        gpus=gpus,
+        gpu_memory_gib=vram,
+        architecture=letters.get(found[5], ""),
+    )
+    return shape if shape.name == name else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledNeeds:
+    """What a message comes to: its needs and their shape, or why it may not be done."""
+
+    needs: Needs = field(default_factory=Needs)
+    shape: Shape = field(default_factory=Shape)
+    #: NO_REASON: it may.
+    refused: Reason = NO_REASON
+
+
+def settle(type_name: str, asked: Needs | None, policy: Policy) -> SettledNeeds:
+    """Settle what a job needs by its type and what its message asks for.
+
+    What the message asks for takes the place of what its type says. It may ask for less than that,
+    and for more up to ``requirements_at_most``; where that says nothing, for no more.
+
+    Args:
+        type_name: the message's ``type``; "": it has none.
+        asked: its ``requirements``; None: it has none.
+        policy: the types, and the ceilings.
+    """
+    if not policy.types and (type_name or asked is not None):
+        named = "type" if type_name else "requirements"
+        return SettledNeeds(refused=Reason(ReasonCode.NO_TYPES, {"field": named}))
+    declared = {each.name: each for each in policy.types}
+    if type_name and type_name not in declared:
+        about = {"type": type_name, "known": ", ".join(sorted(declared))}
+        return SettledNeeds(refused=Reason(ReasonCode.TYPE_UNKNOWN, about))
+    usual = declared[type_name].needs if type_name else Needs()
+    asked = asked or Needs()
+    needs = Needs(
+        **{
+            f.name: getattr(usual, f.name) if (value := getattr(asked, f.name)) is None else value
+            for f in fields(Needs)
+        }
+    )
+    refused = _above(asked, usual, policy.requirements_at_most) or _beyond_scale(needs)
+    if refused:
+        return SettledNeeds(refused=refused)
+    return SettledNeeds(needs=needs, shape=shape_of(needs))
+
+
+def outgrown(
+    type_name: str, asked: Needs | None, policy: Policy, memory_gib: float
+) -> Needs | None:
+    """Return what a job asks for that has run out of memory: the next step of it.
+
+    None: the policy allows it no more, or declares no types.
+
+    Args:
+        type_name: the message's ``type``; "": it has none.
+        asked: its ``requirements``; None: it has none.
+        policy: the types, and the ceilings.
+        memory_gib: what the machine had.
+    """
+    larger = [step for step in MEMORY_STEPS if step > memory_gib]
+    if not larger:
+        return None
+    needs = replace(asked or Needs(), memory_gib=larger[0])
+    return None if settle(type_name, needs, policy).refused else needs
+
+
+def shape_of(needs: Needs) -> Shape:
+    """Return the smallest shape on the scale that meets some needs."""
+    architectures = needs.architectures or frozenset()
+    return Shape(
+        vcpus=_step(needs.vcpus, VCPU_STEPS),
+        memory_gib=_step(needs.memory_gib, MEMORY_STEPS),
+        # VRAM without a GPU is that of one.
+        gpus=_step(max(needs.gpus or 0, 1 if needs.gpu_memory_gib else 0), GPU_STEPS),
+        gpu_memory_gib=_step(needs.gpu_memory_gib, VRAM_STEPS),
+        architecture=min(architectures) if len(architectures) == 1 else "",
+    )
+
+
+def requirements_of(shape: Shape, workload: Requirements) -> Requirements:
+    """Return what a machine of a shape must have: what the workload requires, and what it says."""
+    return replace(
+        workload,
+        vcpus_min=max(workload.vcpus_min, shape.vcpus),
+        memory_mib_min=max(workload.memory_mib_min, shape.memory_gib * _MIB_PER_GIB),
+        gpu_count_min=max(workload.gpu_count_min, float(shape.gpus)),
+        gpu_memory_mib_min=max(workload.gpu_memory_mib_min, shape.gpu_memory_gib * _MIB_PER_GIB),
+        architectures=(
+            workload.architectures & {shape.architecture}
+            if shape.architecture
+            else workload.architectures
+        ),
+    )
+
+
+def why_unmet(needs: Needs, workload: Requirements, root_volume_gib: int) -> Reason:
+    """Return what no machine of a workload has, whatever is bought; NO_REASON: nothing.
+
+    Args:
+        needs: of a type, or settled.
+        workload: what its machines must have.
+        root_volume_gib: size of the root volume, which all its machines have.
+    """
+    known, most = workload.architectures, workload.gpu_count_max
+    if needs.architectures is not None and not needs.architectures & known:
+        return _too_much(
+            "architectures", ", ".join(sorted(needs.architectures)), ", ".join(sorted(known))
+        )
+    if most is not None and shape_of(needs).gpus > most:
+        return _too_much("gpus", shape_of(needs).gpus, most)
+    if needs.disk_gib is not None and needs.disk_gib > root_volume_gib:
+        return _too_much("disk_gib", needs.disk_gib, root_volume_gib)
+    return NO_REASON
+
+
+#: Needs that are numbers, of which more is asked for than less.
+_NUMBERS = tuple(f.name for f in fields(Needs) if f.name != "architectures")
+
+
+def _above(asked: Needs, usual: Needs, most: Needs) -> Reason:
+    """Return which ceiling a message is above; NO_REASON: none."""
+    for name in _NUMBERS:
+        value, ceiling = getattr(asked, name), getattr(most, name)
+        bound = max(getattr(usual, name) or 0, ceiling or 0)
+        if value is not None and value > bound:
+            return _too_much(name, value, bound)
+    return NO_REASON
+
+
+def _beyond_scale(needs: Needs) -> Reason:
+    """Return what is beyond any machine that is sold; NO_REASON: nothing."""
+    for name, most in MOST.items():
+        value = getattr(needs, name)
+        if value is not None and value > most:
+            return _too_much(name, value, most)
+    return NO_REASON
+
+
+def _too_much(name: str, asked: str | float, most: str | float) -> Reason:
+    about = {"field": name, "asked": asked, "most": most}
+    return Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
+
+
+def _step(value: float | None, steps: tuple[int, ...]) -> int:
+    """Return the least step that is no less; the last one of what is beyond the scale."""
+    return steps[min(bisect_left(steps, value or 0), len(steps) - 1)]

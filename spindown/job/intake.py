@@ -1,0 +1,283 @@
+"""Route the messages of a workload with types: each to the queue of the shape that it needs.
+
+A copy is sent before the original is deleted, as whenever a message moves: a crash in between
+leaves two messages of one job, of which the manifest lets only one do anything. What cannot be
+routed now stays in the queue that people know and is hidden for a while.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from spindown.contract.codec import decode, encode
+from spindown.contract.job.message import JobMessage, needs_of, parse_job, with_id
+from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
+from spindown.contract.queue import shape_queue
+from spindown.contract.row import ShapeRow, control_partition, shape_sort
+from spindown.contract.settings import WorkloadSettings
+from spindown.domain.job_type import SettledNeeds, Shape, parse_shape, settle, why_unmet
+from spindown.domain.lease import is_given_up, unreadable_wait
+from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import (
+    ContractError,
+    NewerSchema,
+    NotFound,
+    PreconditionFailed,
+    Throttled,
+)
+from spindown.job.held import WorkPorts
+from spindown.job.message import (
+    copy_message,
+    dead_letter_untouched,
+    delete,
+    put_back,
+    read_stored,
+)
+from spindown.job.shape_queue import read_shapes
+from spindown.port import (
+    ControlPorts,
+    Datum,
+    JobQueue,
+    Key,
+    Message,
+    Outgoing,
+    When,
+    Write,
+)
+from spindown.wording import say
+
+#: Well within the timeout of the function; what is left is routed after the next tick.
+RUN_FOR = timedelta(seconds=40)
+#: With more messages than this, several are routed at once.
+_FEW = 20
+_AT_ONCE = 8
+#: A long poll asks all of SQS's servers, so that an empty answer means something.
+_WAIT = timedelta(seconds=1)
+#: What is not routed comes back after so long; it takes a few seconds at most.
+_HIDDEN_FOR = timedelta(minutes=2)
+#: Messages in a row that cannot be routed, after which the rest is left to the next run.
+_FAILURES = 5
+#: Shapes for which queues are made: more than types that people tell apart.
+SHAPES_AT_MOST = 50
+#: How exactly the ledger knows when a shape was last used.
+_NOTED_EVERY = timedelta(days=1)
+#: A queue that is being removed is gone after so long, or its removal has died.
+REMOVED_WITHIN = timedelta(minutes=15)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routed:
+    """What became of the messages of one run."""
+
+    routed: int = 0
+    #: Why a message is a dead letter now, as the metric calls it -> how many.
+    refused: Mapping[str, int] = field(default_factory=dict)
+    #: Hidden, and routed later.
+    left: int = 0
+
+    @property
+    def seen(self) -> int:
+        """Return how many messages were looked at."""
+        return self.routed + self.left + sum(self.refused.values())
+
+    def __add__(self, other: "Routed") -> "Routed":
+        """Return what became of the messages of both runs."""
+        return Routed(
+            routed=self.routed + other.routed,
+            refused=Counter(self.refused) + Counter(other.refused),
+            left=self.left + other.left,
+        )
+
+
+def settle_message(job: JobMessage, policy: Policy) -> SettledNeeds:
+    """Return what a message comes to, once its stored body is read."""
+    return settle(job.type or "", needs_of(job), policy)
+
+
+class Intake:
+    """Routes the messages of one workload."""
+
+    def __init__(
+        self,
+        settings: WorkloadSettings,
+        policy: Policy,
+        ports: WorkPorts,
+        open_queue: Callable[[str], JobQueue],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            settings: of the workload.
+            policy: in force.
+            ports: the world; its queue is the one that people know.
+            open_queue: URL -> queue.
+        """
+        self._settings = settings
+        self._policy = policy
+        self._ports = ports
+        self._open_queue = open_queue
+        #: Shape -> the queue that takes its jobs, once the ledger lists it.
+        self._queues: dict[Shape, JobQueue] = {}
+
+    def run(self, until: datetime, *, at_most: int | None = None) -> Routed:
+        """Route until the queue is empty, ``until``, or so many; return what became of them."""
+        done, in_a_row = Routed(), 0
+        while in_a_row < _FAILURES and self._ports.clock.now() < until:
+            if done.seen == at_most:
+                break
+            message = self._ports.queue.receive(wait=_WAIT, visibility=_HIDDEN_FOR)
+            if message is None:
+                break
+            try:
+                done, in_a_row = done + self._route(message), 0
+            except Exception:  # noqa: BLE001 - the edge of one message: it comes back by itself
+                _log.exception("not_routed")
+                done, in_a_row = done + _LEFT, in_a_row + 1
+        return done
+
+    def _route(self, message: Message) -> Routed:
+        """Route a message, or make it a dead letter, or leave it to a later version."""
+        try:
+            job = with_id(parse_job(message.body), message.message_id)
+        except NewerSchema as exc:
+            return self._leave(message, exc)
+        except ContractError as exc:
+            dead_letter_untouched(message, str(exc), self._ports)
+            return _MALFORMED
+        job_id = job.job_id or ""
+        try:
+            whole = read_stored(job, self._ports.objects)
+        except NewerSchema as exc:
+            return self._leave(message, exc)
+        except (ContractError, NotFound):
+            unstored = Reason(ReasonCode.BODY_NOT_STORED, {"job": job_id})
+            return self._refuse(message, job_id, unstored)
+        settled, settings = settle_message(whole, self._policy), self._settings
+        refused = settled.refused or why_unmet(
+            settled.needs, settings.requirements, settings.run.root_volume_gib
+        )
+        if refused:
+            return self._refuse(message, job_id, refused)
+        copy = copy_message(message, job, self._ports.objects, message.attributes)
+        self._send(settled.shape, copy)
+        delete(message.receipt_handle, self._ports.queue)
+        return Routed(routed=1)
+
+    def _leave(self, message: Message, error: NewerSchema) -> Routed:
+        """Hide what only a later version can read; at last give it up."""
+        if is_given_up(message.sent_at, message.receive_count, self._ports.clock.now()):
+            dead_letter_untouched(message, str(error), self._ports)
+            return _MALFORMED
+        wait = unreadable_wait(message.receive_count, is_noted=False)
+        put_back(message, wait, self._ports.queue)
+        return _LEFT
+
+    def _refuse(self, message: Message, job_id: str, reason: Reason) -> Routed:
+        dead_letter_untouched(message, say(reason), self._ports, code=reason.code, job_id=job_id)
+        return Routed(refused={reason.code.value: 1})
+
+    def _send(self, shape: Shape, copy: Outgoing) -> None:
+        """Send to the queue of a shape; one that is not there is made."""
+        queue = self._queues.get(shape)
+        if queue is None:
+            name = self._place(shape).name
+            # First the ledger: a queue that no tick knows of would be served by nobody.
+            url = shape_queue(self._settings.queue_url, name)
+            list_shape(self._ports, self._settings.name, name, url)
+            queue = self._open_queue(url)
+            self._queues[shape] = queue
+        try:
+            queue.send([copy])
+        except NotFound:
+            queue.create(dead_letters=self._settings.dlq_url)
+            queue.send([copy])
+
+    def _place(self, shape: Shape) -> Shape:
+        """Return the shape whose queue takes a job.
+
+        Its own, or the least that covers it, if there are so many that senders may have made them
+        up: each tick looks at every queue (raises Throttled: none covers it).
+        """
+        listed = read_shapes(self._ports.table, self._settings.name)
+        if shape.name in listed or len(listed) < SHAPES_AT_MOST:
+            return shape
+        known = filter(None, map(parse_shape, listed))
+        covering = [each for each in known if each.covers(shape)]
+        if not covering:
+            raise Throttled(f"{len(listed)} shapes are in use, and none covers {shape.name}")
+        return min(covering)
+
+
+def route(
+    settings: WorkloadSettings, policy: Policy, work: WorkPorts, ports: ControlPorts
+) -> Routed:
+    """Route until nothing waits or the time is up, many messages by several threads; count them.
+
+    Args:
+        settings: of the workload.
+        policy: in force.
+        work: the workload's own ports, as ``Intake`` takes them.
+        ports: the world.
+    """
+    until = ports.clock.now() + RUN_FOR
+    done = Intake(settings, policy, work, ports.queue).run(until, at_most=_FEW)
+    if done.seen >= _FEW:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            each = [Intake(settings, policy, work, ports.queue) for _ in range(_AT_ONCE)]
+            done = sum(pool.map(lambda intake: intake.run(until), each), start=done)
+    where = {DEPLOYMENT: ports.name, WORKLOAD: settings.name}
+    ports.metrics.emit(
+        [
+            Datum(name="JobsRouted", value=done.routed, dimensions=where),
+            Datum(name="JobsNotRouted", value=done.left, dimensions=where),
+            *(
+                Datum(name="DeadLettered", value=count, dimensions={**where, REASON: code})
+                for code, count in done.refused.items()
+            ),
+        ]
+    )
+    return done
+
+
+_LEFT = Routed(left=1)
+_MALFORMED = Routed(refused={"malformed": 1})
+
+
+def list_shape(ports: WorkPorts, workload: str, shape: str, url: str) -> None:
+    """See to it that the ledger lists a shape as used, whose queue has this URL.
+
+    Raises:
+        Throttled: its queue is just being removed.
+    """
+    key, now = Key(control_partition(workload), shape_sort(shape)), ports.clock.now()
+    known = _read_row(ports.table.get(key))
+    removing_at = None if known is None else known.removing_at
+    if known is not None and removing_at is None and known.closing_at is None:
+        if now - known.used_at < _NOTED_EVERY:
+            return
+    elif removing_at is not None and now - removing_at < REMOVED_WITHIN:
+        raise Throttled(f"the queue of {shape} is being removed")
+    # Whoever removes it changes this field first.
+    unchanged = (
+        When(absent=frozenset({"removing_at"}))
+        if removing_at is None
+        else When(equals={"removing_at": encode(removing_at)})
+    )
+    row = ShapeRow(shape=shape, url=url, used_at=now)
+    try:
+        ports.table.write(Write(key=key, when=unchanged, set=encode(row)))
+    except PreconditionFailed as exc:
+        raise Throttled(f"the queue of {shape} is being removed") from exc
+
+
+def _read_row(row: object) -> ShapeRow | None:
+    try:
+        return decode(ShapeRow, row) if isinstance(row, dict) else None
+    except ContractError:
+        return None

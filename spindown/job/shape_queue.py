@@ -1,0 +1,111 @@
+"""The queues of a workload with types: which there are, and removing those that nobody uses.
+
+A queue is removed in three steps, an hourly run each: first its row says that it is closing, then
+that it is being removed, and only then it is deleted. ``intake`` reopens one that is closing before
+it sends there, and sends nothing to one that is being removed.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from spindown.contract.codec import encode
+from spindown.contract.queue import shape_queue
+from spindown.contract.row import (
+    SHAPE,
+    ShapeRow,
+    control_partition,
+    shape_backlog_sort,
+    shape_sort,
+)
+from spindown.contract.settings import WorkloadSettings
+from spindown.domain.fleet import NOTHING_WAITS, Backlog, all_of
+from spindown.error import NotFound, PreconditionFailed, SpindownError
+from spindown.ledger.partition import Partition
+from spindown.port import ControlPorts, JobQueue, Key, Table, When, Write
+
+_log = logging.getLogger(__name__)
+#: A queue that nothing was routed to for so long, and that is empty, is removed.
+UNUSED_FOR = timedelta(days=30)
+#: Longer than a run of ``intake`` that has read the row before it said so.
+_CLOSING_FOR = timedelta(minutes=30)
+
+
+def read_shapes(table: Table, workload: str) -> Mapping[str, ShapeRow]:
+    """Return the shapes that have a queue, by name."""
+    found = table.query(control_partition(workload), SHAPE)
+    return Partition(found).named(ShapeRow, SHAPE)
+
+
+def queues_of(ports: ControlPorts, settings: WorkloadSettings) -> list[JobQueue]:
+    """Return all queues in which messages of a workload may wait, that of people first."""
+    shapes = read_shapes(ports.table, settings.name) if settings.policy.types else ()
+    urls = [settings.queue_url, *(shape_queue(settings.queue_url, shape) for shape in shapes)]
+    return [ports.queue(url) for url in urls]
+
+
+def backlogs(queues: Iterable[JobQueue]) -> Iterator[Backlog]:
+    """Yield what queues hold; one that is not made yet holds nothing."""
+    for queue in queues:
+        try:
+            yield queue.backlog()
+        except NotFound:
+            yield NOTHING_WAITS
+
+
+def remove_all_unused(ports: ControlPorts) -> Mapping[str, int]:
+    """Do the same for every workload; return how many queues of each went.
+
+    An error in one does not stop the others: the next run goes on.
+    """
+    removed = {}
+    for workload in ports.deployment().workloads:
+        try:
+            removed[workload] = remove_unused(workload, ports)
+        except SpindownError as exc:
+            _log.warning("the queues of %s were not looked at: %s", workload, exc)
+    return {workload: count for workload, count in removed.items() if count}
+
+
+def remove_unused(workload: str, ports: ControlPorts) -> int:
+    """Take each unused queue of a workload a step nearer to its removal; return how many went."""
+    settings, _ = ports.settings.workload(workload)
+    if not settings.policy.types:
+        return 0
+    removed = 0
+    for name, row in read_shapes(ports.table, workload).items():
+        queue = ports.queue(shape_queue(settings.queue_url, name))
+        if all_of(backlogs([queue])).is_empty:
+            removed += _step(workload, row, queue, ports.table, ports.clock.now())
+    return removed
+
+
+def _step(workload: str, row: ShapeRow, queue: JobQueue, table: Table, now: datetime) -> bool:
+    key = Key(control_partition(workload), shape_sort(row.shape))
+    seen = {"used_at": encode(row.used_at)}
+    if row.closing_at is None and row.removing_at is None:
+        if now - row.used_at >= UNUSED_FOR:
+            unchanged = When(equals=seen, absent=frozenset({"closing_at", "removing_at"}))
+            _write(table, Write(key=key, when=unchanged, set={"closing_at": encode(now)}))
+        return False
+    if row.removing_at is None:
+        if row.closing_at is None or now - row.closing_at < _CLOSING_FOR:
+            return False
+        closing = {**seen, "closing_at": encode(row.closing_at)}
+        unchanged = When(equals=closing, absent=frozenset({"removing_at"}))
+        _write(table, Write(key=key, when=unchanged, set={"removing_at": encode(now)}))
+        return False
+    queue.remove()
+    backlog = Key(control_partition(workload), shape_backlog_sort(row.shape))
+    table.write(Write(key=backlog, delete=True))
+    unchanged = When(equals={"removing_at": encode(row.removing_at)})
+    return _write(table, Write(key=key, when=unchanged, delete=True))
+
+
+def _write(table: Table, write: Write) -> bool:
+    """Write, unless somebody has used the shape meanwhile; tell whether it was written."""
+    try:
+        table.write(write)
+    except PreconditionFailed:
+        return False
+    return True

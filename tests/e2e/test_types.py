@@ -1,0 +1,105 @@
+"""Jobs of two types, deployed and run for real: routed, done on machines of their size, told of."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spindown.job.fence import read_fence
+from tests.e2e.world import World, deployed, found, write_deployment
+from tests.local.waiting import is_quiet
+
+pytestmark = pytest.mark.proof
+
+_TYPES = """
+[[workload.count.policy.types]]
+name = "small"
+memory_gib = 4
+
+[[workload.count.policy.types]]
+name = "large"
+memory_gib = 24
+
+[workload.count.policy.requirements_at_most]
+memory_gib = 32
+
+[workload.count.requirements]
+gpu_count_min = 0
+"""
+#: Memory of the machines of the local market that have no GPU, GiB.
+_MEMORY = {"c7i.xlarge": 8, "m7a.2xlarge": 32}
+_JOBS: dict[str, dict[str, Any]] = {
+    **{f"small-{n}": {"type": "small"} for n in range(4)},
+    **{f"large-{n}": {"type": "large"} for n in range(3)},
+    "asked": {"type": "small", "requirements": {"memory_gib": 20}},
+    "plain": {},
+}
+_NEEDS = {"small": 4, "large": 24, "asked": 20, "plain": 0}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    path = write_deployment(tmp_path_factory.mktemp("types"), "count")
+    text = path.read_text(encoding="utf-8").replace("max_workers = 1", "max_workers = 3")
+    path.write_text(text + _TYPES, encoding="utf-8")
+    with deployed(path) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def sent(world: World) -> World:
+    for job_id, asked in _JOBS.items():
+        world.send("count", {"items": ["one", "three"], "job_id": job_id, **asked})
+    world.send("count", {"items": ["x"], "job_id": "greedy", "requirements": {"memory_gib": 64}})
+    world.send("count", {"items": ["x"], "job_id": "strange", "type": "huge"})
+    return world
+
+
+def test_each_job_is_done_on_a_machine_of_its_size(sent: World) -> None:
+    for job_id in _JOBS:
+        assert sent.finished(job_id).state == "completed"
+    found(lambda: is_quiet(sent.session.status("count")))
+
+    types = {one.instance_id: one.instance_type for one in sent.instances("count")}
+    store = sent.session.work_store("count")
+    for job_id in _JOBS:
+        fence = read_fence(job_id, store)
+        assert fence is not None
+        # Each was claimed once: no machine got it that could not run it.
+        assert fence.manifest.epoch == 1
+        machine = types[fence.manifest.owner.partition("/")[0]]
+        assert _MEMORY[machine] >= _NEEDS[job_id.partition("-")[0]]
+    assert [one["result"]["length"] for one in sent.records("large-0")] == [3, 5]
+    # A small job takes no large machine for its own.
+    assert set(types.values()) == set(_MEMORY)
+
+
+def test_what_is_forbidden_is_a_dead_letter(sent: World) -> None:
+    sqs = sent.client("sqs")
+    url = sent.session.workload("count").dlq_url
+
+    def letters() -> dict[str, str] | None:
+        answer = sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], VisibilityTimeout=0
+        )
+        told = {
+            one["MessageAttributes"]["job_id"]["StringValue"]: one["MessageAttributes"]["code"][
+                "StringValue"
+            ]
+            for one in answer.get("Messages", [])
+        }
+        return told if len(told) == 2 else None
+
+    assert found(letters) == {"greedy": "requirement-forbidden", "strange": "type-unknown"}
+
+
+def test_status_plan_and_submit_know_the_types(sent: World) -> None:
+    status = sent.spindown("status", "count")
+    plan = sent.spindown("plan", "count")
+    refused = sent.spindown("submit", "count", __file__, "--type", "huge")
+    taken = sent.spindown("submit", "count", __file__, "--type", "large")
+
+    assert (status.returncode, plan.returncode) == (0, 0)
+    assert refused.returncode != 0
+    assert taken.returncode == 0, taken.stderr
+    assert "c0m32" in sent.spindown("status", "count").stdout

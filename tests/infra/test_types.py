@@ -1,0 +1,101 @@
+"""A workload with types has a function that routes, and leave for its queues; others do not."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.infra.assembly import CONFIG, Assembly, listed, synthesise_once, words, write_project
+
+_TYPES = """
+[[workload.plain.policy.types]]
+name = "large"
+memory_gib = 64
+"""
+INTAKE = "ControlIntakeRole"
+
+
+@pytest.fixture(scope="session")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    return synthesise_once(
+        tmp_path_factory, "types", lambda directory: write_project(directory, CONFIG + _TYPES)
+    )
+
+
+def of_queues(statement: Any) -> Sequence[str]:
+    return [words(one) for one in listed(statement["Resource"])]
+
+
+def is_shapes(resource: str) -> bool:
+    return resource.startswith("<WorkloadplainJobsQueue") and resource.endswith("--c*")
+
+
+def test_without_types_there_is_no_such_function(assembly: Assembly) -> None:
+    names = [one.get("FunctionName") for one in functions_of(assembly)]
+
+    assert "lab--intake" not in names
+    for role in ("ControlScalerRole", "ControlOffersRole", "WorkloadplainFleetRole"):
+        statements = assembly.statements(role)
+        assert not {"WakeIntake", "RemoveQueues", "SendBack"} & statements.keys()
+
+
+def functions_of(assembly: Assembly) -> list[Any]:
+    return list(assembly.all_of("AWS::Lambda::Function"))
+
+
+def test_with_types_there_is_one(typed: Assembly) -> None:
+    names = [one.get("FunctionName") for one in functions_of(typed)]
+
+    assert "lab--intake" in names
+
+
+def test_who_routes_moves_messages_and_nothing_else(typed: Assembly) -> None:
+    statements = typed.statements(INTAKE)
+    services = {a.partition(":")[0] for one in statements.values() for a in listed(one["Action"])}
+
+    assert services == {"dynamodb", "lambda", "logs", "s3", "sqs", "ssm"}
+    (people,) = of_queues(statements["TakeMessages"])
+    (shapes,) = of_queues(statements["RouteMessages"])
+    assert people.startswith("<WorkloadplainJobsQueue")
+    assert not people.endswith("*")
+    assert is_shapes(shapes)
+    assert set(listed(statements["RouteMessages"]["Action"])) == {
+        "sqs:CreateQueue",
+        "sqs:SendMessage",
+    }
+    assert statements["KeepShapes"]["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["c#plain"]}
+    }
+
+
+def test_a_worker_receives_from_shapes_and_only_sends_to_people(typed: Assembly) -> None:
+    statements = typed.statements("WorkloadplainFleetRole")
+
+    (worked,) = of_queues(statements["WorkQueue"])
+    (back,) = of_queues(statements["SendBack"])
+    assert is_shapes(worked)
+    assert back.startswith("<WorkloadplainJobsQueue")
+    assert statements["SendBack"]["Action"] == "sqs:SendMessage"
+
+
+def test_the_worker_of_another_workload_reaches_no_shape(typed: Assembly) -> None:
+    statements = typed.statements("WorkloadrichFleetRole")
+
+    assert not any("--c*" in one for each in statements.values() for one in of_queues(each))
+
+
+@pytest.mark.parametrize("role", ["ControlScalerRole", "ControlInterruptionRole"])
+def test_who_reconciles_sees_shapes_and_wakes_the_router(typed: Assembly, role: str) -> None:
+    statements = typed.statements(role)
+
+    assert any(is_shapes(one) for one in of_queues(statements["SeeQueues"]))
+    assert any(is_shapes(one) for one in of_queues(statements["RequeueJobs"]))
+    (woken,) = of_queues(statements["WakeIntake"])
+    assert woken.endswith("function:lab--intake")
+
+
+@pytest.mark.parametrize("role", ["ControlOffersRole", "ControlTeardownFunctionRole"])
+def test_who_removes_queues_removes_those_of_shapes_alone(typed: Assembly, role: str) -> None:
+    (removed,) = of_queues(typed.statements(role)["RemoveQueues"])
+
+    assert is_shapes(removed)

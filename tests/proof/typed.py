@@ -1,0 +1,65 @@
+"""A deployment whose workload has types: a small one, and one that only a larger machine does."""
+
+from dataclasses import replace
+from typing import Any
+
+from spindown.domain.policy import JobType, Needs
+from tests.builders import a_type
+from tests.control import PRICES, REGION, ZONES
+from tests.proof.world import MINUTE, POLICY, ProofWorld
+
+LARGE: dict[str, Any] = {"type": "large"}
+SMALL = "c0m8"
+_TYPES = (
+    JobType(name="small", needs=Needs(memory_gib=8)),
+    JobType(name="large", needs=Needs(memory_gib=48)),
+)
+_MOST = Needs(memory_gib=64)
+
+
+def a_typed_world(**policy: Any) -> ProofWorld:
+    """Return a deployment in which nothing has happened yet."""
+    types = {"types": _TYPES, "requirements_at_most": _MOST, **policy}
+    world = ProofWorld(policy=replace(POLICY, **types), budget=1000.0)
+    kind = a_type("g4dn.2xlarge", memory_mib=64 * 1024)
+    on_demand, spot = PRICES["g5.xlarge"]
+    world.market.offer(kind, region=REGION, zones=ZONES, on_demand=on_demand, spot=spot)
+    return world
+
+
+def sent() -> ProofWorld:
+    """Return a world in which jobs of two types and of none wait to be routed."""
+    world = a_typed_world()
+    world.submit(3, type="small")
+    world.submit(2, **LARGE)
+    world.submit(2, stored=True)
+    return world
+
+
+def routed() -> ProofWorld:
+    """Return the same after a tick that has routed them."""
+    world = sent()
+    world.tick()
+    assert not world.queue.bodies()
+    return world
+
+
+def typed_at_work() -> ProofWorld:
+    """Return the same with workers of both shapes that have jobs in hand."""
+    world = routed()
+    for _ in range(4):
+        world.tick(MINUTE)
+        for instance_id in world.bootable:
+            world.boot(instance_id)
+        for process in world.live:
+            if process.is_free:
+                process.step(0)
+                process.step(0)
+            process.beat()
+    assert len({process.shape for process in world.live}) > 1
+    return world
+
+
+def grow_small(world: ProofWorld) -> None:
+    """Let the small type need what only the larger machine has."""
+    world.change_policy(types=(replace(_TYPES[0], needs=Needs(memory_gib=48)), _TYPES[1]))

@@ -1,0 +1,240 @@
+"""A workload with types: a queue, a fleet and a tag for each shape, under common ceilings."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from spindown.contract import tag
+from spindown.contract.row import lease_sort, shape_sort
+from spindown.control.plan import ActionKind
+from spindown.domain.fleet import Lease, Worker, WorkerState
+from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.reason import ReasonCode
+from spindown.operate.preview import preview
+from tests.builders import a_type, minutes
+from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
+
+SMALL, LARGE = "c0m8", "c0m48"
+TYPES = (
+    JobType(name="small", needs=Needs(memory_gib=5)),
+    JobType(name="large", needs=Needs(memory_gib=48)),
+)
+#: The only type that has the memory of LARGE.
+BIG = "g4dn.2xlarge"
+
+
+def a_typed_world(**policy: Any) -> ControlWorld:
+    world = ControlWorld(policy=replace(Policy(), types=TYPES, **policy))
+    kind = a_type(BIG, memory_mib=64 * 1024)
+    world.market.offer(kind, region=REGION, zones=ZONES, on_demand=0.9, spot=0.4)
+    return world
+
+
+def every_pool() -> list[Pool]:
+    return [
+        a_pool_of(name, zone, kind)
+        for name in (*PRICES, BIG)
+        for zone in ZONES
+        for kind in CapacityType
+    ]
+
+
+def launched_of(world: ControlWorld, shape: str) -> list[Worker]:
+    return [worker for worker in world.workers() if worker.shape == shape]
+
+
+def test_a_tick_has_messages_routed_and_the_next_one_buys() -> None:
+    world = a_typed_world()
+    world.ask("s", type="small")
+    world.ask("l", type="large")
+
+    first = world.tick()
+    second = world.tick()
+
+    assert [action.kind for action in first.actions] == [ActionKind.ROUTE.value]
+    assert world.queue.bodies() == []
+    assert {shape.shape for shape in second.shapes} >= {SMALL, LARGE}
+    (small,) = launched_of(world, SMALL)
+    (large,) = launched_of(world, LARGE)
+    assert small.instance_type == "g4dn.xlarge"
+    assert large.instance_type == BIG
+    tags = {i.instance_id: i.tags for i in world.compute.ec2.instances.values()}
+    assert tags[small.instance_id][tag.SHAPE] == SMALL
+    assert tags[large.instance_id][tag.SHAPE] == LARGE
+
+
+def test_what_waits_for_one_shape_buys_nothing_of_another() -> None:
+    world = a_typed_world()
+    for number in range(3):
+        world.ask(f"l{number}", type="large")
+    world.run(3)
+
+    assert launched_of(world, LARGE)
+    assert len(launched_of(world, LARGE)) == len(world.workers())
+
+
+def test_all_shapes_share_the_most_workers() -> None:
+    world = a_typed_world(max_workers=3, drain_within=minutes(2))
+    for number in range(60):
+        world.ask(f"s{number}", type="small")
+        world.ask(f"l{number}", type="large")
+    world.run(5)
+
+    assert len(world.workers()) == 3
+
+
+def test_all_shapes_share_the_dollars_of_an_hour() -> None:
+    world = a_typed_world(max_workers=20, max_dollars_per_hour=1.0, drain_within=minutes(2))
+    for number in range(60):
+        world.ask(f"s{number}", type="small")
+        world.ask(f"l{number}", type="large")
+    world.run(5)
+
+    assert 0.5 < sum(worker.price_per_hour for worker in world.workers()) <= 1.0 + 1e-9
+
+
+def test_each_shape_gets_a_place_before_one_gets_all() -> None:
+    world = a_typed_world(max_workers=4, drain_within=minutes(2))
+    for number in range(60):
+        world.ask(f"l{number}", type="large")
+    world.ask("s", type="small")
+    world.run(2)
+
+    assert len(launched_of(world, LARGE)) == 3
+    assert len(launched_of(world, SMALL)) == 1
+
+
+def test_the_shape_that_waits_longest_is_bought_for_first() -> None:
+    world = a_typed_world(max_workers=1)
+    world.ask("s", type="small")
+    world.dry(*every_pool())
+    world.run(2)
+    world.ask("l", type="large")
+    world.run(2)
+    for pool in every_pool():
+        world.compute.set_capacity(pool, None)
+    world.run(30)
+
+    assert {worker.shape for worker in world.workers()} == {SMALL}
+
+
+def test_a_worker_of_one_shape_is_no_slot_for_another() -> None:
+    world = a_typed_world()
+    world.ask("s", type="small")
+    world.run(2)
+    (small,) = launched_of(world, SMALL)
+    world.clock.advance(minutes(2))
+    world.check_in(small.instance_id)
+    world.ask("l", type="large")
+    world.run(2)
+
+    assert len(launched_of(world, LARGE)) == 1
+
+
+def test_an_idle_worker_of_another_shape_leaves_no_work() -> None:
+    world = a_typed_world()
+    world.ask("s", type="small")
+    world.run(2)
+    (small,) = launched_of(world, SMALL)
+    world.dry(*[worker.pool for worker in launched_of(world, LARGE)])
+    world.check_in(small.instance_id)
+    queue = world.queue_of(SMALL)
+    message = queue.receive(wait=timedelta(0), visibility=minutes(5))
+    assert message is not None
+    queue.delete(message.receipt_handle)
+    world.ask("l", type="large")
+    world.run(2)
+    world.compute.power_off(small.instance_id)
+    world.end(small.instance_id)
+    world.run(1)
+
+    assert world.view().breaker.unclaimed == 0
+
+
+def test_the_job_of_a_lost_worker_returns_to_its_own_queue() -> None:
+    world = a_typed_world()
+    world.ask("l", type="large")
+    world.run(2)
+    (worker,) = launched_of(world, LARGE)
+    world.check_in(worker.instance_id)
+    queue = world.queue_of(LARGE)
+    message = queue.receive(wait=timedelta(0), visibility=minutes(30))
+    assert message is not None
+    lease = Lease(
+        instance_id=worker.instance_id,
+        slot=0,
+        job_id="l",
+        epoch=1,
+        receipt_handle=message.receipt_handle,
+        deadline=world.now + minutes(30),
+        not_after=world.now + timedelta(hours=11),
+        claimed_at=world.now,
+        sent_at=message.sent_at,
+        shape=LARGE,
+    )
+    world.put(lease_sort(worker.instance_id, 0), **vars(lease))
+    world.change(worker.instance_id, state=WorkerState.BUSY, busy_slots=1, idle_since=None)
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    decision = world.tick(minutes(11))
+
+    assert world.view().leases == ()
+    assert queue.backlog().visible == 1
+    assert world.view().requeued_jobs["l"].shape == LARGE
+    shapes = {shape.shape: shape for shape in decision.shapes}
+    assert shapes[LARGE].visible == 1
+
+
+def test_warm_workers_are_for_jobs_that_state_no_needs() -> None:
+    world = a_typed_world(warm_workers=1)
+    world.ask("l", type="large")
+    world.run(3)
+
+    assert len(launched_of(world, "c0m0")) == 1
+    assert len(launched_of(world, LARGE)) == 1
+    assert all(w.warm_until is None for w in launched_of(world, LARGE))
+
+
+def test_plan_shows_each_shape_and_asks_for_a_job_without_needs() -> None:
+    world = a_typed_world()
+    world.ask("l", type="large")
+    world.tick()
+
+    made = preview(WORKLOAD, world.ports)
+    asked = preview(WORKLOAD, world.ports, jobs=5)
+
+    assert {each.shape: each.wanted for each in made.shapes}[LARGE] == 1
+    assert [launch.choice.shape for launch in made.launches if launch.requests] == [LARGE]
+    assert "c0m0" in {launch.choice.shape for launch in asked.launches}
+
+
+def test_a_shape_that_nothing_meets_says_so_and_stops_no_other() -> None:
+    world = a_typed_world(requirements_at_most=Needs(memory_gib=1000))
+    world.ask("h", requirements={"memory_gib": 900})
+    world.ask("s", type="small")
+    decision = world.run(2)[-1]
+
+    shapes = {shape.shape: shape for shape in decision.shapes}
+    assert shapes["c0m1024"].stopped.code is ReasonCode.LAST_RULED_OUT
+    assert launched_of(world, SMALL)
+
+
+def test_a_queue_that_is_not_made_yet_is_empty() -> None:
+    world = a_typed_world()
+    world.put(shape_sort(LARGE), shape=LARGE, url="u", used_at=world.now)
+
+    decision = world.tick()
+
+    assert {shape.shape: shape.visible for shape in decision.shapes} == {"c0m0": 0}
+
+
+def test_without_types_no_queue_is_looked_at_nobody_is_woken() -> None:
+    world = ControlWorld()
+    world.put(shape_sort(LARGE), shape=LARGE, url="u", used_at=world.now)
+    world.send(3)
+    decision = world.run(2)[-1]
+
+    assert decision.shapes == ()
+    assert world.calls["router.wake"] == 0
+    assert world.calls["queue.backlog"] == 2
+    assert not world.shape_queues

@@ -1,0 +1,230 @@
+"""What a job needs becomes a shape on a fixed scale, within what the policy allows."""
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.job_type import (
+    GPU_STEPS,
+    MEMORY_STEPS,
+    MOST,
+    VCPU_STEPS,
+    VRAM_STEPS,
+    Shape,
+    outgrown,
+    parse_shape,
+    requirements_of,
+    settle,
+    shape_of,
+    why_unmet,
+)
+from spindown.domain.offer import Requirements
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.reason import ReasonCode
+from spindown.domain.requirement import misfit
+from tests.builders import a_cpu_type, a_type
+
+GIB = 1024
+POLICY = replace(
+    Policy(),
+    types=(
+        JobType(name="small", needs=Needs(memory_gib=2)),
+        JobType(name="gpu", needs=Needs(gpus=1, gpu_memory_gib=20, memory_gib=100)),
+    ),
+    requirements_at_most=Needs(memory_gib=64, vcpus=32),
+)
+NO_GPU = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+
+amounts = st.none() | st.floats(0.0, 9000.0)
+counts = st.none() | st.integers(0, 600)
+needs = st.builds(
+    Needs,
+    vcpus=counts,
+    memory_gib=amounts,
+    gpus=st.none() | st.integers(0, 20),
+    gpu_memory_gib=st.none() | st.floats(0.0, 400.0),
+    disk_gib=amounts,
+    architectures=st.none() | st.frozensets(st.sampled_from(["x86_64", "arm64"]), min_size=1),
+)
+shapes = st.builds(
+    Shape,
+    vcpus=st.sampled_from(VCPU_STEPS),
+    memory_gib=st.sampled_from(MEMORY_STEPS),
+    gpus=st.sampled_from(GPU_STEPS),
+    gpu_memory_gib=st.sampled_from(VRAM_STEPS),
+    architecture=st.sampled_from(["", "x86_64", "arm64"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        (Needs(), "c0m0"),
+        (Needs(vcpus=3, memory_gib=15.5), "c4m16"),
+        (Needs(memory_gib=0.25), "c0m1"),
+        (Needs(gpus=1), "c0m0g1v0"),
+        (Needs(gpu_memory_gib=21), "c0m0g1v22"),
+        (Needs(gpus=3, gpu_memory_gib=80), "c0m0g4v80"),
+        (Needs(architectures=frozenset({"arm64"})), "c0m0a"),
+        (Needs(architectures=frozenset({"arm64", "x86_64"})), "c0m0"),
+        (Needs(vcpus=16, memory_gib=300, architectures=frozenset({"x86_64"})), "c16m384x"),
+    ],
+)
+def test_needs_are_rounded_up_to_the_next_step(asked: Needs, name: str) -> None:
+    assert shape_of(asked).name == name
+
+
+@given(needs)
+def test_a_shape_has_all_that_is_asked_for(asked: Needs) -> None:
+    shape = shape_of(asked)
+    for name, most in MOST.items():
+        value = getattr(asked, name)
+        assert value is None or getattr(shape, name) >= min(value, most)
+    # Whoever asks for the shape itself gets no larger one.
+    again = Needs(**{name: getattr(shape, name) for name in MOST})
+    assert replace(shape_of(again), architecture=shape.architecture) == shape
+
+
+@given(shapes)
+def test_a_name_says_the_whole_shape_within_17_characters(shape: Shape) -> None:
+    assert parse_shape(shape.name) == shape
+    assert len(shape.name) <= 17
+
+
+@pytest.mark.parametrize("name", ["", "c4", "dlq", "c4m16 ", "c04m16", "c4m16g0v0", "c9999m1", "x"])
+def test_other_names_are_no_shapes(name: str) -> None:
+    assert parse_shape(name) is None
+
+
+@given(shapes, shapes)
+def test_a_machine_of_a_covering_shape_meets_the_other(one: Shape, other: Shape) -> None:
+    workload = Requirements(gpu_count_min=0.0, architectures=frozenset({"x86_64", "arm64"}))
+    machine = a_type(
+        vcpus=one.vcpus,
+        memory_mib=one.memory_gib * GIB,
+        gpu_count=float(one.gpus),
+        gpu_memory_mib=one.gpu_memory_gib * GIB,
+        architecture=one.architecture or "x86_64",
+    )
+    assert misfit(machine, requirements_of(one, workload)) is None
+    if one.covers(other):
+        assert misfit(machine, requirements_of(other, workload)) is None
+
+
+@given(shapes)
+def test_a_shape_asks_for_no_less_than_the_workload(shape: Shape) -> None:
+    workload = Requirements(vcpus_min=8, memory_mib_min=64 * GIB, gpu_memory_mib_min=16 * GIB)
+    wanted = requirements_of(shape, workload)
+    assert wanted.vcpus_min >= 8
+    assert wanted.memory_mib_min >= 64 * GIB
+    assert wanted.gpu_memory_mib_min >= 16 * GIB
+    assert wanted.gpu_count_min >= 1.0
+    assert wanted.architectures <= workload.architectures
+
+
+def test_without_types_whatever_names_one_is_refused() -> None:
+    for name, asked in (("small", None), ("", Needs()), ("small", Needs(vcpus=1))):
+        assert settle(name, asked, Policy()).refused.code is ReasonCode.NO_TYPES
+    assert settle("", None, Policy()).shape == Shape()
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "shape"),
+    [
+        ("", None, "c0m0"),
+        ("small", None, "c0m2"),
+        ("small", Needs(memory_gib=64), "c0m64"),
+        ("small", Needs(vcpus=32), "c32m2"),
+        ("gpu", Needs(memory_gib=100), "c0m128g1v20"),
+        ("gpu", Needs(memory_gib=4, gpus=0, gpu_memory_gib=0), "c0m4"),
+        ("", Needs(memory_gib=4), "c0m4"),
+    ],
+)
+def test_a_message_asks_for_less_or_up_to_the_ceiling(
+    name: str, asked: Needs | None, shape: str
+) -> None:
+    settled = settle(name, asked, POLICY)
+    assert not settled.refused
+    assert settled.shape.name == shape
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "field", "most"),
+    [
+        ("small", Needs(memory_gib=65), "memory_gib", 64),
+        ("gpu", Needs(memory_gib=101), "memory_gib", 100),
+        ("small", Needs(gpus=1), "gpus", 0),
+        ("gpu", Needs(gpus=2), "gpus", 1),
+        ("", Needs(disk_gib=1), "disk_gib", 0),
+    ],
+)
+def test_more_than_the_ceiling_is_refused(name: str, asked: Needs, field: str, most: float) -> None:
+    refused = settle(name, asked, POLICY).refused
+    assert refused.code is ReasonCode.REQUIREMENT_FORBIDDEN
+    assert (refused.about["field"], refused.about["most"]) == (field, most)
+
+
+@given(st.sampled_from(["", "small", "gpu"]), st.none() | needs)
+def test_what_is_settled_is_within_type_and_ceiling(name: str, asked: Needs | None) -> None:
+    settled = settle(name, asked, POLICY)
+    if settled.refused:
+        return
+    usual = next((t.needs for t in POLICY.types if t.name == name), Needs())
+    for each in fields(Needs):
+        if each.name == "architectures":
+            continue
+        bound = getattr(usual, each.name), getattr(POLICY.requirements_at_most, each.name)
+        assert (getattr(settled.needs, each.name) or 0) <= max(value or 0 for value in bound)
+
+
+def test_what_no_machine_is_sold_with_is_refused() -> None:
+    policy = replace(POLICY, requirements_at_most=Needs(memory_gib=1e6))
+    refused = settle("small", Needs(memory_gib=1e5), policy).refused
+    assert refused.about["most"] == MOST["memory_gib"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (Needs(disk_gib=101), "disk_gib"),
+        (Needs(gpus=1), "gpus"),
+        (Needs(gpu_memory_gib=1), "gpus"),
+        (Needs(architectures=frozenset({"arm64"})), "architectures"),
+    ],
+)
+def test_what_no_machine_of_the_workload_has_is_unmet(asked: Needs, field: str) -> None:
+    assert why_unmet(asked, NO_GPU, 100).about["field"] == field
+
+
+def test_what_its_machines_have_is_met() -> None:
+    met = Needs(disk_gib=100, architectures=frozenset({"arm64", "x86_64"}), memory_gib=1000)
+    assert not why_unmet(met, NO_GPU, 100)
+    assert misfit(a_cpu_type(), requirements_of(shape_of(Needs(memory_gib=16)), NO_GPU)) is None
+    assert misfit(a_cpu_type(), requirements_of(shape_of(Needs(memory_gib=17)), NO_GPU))
+
+
+@pytest.mark.parametrize(
+    ("asked", "had", "wanted"),
+    [
+        (None, 2, 4),
+        (None, 3.7, 4),
+        (Needs(memory_gib=8, vcpus=2), 8, 16),
+        (Needs(memory_gib=48), 48, 64),
+        (Needs(memory_gib=64), 64, None),
+        (Needs(vcpus=64), 2, None),
+    ],
+)
+def test_what_runs_out_of_memory_asks_for_the_next_step(
+    asked: Needs | None, had: float, wanted: float | None
+) -> None:
+    needs = outgrown("small", asked, POLICY, had)
+    assert (None if needs is None else needs.memory_gib) == wanted
+    if needs is not None and asked is not None:
+        assert needs.vcpus == asked.vcpus
+
+
+def test_memory_grows_no_further_than_any_machine_has() -> None:
+    assert outgrown("small", None, POLICY, MOST["memory_gib"]) is None
+    assert outgrown("", None, Policy(), 2) is None

@@ -1,0 +1,272 @@
+"""Messages are routed by what they need: to the queue of a shape, or to the dead letters."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.job.message import (
+    JobMessage,
+    encode_stored,
+    needs_of,
+    parse_job,
+    stored_key,
+)
+from spindown.contract.row import shape_sort
+from spindown.control.plan import ActionKind
+from spindown.domain.job_type import MEMORY_STEPS, VCPU_STEPS, parse_shape, shape_of
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.reason import ReasonCode
+from spindown.error import NotFound, Unreachable
+from spindown.job.intake import SHAPES_AT_MOST
+from spindown.job.shape_queue import UNUSED_FOR, remove_unused
+from spindown.memory import PortCall
+from spindown.port import Outgoing
+from tests.builders import minutes
+from tests.control import WORKLOAD, ControlWorld, live_key
+
+SMALL = "c0m8"
+TYPES = (JobType(name="small", needs=Needs(memory_gib=5)),)
+
+
+@pytest.fixture
+def world() -> ControlWorld:
+    policy = replace(Policy(), types=TYPES, requirements_at_most=Needs(memory_gib=64, vcpus=16))
+    return ControlWorld(policy=policy)
+
+
+def jobs_of(world: ControlWorld, shape: str) -> list[str]:
+    return sorted(parse_job(body).job_id or "" for body in world.queue_of(shape).bodies())
+
+
+def letters(world: ControlWorld) -> dict[str, str]:
+    """Return job id -> code of the dead letters."""
+    found = {}
+    while message := world.dead_letters.receive(wait=timedelta(0), visibility=minutes(5)):
+        found[message.attributes.get("job_id", "")] = message.attributes.get("code", "")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ({}, "c0m0"),
+        ({"type": "small"}, SMALL),
+        ({"type": "small", "requirements": {"memory_gib": 33}}, "c0m48"),
+        ({"type": "small", "requirements": {"memory_gib": 1}}, "c0m1"),
+        ({"requirements": {"vcpus": 6, "memory_gib": 0.5}}, "c8m1"),
+        ({"type": "small", "requirements": {"architectures": ["x86_64"]}}, "c0m8x"),
+        ({"type": "small", "requirements": {"architectures": ["x86_64", "arm64"]}}, SMALL),
+    ],
+)
+def test_a_message_goes_to_the_queue_of_its_shape(
+    world: ControlWorld, asked: dict[str, Any], shape: str
+) -> None:
+    world.ask("j", **asked)
+    routed = world.route()
+
+    assert (routed.routed, routed.refused, routed.left) == (1, {}, 0)
+    assert world.queue.bodies() == []
+    assert jobs_of(world, shape) == ["j"]
+    assert shape in world.view().shapes
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"type": "huge"}, ReasonCode.TYPE_UNKNOWN),
+        ({"requirements": {"memory_gib": 65}}, ReasonCode.REQUIREMENT_FORBIDDEN),
+        ({"type": "small", "requirements": {"gpus": 1}}, ReasonCode.REQUIREMENT_FORBIDDEN),
+        ({"requirements": {"architectures": ["arm64"]}}, ReasonCode.REQUIREMENT_FORBIDDEN),
+        ({"requirements": {"disk_gib": 1}}, ReasonCode.REQUIREMENT_FORBIDDEN),
+    ],
+)
+def test_what_is_forbidden_is_a_dead_letter(
+    world: ControlWorld, asked: dict[str, Any], code: ReasonCode
+) -> None:
+    world.ask("j", **asked)
+    routed = world.route()
+
+    assert routed.refused == {code.value: 1}
+    assert letters(world) == {"j": code.value}
+    assert world.queue.bodies() == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"requirements": {"memory": 5}},
+        {"requirements": {"memory_gib": "5"}},
+        {"requirements": {"memory_gib": -1}},
+        {"requirements": {"vcpus": 1.5}},
+        {"requirements": {"gpus": True}},
+        {"requirements": {"architectures": []}},
+        {"requirements": {"architectures": ["sparc"]}},
+        {"requirements": [1]},
+        {"type": "Small"},
+        {"type": 5},
+    ],
+)
+def test_what_cannot_be_read_is_a_dead_letter(world: ControlWorld, asked: dict[str, Any]) -> None:
+    world.ask("j", **asked)
+
+    assert world.route().refused == {"malformed": 1}
+    assert world.dead_letters.backlog().visible == 1
+
+
+def test_a_message_without_an_id_gets_the_usual_one(world: ControlWorld) -> None:
+    world.queue.send([Outgoing(body='{"items": [1], "type": "small"}', tenant="acme")])
+    world.route()
+
+    (body,) = world.queue_of(SMALL).bodies()
+    assert json.loads(body)["job_id"].startswith("job-")
+    message = world.queue_of(SMALL).receive(wait=timedelta(0), visibility=minutes(1))
+    assert message is not None
+    assert message.tenant == "acme"
+
+
+def test_the_type_of_a_stored_body_counts(world: ControlWorld) -> None:
+    data, pointer = encode_stored(JobMessage(items=(1,), job_id="j", type="small"))
+    world.objects.put(stored_key("j", pointer.stored or ""), data)
+    body = json.dumps({"job_id": "j", "stored": pointer.stored})
+    world.queue.send([Outgoing(body=body)])
+    world.queue.send([Outgoing(body=json.dumps({"job_id": "k", "stored": "0" * 64}))])
+    world.route()
+
+    assert [json.loads(text) for text in world.queue_of(SMALL).bodies()] == [json.loads(body)]
+    assert letters(world) == {"k": ReasonCode.BODY_NOT_STORED.value}
+
+
+def test_a_message_of_a_later_version_is_hidden_and_left(world: ControlWorld) -> None:
+    world.queue.send([Outgoing(body='{"items": [], "schema": 99}')])
+
+    assert world.route().left == 1
+    assert world.queue.backlog().in_flight == 1
+    assert world.dead_letters.bodies() == []
+
+
+def test_a_message_that_cannot_be_sent_comes_back(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+
+    def fail(call: PortCall, proceed: Any) -> Any:
+        if call.method == "send":
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = fail
+    assert world.route().left == 1
+    world.interfere = None
+    world.clock.advance(minutes(3))
+
+    assert world.route().routed == 1
+    assert jobs_of(world, SMALL) == ["j"]
+
+
+def test_a_queue_that_was_removed_is_made_again(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+    world.route()
+    world.queue_of(SMALL).remove()
+    world.ask("k", type="small")
+    world.route()
+
+    assert jobs_of(world, SMALL) == ["k"]
+
+
+def test_an_unused_queue_is_removed_step_by_step(world: ControlWorld) -> None:
+    a_shape_in_use(world)
+    world.clock.advance(UNUSED_FOR)
+    removed = []
+    for _ in range(3):
+        removed.append(remove_unused(WORKLOAD, world.ports))
+        world.clock.advance(minutes(60))
+
+    assert removed == [0, 0, 1]
+    assert SMALL not in world.view().shapes
+    with pytest.raises(NotFound):
+        world.queue_of(SMALL).backlog()
+
+
+def a_shape_in_use(world: ControlWorld) -> None:
+    """Route a job to a shape, and let somebody complete it."""
+    world.ask("j", type="small")
+    world.route()
+    queue = world.queue_of(SMALL)
+    message = queue.receive(wait=timedelta(0), visibility=minutes(1))
+    assert message is not None
+    queue.delete(message.receipt_handle)
+    world.tick()
+
+
+def test_a_queue_that_holds_anything_stays(world: ControlWorld) -> None:
+    a_shape_in_use(world)
+    world.clock.advance(UNUSED_FOR)
+    world.queue_of(SMALL).send([Outgoing(body="{}")])
+    for _ in range(4):
+        assert remove_unused(WORKLOAD, world.ports) == 0
+        world.clock.advance(minutes(60))
+
+    assert world.queue_of(SMALL).bodies() == ["{}"]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_message_that_comes_meanwhile_is_not_lost(world: ControlWorld, steps: int) -> None:
+    a_shape_in_use(world)
+    world.clock.advance(UNUSED_FOR)
+    for _ in range(steps):
+        remove_unused(WORKLOAD, world.ports)
+        world.clock.advance(minutes(60) if steps == 1 else minutes(31))
+    world.ask("k", type="small")
+    world.route()
+    for _ in range(3):
+        remove_unused(WORKLOAD, world.ports)
+        world.clock.advance(minutes(60))
+        world.route()
+
+    assert jobs_of(world, SMALL) == ["k"]
+    assert world.view().shapes[SMALL].closing_at is None
+
+
+def test_nothing_is_sent_to_a_queue_that_is_just_removed(world: ControlWorld) -> None:
+    world.put(shape_sort(SMALL), shape=SMALL, url="u", used_at=world.now, removing_at=world.now)
+    world.ask("j", type="small")
+    first = world.route()
+    world.clock.advance(minutes(20))
+    second = world.route()
+
+    assert (first.left, second.routed) == (1, 1)
+    assert jobs_of(world, SMALL) == ["j"]
+    assert (world.table.get(live_key(shape_sort(SMALL))) or {})["removing_at"] is None
+
+
+def test_a_tick_routes_while_anything_waits(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+
+    assert [action.kind for action in world.tick().actions] == [ActionKind.ROUTE.value]
+    assert ActionKind.ROUTE.value not in [action.kind for action in world.tick().actions]
+
+
+def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
+    world.change_policy(requirements_at_most=Needs(memory_gib=8192, vcpus=512))
+    sizes = [(vcpus, memory) for vcpus in VCPU_STEPS[1:] for memory in MEMORY_STEPS[1:]]
+    for vcpus, memory in sizes[:60]:
+        asked = {"vcpus": vcpus, "memory_gib": memory}
+        world.ask(f"j{vcpus}-{memory}", requirements=asked)
+    world.ask("large", requirements={"vcpus": 512, "memory_gib": 8192})
+    routed = world.route()
+    while world.queue.backlog().visible:
+        routed += world.route()
+
+    shapes = world.view().shapes
+    assert len(shapes) == SHAPES_AT_MOST
+    kept = [parse_job(body) for name in shapes for body in world.queue_of(name).bodies()]
+    assert len(kept) == routed.routed
+    assert routed.left == 61 - routed.routed
+    for name in shapes:
+        shape = parse_shape(name)
+        assert shape is not None
+        for body in world.queue_of(name).bodies():
+            needs = needs_of(parse_job(body))
+            assert needs is not None
+            assert shape.covers(shape_of(needs))

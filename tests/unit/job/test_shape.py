@@ -1,0 +1,105 @@
+"""A worker does what its machine is large enough for, and sends the rest to be routed again."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.contract.job.message import parse_job
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.reason import ReasonCode
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.held import ClaimedJob
+from spindown.memory import MemoryJobQueue
+from tests.work import WorkWorld, a_slot_id
+
+TYPED = replace(
+    Policy(),
+    types=(
+        JobType(name="small", needs=Needs(memory_gib=8)),
+        JobType(name="large", needs=Needs(memory_gib=60)),
+    ),
+    requirements_at_most=Needs(memory_gib=16),
+)
+
+
+@pytest.fixture
+def world() -> WorkWorld:
+    return WorkWorld(policy=TYPED)
+
+
+@pytest.fixture
+def intake(world: WorkWorld) -> MemoryJobQueue:
+    """Return the queue that people know, where the world's is that of a shape."""
+    queue = MemoryJobQueue(world.clock, world.ports.random, name="intake")
+    world.ports = replace(world.ports, intake=queue)
+    return queue
+
+
+def take(world: WorkWorld, shape: str, **asked: Any) -> ClaimedJob | Declined:
+    """Send a job, and let a worker of a shape receive it."""
+    world.send({"job_id": "j", "items": ["a"], **asked})
+    return world.claim(a_slot_id(shape=shape))
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked"),
+    [
+        ("c0m8", {"type": "small"}),
+        ("c0m64", {"type": "small"}),
+        ("c0m8", {}),
+        ("c0m16", {"type": "small", "requirements": {"memory_gib": 16}}),
+    ],
+)
+def test_a_job_that_fits_is_held(
+    world: WorkWorld, intake: MemoryJobQueue, shape: str, asked: dict[str, Any]
+) -> None:
+    held = take(world, shape, **asked)
+
+    assert isinstance(held, ClaimedJob)
+    assert held.lease.shape == shape
+    assert intake.bodies() == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"type": "large"}, {"type": "gone"}, {"requirements": {"memory_gib": 40}}],
+)
+def test_a_job_of_another_machine_is_routed_again(
+    world: WorkWorld, intake: MemoryJobQueue, asked: dict[str, Any]
+) -> None:
+    declined = take(world, "c0m8", **asked)
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.OTHER_SHAPE
+    (body,) = intake.bodies()
+    assert parse_job(body).job_id == "j"
+    assert world.queue.bodies() == []
+    assert world.lease(a_slot_id()) is None
+
+
+def test_without_types_a_typed_job_is_a_dead_letter() -> None:
+    world = WorkWorld()
+    declined = take(world, "", type="small")
+
+    assert isinstance(declined, Declined)
+    assert (declined.outcome, declined.code) == (ClaimOutcome.FORBIDDEN, ReasonCode.NO_TYPES)
+    assert len(world.dead_letters.bodies()) == 1
+    assert world.queue.bodies() == []
+
+
+def test_a_machine_of_before_the_types_leaves_jobs_to_be_routed(world: WorkWorld) -> None:
+    declined = take(world, "", type="large")
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.PUT_BACK
+    assert world.queue.backlog().in_flight == 1
+
+
+def test_a_job_without_a_type_costs_no_further_call() -> None:
+    world = WorkWorld()
+    held = take(world, "")
+
+    assert isinstance(held, ClaimedJob)
+    calls = [name for name in world.calls if name.startswith(("queue", "dead_letters"))]
+    assert calls == ["queue.receive"]

@@ -1,0 +1,113 @@
+"""A job that runs out of memory goes on with more, as far as the policy allows."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, encode_stored, parse_job, stored_key
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.memory import MemoryJobQueue
+from spindown.port import Outgoing
+from spindown.user import Item
+from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.runner import Event, Task
+from tests.slot import ScriptedRunner, SlotWorld, square
+from tests.work import WorkWorld, items
+
+TYPED = replace(
+    Policy(),
+    types=(JobType(name="small", needs=Needs(memory_gib=8)),),
+    requirements_at_most=Needs(memory_gib=24),
+)
+JOB = {"job_id": "j", "items": items(5), "type": "small"}
+
+
+def run_out(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+    if batch[0].index < 2:
+        return square(task, batch)
+    return [Broken(FailureCause.OUT_OF_MEMORY, "killed")]
+
+
+def a_slot(tmp_path: Path, shape: str, policy: Policy = TYPED) -> tuple[SlotWorld, MemoryJobQueue]:
+    """Return a slot of a machine of a shape, and the queue that people know."""
+    world = WorkWorld(policy=policy)
+    intake = MemoryJobQueue(world.clock, world.ports.random, name="intake")
+    world.ports = replace(world.ports, intake=intake)
+    runner = ScriptedRunner(script=run_out)
+    return SlotWorld(tmp_path, runner=runner, world=world, shape=shape), intake
+
+
+def only(queue: MemoryJobQueue) -> dict[str, Any]:
+    (body,) = queue.bodies()
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def test_a_job_without_memory_is_sent_to_the_next_step(tmp_path: Path) -> None:
+    slot, intake = a_slot(tmp_path, "c0m8")
+    slot.world.send(JOB)
+    slot.step()
+
+    manifest = slot.world.manifest("j")
+    assert (manifest.state, manifest.next_item, manifest.released) == (JobState.RUNNING, 2, True)
+    assert manifest.failures == ()
+    assert slot.world.queue.bodies() == []
+    assert only(intake)["requirements"] == {"memory_gib": 16}
+    assert only(intake)["type"] == "small"
+    assert slot.world.lease() is None
+    assert [event["memory_gib"] for event in slot.events("job_outgrown")] == [16]
+
+
+def test_what_a_machine_has_besides_its_shape_counts(tmp_path: Path) -> None:
+    slot, intake = a_slot(tmp_path, "c0m1")
+    slot.slot._context = replace(slot.context, memory_gib=7.6)
+    slot.world.send({**JOB, "requirements": {"memory_gib": 1, "vcpus": 0}})
+    slot.step()
+
+    assert only(intake)["requirements"] == {"memory_gib": 8, "vcpus": 0}
+
+
+def test_a_stored_body_is_stored_anew(tmp_path: Path) -> None:
+    slot, intake = a_slot(tmp_path, "c0m8")
+    data, pointer = encode_stored(JobMessage(items=tuple(items(5)), job_id="j", type="small"))
+    slot.world.objects.put(stored_key("j", pointer.stored or ""), data)
+    body = json.dumps({"job_id": "j", "stored": pointer.stored})
+    slot.world.queue.send([Outgoing(body=body)])
+    slot.step()
+
+    again = parse_job(json.dumps(only(intake)))
+    assert again.stored != pointer.stored
+    stored = json.loads(slot.world.objects.get(stored_key("j", again.stored or "")).data)
+    assert stored["requirements"] == {"memory_gib": 16}
+    assert stored["items"] == items(5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "policy"),
+    [
+        ("c0m24", TYPED),
+        ("c0m8", replace(TYPED, requirements_at_most=Needs())),
+    ],
+    ids=["at-the-ceiling", "no-ceiling"],
+)
+def test_beyond_the_ceiling_it_has_failed(tmp_path: Path, shape: str, policy: Policy) -> None:
+    slot, intake = a_slot(tmp_path, shape, policy)
+    slot.world.send(JOB)
+    slot.step()
+
+    assert intake.bodies() == []
+    assert len(slot.world.manifest("j").failures) == 1
+    assert slot.world.queue.backlog().visible == 1
+
+
+def test_without_types_it_has_failed(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=run_out))
+    slot.world.send({"job_id": "j", "items": items(5)})
+    slot.step()
+
+    assert len(slot.world.manifest("j").failures) == 1
