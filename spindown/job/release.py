@@ -23,8 +23,9 @@ from spindown.wording import say
 
 #: A reason is for a person; what exceeds this is in the log.
 _REASON_CHARACTERS = 1000
-#: Of a worker's lifetime: who holds a job for so much of it has held it from the beginning.
-_LIFETIME = 0.9
+#: Of a worker's life, and at the most: so much later than its check-in it may take its first job,
+#: or so much earlier than at its end give it back.
+_LATE, _LATE_AT_MOST = 0.05, timedelta(minutes=3)
 
 
 def settle_release(
@@ -67,13 +68,17 @@ def settle_release(
 
 
 def _had_a_lifetime(manifest: Manifest, boot: float, now: datetime, policy: Policy) -> bool:
-    """Tell whether the epoch had nearly all that a worker lives, ``boot`` hours included."""
+    """Tell whether the epoch had all that a worker lives after its boot of so many hours.
+
+    One that began later than that worker's first may well fit into the next one's life.
+    """
     if manifest.claimed_at is None or manifest.has_saved:
         return False
     if manifest.next_item > manifest.epoch_first:
         return False
-    lived = now - manifest.claimed_at + timedelta(hours=boot)
-    return lived >= _LIFETIME * policy.max_lifetime
+    life = policy.max_lifetime + policy.lifetime_grace
+    late = min(_LATE * life, _LATE_AT_MOST)
+    return now - manifest.claimed_at >= life - timedelta(hours=boot) - late
 
 
 def count_in_vain(

@@ -271,7 +271,7 @@ def test_an_item_longer_than_three_workers_live_is_given_up() -> None:
     world = WorkWorld()
     world.send(JOB)
 
-    ends = [lived(world, f"i-{n}", 2.1).manifest for n in range(3)]
+    ends = [lived(world, f"i-{n}", 2.12).manifest for n in range(3)]
 
     assert [len(each.failures) for each in ends] == [1, 2, 3]
     assert [each.state for each in ends] == [JobState.RUNNING, JobState.RUNNING, JobState.FAILED]
@@ -280,7 +280,7 @@ def test_an_item_longer_than_three_workers_live_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "done"), [(1.5, 0), (2.1, 1)], ids=["it began late", "an item was done"]
+    ("hours", "done"), [(2.05, 0), (2.12, 1)], ids=["it began late", "an item was done"]
 )
 def test_less_than_a_lifetime_in_vain_is_no_failure(hours: float, done: int) -> None:
     world = WorkWorld()
