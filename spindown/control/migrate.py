@@ -9,6 +9,7 @@ that fails is started again, or dropped if it no longer pays.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from spindown.control.observation import decode_request
 from spindown.control.observe_ec2 import open_launches
@@ -49,6 +50,15 @@ class Moves:
     leaving: Mapping[str, CapacityType] = field(default_factory=dict)
     #: What is launched for the others, each of one capacity type.
     takeovers: tuple[LaunchChoice, ...] = ()
+
+    def __add__(self, other: Self) -> Self:
+        """Return both, of two shapes."""
+        return replace(
+            self,
+            kept=(*self.kept, *other.kept),
+            leaving={**self.leaving, **other.leaving},
+            takeovers=(*self.takeovers, *other.takeovers),
+        )
 
 
 def plan_moves(draft: PlanDraft, need: LaunchChoice) -> Moves:

@@ -209,6 +209,13 @@ def _read_queues(
 OWN_SHAPE = Shape().name
 
 
+def with_jobs(facts: TickFacts, jobs: int) -> TickFacts:
+    """Return facts in which so many jobs wait; with types, such that state no needs."""
+    own = facts.shapes.get(OWN_SHAPE)
+    shapes = {**facts.shapes, OWN_SHAPE: replace(own, visible=jobs)} if own is not None else {}
+    return replace(facts, queue=replace(facts.queue, visible=jobs), shapes=shapes)
+
+
 def _flood(view: LedgerView) -> list[Reason]:
     """Return what is to be said of rows that no honest worker writes, or not so many."""
     rows = len(view.surplus)

@@ -8,6 +8,7 @@ ladder ever allows, without its waits, ranked by what going on there is expected
 from collections.abc import Sequence
 from dataclasses import replace
 
+from spindown.control.migrate import Moves, plan_moves
 from spindown.control.observe_ec2 import open_launches
 from spindown.control.plan import LaunchChoice, PlanDraft
 from spindown.control.size import in_vain_jobs, size_for_jobs
@@ -16,6 +17,12 @@ from spindown.domain.in_vain import InVain, may_be_risked, pays_here, told
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.learning import Knowledge, interruption_rate
 from spindown.domain.reason import Reason, ReasonCode
+
+
+def plan_all_moves(draft: PlanDraft, need: LaunchChoice) -> Moves:
+    """Return who leaves for whom, and a machine for what must go on at one that stays."""
+    moves, surer = plan_moves(draft, need), plan_surer(draft, need)
+    return moves if surer is None else moves + Moves(takeovers=(surer,))
 
 
 def plan_surer(draft: PlanDraft, need: LaunchChoice) -> LaunchChoice | None:

@@ -36,15 +36,9 @@ from spindown.control.breaker import begin_breakers, count_useless_instances
 from spindown.control.correct import correct_workers
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
-from spindown.control.migrate import Moves, plan_moves, tell_movers
+from spindown.control.migrate import Moves, tell_movers
 from spindown.control.newer import show_newer
-from spindown.control.observation import (
-    OWN_SHAPE,
-    Observation,
-    TickFacts,
-    read_market,
-    read_rows,
-)
+from spindown.control.observation import Observation, read_market, read_rows, with_jobs
 from spindown.control.observe_ec2 import observe_ec2, observe_launches, remember_answers
 from spindown.control.offers import allowance_of, choose_all
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
@@ -61,7 +55,7 @@ from spindown.control.record import record_locked, write_down
 from spindown.control.request import foresee
 from spindown.control.shape import follow_shapes, of_shape, route_messages
 from spindown.control.size import size_again, size_each
-from spindown.control.surer import plan_surer
+from spindown.control.surer import plan_all_moves
 from spindown.control.wind_down import end_surplus, heed_budget
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
@@ -132,7 +126,7 @@ def observe(
     """
     facts = read_rows(workload, ports, source=source, now=now)
     if jobs is not None:
-        facts = _with_jobs(facts, jobs)
+        facts = with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
     followed = follow_shapes(follow_queue(begin(facts)))
     before = adopt_launches(correct_workers(remember_answers(followed)))
@@ -141,13 +135,6 @@ def observe(
     draft = plan_without_prices(replace(followed, facts=facts))
     settled = add_needs(draft, size_again(draft, before, needs))
     return settled, observe_market(settled, ports)
-
-
-def _with_jobs(facts: TickFacts, jobs: int) -> TickFacts:
-    """Return facts in which so many jobs wait; with types, such that state no needs."""
-    own = facts.shapes.get(OWN_SHAPE)
-    shapes = {**facts.shapes, OWN_SHAPE: replace(own, visible=jobs)} if own is not None else {}
-    return replace(facts, queue=replace(facts.queue, visible=jobs), shapes=shapes)
 
 
 def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
@@ -163,8 +150,7 @@ def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = Fa
 
 def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     """Plan whatever ends, once the queue is followed."""
-    draft = correct_workers(remember_answers(draft))
-    draft = adopt_launches(draft)
+    draft = adopt_launches(correct_workers(remember_answers(draft)))
     draft = mark_interrupted(draft)
     draft = begin_breakers(draft)
     reaping = find_ends(draft)
@@ -179,16 +165,8 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
 
 def add_needs(draft: PlanDraft, needs: tuple[LaunchChoice, ...]) -> Settled:
     """Return a draft with what is missing, for the queues and for jobs that move."""
-    moves = Moves()
-    for need in needs:
-        own = of_shape(draft, need.shape)
-        more, surer = plan_moves(own, need), plan_surer(own, need)
-        moves = Moves(
-            kept=(*moves.kept, *more.kept),
-            leaving={**moves.leaving, **more.leaving},
-            takeovers=(*moves.takeovers, *more.takeovers, *([surer] if surer else [])),
-        )
-    return Settled(draft=draft, needs=needs, moves=moves)
+    moves = (plan_all_moves(of_shape(draft, need.shape), need) for need in needs)
+    return Settled(draft=draft, needs=needs, moves=sum(moves, Moves()))
 
 
 def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:

@@ -122,6 +122,7 @@ class UsageRecorder:
             batch_id=taken.job.batch_id or "",
             epoch=before.epoch,
             workload=self._workload,
+            type=taken.job.type or "",
             instance_id=worker.instance_id,
             instance_type=worker.instance_type,
             region=worker.region,
