@@ -187,10 +187,11 @@ def test_two_deployments_side_by_side_do_not_see_each_other(
     system: LocalSystem, tmp_path: Path
 ) -> None:
     system.deploy()
-    other = write_project(tmp_path / "other", name="second")
+    other, state = write_project(tmp_path / "other", name="second"), tmp_path / "second"
+    state.mkdir()
     how = {
         "stacks": ["second-core"],
-        "state": tmp_path / "second",
+        "state": state,
         "environment": environment.outer_environment()
         | environment.aws_environment(system.endpoint, system.region),
     }
