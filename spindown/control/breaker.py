@@ -17,7 +17,7 @@ from spindown.control.observation import TickFacts
 from spindown.control.outcome import ADOPTED
 from spindown.control.plan import Action, ActionKind, Fleet, PlanDraft
 from spindown.domain.doubt import doubt_less, doubt_more, doubted
-from spindown.domain.fleet import Worker, remember_unavailable
+from spindown.domain.fleet import Worker, WorkerState, remember_unavailable
 from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
 from spindown.domain.reaping import (
@@ -91,10 +91,11 @@ def is_on_test(facts: TickFacts, fleet: Fleet, region: str) -> bool:
 def tests_launch_version(worker: Worker, breaker: BreakerRow, now: datetime) -> bool:
     """Tell whether a worker is to show whether machines of this version are still of no use.
 
-    One that has ended is yet to be counted. A job that takes long, or hangs, keeps others waiting
-    no longer than one that failed.
+    One that is condemned is counted when it has ended. A job that takes long, or hangs, keeps
+    others waiting no longer than one that failed.
     """
-    if now - worker.launched_at < _PACE or (worker.claimed_at is None and worker.is_live):
+    has_ended = worker.state is WorkerState.ENDED
+    if now - worker.launched_at < _PACE or (worker.claimed_at is None and not has_ended):
         return True
     is_test = breaker.open_until is not None and worker.launched_at >= breaker.open_until
     return is_test and worker.claimed_at is not None and now - worker.claimed_at < _PACE

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -442,6 +443,22 @@ def test_a_claim_without_an_answer_is_no_strike_beside_one_with() -> None:
 
     assert len(others) == 3
     assert world.view().breaker.unclaimed == 0
+
+
+def test_a_test_machine_that_hangs_is_followed_by_none_for_an_hour() -> None:
+    world = with_policy(max_workers=1, idle_timeout=minutes(2))
+    world.send(40)
+    launched = []
+    for _ in range(240):
+        decision = world.tick(minutes(1))
+        launched += [world.now for each in decision.requests for _ in each.instances]
+        for worker in world.workers(WorkerState.BOOTING):
+            world.check_in(worker.instance_id)
+        world.beat()
+
+    gaps = [after - before for before, after in pairwise(launched)]
+    assert len(gaps) > STRIKES + 1
+    assert all(gap > minutes(60) for gap in gaps[STRIKES:])
 
 
 def test_machines_that_leave_work_still_stop_launches() -> None:
