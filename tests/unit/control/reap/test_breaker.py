@@ -445,7 +445,7 @@ def test_a_claim_without_an_answer_is_no_strike_beside_one_with() -> None:
     assert world.view().breaker.unclaimed == 0
 
 
-def test_a_test_machine_that_hangs_is_followed_by_none_for_an_hour() -> None:
+def test_a_test_machine_that_hangs_has_no_other_for_an_hour() -> None:
     world = with_policy(max_workers=1, idle_timeout=minutes(2))
     world.send(40)
     launched = []
