@@ -68,6 +68,7 @@ class Teardown(Construct):
         self._where = {
             "Deployment": deployment,
             "Table": table.table_name if table is not None else "",
+            **({"Shapes": "removed"} if shapes else {}),
         }
         self._fleet = self._ask("Fleet", {"Regions": [Aws.REGION], "Workloads": self._workloads})
 

@@ -18,9 +18,9 @@ def checkout(tmp_path: Path) -> Path:
     """Return a copy of what git tracks, without anything that was built."""
     listed = subprocess.run(["git", "ls-files", "-z"], check=True, cwd=ROOT, capture_output=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tmp_path / name)
+            shutil.copy2(ROOT / name, tmp_path / name, follow_symlinks=False)
     return tmp_path
 
 

@@ -1,10 +1,13 @@
 """A workload with types has a function that routes, and leave for its queues; others do not."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spindown.contract.event import parse_stack_event
 from tests.infra.assembly import CONFIG, Assembly, listed, synthesise_once, words, write_project
 
 _TYPES = """
@@ -13,6 +16,7 @@ name = "large"
 memory_gib = 64
 """
 INTAKE = "ControlIntakeRole"
+EVENT = json.loads((Path(__file__).parents[1] / "events" / "stack_delete.json").read_text())
 
 
 @pytest.fixture(scope="session")
@@ -99,3 +103,15 @@ def test_who_removes_queues_removes_those_of_shapes_alone(typed: Assembly, role:
     (removed,) = of_queues(typed.statements(role)["RemoveQueues"])
 
     assert is_shapes(removed)
+
+
+def test_only_where_there_are_types_a_teardown_looks_for_queues(
+    typed: Assembly, assembly: Assembly
+) -> None:
+    (with_types,), (without,) = (each.all_of("Custom::SpindownFleet") for each in (typed, assembly))
+    event = {**EVENT, "ResourceProperties": {**EVENT["ResourceProperties"]}}
+
+    assert "Shapes" not in without
+    assert not parse_stack_event(event).leaving.has_shapes
+    event["ResourceProperties"]["Shapes"] = with_types["Shapes"]
+    assert parse_stack_event(event).leaving.has_shapes

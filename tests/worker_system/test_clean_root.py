@@ -205,7 +205,7 @@ def test_an_instance_whose_worker_never_starts_is_ended(root: CleanRoot) -> None
 
 def test_the_user_s_code_shares_files_but_no_rights(root: CleanRoot, left: Path) -> None:
     scripts = root.directory / "opt" / "probe"
-    scripts.mkdir()
+    scripts.mkdir(exist_ok=True)
     for name, text in {"probe": PROBE, "user_code": USER_CODE, "work": WORKER}.items():
         (scripts / f"{name}.py").write_text(text)
     units = {
