@@ -149,10 +149,10 @@ def move_reservations(draft: PlanDraft) -> PlanDraft:
     if not has_budget(draft):
         return draft
     month, launches, actions = rows.budget_sort(draft.now), dict(draft.fleet.launches), []
-    for launch_id in {w.launch_id for w in draft.fleet.present if w.launch_id in launches}:
-        launch = launches[launch_id]
-        is_past = rows.budget_sort(launch.reserved_at) != month
-        if not launch.reserved_usd or launch.state is LaunchState.INTENDED or not is_past:
+    running = {worker.launch_id for worker in draft.fleet.present}
+    for launch_id, launch in draft.fleet.launches.items():
+        is_open = launch.state is LaunchState.INTENDED or launch_id not in running
+        if is_open or not launch.reserved_usd or rows.budget_sort(launch.reserved_at) == month:
             continue
         sort, moved = rows.launch_sort(launch_id), {"moved_at": draft.now}
         as_read = When(exists=True, equals={"reserved_usd": launch.reserved_usd})

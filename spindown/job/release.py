@@ -52,11 +52,7 @@ def settle_release(
     elif _had_a_lifetime(manifest, slot_id.boot, ports.clock.now(), policy):
         lifetime = policy.max_lifetime / timedelta(hours=1)
         told = say(Reason(ReasonCode.OUTLIVES_WORKER, {"hours": lifetime}))
-        manifest = _with_failure(manifest, told, slot_id, ports)
-        verdict = dead_letter_reason(manifest.failures, policy)
-        if verdict:
-            failed = _failed(manifest, f"{say(verdict)}; last: {told}", ports, verdict.code)
-            return commit_as(failed, held, ports)
+        return _commit_failure(manifest, told, held, slot_id=slot_id, ports=ports, policy=policy)
     why = too_long(manifest.in_vain, manifest.cost_usd, policy)
     if (
         interrupted
@@ -128,14 +124,7 @@ def settle_failure(
     manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
     if manifest.state is not JobState.RUNNING:
         return commit_as(manifest, held, ports)
-    manifest = replace(_with_failure(manifest, reason, slot_id, ports), released=True)
-    verdict = dead_letter_reason(manifest.failures, policy) or too_long(
-        manifest.in_vain, manifest.cost_usd, policy
-    )
-    if verdict:
-        told = f"{say(verdict)}; last: {manifest.failures[-1].reason}"
-        return commit_as(_failed(manifest, told, ports, verdict.code), held, ports)
-    return commit_as(manifest, held, ports)
+    return _commit_failure(manifest, reason, held, slot_id=slot_id, ports=ports, policy=policy)
 
 
 def settle_rejection(held: ClaimedJob, reason: str, *, ports: WorkPorts) -> ClaimedJob:
@@ -204,7 +193,16 @@ def dead_letter_job(
     presence.vacate(slot_id, held.lease)
 
 
-def _with_failure(manifest: Manifest, reason: str, slot_id: SlotId, ports: WorkPorts) -> Manifest:
+def _commit_failure(
+    manifest: Manifest,
+    reason: str,
+    held: ClaimedJob,
+    *,
+    slot_id: SlotId,
+    ports: WorkPorts,
+    policy: Policy,
+) -> ClaimedJob:
+    """Commit a manifest with one failure more, which may be one too many (raises LeaseLost)."""
     failure = Failure(
         at=ports.clock.now(),
         instance_id=slot_id.instance_id,
@@ -212,7 +210,14 @@ def _with_failure(manifest: Manifest, reason: str, slot_id: SlotId, ports: WorkP
         kind="failure",
         reason=reason[:_REASON_CHARACTERS],
     )
-    return replace(manifest, failures=(*manifest.failures, failure))
+    manifest = replace(manifest, failures=(*manifest.failures, failure), released=True)
+    verdict = dead_letter_reason(manifest.failures, policy) or too_long(
+        manifest.in_vain, manifest.cost_usd, policy
+    )
+    if verdict:
+        told = f"{say(verdict)}; last: {failure.reason}"
+        manifest = _failed(manifest, told, ports, verdict.code)
+    return commit_as(manifest, held, ports)
 
 
 def _failed(

@@ -1,10 +1,10 @@
 """The policy in force: deployed, plus a live edit if that is valid."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,13 +21,26 @@ from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 from spindown.ledger import Ledger
 from spindown.memory.interception import PortCall, intercept
-from spindown.port import LiveEdit
+from spindown.port import LiveEdit, SettingsStore
 from tests.builders import NOW
 from tests.control import WORKLOAD, ControlWorld
 
 
 def an_edit(text: str) -> LiveEdit:
     return LiveEdit(text=text, version=2, edited_at=NOW)
+
+
+def crossed_by(world: ControlWorld, changes: Mapping[str, object]) -> SettingsStore:
+    """Return the settings, in which another edit comes between the next one's read and write."""
+
+    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "put_live" and not raced:
+            raced.append(call)
+            edit_policy(WORKLOAD, changes, settings=world.settings, table=world.table)
+        return proceed()
+
+    raced: list[PortCall] = []
+    return intercept(cast("SettingsStore", world.settings), "settings", race)
 
 
 GOOD = PolicyRow(text='{"max_workers": 7}', version=1)
@@ -101,14 +114,7 @@ def test_an_edit_that_came_between_is_kept(between: dict[str, object]) -> None:
     world = ControlWorld()
     edit_policy(WORKLOAD, {"idle_timeout": "9m"}, settings=world.settings, table=world.table)
 
-    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.method == "put_live" and not raced:
-            raced.append(call)
-            edit_policy(WORKLOAD, between, settings=world.settings, table=world.table)
-        return proceed()
-
-    raced: list[PortCall] = []
-    slow = intercept(world.settings, "settings", race)
+    slow = crossed_by(world, between)
     edit_policy(WORKLOAD, {"idle_timeout": "3m"}, settings=slow, table=world.table)
 
     _, stored = world.settings.workload(WORKLOAD)
@@ -120,14 +126,7 @@ def test_an_edit_against_one_that_came_between_changes_nothing() -> None:
     world = ControlWorld()
     drain = {"max_workers": 0, "warm_workers": 0}
 
-    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.method == "put_live" and not raced:
-            raced.append(call)
-            edit_policy(WORKLOAD, drain, settings=world.settings, table=world.table)
-        return proceed()
-
-    raced: list[PortCall] = []
-    slow = intercept(world.settings, "settings", race)
+    slow = crossed_by(world, drain)
     with pytest.raises(ConfigError, match="warm_workers"):
         edit_policy(WORKLOAD, {"warm_workers": 2}, settings=slow, table=world.table)
 
