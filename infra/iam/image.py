@@ -13,8 +13,11 @@ from spindown.contract.name import resource_name
 from spindown.infra.iam.statement import allow, public, regional
 from spindown.infra.iam.worker import open_sessions, use_keys
 
-#: The tag of what Image Builder made.
+#: The tags that Image Builder gives what it makes. The second holds the ARN of its image, in which
+#: the recipe's name is. The EC2 Image Builder User Guide, "Tag resources", tells of AMIs; that
+#: snapshots bear both is seen in what others run, and not yet tried by us on AWS.
 _ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}
+_MADE_FOR = "aws:ResourceTag/Ec2ImageBuilderArn"
 
 
 def bake(
@@ -63,6 +66,7 @@ def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicySt
     is the part that deletes.
     """
     ours = {**_ITS_OWN, f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment}
+    images = regional("imagebuilder", f"image/{resource_name(deployment, '*')}")
     return [
         allow("FindImages", ["ec2:DescribeImages", "tag:GetResources"], ["*"]),
         allow(
@@ -75,11 +79,12 @@ def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicySt
             "DeleteSnapshots",
             ["ec2:DeleteSnapshot"],
             [public("ec2", "snapshot/*", region) for region in (None, *regions)],
-            {"StringEquals": _ITS_OWN},
+            # The tag of the deployment is on images alone.
+            {"StringEquals": _ITS_OWN, "StringLike": {_MADE_FOR: images}},
         ),
         allow(
             "ForgetImages",
             ["imagebuilder:DeleteImage"],
-            [regional("imagebuilder", f"image/{resource_name(deployment, '*')}")],
+            [images],
         ),
     ]

@@ -25,6 +25,7 @@ from tests.infra.assembly import (
     write_project,
 )
 from tests.infra.image.conftest import CONFIG, write_baking_project
+from tests.infra.policy import REGION, Call, ours, read_statements
 from tests.worker_system.kit import USER_DATA_BYTES_MAX
 
 IMAGES = ["lab--lean--x86-64", "lab--rich--arm64", "lab--rich--x86-64"]
@@ -44,7 +45,7 @@ KEPT = {
         "images come to be later; conditions ask for our tag and for Image Builder's"
     ),
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>::snapshot/*]": (
-        "snapshots come to be later; a condition asks for Image Builder's tag"
+        "snapshots come to be later; conditions ask for Image Builder's tags, with our names"
     ),
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:imagebuilder:<AWS::Region>"
     ":<AWS::AccountId>:image/lab--*]": "images of this deployment, by the names that it gives them",
@@ -268,10 +269,34 @@ def test_only_images_of_this_deployment_expire(image: Assembly) -> None:
         "aws:ResourceTag/CreatedBy": "EC2 Image Builder",
         f"aws:ResourceTag/{tag.DEPLOYMENT}": "lab",
     }
-    assert statements["DeleteSnapshots"]["Condition"]["StringEquals"] == {
-        "aws:ResourceTag/CreatedBy": "EC2 Image Builder"
-    }
     assert words(statements["ForgetImages"]["Resource"]).endswith(":image/lab--*")
+
+
+@pytest.mark.parametrize(
+    ("image_arn", "may"),
+    [
+        (ours("imagebuilder", "image/lab--rich--arm64/1.0.3/1"), True),
+        (ours("imagebuilder", "image/lab-two--rich--arm64/1.0.3/1"), False),
+        (ours("imagebuilder", "image/somebodys/1.0.3/1"), False),
+        (None, False),
+    ],
+    ids=["ours", "another deployment's", "somebody's", "not told"],
+)
+def test_only_snapshots_of_own_images_are_deleted(
+    image: Assembly, image_arn: str | None, may: bool
+) -> None:
+    tags = {"CreatedBy": "EC2 Image Builder"}
+    if image_arn is not None:
+        tags["Ec2ImageBuilderArn"] = image_arn
+    call = Call(
+        "ec2:DeleteSnapshot",
+        f"arn:aws:ec2:{REGION}::snapshot/snap-1",
+        {f"aws:ResourceTag/{key}": [value] for key, value in tags.items()},
+    )
+
+    statements = read_statements(image, "ExpiryRole")
+
+    assert any(one.allows(call) for one in statements) == may
 
 
 def test_a_worker_of_a_baked_image_may_still_install_itself(core: Assembly) -> None:
