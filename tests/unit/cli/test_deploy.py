@@ -2,11 +2,16 @@
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from aws_cdk import App, Stack, Stage
+from constructs import Construct
 
 from spindown.cli.init import init
 from spindown.installed import cdk_command
@@ -20,8 +25,27 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {
+@pytest.fixture(scope="module")
+def somebodys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project whose app has stacks of two deployments, and one that is neither's."""
+    directory = tmp_path_factory.mktemp("somebodys")
+    app = App(outdir=str(directory / "app"), builtin_cloud_formation_validation=False)
+    for name in ("lab-core", "lab-insight", "lab-two-core", "lab-notes"):
+        Stack(app, name)
+    Stack(Construct(app, "Lab"), "lab-image")
+    Stack(Stage(app, "Later"), "lab-outpost-us-west-2")
+    app.synth()
+    (directory / "cdk.json").write_text('{"app": "app"}')
+    (directory / "spindown.toml").write_text(
+        '[deployment]\nname = "lab"\nregion = "eu-west-1"\nzones = ["eu-west-1a"]\n'
+        'outpost.us-west-2.zones = ["us-west-2b"]\n'
+        '[workload.one.run]\ncode = "."\nentrypoint = "job:run"\n'
+    )
+    return directory
+
+
+def surroundings(project: Path) -> Mapping[str, str]:
+    return {
         **os.environ,
         "CDK_HOME": str(project / "home"),
         "CDK_DISABLE_CLI_TELEMETRY": "true",
@@ -29,10 +53,52 @@ def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
         # Not what a shell of the tests may find.
         "PATH": "/usr/bin:/bin",
     }
+
+
+def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "spindown", *arguments]
     return subprocess.run(
-        command, check=False, cwd=project, env=environment, capture_output=True, text=True
+        command,
+        check=False,
+        cwd=project,
+        env=surroundings(project),
+        capture_output=True,
+        text=True,
     )
+
+
+def stacks_to_destroy(project: Path, *arguments: str) -> set[str]:
+    """Run destroy at a terminal, answer no, and return the stacks that it asked for."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "spindown", "destroy", "--no-color", *arguments]
+    with subprocess.Popen(
+        command,
+        cwd=project,
+        env=surroundings(project),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.STDOUT,
+    ) as child:
+        os.close(theirs)
+        os.write(ours, b"n\n")
+        said = read_terminal(ours)
+    os.close(ours)
+    assert (child.returncode, "cancelled" in said) == (1, True), said
+    found = re.search(r"delete: (.+?) \(y/n\)", said)
+    assert found, said
+    return set(found[1].split(", "))
+
+
+def read_terminal(terminal: int) -> str:
+    """Return all that is written until nobody has the terminal open."""
+    parts: list[bytes] = []
+    try:
+        while part := os.read(terminal, 4096):
+            parts.append(part)
+    except OSError:
+        # Linux says so when the last one has closed it.
+        return b"".join(parts).decode()
+    return b"".join(parts).decode()
 
 
 def pinned() -> str:
@@ -64,3 +130,38 @@ def test_a_new_project_is_synthesised_as_it_stands(project: Path, app: str) -> N
 
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.endswith(("-core", "-insight"))]
+
+
+def test_destroy_is_for_the_deployment_alone(somebodys: Path) -> None:
+    assert stacks_to_destroy(somebodys) == {
+        "lab-core",
+        "lab-insight",
+        "Lab/lab-image",
+        "Later/lab-outpost-us-west-2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stacks"),
+    [
+        (["lab-insight"], {"lab-insight"}),
+        (["-e", "--concurrency", "2", "lab-notes"], {"lab-notes"}),
+        (["--all", "--verbose"], {"lab-core", "lab-insight", "lab-two-core", "lab-notes"}),
+    ],
+    ids=["one", "after options", "all of the app"],
+)
+def test_destroy_is_for_the_stacks_that_are_named(
+    somebodys: Path, arguments: list[str], stacks: set[str]
+) -> None:
+    assert {one for one in stacks_to_destroy(somebodys, *arguments) if "/" not in one} == stacks
+
+
+def test_the_value_of_an_option_names_no_stack(somebodys: Path) -> None:
+    assert "lab-core" in stacks_to_destroy(somebodys, "--role-arn", "lab-notes")
+
+
+def test_a_deploy_of_a_named_stack_is_of_that_alone(somebodys: Path) -> None:
+    done = run(somebodys, "deploy", "nobodys-stack")
+
+    assert done.returncode == 1
+    assert "nobodys-stack" in done.stderr
