@@ -1,8 +1,10 @@
 """Whether an item costs more than it used to: the last seven days beside the weeks before.
 
-A week holds each weekday once and counts by what was spent and done in it. So a small Saturday says
-nothing and a dear one every week is usual, while a cost that grows by 1 % a day is found as one
-that triples on a day. Of the weeks before the usual one is that in the middle of their items.
+These are the last in which items were done, however long ago, so that work of once a quarter has a
+usual cost too. A week holds each weekday once and counts by what was spent and done in it. So a
+small Saturday says nothing and a dear one every week is usual, while a cost that grows by 1 % a day
+is found as one that triples on a day. Of the weeks before the usual one is that in the middle of
+their items.
 
 A rise that was found stands, against what was usual then, until the cost is down or a person
 accepts the new cost. An accepted cost is taken as that of all days before, so that it is the usual
@@ -11,14 +13,14 @@ one until later weeks are known.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from statistics import median
 
 from spindown.domain.bound import NotZero
 from spindown.domain.diagnosis import CostShape, CostWindow, shape_of
 
 _WEEK = 7
-#: The weeks before the last seven days, and the days of them that must be known.
+#: The weeks with work before the last seven days, and the days of them that must be known.
 WEEKS, _DAYS_ENOUGH = 8, 2
 #: Share of the usual dollars that a week must have cost to be judged, and a day of a mean day's.
 _TELLING_SHARE = 0.5
@@ -71,7 +73,7 @@ def find_rise(
         standing: the rise that stood at the last look.
         accepted: the cost that was accepted last.
     """
-    last = _week(days, at.date(), 0)
+    last = _by_week(days, at.date()).get(0, [])
     now = _cost_now(last)
     if now is None:
         return None
@@ -104,19 +106,21 @@ def _cost_now(last: Sequence[CostWindow]) -> CostShape | None:
 
 def _weeks_before(days: Mapping[date, CostWindow], today: date) -> Sequence[CostWindow]:
     """Return the weeks before the last on which items were done; none: too few days are known."""
-    known = [_week(days, today, ago) for ago in range(1, WEEKS + 1)]
+    known = [week for ago, week in _by_week(days, today).items() if ago > 0][:WEEKS]
     enough = sum(map(len, known)) >= _DAYS_ENOUGH
-    return [add_windows(week) for week in known if week] if enough else []
+    return [add_windows(week) for week in known] if enough else []
 
 
-def _week(days: Mapping[date, CostWindow], today: date, ago: int) -> Sequence[CostWindow]:
-    """Return the days, newest first, of the last seven or of so many weeks before them.
+def _by_week(days: Mapping[date, CostWindow], today: date) -> Mapping[int, Sequence[CostWindow]]:
+    """Return the days by how many weeks ago they were, both newest first; 0: the last seven.
 
-    Those are left out on which no item was done and paid.
+    Days are left out on which no item was done and paid, and with them weeks without any.
     """
-    dates = (today - timedelta(days=_WEEK * ago + each) for each in range(_WEEK))
-    found = (days.get(day) for day in dates)
-    return [window for window in found if window is not None and shape_of(window) is not None]
+    weeks: dict[int, list[CostWindow]] = {}
+    for day, window in sorted(days.items(), reverse=True):
+        if day <= today and shape_of(window) is not None:
+            weeks.setdefault((today - day).days // _WEEK, []).append(window)
+    return weeks
 
 
 def middle_window(windows: Sequence[CostWindow]) -> CostWindow | None:

@@ -35,7 +35,7 @@ class CostTrend:
     at: datetime
     #: Oldest first; the last may be the present one.
     days: tuple[CostSpan, ...]
-    #: The last seven days and the weeks before them, oldest first.
+    #: The last seven days and the weeks before them, oldest first; as many as a rise looks at.
     weeks: tuple[CostSpan, ...]
     #: The rise that stands; None: an item costs what is usual, or too little is known.
     rise: RiseFound | None
@@ -46,10 +46,16 @@ class CostTrend:
 def read_cost(
     workload: str, *, ledger: Ledger, policy: Policy, now: datetime, days: int
 ) -> CostTrend:
-    """Read the trend of what an item costs: so many days, and nine weeks."""
+    """Read the trend of what an item costs: so many days, and nine weeks with work."""
     view, today = ledger.read(), now.date()
     past = ledger.read_past_days() if days > len(view.spend) else {}
     known = {**past, **view.spend}
+    oldest = date.fromisoformat(min(known, default=today.isoformat()))
+    weeks = [
+        found
+        for ago in reversed(range((today - oldest).days // _WEEK + 1))
+        for found in _span(known, today - timedelta(days=_WEEK * ago), _WEEK)
+    ]
     return CostTrend(
         workload=workload,
         at=now,
@@ -58,11 +64,7 @@ def read_cost(
             for ago in reversed(range(days))
             for found in _span(known, today - timedelta(days=ago), 1)
         ),
-        weeks=tuple(
-            found
-            for ago in reversed(range(WEEKS + 1))
-            for found in _span(known, today - timedelta(days=_WEEK * ago), _WEEK)
-        ),
+        weeks=tuple(weeks[-1 - WEEKS :]),
         rise=rise_of(view, policy, now),
         accepted=view.accepted,
     )

@@ -139,16 +139,35 @@ def test_the_newest_day_tells_with_half_of_the_mean_dollars() -> None:
     assert find_rise(usual | less, NOW, limit=LIMIT) is not None
 
 
-@pytest.mark.parametrize(("ago", "is_known"), [(7, True), (62, True), (63, False)])
-def test_eight_weeks_before_it_are_the_usual_ones(ago: int, *, is_known: bool) -> None:
-    """One day alone is no habit; with the other most items cost twice as much."""
-    week = {TODAY - day * DAY: a_day(4.0) for day in range(7)}
-    before = {TODAY - 20 * DAY: a_day(), TODAY - ago * DAY: a_day(2.0, 3.0)}
+@pytest.mark.parametrize(("cheap", "usual"), [(3, 2.0), (4, 1.0)])
+def test_eight_weeks_with_work_are_the_usual_ones(cheap: int, usual: float) -> None:
+    """Of nine, the oldest is not looked at; nor are weeks in which no item was done."""
+    before = {TODAY - 35 * ago * DAY: a_day(1.0 if ago <= cheap else 2.0) for ago in range(1, 10)}
+    without_items = {TODAY - 10 * DAY: replace(USUAL, items=0.0)}
 
-    found = find_rise(week | before, NOW, limit=LIMIT)
+    found = find_rise({TODAY: a_day(4.0)} | before | without_items, NOW, limit=LIMIT)
 
-    assert (found is not None) is is_known
-    assert found is None or found.rise.usual.cost_per_item == pytest.approx(2 * 2 / 900)
+    assert found is not None
+    assert found.rise.usual.cost_per_item == pytest.approx(usual * 2 / 900)
+
+
+@pytest.mark.parametrize("gap", [27, 29, 36, 60, 200])
+@pytest.mark.parametrize(
+    ("costs", "rings"),
+    [
+        pytest.param((1.0, 1.0, 3.0), True, id="three times as dear"),
+        pytest.param((1.0, 1.0, 1.0, 1.0, 1.3), True, id="a little above the limit"),
+        pytest.param((1.0, 1.0, 1.0, 1.0, 1.2), False, id="a little below it"),
+        pytest.param((1.0, 1.0, 1.0, 1.0, 0.5), False, id="cheaper"),
+        pytest.param((1.0, 3.0), False, id="once is no habit"),
+    ],
+)
+def test_work_that_comes_rarely_rings_as_well(
+    costs: tuple[float, ...], gap: int, *, rings: bool
+) -> None:
+    days = {TODAY - gap * ago * DAY: a_day(cost) for ago, cost in enumerate(reversed(costs))}
+
+    assert bool(find_rise(days, NOW, limit=LIMIT)) is rings
 
 
 def first_ring(rate: float, length: int = 60) -> int | None:
