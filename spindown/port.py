@@ -5,7 +5,7 @@ suite a port (tests/ports) runs over both. Errors are those of ``spindown.error`
 may raise Throttled, AccessDenied and Unreachable besides those it names.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -821,6 +821,41 @@ class JobEvents(Protocol):
 
     def send(self, events: Sequence[JobEvent]) -> None:
         """Send events; after an error some may have gone, and go again the next time."""
+        ...
+
+
+# What workers have written to the log of their workload.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvent:
+    """One event of a log group."""
+
+    #: Unique within the group.
+    event_id: str
+    #: The instance that wrote it.
+    stream: str
+    #: When it happened there, to a millisecond.
+    at: datetime
+    message: str
+
+
+class LogSource(Protocol):
+    """One log group, read as it is written."""
+
+    def read(
+        self, *, since: datetime, jobs: Collection[str] = (), stream: str = ""
+    ) -> Iterator[LogEvent]:
+        """Yield the events from ``since`` on, oldest first, as they are asked for.
+
+        Args:
+            since: the earliest; one that arrives late is found only by asking again.
+            jobs: only events of these (``contract.log.is_of``); empty: of all.
+            stream: only this one's; "": all.
+
+        Raises:
+            NotFound: there is no such group.
+        """
         ...
 
 

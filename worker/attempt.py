@@ -11,6 +11,7 @@ from typing import Any
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import needs_of
+from spindown.contract.log import ATTEMPT_FAILED
 from spindown.domain.job_type import outgrown, parse_shape
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.domain.policy import Needs
@@ -300,7 +301,7 @@ class Attempt:
             )
         else:
             reason = printable(end.broken.reason)
-            self._log.warning("attempt_failed", cause=end.broken.cause, reason=reason)
+            self._log.warning(ATTEMPT_FAILED, cause=end.broken.cause, reason=reason)
             self._place.output_log.add(f"[spindown] the attempt failed: {reason}")
             context.reporter.emit({"JobsFailed": 1})
             self._held = settle_failure(

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO
 
 from spindown.contract.codec import encode_instant
+from spindown.contract.log import AWAITED
 
 _WRITER = json.JSONEncoder(default=str)
 _LOGGER = "spindown.worker"
@@ -53,11 +54,15 @@ class _ShippingHandler(logging.Handler):
     def __init__(self, shipment: Shipment) -> None:
         super().__init__()
         self.shipment = shipment
+        #: Whether somebody may be waiting to see what waits here.
+        self.is_awaited = False
         self.setFormatter(_JsonFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self.shipment.add(self.format(record), datetime.fromtimestamp(record.created, UTC))
+            if record.getMessage() in AWAITED:
+                self.is_awaited = True
         except Exception:  # noqa: BLE001 - the edge of the log, as in the handlers of the stdlib
             self.handleError(record)
 
@@ -82,6 +87,7 @@ class EventLog:
         for handler in self._logger.handlers:
             if not isinstance(handler, _ShippingHandler):
                 continue
+            handler.is_awaited = False
             dropped = handler.shipment.take_dropped()
             if dropped:
                 self.warning("log_lines_dropped", lines=dropped)
@@ -89,6 +95,11 @@ class EventLog:
                 handler.shipment.flush()
             except Exception:  # noqa: BLE001 - the edge of the log: no work may fail for it
                 self.exception("log_not_shipped")
+
+    def flush_awaited(self) -> None:
+        """Send what waits if somebody may be waiting to see it; else it goes with a heartbeat."""
+        if any(isinstance(x, _ShippingHandler) and x.is_awaited for x in self._logger.handlers):
+            self.flush()
 
     def info(self, event: str, **fields: Any) -> None:
         """Write what happened in the course of things."""

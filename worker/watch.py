@@ -1,7 +1,7 @@
 """What looks after the slots: the heartbeat, and the metadata that announces the end.
 
 Each look is one method, which its own thread repeats; a failed look is logged and repeated, for
-it proves nothing. One more thread sends the log at every heartbeat.
+it proves nothing. Two more threads send the log: at every heartbeat, and at once what code prints.
 """
 
 import threading
@@ -31,6 +31,9 @@ from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
+
+#: How often what code prints is sent: who follows it sees it within two seconds.
+_OUTPUT_INTERVAL = timedelta(milliseconds=500)
 
 
 class Watch:
@@ -66,6 +69,7 @@ class Watch:
             ("metadata", self.look, lambda: settings.metadata_interval),
             # Beside the heartbeat, not in it: a slow log must hold up no lease, nor one another.
             ("log", log.flush, self._heartbeat_interval),
+            ("output", log.flush_awaited, lambda: _OUTPUT_INTERVAL),
         ]
         looks += [
             (f"lease-{number}", partial(self._extend, renewer), self._heartbeat_interval)

@@ -61,6 +61,7 @@ class Workplace:
         """Return what a batch of the job is part of."""
         return Task(
             job_id=held.job_id,
+            epoch=self._epoch,
             params=held.job.params,
             outputs=self.outputs,
             state=self.state.root,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
     from spindown.aws.account import AwsAccount
+    from spindown.aws.log import CloudWatchLog
     from spindown.aws.secret import SecretSource
 
 C = TypeVar("C")
@@ -165,6 +166,12 @@ class Aws:
     def log_stream(self, group: str, stream: str) -> LogStream:
         """Return a stream of CloudWatch Logs."""
         return LogStream(self._logs(), group, stream)
+
+    def log_source(self, group: str) -> "CloudWatchLog":
+        """Return a group of CloudWatch Logs, to be read."""
+        from spindown.aws.log import CloudWatchLog  # noqa: PLC0415 - for people only
+
+        return CloudWatchLog(self._logs(), group)
 
     def logged_metrics(self, stream: LogStream) -> LoggedMetricSink:
         """Return metrics as events of a log stream."""

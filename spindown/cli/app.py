@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "results:results",
         "Print the results committed so far, one JSON record for each item.",
     ),
+    "logs": ("logs:logs", "Print what the code of jobs prints, once or as it does."),
     "cancel": (
         "cancel:cancel",
         "Cancel jobs or batches; committed results stay. Exit 1 if one could not be cancelled.",

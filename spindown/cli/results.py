@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
@@ -15,12 +15,10 @@ from spindown.cli.render.screen import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.error import BadInput, ContractError, NotFound, SpindownError
-from spindown.job.attachment.log import read_logs
+from spindown.error import ContractError, NotFound, SpindownError
 from spindown.job.held import is_at_work
-from spindown.job.result import JobProgress, read_manifest, read_progress, read_records
+from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.port import ObjectStore
-from spindown.wording import printable
 
 
 def results(
@@ -29,9 +27,6 @@ def results(
     summary: Annotated[
         bool, typer.Option("--summary", help="Print one line for each job instead.")
     ] = False,
-    log: Annotated[
-        bool, typer.Option("--log", help="Print the output of its code instead.")
-    ] = False,
     workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
@@ -39,8 +34,6 @@ def results(
     as_json: option.Json = False,
 ) -> None:
     """Print the results committed so far, one JSON record for each item."""
-    if summary and log:
-        raise BadInput("--log", "with --summary", "give one of the two")
     session = open_session(config, deployment=deployment, local=local)
     owner, jobs = find_workload(session, name, workload=workload, argument="results")
     store = session.work_store(owner)
@@ -48,9 +41,7 @@ def results(
     are_over, are_readable = True, True
     for job_id in jobs:
         try:
-            if log:
-                _print_logs(store, job_id, is_held, as_json=as_json)
-            elif summary:
+            if summary:
                 progress = read_progress(job_id, store, is_held)
                 are_over = are_over and progress.is_over
                 _print_progress(progress, as_json=as_json)
@@ -80,42 +71,6 @@ def _is_held(session: Session, workload: str, manifest: Manifest) -> bool:
         return is_at_work(manifest, workload, session.table, session.aws.clock.now())
     except SpindownError:
         return not manifest.released
-
-
-def _print_logs(
-    store: ObjectStore, job_id: str, is_held: Callable[[Manifest], bool], *, as_json: bool
-) -> None:
-    """Print the output of each attempt. Each epoch of a job is an attempt."""
-    lost = frozenset(_lost_attempts(store, job_id, is_held))
-    found = dict(read_logs(job_id, store))
-    for epoch in sorted(found.keys() | lost):
-        text = found.get(epoch)
-        if as_json:
-            print(json.dumps({"job_id": job_id, "attempt": epoch, "output": text}))
-            continue
-        print_line(f"== {job_id}, attempt {epoch} ==")
-        if text is None:
-            print("(the worker was lost; its output was not saved)")
-        else:
-            print_output(text)
-
-
-def print_output(text: str) -> None:
-    """Print what code has printed: to a file as it is, to a terminal as text."""
-    shown = printable(text, keep="\n\t") if sys.stdout.isatty() else text
-    print(shown, end="" if text.endswith("\n") else "\n")
-
-
-def _lost_attempts(
-    store: ObjectStore, job_id: str, is_held: Callable[[Manifest], bool]
-) -> Iterator[int]:
-    """Yield the attempts of which nobody came back: losses, and one that nobody holds any more."""
-    # The output that was saved is shown all the same.
-    with suppress(SpindownError):
-        manifest = read_manifest(job_id, store)
-        yield from manifest.lost_epochs
-        if manifest.state is JobState.RUNNING and not manifest.released and not is_held(manifest):
-            yield manifest.epoch
 
 
 def _say_damaged(job_id: str, error: ContractError) -> None:

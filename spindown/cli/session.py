@@ -28,7 +28,15 @@ from spindown.job.result import find_jobs
 from spindown.job.shape_queue import read_shapes
 from spindown.ledger import Ledger
 from spindown.operate.status import Status, read_status
-from spindown.port import ControlPorts, JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
+from spindown.port import (
+    ControlPorts,
+    JobQueue,
+    LiveEdit,
+    LogSource,
+    ObjectStore,
+    SettingsStore,
+    Table,
+)
 
 # boto3, and with it our ports on AWS, is loaded once AWS is to be asked: it takes a fifth of a
 # second. What runs the local system is loaded where one is meant.
@@ -94,6 +102,10 @@ class Session:
     def edit(self, workload: str) -> LiveEdit | None:
         """Return the live edit of a workload's policy as stored now, valid or not."""
         return self.settings.workload(workload)[1]
+
+    def log_source(self, workload: str) -> LogSource:
+        """Return the log of a workload's workers."""
+        return self.aws.log_source(self.workload(workload).log_group)
 
     def queue(self, workload: str) -> JobQueue:
         """Return the queue of a workload."""

@@ -7,6 +7,7 @@ from spindown.ec2sim import MemoryClock
 from spindown.memory.account import MemoryAccount
 from spindown.memory.compute import MemoryCompute
 from spindown.memory.interception import Interceptor, PortCall, intercept
+from spindown.memory.log import MemoryLog
 from spindown.memory.market import MemoryAdvisor, MemoryMarket
 from spindown.memory.metadata import MemoryMetadata
 from spindown.memory.metric import MemoryMetricSink, MemoryTrafficHistory
@@ -25,6 +26,7 @@ __all__ = [
     "MemoryInputSource",
     "MemoryJobEvents",
     "MemoryJobQueue",
+    "MemoryLog",
     "MemoryMarket",
     "MemoryMetadata",
     "MemoryMetricSink",

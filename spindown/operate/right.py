@@ -135,6 +135,11 @@ def operator(whose: Whose) -> list[Statement]:
             ],
             [table, f"{table}/index/*"],
         ),
+        _allow(
+            "ReadLogs",
+            ["logs:FilterLogEvents"],
+            [whose.arn("logs", f"log-group:/spindown/{name}/worker/*")],
+        ),
         _wake_scaler(whose),
         # `spindown drain --now`.
         _allow(

@@ -186,7 +186,7 @@ def say_failing(view: LedgerView) -> Iterator[str]:
         number = "1 job waits" if len(failing) == 1 else f"{len(failing)} jobs wait"
         yield (
             f"{number} after a failure, the last {last.job_id} (failed {last.failures} times): "
-            f"`spindown results {last.job_id} --log` shows why"
+            f"`spindown logs {last.job_id}` shows why"
         )
 
 

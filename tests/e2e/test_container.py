@@ -105,7 +105,7 @@ def test_another_container_resumes_after_a_reclaim(
     short, long = (record["result"] for record in world.records(job_id))
     assert (short["to"], long["to"]) == (1, steps)
     assert long["from"] > 0
-    log = world.spindown("results", job_id, "--log").stdout
+    log = world.spindown("logs", job_id).stdout
     assert f"== {job_id}, attempt 1 ==\nitem 0: from 0 of 1\n" in log
     assert f"item 1: from {long['from']} of {steps}" in log
     assert ("told to stop" in log) is bool(notice)

@@ -107,7 +107,7 @@ def test_a_program_resumes_from_its_checkpoint(world: World) -> None:
     reasons = {one.instance_id: one.reason for one in world.instances("simulate")}
     assert reasons[first.instance_id] is EndReason.RECLAIMED
 
-    log = world.spindown("results", "heat", "--log").stdout
+    log = world.spindown("logs", "heat").stdout
     assert "== heat, attempt 1 ==\nitem 0: from step 0 of 10\n" in log
     assert f"item 1: from step {long['resumed_at']} of {STEPS}" in log
 

@@ -4,12 +4,13 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
-from tests.e2e.world import World, deployed, found, parsed, write_deployment
+from tests.e2e.world import HANGING, World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
 pytestmark = pytest.mark.long
@@ -154,6 +155,40 @@ def test_jobs_from_files_lines_and_stdin_are_found_by_batch(world: World) -> Non
         ["completed", "2/2"],
         ["completed", "1/1"],
     ]
+
+
+def test_a_log_is_followed_from_machine_to_machine(world: World) -> None:
+    gate, waiting = world.directory / "gate", world.directory / "waiting.jsonl"
+    waiting.write_text(json.dumps(str(gate)), encoding="utf-8")
+    batch = world.spindown_json("submit", "count", "--items", str(waiting))
+    (job_id,) = batch["jobs"]
+
+    with world.followed("logs", job_id, "--follow") as follower:
+        assert follower.stdout is not None
+        lines = iter(follower.stdout)
+        # The job goes on only when its line has been seen.
+        titles = [next(lines)]
+        assert next(lines) == f"waits\\x1b[2J for {gate}\n"
+        first = world.worker_at_work("count", job_id=job_id)
+        world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=5))
+        titles.append(next(lines))
+        assert str(gate) in next(lines)
+        gate.touch()
+        assert list(lines) == []
+        assert follower.wait(HANGING) == 0
+
+    second = next(name for name in titles[1].split() if name.startswith("i-"))
+    assert titles == [
+        f"== {job_id}, attempt 1 on {first.instance_id} ==\n",
+        f"== {job_id}, attempt 2 on {second} ==\n",
+    ]
+    assert second != first.instance_id
+    kept = world.spindown("logs", job_id).stdout.splitlines()
+    assert [line for line in kept if line.startswith("==")] == [
+        f"== {job_id}, attempt 1 ==",
+        f"== {job_id}, attempt 2 ==",
+    ]
+    assert world.spindown("logs", second).stdout.count(str(gate)) == 1
 
 
 def test_a_prefix_in_s3_is_a_job_of_all_that_lies_there(world: World, tmp_path: Path) -> None:

@@ -43,15 +43,22 @@ PATIENCE = 60.0
 #: A command or a job that takes longer hangs: both compute, beside all else on the two cores.
 HANGING = 180.0
 
-#: Workload -> what its code is: the last item of a job of `count` may raise.
+#: Workload -> what its code is: the last item of a job of `count` may raise, or wait for a file.
 CODE = {
     "count": """
+import time
+from pathlib import Path
+
 from spindown.user import Result
 
 def run(batch, ctx):
     for item in batch:
         if item.value == "raise":
             raise ValueError("nothing to count")
+        if item.value.startswith("/"):
+            print("waits\x1b[2J for", item.value)
+            while not Path(item.value).exists():
+                time.sleep(0.1)
         yield Result(item, {"length": len(item.value)})
 """,
     "absent": "import a_module_that_nobody_installed\n",
@@ -162,6 +169,23 @@ class Deployed:
             text=True,
             timeout=HANGING,
         )
+
+    @contextmanager
+    def followed(self, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+        """Run the installed command beside the test, which reads what it prints meanwhile."""
+        known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+        with subprocess.Popen(
+            [SPINDOWN, *arguments, "--local"],
+            cwd=self.directory,
+            env=known,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def spindown_json(self, *arguments: str) -> Any:
         """Run the command with --json; return what it printed."""

@@ -3,6 +3,7 @@
 import io
 import json
 
+from spindown.contract.log import USER_OUTPUT
 from spindown.worker.log import open_log
 from tests.basket import Basket
 
@@ -32,6 +33,21 @@ def test_ships_what_any_part_logs_once_it_has_a_home() -> None:
     slot.flush()
     assert basket.sent == ["job_claimed"]
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_what_code_prints_waits_for_no_heartbeat() -> None:
+    basket = Basket()
+    log = open_log(io.StringIO())
+    log.ship(basket)
+    log.info("job_claimed", job_id="j")
+    log.flush_awaited()
+    assert basket.sent == []
+    log.info(USER_OUTPUT, job_id="j", text="hello")
+    log.flush_awaited()
+    assert basket.sent == ["job_claimed", USER_OUTPUT]
+    log.info("job_completed", job_id="j")
+    log.flush_awaited()
+    assert basket.waiting == ["job_completed"]
 
 
 def test_tells_how_many_lines_were_dropped_once() -> None:

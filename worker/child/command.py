@@ -171,7 +171,7 @@ class CommandRunner:
 
     def _start(self, call: Call) -> None:
         output = Output(self._log, self._allowance)
-        output.job_id, output.output_log = call.task.job_id, call.task.output_log
+        output.belong_to(call.task.job_id, call.task.epoch, call.task.output_log)
         self._reader = ResultReader(call)
         self._kills.mark()
         self._answered_at = time.monotonic()

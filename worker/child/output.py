@@ -7,10 +7,11 @@ what it takes in. For the job the beginning and the end are kept, never all of a
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import IO
+from typing import IO, Any
 
+from spindown.contract.log import USER_OUTPUT, USER_OUTPUT_LEFT_OUT, USER_OUTPUT_LIMIT
 from spindown.contract.run import LOG_BYTES_A_DAY
 from spindown.worker.log import EventLog
 
@@ -117,13 +118,18 @@ class Output:
         self._log = log
         self._allowance = allowance
         self._clock = clock
-        #: The job that the lines belong to, and what keeps them for it.
+        #: The job and the attempt that the lines belong to, and what keeps them for it.
         self.job_id = ""
+        self.epoch = 0
         self.output_log: OutputLog | None = None
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._second_began = clock()
         self._lines = 0
         self._left_out = 0
+
+    def belong_to(self, job_id: str, epoch: int, output_log: OutputLog | None) -> None:
+        """Let what is read from now on belong to an attempt at a job."""
+        self.job_id, self.epoch, self.output_log = job_id, epoch, output_log
 
     @property
     def last_line(self) -> str:
@@ -158,13 +164,16 @@ class Output:
     def _tell(self, text: str) -> None:
         room = self._allowance.take(len(text.encode(errors="replace")))
         if room is Room.ROOM:
-            self._log.info("user_output", job_id=self.job_id, text=text)
+            self._log.info(USER_OUTPUT, **self._whose, text=text)
         elif room is Room.JUST_FULL:
-            self._log.warning(
-                "user_output_limit", job_id=self.job_id, bytes_a_day=self._allowance.bytes_a_day
-            )
+            bytes_a_day = self._allowance.bytes_a_day
+            self._log.warning(USER_OUTPUT_LIMIT, **self._whose, bytes_a_day=bytes_a_day)
 
     def _tell_left_out(self) -> None:
         if self._left_out and not self._allowance.is_full:
-            self._log.warning("user_output_left_out", job_id=self.job_id, lines=self._left_out)
+            self._log.warning(USER_OUTPUT_LEFT_OUT, **self._whose, lines=self._left_out)
         self._left_out = 0
+
+    @property
+    def _whose(self) -> Mapping[str, Any]:
+        return {"job_id": self.job_id, "epoch": self.epoch}

@@ -30,6 +30,8 @@ class Task:
     """What a batch is part of."""
 
     job_id: str
+    #: Of the attempt.
+    epoch: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
     #: Where the items leave their files.
     outputs: Path
@@ -160,7 +162,7 @@ class ChildRunner:
         self._batch = (task, batch)
         self._left = {item.index for item in batch}
         if self._child is not None:
-            self._child.output.job_id, self._child.output.output_log = task.job_id, task.output_log
+            self._child.output.belong_to(task.job_id, task.epoch, task.output_log)
             if self._child.is_ready:
                 self._hand_over()
 

@@ -179,7 +179,7 @@ def _breaker(given: AlertInput) -> Iterator[Alert]:
 
 def _remedy_of_breaker(breaker: BreakerRow) -> str:
     if breaker.failed > max(breaker.strikes, breaker.unclaimed):
-        return "`spindown results --log` of a job that failed, fix the code or take such jobs out"
+        return "`spindown logs` of a job that failed, fix the code or take such jobs out"
     return (
         "the console output of that instance, fix the image or `requirements` (if it was still "
         "installing: raise `scale_up_timeout` or bake its image)"

@@ -24,6 +24,7 @@ OPERATOR = {
     "KeepObjects": "results once",
     "SeeObjects": "results nothing",
     "KeepLedger": "status",
+    "ReadLogs": "logs once",
     "WakeScaler": "submit count spindown.toml",
 }
 SUBMITTER = {
@@ -160,6 +161,7 @@ def test_who_submits_may_do_nothing_else(submitter: Person, line: str) -> None:
         "rightsize count",
         "usage count",
         "results once --summary",
+        "logs once",
         "policy show count",
         "policy set count max_workers=2",
         "policy history count",

@@ -151,7 +151,7 @@ def test_names_a_job_that_waits_after_a_failure() -> None:
     (trouble,) = world.status().troubles
 
     assert "1 job waits" in trouble
-    assert "`spindown results j-7 --log`" in trouble
+    assert "`spindown logs j-7`" in trouble
 
 
 def test_what_a_worker_has_cost_since_the_last_tick_counts() -> None:

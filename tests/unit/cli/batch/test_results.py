@@ -62,17 +62,6 @@ def test_no_terminal_obeys_a_record() -> None:
     assert json.loads(said) == {"item": HOSTILE}
 
 
-@pytest.mark.parametrize("screen", [Terminal(), io.StringIO()], ids=["terminal", "file"])
-def test_only_a_file_gets_what_the_code_printed_as_it_is(screen: io.StringIO) -> None:
-    with redirect_stdout(screen):
-        results.print_output("\x1b[31mred\x1b[0m\ttab\nnext")
-
-    lines = screen.getvalue().split("\n")
-    assert lines[1:] == ["next", ""]
-    assert ("\x1b" in lines[0]) is not screen.isatty()
-    assert "\ttab" in lines[0]
-
-
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[Account]:
     with mock_aws():

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from moto import mock_aws
 
 from spindown.cli.cancel import cancel
+from spindown.cli.logs import logs
 from spindown.cli.results import results
 from spindown.cli.session import open_session
 from spindown.contract.job.manifest import (
@@ -145,7 +148,49 @@ def test_an_attempt_whose_worker_was_lost_has_no_output(
     leave(account, "ocr", "a", epoch=3, lost_epochs=(1,))
     keep_log("a", 2, b"hello", store_of(account, "ocr"))
 
-    results("a", log=True, config=account.config, as_json=True)
+    logs("a", config=account.config, as_json=True)
 
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["attempt"], one["output"]) for one in told] == [(1, None), (2, "hello")]
+    assert [(one["attempt"], one["event"], one.get("value")) for one in told] == [
+        (1, "lost", None),
+        (2, "user_output", "hello"),
+    ]
+
+
+def test_no_terminal_obeys_what_code_has_printed(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave(account, "ocr", "a", state=JobState.COMPLETED)
+    hostile = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e".encode()
+    keep_log("a", 1, hostile + b"\ttab\rback\nnext\n", store_of(account, "ocr"))
+
+    logs("a", config=account.config)
+
+    title, first, last = capsys.readouterr().out.splitlines()
+    assert title.isprintable()
+    assert first.replace("\t", "").isprintable()
+    assert "owned" in first
+    assert last == "next"
+
+
+@pytest.mark.parametrize(
+    ("ended", "status"),
+    [({"state": JobState.COMPLETED}, 0), ({"state": JobState.FAILED}, 1)],
+    ids=["completed", "failed"],
+)
+def test_to_follow_ends_as_the_job_does(
+    account: Account, capsys: pytest.CaptureFixture[str], ended: dict[str, Any], status: int
+) -> None:
+    leave(account, "ocr", "a", **ended)
+
+    with pytest.raises(typer.Exit) if status else nullcontext() as exit_:
+        logs("a", follow=True, config=account.config, as_json=True)
+
+    assert (exit_.value.exit_code if exit_ else 0) == status
+    (end_,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert end_["state"] == ended["state"]
+
+
+def test_the_log_of_nobody_is_a_mistake(account: Account) -> None:
+    with pytest.raises(BadInput, match="'nobody'"):
+        logs("nobody", config=account.config)

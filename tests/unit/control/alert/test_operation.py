@@ -445,7 +445,7 @@ def stop_away(world: ControlWorld, **counts: int) -> None:
     [
         ("strikes", "console output"),
         ("unclaimed", "console output"),
-        ("failed", "`spindown results --log`"),
+        ("failed", "`spindown logs`"),
     ],
 )
 def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, remedy: str) -> None:

@@ -1,0 +1,226 @@
+"""``spindown logs``: what the code of jobs prints, once or as it is printed."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from threading import Event
+from typing import Annotated, Any
+
+import typer
+
+from spindown.cli import option
+from spindown.cli.render.count import say_count
+from spindown.cli.render.screen import print_aside
+from spindown.cli.session import Session, find_workload, open_session
+from spindown.contract.codec import encode
+from spindown.contract.job.manifest import JobState
+from spindown.contract.log import (
+    ATTEMPT_FAILED,
+    USER_OUTPUT,
+    USER_OUTPUT_LEFT_OUT,
+    USER_OUTPUT_LIMIT,
+)
+from spindown.error import BadInput, NotFound, SpindownError
+from spindown.job.held import is_at_work
+from spindown.job.result import JobProgress, read_manifest
+from spindown.operate.log import (
+    Follower,
+    JobEnds,
+    LiveLog,
+    LogLine,
+    begin_live,
+    live_of_instance,
+    read_kept,
+)
+from spindown.wording import printable
+
+#: Between two looks, seconds.
+_LOOK_SECONDS = 1.0
+#: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
+_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+
+
+def logs(
+    name: Annotated[str, typer.Argument(metavar="JOB|BATCH|INSTANCE", help="Whose output.")],
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job ends.")
+    ] = False,
+    workload: option.OfWorkload = None,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Print what code has printed. With --follow exit 1 if a job or an item failed."""
+    session = open_session(config, deployment=deployment, local=local)
+    screen = Screen(as_json=as_json)
+    try:
+        owner, jobs = find_workload(session, name, workload=workload, argument="logs")
+    except BadInput:
+        owner = _owner_of(session, name)
+        if not owner:
+            raise
+        _show_instance(session, owner, name, screen, follow=follow)
+        return
+    ends = show_jobs(session, owner, jobs, screen, follow=follow)
+    if follow and not is_well(ends):
+        raise typer.Exit(1)
+
+
+def show_jobs(
+    session: Session, workload: str, jobs: Sequence[str], screen: "Screen", *, follow: bool
+) -> Mapping[str, JobProgress]:
+    """Show the output of jobs; return how those ended that were followed."""
+    store = session.work_store(workload)
+    kept: set[tuple[str, int]] = set()
+    for job_id in jobs:
+        for log in read_kept(job_id, store, partial(_lost_attempts, session, workload)):
+            if log.text is not None:
+                kept.add((log.job_id, log.attempt))
+            screen.show_kept(log.job_id, log.attempt, log.text)
+    source = session.log_source(workload)
+    live = begin_live(source, jobs, store, kept, session.aws.clock.now())
+    if not follow:
+        screen.show(live)
+        return {}
+    ends = JobEnds(jobs, store)
+    _follow(Follower(live, ends.look, session.aws.clock), screen)
+    screen.show_ends(ends.ended.values())
+    return ends.ended
+
+
+def is_well(ends: Mapping[str, JobProgress]) -> bool:
+    """Tell whether all jobs are completed, without an item that failed."""
+    return all(end.state is JobState.COMPLETED and not end.items_failed for end in ends.values())
+
+
+def _show_instance(
+    session: Session, workload: str, instance_id: str, screen: "Screen", *, follow: bool
+) -> None:
+    clock = session.aws.clock
+    live = live_of_instance(session.log_source(workload), instance_id, clock.now())
+    if not follow:
+        screen.show(live)
+        return
+
+    def has_ended() -> bool:
+        worker = session.ledger(workload).read().workers.get(instance_id)
+        return worker is None or worker.ended_at is not None
+
+    _follow(Follower(live, has_ended, clock), screen)
+
+
+def _follow(follower: Follower, screen: "Screen") -> None:
+    pause = Event()
+    while True:
+        # Asked first: what comes with the end is shown by the look after it.
+        is_over = follower.is_over
+        screen.show(follower)
+        if is_over:
+            return
+        pause.wait(_LOOK_SECONDS)
+
+
+def _owner_of(session: Session, instance_id: str) -> str:
+    """Return the workload that an instance is, or was, of; "": there is no such instance."""
+    if not _INSTANCE.fullmatch(instance_id):
+        return ""
+    for workload in session.deployment.workloads:
+        ledger = session.ledger(workload)
+        if instance_id in ledger.read().workers or instance_id in ledger.read_ended():
+            return workload
+    return ""
+
+
+def _lost_attempts(session: Session, workload: str, job_id: str) -> Collection[int]:
+    """Return the attempts of which nobody came back: losses, and one that nobody holds any more."""
+    lost: set[int] = set()
+    # The output that was saved is shown all the same.
+    with suppress(SpindownError):
+        manifest = read_manifest(job_id, session.work_store(workload))
+        lost.update(manifest.lost_epochs)
+        if manifest.state is JobState.RUNNING and not manifest.released:
+            now = session.aws.clock.now()
+            if not is_at_work(manifest, workload, session.table, now):
+                lost.add(manifest.epoch)
+    return lost
+
+
+class Screen:
+    """Prints lines as they come, below a title whenever job, attempt or machine change.
+
+    No terminal obeys what is printed, nor does one that a file of it is shown on later.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._title = ""
+
+    def show(self, log: LiveLog | Follower) -> None:
+        """Print what is new."""
+        with suppress(NotFound):
+            # No worker has been there yet, so there is no log.
+            for line in log.look():
+                self._show_line(line)
+
+    def show_kept(self, job_id: str, attempt: int, text: str | None) -> None:
+        """Print what was kept of an attempt; None: nothing was."""
+        if text is None:
+            self._head(job_id, attempt)
+            self._print({"job_id": job_id, "attempt": attempt, "event": "lost"}, _LOST)
+            return
+        for one in text.removesuffix("\n").split("\n"):
+            event = USER_OUTPUT
+            self._show_line(LogLine(job_id=job_id, attempt=attempt, event=event, value=one))
+
+    def show_ends(self, ends: Collection[JobProgress]) -> None:
+        """Print how jobs ended: each as JSON, or one sentence for all."""
+        if self._as_json:
+            for end in ends:
+                print(json.dumps(encode(end)), flush=True)
+            return
+        print_aside(", ".join(_count_ends(ends)))
+
+    def _show_line(self, line: LogLine) -> None:
+        self._head(line.job_id, line.attempt, line.instance_id)
+        row = {name: value for name, value in encode(line).items() if value not in {None, ""}}
+        self._print(row, _words(line))
+
+    def _head(self, job_id: str, attempt: int, instance_id: str = "") -> None:
+        number = f", attempt {attempt}" if attempt else ""
+        place = f" on {instance_id}" if instance_id else ""
+        title = f"== {job_id}{number}{place} =="
+        if title != self._title and not self._as_json:
+            print(printable(title), flush=True)
+        self._title = title
+
+    def _print(self, row: Mapping[str, Any], words: str) -> None:
+        shown = json.dumps(row) if self._as_json else printable(words, keep="\t")
+        print(shown, flush=True)
+
+
+_LOST = "[spindown] the worker was lost; what it had not sent was not saved"
+
+
+def _words(line: LogLine) -> str:
+    match line.event:
+        case event if event == USER_OUTPUT_LEFT_OUT:
+            return f"[spindown] {line.value} lines left out: too many in a second"
+        case event if event == USER_OUTPUT_LIMIT:
+            return f"[spindown] no more today: {line.value} bytes are a day's bound"
+        case event if event == ATTEMPT_FAILED:
+            return f"[spindown] the attempt failed: {line.value}"
+        case _:
+            return str(line.value)
+
+
+def _count_ends(ends: Collection[JobProgress]) -> Iterator[str]:
+    for state, count in Counter(str(end.state) for end in ends).items():
+        yield f"{say_count(count, 'job')} {state}"
+    if failed := sum(end.items_failed for end in ends):
+        yield f"{say_count(failed, 'item')} failed"
+    yield f"${sum(end.cost_usd for end in ends):.6f}"

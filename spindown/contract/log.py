@@ -1,0 +1,49 @@
+"""What a worker's log says of jobs: one JSON object an event, written by workers, read for people.
+
+Whoever writes a workload's log group may write anything there, so what is read is checked.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from spindown.contract.job.message import child_id
+
+#: A line that the code of a job printed: ``job_id``, ``epoch``, ``text``.
+USER_OUTPUT = "user_output"
+#: Lines of a second that were printed beyond the bound: ``lines``.
+USER_OUTPUT_LEFT_OUT = "user_output_left_out"
+#: The slot has printed all that a day has room for: ``bytes_a_day``.
+USER_OUTPUT_LIMIT = "user_output_limit"
+#: An attempt failed: ``reason``.
+ATTEMPT_FAILED = "attempt_failed"
+
+#: What somebody may be waiting to see: sent at once, and not with the next heartbeat.
+AWAITED = frozenset({USER_OUTPUT, USER_OUTPUT_LEFT_OUT, USER_OUTPUT_LIMIT})
+
+
+def read_event(message: str) -> Mapping[str, Any] | None:
+    """Return the fields of an event; None: it is no JSON object."""
+    try:
+        found = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def is_of(message: str, jobs: Collection[str]) -> bool:
+    """Tell whether an event is one of these jobs', or of a child of one."""
+    event = read_event(message)
+    job_id = None if event is None else event.get("job_id")
+    return isinstance(job_id, str) and not {job_id, parent_id(job_id)}.isdisjoint(jobs)
+
+
+def parent_id(job_id: str) -> str:
+    """Return the job that a job would be a child of, by its id; "": none."""
+    parent, _, number = job_id.rpartition(".")
+    return parent if number.isdecimal() else ""
+
+
+def followed_ids(job_id: str) -> tuple[str, str]:
+    """Return a job's id, and the one that its children's ids begin with."""
+    return job_id, parent_id(child_id(job_id, 0))

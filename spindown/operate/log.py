@@ -1,0 +1,220 @@
+"""What the code of jobs prints: kept of attempts that have ended, and read live of those that run.
+
+An attempt's output is kept in the bucket once it has ended (``job.attachment.log``). Until then,
+and for good if its worker is lost, it is in the log of the workload, where workers send it within
+a second. Lines of several machines arrive out of order, so each look begins some seconds before
+the last line and leaves out what was seen.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from spindown.contract.job.message import own_children
+from spindown.contract.log import (
+    ATTEMPT_FAILED,
+    USER_OUTPUT,
+    USER_OUTPUT_LEFT_OUT,
+    USER_OUTPUT_LIMIT,
+    followed_ids,
+    read_event,
+)
+from spindown.error import NotFound, SpindownError, Throttled, Unreachable
+from spindown.job.attachment.log import read_logs
+from spindown.job.result import JobProgress, read_manifest, read_progress
+from spindown.port import Clock, LogEvent, LogSource, ObjectStore
+
+#: An event may arrive so much later than one that is younger.
+LATE_BY = timedelta(seconds=10)
+#: What a job printed last arrives so long after its end at the latest, as a rule.
+LINGER = timedelta(seconds=3)
+#: Jobs whose state is read in one look; a batch of more is gone through in turn.
+_STATES_A_LOOK = 20
+#: How long the log group keeps its events (``infra.shared.resources.make_log``).
+_KEPT_FOR = timedelta(days=30)
+
+#: Event of a line -> the field that it must have, and of which type.
+_SHOWN: Mapping[str, tuple[str, type]] = {
+    USER_OUTPUT: ("text", str),
+    USER_OUTPUT_LEFT_OUT: ("lines", int),
+    USER_OUTPUT_LIMIT: ("bytes_a_day", int),
+    ATTEMPT_FAILED: ("reason", str),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """A line that code has printed, or what a worker has to say of its output."""
+
+    job_id: str
+    #: The epoch; 0: not known.
+    attempt: int
+    #: Of ``contract.log``.
+    event: str
+    #: What was printed, a number of lines or bytes, or a reason, by the event.
+    value: str | int | None
+    #: None: the line was kept without its time and machine.
+    at: datetime | None = None
+    instance_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLog:
+    """The output of one attempt that has ended, bounded in the middle (``worker.child.output``)."""
+
+    job_id: str
+    attempt: int
+    #: None: its worker was lost, and kept nothing.
+    text: str | None
+
+
+def read_kept(
+    job_id: str, store: ObjectStore, is_lost: Callable[[str], Collection[int]]
+) -> Iterator[KeptLog]:
+    """Yield the output of the attempts that have ended, of a job and of its children.
+
+    Args:
+        job_id: the job.
+        store: its workload's.
+        is_lost: returns the attempts of a job of which nobody came back.
+    """
+    for name in (job_id, *_children(job_id, store)):
+        found = dict(read_logs(name, store))
+        for attempt in sorted({*found, *is_lost(name)}):
+            yield KeptLog(job_id=name, attempt=attempt, text=found.get(attempt))
+
+
+def _children(job_id: str, store: ObjectStore) -> Sequence[str]:
+    # What was kept is shown, whatever became of the manifest.
+    with suppress(SpindownError):
+        return own_children(job_id, read_manifest(job_id, store).children)
+    return ()
+
+
+@dataclass
+class LiveLog:
+    """The log of jobs, or of one instance, from one look to the next."""
+
+    source: LogSource
+    #: Where the first look begins.
+    since: datetime
+    #: Their ids; empty: all jobs.
+    jobs: Sequence[str] = ()
+    #: The one instance; "": all.
+    instance_id: str = ""
+    #: (Job, attempt) that is not shown, since it was kept.
+    left_out: Collection[tuple[str, int]] = ()
+    _seen: dict[str, datetime] = field(default_factory=dict)
+
+    def look(self) -> Iterator[LogLine]:
+        """Yield the lines that have arrived since the last look, oldest first."""
+        newest = self.since
+        names = [name for job in self.jobs for name in followed_ids(job)]
+        for event in self.source.read(since=self.since, jobs=names, stream=self.instance_id):
+            if event.event_id in self._seen:
+                continue
+            self._seen[event.event_id] = event.at
+            newest = max(newest, event.at)
+            line = _read_line(event)
+            if line is not None and (line.job_id, line.attempt) not in self.left_out:
+                yield line
+        self.since = max(self.since, newest - LATE_BY)
+        self._seen = {name: at for name, at in self._seen.items() if at >= self.since}
+
+
+def _read_line(event: LogEvent) -> LogLine | None:
+    """Return the line of an event; None: it is of another kind, or none that a worker writes."""
+    found: Mapping[str, Any] = read_event(event.message) or {}
+    name, job_id, attempt = found.get("event"), found.get("job_id"), found.get("epoch")
+    if not isinstance(name, str) or name not in _SHOWN or not isinstance(job_id, str):
+        return None
+    key, kind = _SHOWN[name]
+    # A bool is an int to isinstance.
+    if type(found.get(key)) is not kind:
+        return None
+    return LogLine(
+        job_id=job_id,
+        attempt=attempt if type(attempt) is int else 0,
+        event=name,
+        value=found[key],
+        at=event.at,
+        instance_id=event.stream,
+    )
+
+
+def begin_live(
+    source: LogSource,
+    jobs: Sequence[str],
+    store: ObjectStore,
+    kept: Collection[tuple[str, int]],
+    now: datetime,
+) -> LiveLog:
+    """Return the log of jobs from where what was kept of them ends.
+
+    Args:
+        source: the log of their workload.
+        jobs: their ids.
+        store: their workload's.
+        kept: (job, attempt) whose output was kept.
+        now: the time.
+    """
+    begun = [now - LATE_BY]
+    for job_id in jobs:
+        with suppress(NotFound):
+            manifest = read_manifest(job_id, store)
+            if manifest.claimed_at is not None and (job_id, manifest.epoch) not in kept:
+                begun.append(manifest.claimed_at - LATE_BY)
+    since = max(min(begun), now - _KEPT_FOR)
+    return LiveLog(source, since, jobs=jobs, left_out=kept)
+
+
+def live_of_instance(source: LogSource, instance_id: str, now: datetime) -> LiveLog:
+    """Return the log of one instance from its beginning."""
+    return LiveLog(source, now - _KEPT_FOR, instance_id=instance_id)
+
+
+class Follower:
+    """Looks at a log until what it follows has ended, and a little longer."""
+
+    def __init__(self, live: LiveLog, has_ended: Callable[[], bool], clock: Clock) -> None:
+        self._live = live
+        self._has_ended = has_ended
+        self._clock = clock
+        self._ended_at: datetime | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more is expected."""
+        return self._ended_at is not None and self._clock.now() - self._ended_at >= LINGER
+
+    def look(self) -> Iterator[LogLine]:
+        """Yield what is new; without an answer of AWS that is nothing, this time."""
+        with suppress(Throttled, Unreachable):
+            # Before the log is read: then what it says of the end is read too.
+            if self._ended_at is None and self._has_ended():
+                self._ended_at = self._clock.now()
+            yield from self._live.look()
+
+
+class JobEnds:
+    """How jobs end, asked again and again."""
+
+    def __init__(self, jobs: Sequence[str], store: ObjectStore) -> None:
+        self._store = store
+        self._open = deque(jobs)
+        #: The jobs that are over.
+        self.ended: dict[str, JobProgress] = {}
+
+    def look(self) -> bool:
+        """Look at some of those that are not over; tell whether all are."""
+        for _ in range(min(len(self._open), _STATES_A_LOOK)):
+            progress = read_progress(self._open[0], self._store)
+            job_id = self._open.popleft()
+            if progress.is_over:
+                self.ended[job_id] = progress
+            else:
+                self._open.append(job_id)
+        return not self._open

@@ -1,0 +1,192 @@
+"""What code prints is seen once, in order, whichever machine it comes from and however late."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.contract.log import ATTEMPT_FAILED, USER_OUTPUT
+from spindown.error import Unreachable
+from spindown.job.attachment.log import keep_log
+from spindown.memory import MemoryClock, MemoryLog, MemoryObjectStore
+from spindown.operate.log import (
+    LATE_BY,
+    LINGER,
+    Follower,
+    JobEnds,
+    LiveLog,
+    begin_live,
+    read_kept,
+)
+from spindown.port import LogEvent
+
+
+class Scene:
+    """A workload's log and bucket."""
+
+    def __init__(self) -> None:
+        self.clock = MemoryClock()
+        self.log = MemoryLog()
+        self.store = MemoryObjectStore(self.clock)
+        self.live = LiveLog(self.log, self.clock.now(), jobs=["j"])
+
+    def says(
+        self, text: str, *, ago: float = 0.0, on: str = "i-1", job_id: str = "j", epoch: int = 1
+    ) -> None:
+        line = {"event": USER_OUTPUT, "job_id": job_id, "epoch": epoch, "text": text}
+        self.log.put(on, self.clock.now() - timedelta(seconds=ago), json.dumps(line))
+
+    def looks(self) -> list[str]:
+        return [str(line.value) for line in self.live.look()]
+
+    def leave(self, **values: Any) -> None:
+        values = {"job_id": "j", "epoch": 1, "owner": "i-1/0", "state": JobState.RUNNING, **values}
+        self.store.put(manifest_key(values["job_id"]), encode_manifest(Manifest(**values)))
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_each_line_is_seen_once(scene: Scene) -> None:
+    scene.says("one")
+    assert scene.looks() == ["one"]
+    scene.clock.advance(timedelta(seconds=1))
+    scene.says("two")
+    assert (scene.looks(), scene.looks()) == (["two"], [])
+
+
+def test_equal_lines_of_one_moment_are_all_seen(scene: Scene) -> None:
+    scene.says("same")
+    assert scene.looks() == ["same"]
+    scene.says("same")
+    assert scene.looks() == ["same"]
+
+
+def test_a_line_that_another_machine_sent_late_is_seen(scene: Scene) -> None:
+    scene.clock.advance(timedelta(minutes=1))
+    scene.says("young", on="i-1")
+    assert scene.looks() == ["young"]
+    scene.says("late", on="i-2", ago=LATE_BY.total_seconds() - 1.0)
+    assert scene.looks() == ["late"]
+
+
+def test_what_was_seen_does_not_pile_up(scene: Scene) -> None:
+    for _ in range(100):
+        scene.clock.advance(timedelta(seconds=1))
+        scene.says("line")
+        assert scene.looks() == ["line"]
+    # As many as come within the time that a line may be late by.
+    assert len(scene.live._seen) <= LATE_BY.total_seconds() + 1
+
+
+def test_a_job_moves_between_machines_and_has_children(scene: Scene) -> None:
+    scene.says("first", on="i-1", epoch=1)
+    scene.clock.advance(timedelta(seconds=1))
+    scene.says("second", on="i-2", epoch=2)
+    scene.clock.advance(timedelta(seconds=1))
+    scene.says("child", on="i-2", job_id="j.00003")
+    scene.says("other", on="i-2", job_id="k")
+
+    found = [(x.job_id, x.attempt, x.instance_id, x.value) for x in scene.live.look()]
+
+    assert found == [
+        ("j", 1, "i-1", "first"),
+        ("j", 2, "i-2", "second"),
+        ("j.00003", 1, "i-2", "child"),
+    ]
+
+
+def test_an_attempt_that_was_kept_is_not_shown_again(scene: Scene) -> None:
+    keep_log("j", 1, b"kept\n", scene.store)
+    scene.leave(epoch=2, claimed_at=scene.clock.now())
+    kept = list(read_kept("j", scene.store, lambda _: ()))
+    assert [(one.attempt, one.text) for one in kept] == [(1, "kept\n")]
+    scene.says("kept", epoch=1)
+    scene.says("running", epoch=2)
+
+    left_out = {(one.job_id, one.attempt) for one in kept}
+    scene.live = begin_live(scene.log, ["j"], scene.store, left_out, scene.clock.now())
+
+    assert scene.looks() == ["running"]
+
+
+def test_a_running_attempt_is_read_from_its_claim(scene: Scene) -> None:
+    scene.leave(claimed_at=scene.clock.now())
+    scene.says("hours ago")
+    scene.clock.advance(timedelta(hours=3))
+
+    scene.live = begin_live(scene.log, ["j"], scene.store, (), scene.clock.now())
+
+    assert scene.looks() == ["hours ago"]
+
+
+def test_a_lost_attempt_is_named(scene: Scene) -> None:
+    keep_log("j", 2, b"hello", scene.store)
+    kept = read_kept("j", scene.store, lambda _: (1,))
+    assert [(one.attempt, one.text) for one in kept] == [(1, None), (2, "hello")]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "no JSON",
+        "[1]",
+        '{"event": "user_output", "job_id": "j"}',
+        '{"event": "user_output", "job_id": "j", "text": ["a"]}',
+        '{"event": "user_output_left_out", "job_id": "j", "lines": true}',
+        '{"event": "user_output", "job_id": 7, "text": "a"}',
+        '{"event": ["user_output"], "job_id": "j", "text": "a"}',
+        '{"event": "job_completed", "job_id": "j", "text": "a"}',
+    ],
+)
+def test_what_is_no_line_is_left_out(scene: Scene, message: str) -> None:
+    scene.log.put("i-1", scene.clock.now(), message)
+    scene.live = LiveLog(scene.log, scene.clock.now())
+    assert scene.looks() == []
+
+
+def test_why_an_attempt_failed_is_a_line(scene: Scene) -> None:
+    told = {"event": ATTEMPT_FAILED, "job_id": "j", "epoch": True, "reason": "no such module"}
+    scene.log.put("i-1", scene.clock.now(), json.dumps(told))
+    (line,) = scene.live.look()
+    assert (line.event, line.attempt, line.value) == (ATTEMPT_FAILED, 0, "no such module")
+
+
+def test_to_follow_ends_a_little_after_the_job(scene: Scene) -> None:
+    scene.leave()
+    ends = JobEnds(["j"], scene.store)
+    follower = Follower(scene.live, ends.look, scene.clock)
+    assert list(follower.look()) == []
+    scene.leave(state=JobState.COMPLETED, epoch=2)
+    assert list(follower.look()) == []
+    assert list(follower.look()) == []
+    scene.says("last words")
+    scene.clock.advance(LINGER)
+    assert [line.value for line in follower.look()] == ["last words"]
+    assert follower.is_over
+    assert ends.ended["j"].state is JobState.COMPLETED
+
+
+def test_a_large_batch_is_looked_at_in_turn(scene: Scene) -> None:
+    jobs = [f"j-{number}" for number in range(50)]
+    for job_id in jobs:
+        scene.leave(job_id=job_id, state=JobState.COMPLETED)
+    ends = JobEnds(jobs, scene.store)
+    looks = [ends.look() for _ in range(3)]
+    assert looks == [False, False, True]
+    assert set(ends.ended) == set(jobs)
+
+
+def test_an_outage_of_the_log_ends_nothing(scene: Scene) -> None:
+    class Silent(MemoryLog):
+        def read(self, **_: object) -> Iterator[LogEvent]:
+            raise Unreachable("no answer")
+
+    follower = Follower(LiveLog(Silent(), scene.clock.now()), lambda: False, scene.clock)
+    assert list(follower.look()) == []
+    assert not follower.is_over
