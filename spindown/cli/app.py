@@ -35,7 +35,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "results:results",
         "Print the results committed so far, one JSON record for each item.",
     ),
-    "logs": ("logs:logs", "Print what the code of jobs prints, once or as it does."),
+    "logs": (
+        "logs:logs",
+        "Print what jobs print; with --follow as they do. Exit 1 if a job or an item failed.",
+    ),
     "cancel": (
         "cancel:cancel",
         "Cancel jobs or batches; committed results stay. Exit 1 if one could not be cancelled.",

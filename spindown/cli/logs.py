@@ -55,7 +55,7 @@ def logs(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Print what code has printed. With --follow exit 1 if a job or an item failed."""
+    """Print what jobs print; with --follow as they do. Exit 1 if a job or an item failed."""
     session = open_session(config, deployment=deployment, local=local)
     screen = Screen(as_json=as_json)
     try:
