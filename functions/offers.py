@@ -32,7 +32,6 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     """Renew old messages, then refresh the catalogue; return what was done."""
     # First, since a refresh that cannot read the market raises an error.
     looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
-    done = {**compact_all(ports), "queues_removed": remove_all_unused(ports)}
     refreshed = refresh(ports)
     judgements = judge(ports, count_lost=lambda name: count_recent(name, ports, store_of))
     return {
@@ -42,7 +41,9 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         "not_judged": {j.workload: j.failure for j in judgements if j.failure},
         "renewed": {look.workload: look.renewed for look in looks},
         "not_renewed": {look.workload: look.why for look in looks if look.why},
-        **done,
+        "queues_removed": remove_all_unused(ports),
+        # Last, since what workers have written may take all the time and memory that there is.
+        **compact_all(ports),
     }
 
 

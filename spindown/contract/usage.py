@@ -47,6 +47,7 @@ _DONE = "_SUCCESS"
 #: Of one object, and of one record in it: more is not what a worker writes.
 OBJECT_BYTES_MAX = 8 * 1024 * 1024
 _LINE_BYTES_MAX = 64 * 1024
+_LINES_MAX = 1000
 #: What a type may be called: it is part of a key, and of a path where files are read.
 _TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -238,6 +239,8 @@ def decode_usage(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
     lines = [line for line in data.splitlines() if line.strip()]
     if max(map(len, lines), default=0) > _LINE_BYTES_MAX:
         raise ContractError("usage", data[:100], f"write at most {_LINE_BYTES_MAX} bytes a line")
+    if len(lines) > _LINES_MAX:
+        raise ContractError("usage", data[:100], f"write at most {_LINES_MAX} lines an object")
     rows = [from_json("usage", line, "it is not JSON lines") for line in lines]
     if not all(isinstance(row, dict) for row in rows):
         raise ContractError("usage", data[:100], "write one object a line")

@@ -1,6 +1,7 @@
 """The functions: an event in, one use case, an answer out; nothing that repeats a bad event."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -189,6 +190,24 @@ def test_the_hourly_run_makes_the_table_of_yesterday() -> None:
 
     assert (said["compacted"], said["not_compacted"]) == ({WORKLOAD: 1}, {})
     assert world.objects.get(table_key(WORKLOAD, NOW.date(), WORKLOAD)).data
+
+
+def test_usage_that_cannot_be_read_keeps_nobody_from_prices() -> None:
+    world = ControlWorld()
+    midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    world.clock.advance(midnight + timedelta(hours=1) - world.clock.now())
+
+    def run_out(call: Any, proceed: Callable[[], Any]) -> Any:
+        if call.method == "list" and "measured/" in call.args[0]:
+            raise MemoryError
+        return proceed()
+
+    world.interfere = run_out
+    with pytest.raises(MemoryError):
+        offers.handle(world.ports, lambda _: world.objects)
+
+    assert load_catalogue(world.objects) is not None
+    assert world.metrics.values("WarmDollars")
 
 
 def test_the_refresh_of_offers_tells_why_an_item_is_dear() -> None:

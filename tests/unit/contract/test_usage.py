@@ -103,6 +103,12 @@ def test_a_table_holds_what_was_measured_and_its_dollars() -> None:
     assert not {"workload", "day"} & COLUMNS.keys()
 
 
+def test_an_object_holds_no_more_than_a_worker_writes() -> None:
+    assert len(decode_usage(encode_usage([RECORD] * 400), workload="ocr")) == 400
+    with pytest.raises(ContractError):
+        decode_usage(encode_usage([RECORD] * 1001), workload="ocr")
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -130,6 +130,17 @@ def test_a_worker_that_writes_without_end_is_read_within_bounds() -> None:
     assert compact(WORKLOAD, DAY, other.objects, bounds=few) == 0
 
 
+def test_so_many_records_and_types_of_a_day_are_kept() -> None:
+    world = ControlWorld()
+    measure(world, *(replace(RECORD, job_id=name, type=name) for name in "abcdef"))
+
+    assert compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(types=2)) == 2
+
+    other = ControlWorld()
+    measure(other, *(replace(RECORD, job_id=f"{number:02}") for number in range(20)))
+    assert compact(WORKLOAD, DAY, other.objects, bounds=ReadBounds(records=3)) == 3
+
+
 def test_the_hourly_run_makes_the_tables_of_the_last_days() -> None:
     world = ControlWorld()
     at_hour(world, 0)
