@@ -1,6 +1,7 @@
 """A deployment as a construct: the same stacks as those of the app, inside somebody's own app."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from aws_cdk import DefaultStackSynthesizer, IStackSynthesizer
@@ -32,7 +33,7 @@ class Deployment(Construct):
         deployment: DeploymentConfig,
         workloads: Mapping[str, WorkloadConfig],
         root: Path | None = None,
-        make_synthesizer: Callable[[], IStackSynthesizer] = DefaultStackSynthesizer,
+        make_synthesizer: Callable[[], IStackSynthesizer] | None = None,
     ) -> None:
         """Add the stacks of a deployment to an app or a stage.
 
@@ -42,7 +43,7 @@ class Deployment(Construct):
             deployment: as the table ``[deployment]`` of spindown.toml.
             workloads: as its tables ``[workload.NAME]``, by name.
             root: where the folders of the code begin; None: the working directory.
-            make_synthesizer: makes the synthesizer of one stack.
+            make_synthesizer: makes the synthesizer of one stack; None: CDK's usual one.
 
         Raises:
             ConfigError: a value that only the files or other values show to be wrong.
@@ -94,9 +95,13 @@ def add_stacks(
     *,
     root: Path,
     target: Target,
-    make_synthesizer: Callable[[], IStackSynthesizer],
+    make_synthesizer: Callable[[], IStackSynthesizer] | None = None,
 ) -> CoreStack:
     """Add the stacks of a deployment, return the core stack (raises ConfigError)."""
+    if make_synthesizer is None:
+        make_synthesizer = partial(
+            DefaultStackSynthesizer, qualifier=config.deployment.bootstrap_qualifier
+        )
     core = CoreStack(scope, config=config, root=root, target=target, synthesizer=make_synthesizer())
     if baked_workloads(config):
         image = ImageStack(scope, config=config, root=root, synthesizer=make_synthesizer())

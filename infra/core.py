@@ -138,6 +138,7 @@ class CoreStack(DeploymentStack):
             scaler=control.scaler.function.function_name,
             topic=shared.topic.topic.topic_arn,
             budget_per_month=config.deployment.budget_per_month,
+            tags=config.deployment.tags,
         )
         of_workloads = {one.name: one.settings for one in workloads}
         written = SettingsParameters(self, "Settings", deployment=settings, workloads=of_workloads)

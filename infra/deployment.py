@@ -7,6 +7,7 @@ Context keys choose what spindown.toml does not say: ``config``, the path of ano
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,12 +63,16 @@ def _path(app: App) -> Path:
 
 def describe(app: App) -> CoreStack:
     """Add the stacks of the deployment to ``app``, return the core stack (raises ConfigError)."""
+    loaded = load_config(app)
     return add_stacks(
         app,
-        load_config(app),
+        loaded,
         root=_path(app).resolve().parent,
         target=_choose(app, "bundle", _TARGETS),
-        make_synthesizer=_choose(app, "synthesizer", _SYNTHESIZERS),
+        make_synthesizer=partial(
+            _choose(app, "synthesizer", _SYNTHESIZERS),
+            qualifier=loaded.deployment.bootstrap_qualifier,
+        ),
     )
 
 

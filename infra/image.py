@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from spindown.contract import tag
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_bake
 from spindown.contract.name import resource_name
 from spindown.infra.iam import image as grants
-from spindown.infra.iam.statement import make_role
+from spindown.infra.iam.statement import make_profile, make_role
 from spindown.infra.shared.archive import CodeArchive, KitArchive
 from spindown.infra.shared.network import Network
 from spindown.infra.shared.resources import make_log
@@ -55,6 +55,8 @@ class Recipe:
     code_digest: str | None
     #: Further regions that get a copy of the image.
     regions: tuple[str, ...] = ()
+    #: The account's tags.
+    shared_tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -63,9 +65,14 @@ class Recipe:
         return resource_name(self.deployment, self.workload, architecture)
 
     @property
-    def tags(self) -> dict[str, str]:
+    def found_by(self) -> dict[str, str]:
         """Return the tags by which its images are found."""
         return {tag.DEPLOYMENT: self.deployment, "Name": self.name}
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return what its images bear."""
+        return {**self.shared_tags, **self.found_by}
 
 
 class BakedImage(Construct):
@@ -224,7 +231,7 @@ class BakedImage(Construct):
             resource_type="AMI_IMAGE",
             execution_role=role_arn,
             policy_details=[rule],
-            resource_selection=policy.ResourceSelectionProperty(tag_map=self._recipe.tags),
+            resource_selection=policy.ResourceSelectionProperty(tag_map=self._recipe.found_by),
         )
 
 
@@ -299,11 +306,14 @@ class ImageStack(DeploymentStack):
         self._network = Network(self, "Network", deployment=_in_one_zone(deployment))
         self._builder = make_role(
             Construct(self, "Builder"),
+            what=["image", "builder"],
             description=f"Instances on which images of {deployment.name} are made",
             trusted=iam.ServicePrincipal("ec2.amazonaws.com"),
             statements=[],
         )
-        self._profile = iam.CfnInstanceProfile(self, "Profile", roles=[self._builder.role_name])
+        self._profile = make_profile(
+            self, "Profile", self._builder, what=["image", "builder"], is_named=False
+        )
         self._infrastructure: dict[Architecture, str] = {}
         self._add_images(baked_workloads(config))
 
@@ -311,6 +321,7 @@ class ImageStack(DeploymentStack):
         deployment = self._config.deployment.name
         expiry = make_role(
             Construct(self, "Expiry"),
+            what=["image", "expiry"],
             description=f"Expires images of {deployment}",
             trusted=iam.ServicePrincipal("imagebuilder.amazonaws.com"),
             statements=grants.expire(
@@ -360,6 +371,7 @@ class ImageStack(DeploymentStack):
             code_uri=code.uri if code else None,
             code_digest=code.digest if code else None,
             regions=tuple(sorted(self._config.deployment.outpost)),
+            shared_tags=self._config.deployment.tags,
         )
 
     def _find_infrastructure(self, architecture: Architecture) -> str:
@@ -383,7 +395,10 @@ class ImageStack(DeploymentStack):
                 # Not the tag of workers: reconcile would end these instances as unknown ones. Not a
                 # Name either, which Image Builder reserves (EC2 Image Builder API Reference,
                 # "CreateInfrastructureConfiguration").
-                resource_tags={"spindown:images-of": self._config.deployment.name},
+                resource_tags={
+                    **self._config.deployment.tags,
+                    "spindown:images-of": self._config.deployment.name,
+                },
             )
             self._infrastructure[architecture] = made.attr_arn
         return self._infrastructure[architecture]

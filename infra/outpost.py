@@ -21,7 +21,7 @@ from spindown.infra.iam import control as grants
 from spindown.infra.iam.limit import split_statements
 from spindown.infra.iam.statement import allow, make_role
 from spindown.infra.shared.network import Network
-from spindown.infra.shared.stack import DeploymentStack, fixed_name
+from spindown.infra.shared.stack import DeploymentStack, iam_name
 from spindown.infra.workload import Workload, add_templates, refs_of
 
 
@@ -68,13 +68,13 @@ class OutpostStack(DeploymentStack):
     def _add_workload(self, workload: Workload) -> grants.Launched:
         """Add a workload's templates and the parameter that names them."""
         name, deployment = workload.name, self._deployment
-        profile = fixed_name(deployment, name)
+        profile = f"{deployment.role_path or '/'}{iam_name(deployment, name)}"
         templates = add_templates(
             Construct(self._stays, f"Workload-{name}"),
             name=resource_name(deployment.name, name),
             workload=workload.config,
             images=workload.fleet.images,
-            profile_arn=f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/{profile}",
+            profile_arn=f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile{profile}",
             security_group_id=self._network.security_group_id,
             # The launch request adds the tags that say where home is.
             tags={key: text for key, text in workload.fleet.tags.items() if key not in tag.HOME},
@@ -89,8 +89,9 @@ class OutpostStack(DeploymentStack):
             type="String",
             value=json.dumps(encode(outpost)),
         )
-        ids = [ref.id for ref in refs.values()]
-        return grants.bound_launches(name, ids, workload.config.to_requirements())
+        return grants.bound_launches(
+            name, [ref.id for ref in refs.values()], workload.config.to_requirements()
+        )
 
     def _grant(
         self, construct_id: str, functions: Sequence[str], statements: list[iam.PolicyStatement]
@@ -102,7 +103,7 @@ class OutpostStack(DeploymentStack):
                 construct_id if number == 1 else f"{construct_id}{number}",
                 description=f"What {' and '.join(functions)} may do in this region",
                 policy_document=iam.PolicyDocument(statements=part),
-                roles=[fixed_name(self._deployment, function) for function in functions],
+                roles=[iam_name(self._deployment, function) for function in functions],
             )
 
     def _read_outposts(self) -> iam.PolicyStatement:
@@ -126,7 +127,9 @@ class OutpostStack(DeploymentStack):
                 subnet_ids=list(network.subnets.values()),
                 security_group_id=network.security_group_id,
             ),
-            *grants.make_tagged(deployment=deployment, launched=launched),
+            *grants.make_tagged(
+                deployment=deployment, launched=launched, spot_too=bool(self._deployment.tags)
+            ),
             grants.resolve_images(images),
             grants.end_workers(deployment=deployment),
         ]
@@ -143,6 +146,7 @@ class OutpostStack(DeploymentStack):
         )
         role = make_role(
             Construct(self._stays, "Sender"),
+            what=["sender"],
             description=f"Sends events of instances to {self._deployment.region}",
             trusted=iam.ServicePrincipal(
                 "events.amazonaws.com",

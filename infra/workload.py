@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from aws_cdk import CfnTag, Duration, Fn, RemovalPolicy, Tags
@@ -26,12 +27,12 @@ from spindown.contract.queue import (
     SHAPES,
     shape_queue,
 )
-from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings
+from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings, on_spot
 from spindown.infra.iam import worker as grants
-from spindown.infra.iam.statement import make_role, write_log
+from spindown.infra.iam.statement import make_profile, make_role, write_log
 from spindown.infra.shared.archive import CodeArchive
 from spindown.infra.shared.resources import SharedResources, make_log
-from spindown.infra.shared.stack import fixed_name
+from spindown.infra.shared.stack import DeploymentStack
 
 
 class WorkloadQueues(Construct):
@@ -83,10 +84,9 @@ class WorkloadQueues(Construct):
         return [self.queue.queue_arn, *([self.shapes_arn] if self.shapes_arn else [])]
 
 
-#: What a launch tags besides the instance, for the bill and for the grants. It is not the spot
-#: request: EC2 launches nothing on demand from a template with tags for a spot request
+#: EC2 launches nothing on demand from a template with tags for it
 #: (github.com/github-aws-runners/terraform-aws-github-runner/issues/4561).
-_ALSO_TAGGED = ("network-interface", "volume")
+_SPOT_REQUEST = "spot-instances-request"
 
 
 def add_templates(
@@ -100,33 +100,50 @@ def add_templates(
     tags: Mapping[str, str],
     user_data: str,
 ) -> Mapping[str, ec2.CfnLaunchTemplate]:
-    """Add a launch template for each architecture; their names begin with ``name``."""
+    """Add the launch templates of an outpost (``Outpost``); their names begin with ``name``.
+
+    There is one for each architecture, and with tags of the account another one for spot.
+    """
+    shared = DeploymentStack.holding(scope).deployment.tags
+    what = partial(
+        _template_data,
+        # A container is a network of its own, one hop farther from instance metadata.
+        hops=2 if workload.run.image and workload.run.metadata_access else 1,
+        profile_arn=profile_arn,
+        security_group_id=security_group_id,
+        user_data=user_data,
+    )
+    # For the bill, and for the grants.
+    kept = {**shared, **{key: tags[key] for key in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")}}
+    tagged = {"instance": {**shared, **tags}, "network-interface": kept, "volume": kept}
+
+    made = [(key, str(key), tagged) for key in images]
+    if shared:
+        made += [(key, on_spot(key), {**tagged, _SPOT_REQUEST: kept}) for key in images]
     return {
-        architecture: ec2.CfnLaunchTemplate(
+        key: ec2.CfnLaunchTemplate(
             scope,
-            f"Template-{architecture}",
-            launch_template_name=resource_name(name, architecture),
-            launch_template_data=_template_data(
-                image_parameter=parameter,
+            f"Template-{key.replace('/', '-')}",
+            launch_template_name=resource_name(name, *key.split("/")),
+            launch_template_data=what(
+                image_parameter=images[architecture],
                 root_device=workload.image.find_root_device(architecture),
                 root_volume_gib=workload.image.root_volume_gib,
-                profile_arn=profile_arn,
-                security_group_id=security_group_id,
-                tags=tags,
-                user_data=user_data,
+                tagged=tags_of,
             ),
+            tag_specifications=[_tag_template(shared)] if shared else None,
         )
-        for architecture, parameter in images.items()
+        for architecture, key, tags_of in made
     }
 
 
 def refs_of(templates: Mapping[str, ec2.CfnLaunchTemplate]) -> Mapping[str, TemplateRef]:
-    """Return architecture -> template at the version that this deploy makes."""
+    """Return the templates by the same keys, at the versions that this deploy makes."""
     return {
-        architecture: TemplateRef(
+        key: TemplateRef(
             id=template.attr_launch_template_id, version=template.attr_latest_version_number
         )
-        for architecture, template in templates.items()
+        for key, template in templates.items()
     }
 
 
@@ -135,17 +152,18 @@ def _template_data(
     image_parameter: str,
     root_device: str,
     root_volume_gib: int,
+    hops: int,
     profile_arn: str,
     security_group_id: str,
-    tags: Mapping[str, str],
+    tagged: Mapping[str, Mapping[str, str]],
     user_data: str,
 ) -> ec2.CfnLaunchTemplate.LaunchTemplateDataProperty:
     """Return what every instance is launched with; each call adds type, subnet and market.
 
-    EC2 looks up the image at each launch, so a rebuilt image needs no deploy.
+    EC2 looks up the image at each launch, so a rebuilt image needs no deploy. ``tagged``: resource
+    type -> tags.
     """
     template = ec2.CfnLaunchTemplate
-    kept = {name: tags[name] for name in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")}
     return template.LaunchTemplateDataProperty(
         image_id=f"resolve:ssm:{image_parameter}",
         instance_initiated_shutdown_behavior="terminate",
@@ -154,7 +172,7 @@ def _template_data(
         metadata_options=template.MetadataOptionsProperty(
             http_endpoint="enabled",
             http_tokens="required",
-            http_put_response_hop_limit=2,
+            http_put_response_hop_limit=hops,
             instance_metadata_tags="enabled",
         ),
         block_device_mappings=[
@@ -170,20 +188,24 @@ def _template_data(
             )
         ],
         tag_specifications=[
-            _tag("instance", tags),
-            *(_tag(kind, kept) for kind in _ALSO_TAGGED),
+            template.TagSpecificationProperty(resource_type=kind, tags=_listed(tags))
+            for kind, tags in tagged.items()
         ],
         user_data=Fn.base64(user_data),
     )
 
 
-def _tag(
-    resource_type: str, tags: Mapping[str, str]
-) -> ec2.CfnLaunchTemplate.TagSpecificationProperty:
-    return ec2.CfnLaunchTemplate.TagSpecificationProperty(
-        resource_type=resource_type,
-        tags=[CfnTag(key=key, value=value) for key, value in tags.items()],
+def _tag_template(
+    tags: Mapping[str, str],
+) -> ec2.CfnLaunchTemplate.LaunchTemplateTagSpecificationProperty:
+    """Return the tags of a template itself, which CDK's own way to tag leaves out."""
+    return ec2.CfnLaunchTemplate.LaunchTemplateTagSpecificationProperty(
+        resource_type="launch-template", tags=_listed(tags)
     )
+
+
+def _listed(tags: Mapping[str, str]) -> list[CfnTag]:
+    return [CfnTag(key=key, value=value) for key, value in tags.items()]
 
 
 class WorkerFleet(Construct):
@@ -205,11 +227,12 @@ class WorkerFleet(Construct):
         self.log_group = make_log(self, f"/spindown/{deployment}/worker/{name}")
         self.role = make_role(
             self,
+            what=["worker", name],
             description=f"Workers of {name} in {deployment}",
             trusted=iam.ServicePrincipal("ec2.amazonaws.com"),
             statements=self._grants(name, workload, jobs, archive, shared),
         )
-        profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
+        profile = make_profile(self, "Profile", self.role, what=["worker", name], is_named=False)
         #: Tags by which a worker finds the home region.
         self.tags = {
             **self._home_tags(name, jobs, archive, shared),
@@ -218,7 +241,6 @@ class WorkerFleet(Construct):
         #: Architecture -> SSM parameter of the image.
         self.images = _find_images(deployment, name, workload)
         self.user_data = _render_user_data(workload, archive, shared.kit.kit)
-        #: Architecture -> launch template.
         self.templates = add_templates(
             self,
             name=resource_name(deployment, name),
@@ -230,17 +252,12 @@ class WorkerFleet(Construct):
             user_data=self.user_data,
         )
         if shared.deployment.outpost:
-            self._add_profile_abroad(fixed_name(shared.deployment, name))
-
-    def _add_profile_abroad(self, name: str) -> None:
-        """Add a profile with a fixed name for outposts, beside that of running instances."""
-        iam.CfnInstanceProfile(
-            self, "ProfileAbroad", instance_profile_name=name, roles=[self.role.role_name]
-        )
+            # With a fixed name, for outposts, beside that of running instances.
+            make_profile(self, "ProfileAbroad", self.role, what=[name], is_named=True)
 
     @property
     def template_refs(self) -> Mapping[str, TemplateRef]:
-        """Return architecture -> template at the version that this deploy makes."""
+        """Return its templates at the versions that this deploy makes, as an outpost has them."""
         return refs_of(self.templates)
 
     @property

@@ -97,11 +97,12 @@ class JobQueue(Protocol):
         """Return the approximate numbers of messages."""
         ...
 
-    def create(self, *, dead_letters: str) -> None:
+    def create(self, *, dead_letters: str, tags: Mapping[str, str]) -> None:
         """Make the queue, as all queues of jobs are; one that is there stays as it is.
 
         Args:
             dead_letters: URL of the queue that gets what is received too often.
+            tags: what it bears.
 
         Raises:
             Throttled: a queue of this name was deleted less than a minute ago.

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -28,6 +28,7 @@ from spindown.contract.settings import (
     RunSettings,
     TemplateRef,
     WorkloadSettings,
+    on_spot,
 )
 from spindown.control.tick import reconcile
 from spindown.domain.fleet import Lease, Worker, WorkerState
@@ -68,6 +69,7 @@ WORKLOAD = "classify"
 REGION = "us-west-2"
 ZONES = ("us-west-2a", "us-west-2b")
 TEMPLATE = TemplateRef(id="lt-1", version="3")
+SPOT_TEMPLATE = TemplateRef(id="lt-3", version="1")
 #: What a launch is made of in the region: its template, its subnets, the code.
 LAUNCH_VERSION = "lt-1@3 subnet-a subnet-b abc"
 #: A second region, for the worlds that have one.
@@ -104,6 +106,8 @@ class ControlWorld:
     requirements: Requirements = field(default_factory=Requirements)
     #: (type, spot price) that a second region sells, at the on-demand prices of the first.
     away: tuple[tuple[str, float], ...] = ()
+    #: Tags of the account; with some, launches on spot have a template of their own.
+    tags: Mapping[str, str] = field(default_factory=dict)
     #: Called with each port call and what carries it out.
     interfere: Callable[[PortCall, Callable[[], Any]], Any] | None = None
     calls: Counter[str] = field(default_factory=Counter)
@@ -127,7 +131,7 @@ class ControlWorld:
             self.market,
             template_tags={
                 template.id: {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
-                for template in (TEMPLATE, AWAY_TEMPLATE)
+                for template in (TEMPLATE, SPOT_TEMPLATE, AWAY_TEMPLATE)
             },
         )
         for name, spot in self.away:
@@ -148,6 +152,7 @@ class ControlWorld:
                 workloads=(WORKLOAD,),
                 scaler="demo--scaler",
                 budget_per_month=self.budget,
+                tags=self.tags,
             ),
             {WORKLOAD: self.workload_settings()},
         )
@@ -171,7 +176,11 @@ class ControlWorld:
 
     def workload_settings(self) -> WorkloadSettings:
         home = Outpost(
-            subnets={zone: f"subnet-{zone[-1]}" for zone in ZONES}, templates={"x86_64": TEMPLATE}
+            subnets={zone: f"subnet-{zone[-1]}" for zone in ZONES},
+            templates={
+                "x86_64": TEMPLATE,
+                **({on_spot("x86_64"): SPOT_TEMPLATE} if self.tags else {}),
+            },
         )
         away = Outpost(subnets={AWAY_ZONE: "subnet-z"}, templates={"x86_64": AWAY_TEMPLATE})
         return WorkloadSettings(
@@ -229,7 +238,13 @@ class ControlWorld:
     def route(self) -> Routed:
         """Route what waits, as the function does that a tick wakes."""
         self.is_woken = False
-        intake = Intake(self.workload_settings(), self.policy, self.work_ports(), self.ports.queue)
+        intake = Intake(
+            self.workload_settings(),
+            self.policy,
+            self.work_ports(),
+            self.ports.queue,
+            tags=self.tags,
+        )
         return intake.run(self.now + timedelta(minutes=1))
 
     def work_ports(self) -> WorkPorts:

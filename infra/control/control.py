@@ -17,7 +17,6 @@ from spindown.infra.control.trigger import Triggers
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.statement import see_missing_objects
 from spindown.infra.shared.resources import SharedResources
-from spindown.infra.shared.stack import fixed_name
 from spindown.infra.workload import Workload
 
 #: The interruption function reconciles as well, under the same lock.
@@ -77,7 +76,7 @@ class ControlPlane(Construct):
             "Scaler",
             deployment=self._shared.deployment.name,
             name="scaler",
-            role_name=self._role_name("scaler"),
+            has_named_role=self._has_outposts,
             description="Reconciles a workload: sizes its fleet, launches and ends workers",
             code=self._code,
             statements=self._reconcile(),
@@ -95,7 +94,7 @@ class ControlPlane(Construct):
             "Interruption",
             deployment=self._shared.deployment.name,
             name="interruption",
-            role_name=self._role_name("interruption"),
+            has_named_role=self._has_outposts,
             description="Answers EC2's notices: bounds leases, requeues, reconciles at once",
             code=self._code,
             statements=self._reconcile(),
@@ -114,7 +113,7 @@ class ControlPlane(Construct):
             "Offers",
             deployment=self._shared.deployment.name,
             name="offers",
-            role_name=self._role_name("offers"),
+            has_named_role=self._has_outposts,
             description="Refreshes the catalogue, renews old messages, explains expensive items",
             code=self._code,
             statements=[
@@ -154,6 +153,7 @@ class ControlPlane(Construct):
                 *grants.route_jobs(
                     queue_arns=[one.jobs.queue.queue_arn for one in typed],
                     shapes_arns=[one.jobs.shapes_arn for one in typed],
+                    tagged=bool(shared.deployment.tags),
                     dead_letters_arns=[one.jobs.dead_letters.queue_arn for one in typed],
                 ),
                 grants.wake("scaler", deployment=shared.deployment.name),
@@ -189,10 +189,10 @@ class ControlPlane(Construct):
             ENV_TOPIC: self._shared.topic.topic.topic_arn,
         }
 
-    def _role_name(self, function: str) -> str | None:
-        """Return the fixed name of a role to which outposts attach grants, if there are any."""
-        deployment = self._shared.deployment
-        return fixed_name(deployment, function) if deployment.outpost else None
+    @property
+    def _has_outposts(self) -> bool:
+        """Tell whether outposts attach grants to roles, by their names."""
+        return bool(self._shared.deployment.outpost)
 
     def _reconcile(self) -> list[iam.PolicyStatement]:
         """Return what a reconcile may do; the very first one refreshes the offers too."""
@@ -267,6 +267,7 @@ class ControlPlane(Construct):
             ),
             *grants.make_tagged(
                 deployment=deployment,
+                spot_too=bool(self._shared.deployment.tags),
                 launched=[
                     grants.bound_launches(
                         one.name,

@@ -38,17 +38,18 @@ class ControlFunction(Construct):
         retries: int,
         oldest_event: Duration,
         failed_events: sqs.IQueue | None = None,
-        role_name: str | None = None,
+        has_named_role: bool = False,
         places: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         log_group = make_log(self, f"/spindown/{deployment}/{name}")
         self.role = make_role(
             self,
+            what=[name],
             description=f"Function {name} of {deployment}",
             trusted=iam.ServicePrincipal("lambda.amazonaws.com"),
             statements=[*statements, write_log(log_group_arn=log_group.log_group_arn)],
-            name=role_name,
+            is_named=has_named_role,
         )
         self.function = lambda_.Function(
             self,

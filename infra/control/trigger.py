@@ -115,6 +115,7 @@ class Triggers(Construct):
         arns = [one.function.function_arn for one in functions]
         return make_role(
             self,
+            what=["tick"],
             description=f"Ticks of {deployment}",
             trusted=iam.ServicePrincipal(
                 "scheduler.amazonaws.com",

@@ -91,12 +91,18 @@ def route_jobs(
     queue_arns: Sequence[str],
     shapes_arns: Sequence[str],
     dead_letters_arns: Sequence[str],
+    tagged: bool,
 ) -> list[iam.PolicyStatement]:
-    """Allow moving the messages of workloads to the queues of their shapes, which it makes."""
+    """Allow moving the messages of workloads to the queues of their shapes, which it makes.
+
+    SQS asks for the right to tag where a queue is made with tags (Amazon SQS API Reference,
+    "CreateQueue").
+    """
+    made = ["sqs:CreateQueue", "sqs:SendMessage", *(["sqs:TagQueue"] if tagged else [])]
     taken = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
     return [
         allow("TakeMessages", [f"sqs:{action}" for action in taken], queue_arns),
-        allow("RouteMessages", ["sqs:CreateQueue", "sqs:SendMessage"], shapes_arns),
+        allow("RouteMessages", made, shapes_arns),
         allow("GiveUpMessages", ["sqs:GetQueueAttributes", "sqs:SendMessage"], dead_letters_arns),
     ]
 
@@ -287,7 +293,9 @@ def bound_launches(workload: str, template_ids: Sequence[str], wanted: Requireme
     )
 
 
-def make_tagged(*, deployment: str, launched: Sequence[Launched]) -> list[iam.PolicyStatement]:
+def make_tagged(
+    *, deployment: str, launched: Sequence[Launched], spot_too: bool
+) -> list[iam.PolicyStatement]:
     """Allow making what a launch makes; everything carries our tag from the start.
 
     An instance is of a type that its workload may have, bears the workload's name and the time
@@ -298,13 +306,15 @@ def make_tagged(*, deployment: str, launched: Sequence[Launched]) -> list[iam.Po
     (github.com/aws/karpenter-provider-aws/issues/1488). So the statement can require our templates
     (Amazon EC2 User Guide, "Use launch templates to control launching").
 
-    A spot request carries no tag, since the same template serves on-demand launches too. EC2 makes
-    a spot request only together with an instance, which carries the tag.
+    A spot request carries tags only where the account has some (``spot_too``): else the same
+    template serves on-demand launches. EC2 makes a spot request only together with an instance,
+    which carries the tag; so no tag is asked of it.
     """
     instances = regional("ec2", "instance/*")
     beside = [regional("ec2", f"{kind}/*") for kind in ("network-interface", "volume")]
     made = [regional("ec2", "fleet/*"), instances, *beside]
     ours = {f"aws:RequestTag/{tag.DEPLOYMENT}": deployment}
+    tagged = [*made, regional("ec2", "spot-instances-request/*")] if spot_too else made
     launching = {"ec2:CreateAction": ["CreateFleet", "RunInstances"]}
     return [
         allow("RequestTaggedFleets", ["ec2:CreateFleet"], made, {"StringEquals": ours}),
@@ -319,7 +329,7 @@ def make_tagged(*, deployment: str, launched: Sequence[Launched]) -> list[iam.Po
             )
             for number, alike in enumerate(_group(launched), 1)
         ),
-        allow("TagLaunches", ["ec2:CreateTags"], made, {"StringEquals": {**ours, **launching}}),
+        allow("TagLaunches", ["ec2:CreateTags"], tagged, {"StringEquals": {**ours, **launching}}),
     ]
 
 

@@ -8,6 +8,8 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from spindown.infra.shared.stack import DeploymentStack
+
 READ_ROWS = ["dynamodb:GetItem", "dynamodb:Query"]
 #: PartiQL's SELECT, which reads more partitions than one by one request.
 READ_EACH = "dynamodb:PartiQLSelect"
@@ -23,19 +25,47 @@ CHANGE_ROWS = [
 def make_role(
     scope: Construct,
     *,
+    what: Sequence[str],
     description: str,
     trusted: iam.IPrincipal,
     statements: Sequence[iam.PolicyStatement],
-    name: str | None = None,
+    is_named: bool = False,
 ) -> iam.Role:
     """Add a role to ``scope`` that may do what its statements say and nothing else.
 
-    Give a ``name`` only where another stack must refer to the role.
+    Args:
+        scope: what it is part of.
+        what: what its name is made of, if it has one: no other role's.
+        description: what it is for.
+        trusted: who assumes it.
+        statements: what it may do, within the boundary of the account's roles.
+        is_named: whether another stack refers to it by its name.
     """
-    role = iam.Role(scope, "Role", role_name=name, description=description, assumed_by=trusted)
+    stack = DeploymentStack.holding(scope)
+    role = iam.Role(
+        scope,
+        "Role",
+        role_name=stack.role_name(*what, is_named=is_named),
+        description=description,
+        assumed_by=trusted,
+        permissions_boundary=stack.boundary,
+    )
     for statement in statements:
         role.add_to_policy(statement)
     return role
+
+
+def make_profile(
+    scope: Construct, construct_id: str, role: iam.Role, *, what: Sequence[str], is_named: bool
+) -> iam.CfnInstanceProfile:
+    """Add an instance profile with a role; ``what`` and ``is_named`` as of a role."""
+    stack = DeploymentStack.holding(scope)
+    return iam.CfnInstanceProfile(
+        scope,
+        construct_id,
+        instance_profile_name=stack.role_name(*what, is_named=is_named),
+        roles=[role.role_name],
+    )
 
 
 def allow(

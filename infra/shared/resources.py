@@ -15,6 +15,7 @@ from spindown.contract.name import resource_name
 from spindown.contract.usage import MEASURED, MEASURED_DAYS
 from spindown.infra.shared.archive import KitArchive
 from spindown.infra.shared.network import Network
+from spindown.infra.shared.stack import DeploymentStack
 
 #: The index that finds the worker row of an instance. It holds keys only; a consistent read of the
 #: row follows.
@@ -159,14 +160,18 @@ class SharedResources:
 
 
 def make_log(scope: Construct, name: str) -> logs.LogGroup:
-    """Add a log group that keeps lines for a month and is deleted with the stack.
+    """Add a log group that is deleted with the stack.
 
     Metrics of functions and workers come from the same lines (EMF).
     """
-    return logs.LogGroup(
+    group = logs.LogGroup(
         scope,
         "Log",
         log_group_name=name,
-        retention=logs.RetentionDays.ONE_MONTH,
         removal_policy=RemovalPolicy.DESTROY,
     )
+    made = group.node.default_child
+    assert isinstance(made, logs.CfnLogGroup)  # noqa: S101 - what CDK makes of it
+    # In days: CDK's own words for them are another list.
+    made.retention_in_days = DeploymentStack.holding(scope).deployment.log_retention.days
+    return group

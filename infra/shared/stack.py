@@ -1,7 +1,12 @@
 """What each stack of a deployment is, and how one stack names what another one holds."""
 
-from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
-from constructs import Construct
+import hashlib
+from typing import Self
+
+import jsii
+from aws_cdk import Aspects, Aws, Environment, IAspect, IStackSynthesizer, Stack, Tags
+from aws_cdk import aws_iam as iam
+from constructs import Construct, IConstruct
 
 from spindown.config import DeploymentConfig
 from spindown.contract import tag
@@ -9,7 +14,7 @@ from spindown.contract.name import resource_name
 
 
 class DeploymentStack(Stack):
-    """One stack of a deployment; its resources carry the tag of the deployment."""
+    """One stack of a deployment; its resources carry its tag, and those of the account."""
 
     def __init__(
         self,
@@ -36,13 +41,78 @@ class DeploymentStack(Stack):
             # A template may have one megabyte (AWS CloudFormation User Guide, "Quotas"). With
             # indentation half of it would be blanks.
             suppress_template_indentation=True,
+            # Of the stack itself.
+            tags=deployment.tags or None,
         )
-        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
+        #: Whose stack it is.
+        self.deployment = deployment
+        for key, value in {**deployment.tags, tag.DEPLOYMENT: deployment.name}.items():
+            Tags.of(self).add(key, value)
+        if deployment.role_path is not None:
+            Aspects.of(self).add(_Path(deployment.role_path))
+        self._boundary = _find_boundary(self, deployment)
+
+    @property
+    def boundary(self) -> iam.IManagedPolicy | None:
+        """Return what bounds its roles."""
+        return self._boundary
+
+    def role_name(self, *what: str, is_named: bool) -> str | None:
+        """Return the name of a role or profile of this stack; None: CloudFormation chooses it.
+
+        Args:
+            what: what the name is made of: no other role's of its region.
+            is_named: whether another stack refers to it by its name.
+        """
+        if not is_named and self.deployment.role_name_prefix is None:
+            return None
+        abroad = () if self.region == self.deployment.region else (self.region,)
+        return iam_name(self.deployment, *abroad, *what)
+
+    @classmethod
+    def holding(cls, scope: Construct) -> Self:
+        """Return the stack that a construct is part of."""
+        stack = Stack.of(scope)
+        assert isinstance(stack, cls)  # noqa: S101 - no other stack holds what is ours
+        return stack
 
 
-def fixed_name(deployment: DeploymentConfig, what: str) -> str:
-    """Return the name of a role or profile of the home region to which an outpost refers.
+@jsii.implements(IAspect)
+class _Path:
+    """Puts whatever has a path in IAM below this one: what CDK adds on its own too."""
 
-    IAM is not regional, so the name holds the home region. It has at most 64 characters.
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def visit(self, node: IConstruct) -> None:
+        """Do so."""
+        if isinstance(node, iam.CfnRole | iam.CfnManagedPolicy | iam.CfnInstanceProfile):
+            node.path = self._path
+
+
+def _find_boundary(scope: Construct, deployment: DeploymentConfig) -> iam.IManagedPolicy | None:
+    name = deployment.permissions_boundary
+    if name is None:
+        return None
+    own = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:policy/{name}"
+    arn = name if name.startswith("arn:") else own
+    return iam.ManagedPolicy.from_managed_policy_arn(scope, "Boundary", arn)
+
+
+#: Of a role's name (IAM User Guide, "IAM and AWS STS quotas").
+_ROLE_NAME_AT_MOST = 64
+_DIGITS = 8
+
+
+def iam_name(deployment: DeploymentConfig, *what: str) -> str:
+    """Return the name of a role or profile that is not left to CloudFormation.
+
+    IAM is not regional, so the name holds the home region. A name too long ends with a digest of
+    all of it.
     """
-    return resource_name(deployment.name, deployment.region, what)
+    named = resource_name(deployment.name, deployment.region, *what)
+    whole = (deployment.role_name_prefix or "") + named
+    if len(whole) <= _ROLE_NAME_AT_MOST:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGITS]
+    return f"{whole[: _ROLE_NAME_AT_MOST - _DIGITS - 1]}-{digest}"

@@ -145,7 +145,7 @@ class SqsJobQueue:
             delayed=int(counts["ApproximateNumberOfMessagesDelayed"]),
         )
 
-    def create(self, *, dead_letters: str) -> None:
+    def create(self, *, dead_letters: str, tags: Mapping[str, str]) -> None:
         """Make the queue; SQS answers alike for one that is there with the same attributes."""
         with translated():
             letters = self._client.get_queue_attributes(
@@ -166,6 +166,8 @@ class SqsJobQueue:
                         "RedrivePolicy": json.dumps(redrive),
                         "Policy": json.dumps(policy),
                     },
+                    # Without tags no right to tag is needed.
+                    **({"tags": tags} if tags else {}),
                 )
         except PreconditionFailed:
             # It is there, as an earlier version has made it.

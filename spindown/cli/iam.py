@@ -62,6 +62,7 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
         account=account,
         regions=tuple(loaded.deployment.outposts),
         workloads=tuple(named or loaded.workload),
+        qualifier=loaded.deployment.qualifier,
     )
 
 

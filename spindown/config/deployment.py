@@ -1,18 +1,27 @@
 """The tables of ``[deployment]``: its home region, and further regions where workers may run."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from spindown.config.form import (
+    Duration,
     EmailAddress,
     Flag,
     Name,
+    PolicyName,
     Positive,
+    Qualifier,
     Region,
+    RoleNamePrefix,
+    RolePath,
     SubnetId,
+    TagKey,
+    TagValue,
     TomlTable,
     name_pattern,
     remedy,
@@ -20,6 +29,38 @@ from spindown.config.form import (
 
 #: A role takes ten managed policies (AWS, "IAM and AWS STS quotas"), one of each outpost.
 OUTPOSTS_AT_MOST = 9
+
+#: CDK's own.
+USUAL_QUALIFIER = "hnb659fds"
+
+#: A resource takes 50 tags, and an instance bears up to 18 of Spindown's own (``contract.tag``).
+TAGS_AT_MOST = 25
+#: Of all keys and values together: they are in a parameter, whose smallest size is 4 KiB.
+TAG_CHARACTERS_AT_MOST = 2_000
+#: How the keys of others' tags begin, in any case: AWS's, and Spindown's.
+_OTHERS_TAGS = ("aws:", "spindown:")
+
+#: Days that CloudWatch Logs can keep what it is sent (Amazon CloudWatch Logs API Reference,
+#: "PutRetentionPolicy"); for longer than any duration may be, it cannot be asked here.
+RETENTION_DAYS = (
+    1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180,
+    365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288,
+)  # fmt: skip
+
+
+def _be_a_retention(value: timedelta) -> timedelta:
+    if value not in {timedelta(days=days) for days in RETENTION_DAYS}:
+        known = ", ".join(f"{days}d" for days in RETENTION_DAYS)
+        raise ValueError(f"write one of those that CloudWatch Logs knows: {known}")
+    return value
+
+
+Retention = Annotated[Duration, AfterValidator(_be_a_retention)]
+
+
+def bootstrap_parameter(qualifier: str) -> str:
+    """Return the SSM parameter in which ``cdk bootstrap`` leaves the version of what it made."""
+    return f"/cdk-bootstrap/{qualifier}/version"
 
 
 class NetworkConfig(TomlTable):
@@ -49,6 +90,18 @@ class DeploymentConfig(TomlTable):
     network: NetworkConfig | None = None
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
+    #: On all that is made, instances and their disks among it.
+    tags: dict[TagKey, TagValue] = Field(default_factory=dict, max_length=TAGS_AT_MOST)
+    #: The managed policy that bounds every role: its name in the account, or its ARN.
+    permissions_boundary: PolicyName | None = None
+    #: Of roles, policies and instance profiles; None: IAM's own, "/".
+    role_path: RolePath | None = None
+    #: How the name of every role begins; None: CloudFormation names the roles.
+    role_name_prefix: RoleNamePrefix | None = None
+    #: What ``cdk bootstrap --qualifier`` was given; None: CDK's own.
+    bootstrap_qualifier: Qualifier | None = None
+    #: How long logs of functions and workers are kept.
+    log_retention: Retention = timedelta(days=30)
     #: Further regions where workers may run.
     outpost: dict[Region, OutpostConfig] = Field(default_factory=dict, max_length=OUTPOSTS_AT_MOST)
 
@@ -59,6 +112,26 @@ class DeploymentConfig(TomlTable):
         for region, place in self.outposts.items():
             _check_place("" if region == self.region else f"outpost.{region}.", region, place)
         return self
+
+    @model_validator(mode="after")
+    def _keep_tags_apart(self) -> "DeploymentConfig":
+        for key in self.tags:
+            if key.lower().startswith(_OTHERS_TAGS) or key.lower() == "name":
+                own = "Spindown names what it makes" if key.lower() == "name" else "it is not yours"
+                raise remedy(f"tags.{key}", f"take this key out: {own}")
+        # To IAM both are one tag (IAM User Guide, "Tags for IAM resources").
+        for key, count in Counter(map(str.lower, self.tags)).items():
+            if count > 1:
+                raise remedy("tags", f"write {key} once: to IAM, upper and lower case are the same")
+        if sum(len(key) + len(value) for key, value in self.tags.items()) > TAG_CHARACTERS_AT_MOST:
+            most = f"all together may have {TAG_CHARACTERS_AT_MOST} characters"
+            raise remedy("tags", f"make keys and values shorter: {most}")
+        return self
+
+    @property
+    def qualifier(self) -> str:
+        """Return what names the roles and the bucket of ``cdk bootstrap``."""
+        return self.bootstrap_qualifier or USUAL_QUALIFIER
 
     @property
     def outposts(self) -> Mapping[str, OutpostConfig]:

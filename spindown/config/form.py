@@ -104,6 +104,51 @@ KeyArn = Annotated[
         "the form arn:aws:kms:REGION:ACCOUNT:key/ID",
     ),
 ]
+#: Of instances too, whose metadata shows the keys of their tags: it allows no space and no slash
+#: (Amazon EC2 User Guide, "View tags for your EC2 instances using instance metadata"). The other
+#: signs are those that every service takes (AWS Tagging guide, "Tag naming limits").
+TagKey = Annotated[
+    str,
+    name_pattern(
+        "a tag's key",
+        r"(?!(\.{1,2}|_index)$)[A-Za-z0-9+\-=._:@]{1,128}",
+        "letters, digits and + - = . _ : @, 128 at most: instance metadata shows no others",
+    ),
+]
+TagValue = Annotated[
+    str,
+    name_pattern(
+        "a tag's value",
+        r"[\w .:/=+@\-]{1,256}",
+        "letters, digits, spaces and + - = . _ : / @, 256 at most",
+    ),
+]
+PolicyName = Annotated[
+    str,
+    name_pattern(
+        "a managed policy",
+        r"(arn:aws:iam::(\d{12}|aws):policy/)?([\w+=,.@-]+/)*[\w+=,.@-]{1,128}",
+        "its name, or the form arn:aws:iam::ACCOUNT:policy/NAME",
+    ),
+]
+RolePath = Annotated[
+    str,
+    name_pattern(
+        "a path", r"(?=.{1,256}$)/([\w+=,.@-]+/)*", "the form /team/, which begins and ends with /"
+    ),
+]
+RoleNamePrefix = Annotated[
+    str,
+    name_pattern(
+        "the beginning of a name",
+        r"[\w+=,.@-]{1,24}",
+        "letters, digits and + = , . @ _ -, 24 at most",
+    ),
+]
+Qualifier = Annotated[
+    str,
+    name_pattern("a qualifier", r"[A-Za-z0-9_-]{1,10}", "letters, digits, _ and -, 10 at most"),
+]
 #: What a grant names, so that no sign of a pattern may be in it.
 InstanceTypeName = Annotated[
     str, name_pattern("an instance type", r"[a-z0-9-]+\.[a-z0-9-]+", "the form g4dn.xlarge")

@@ -52,6 +52,8 @@ _MIB_PER_GIB = 1024
 #: Of deployment and workload: a schedule's name has 64 characters (Amazon EventBridge Scheduler
 #: API, "CreateSchedule"), and a tick is called ``{deployment}--{workload}--tick``.
 _NAMES_AT_MOST = 56
+#: In lower case (EC2 Image Builder API Reference, "CreateInfrastructureConfiguration").
+_TAGS_OF_IMAGE_BUILDER = frozenset({"createdby", "ec2imagebuilderarn", "tags"})
 
 
 class RungConfig(TomlTable):
@@ -347,6 +349,16 @@ class Config(TomlTable):
             if len(self.deployment.name) + len(name) > _NAMES_AT_MOST:
                 advice = f"{_NAMES_AT_MOST} characters are the most for both"
                 raise remedy(f"workload.{name}", f"shorten it or deployment.name: {advice}")
+        return self
+
+    @model_validator(mode="after")
+    def _leave_tags_to_image_builder(self) -> "Config":
+        """Refuse what Image Builder tags by itself, where it is used at all."""
+        if any(workload.image.mode == "bake" for workload in self.workload.values()):
+            for key in self.deployment.tags:
+                if key.lower() in _TAGS_OF_IMAGE_BUILDER:
+                    advice = "take this key out: EC2 Image Builder sets it on what is baked"
+                    raise remedy(f"deployment.tags.{key}", advice)
         return self
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import Policy
 
 #: Environment variables of every function.
@@ -64,6 +64,8 @@ class DeploymentSettings:
     topic: str = ""
     #: USD; no launch whose reservation would bring the month above it. None: no budget.
     budget_per_month: float | None = None
+    #: The account's tags on all that is made, beside our own.
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +76,27 @@ class TemplateRef:
     version: str
 
 
+def on_spot(architecture: str) -> str:
+    """Return by what name an outpost has the template of launches on spot."""
+    return f"{architecture}/spot"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outpost:
     """Where workers may run in one region."""
 
     #: zone name -> subnet id; one subnet a zone.
     subnets: Mapping[str, str]
-    #: architecture -> launch template.
+    #: architecture -> launch template. Where spot requests bear tags, launches on spot have one of
+    #: their own (``on_spot``).
     templates: Mapping[str, TemplateRef]
+
+    def template(self, architecture: str, capacity_type: CapacityType) -> TemplateRef:
+        """Return what a launch is made from."""
+        usual = self.templates[architecture]
+        if capacity_type is CapacityType.ON_DEMAND:
+            return usual
+        return self.templates.get(on_spot(architecture), usual)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

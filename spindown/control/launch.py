@@ -183,7 +183,7 @@ def _intend(
     request = LaunchRequest(
         client_token=client_token(facts, launch_id, run.now),
         region=first.region,
-        template=outpost.templates[first.instance_type.architecture],
+        template=outpost.template(first.instance_type.architecture, first.capacity_type),
         capacity_type=first.capacity_type,
         overrides=tuple(
             LaunchOverride(

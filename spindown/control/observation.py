@@ -279,11 +279,12 @@ def request_tags(
 ) -> Mapping[str, str]:
     """Return what the request itself says: whose it is, and what no template can know.
 
-    The template has the first two as well, but the permission for CreateFleet sees only the tags
-    of the request (``infra.iam.control``).
+    The template has the account's and whose it is as well, but the permission for CreateFleet sees
+    only the tags of the request (``infra.iam.control``).
     """
     lives_for = facts.policy.max_lifetime + facts.policy.lifetime_grace
     launched = {
+        **facts.deployment.tags,
         tag.DEPLOYMENT: facts.deployment.name,
         tag.WORKLOAD: facts.workload,
         tag.LAUNCH: launch_id,

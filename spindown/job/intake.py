@@ -109,6 +109,8 @@ class Intake:
         policy: Policy,
         ports: WorkPorts,
         open_queue: Callable[[str], JobQueue],
+        *,
+        tags: Mapping[str, str],
     ) -> None:
         """Prepare.
 
@@ -117,11 +119,13 @@ class Intake:
             policy: in force.
             ports: the world; its queue is the one that people know.
             open_queue: URL -> queue.
+            tags: what a queue bears that it makes.
         """
         self._settings = settings
         self._policy = policy
         self._ports = ports
         self._open_queue = open_queue
+        self._tags = tags
         #: Shape -> the queue that takes its jobs, once the ledger lists it.
         self._queues: dict[Shape, JobQueue] = {}
 
@@ -195,7 +199,7 @@ class Intake:
         try:
             queue.send([copy])
         except NotFound:
-            queue.create(dead_letters=self._settings.dlq_url)
+            queue.create(dead_letters=self._settings.dlq_url, tags=self._tags)
             queue.send([copy])
 
     def _place(self, shape: Shape) -> Shape:
@@ -225,11 +229,11 @@ def route(
         work: the workload's own ports, as ``Intake`` takes them.
         ports: the world.
     """
-    until = ports.clock.now() + RUN_FOR
-    done = Intake(settings, policy, work, ports.queue).run(until, at_most=_FEW)
+    until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
+    done = Intake(settings, policy, work, ports.queue, tags=tags).run(until, at_most=_FEW)
     if done.seen >= _FEW:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            each = [Intake(settings, policy, work, ports.queue) for _ in range(_AT_ONCE)]
+            each = [Intake(settings, policy, work, ports.queue, tags=tags) for _ in range(_AT_ONCE)]
             done = sum(pool.map(lambda intake: intake.run(until), each), start=done)
     where = {DEPLOYMENT: ports.name, WORKLOAD: settings.name}
     ports.metrics.emit(

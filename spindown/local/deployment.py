@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spindown.config.deployment import bootstrap_parameter
 from spindown.error import SpindownError
 from spindown.installed import cdk_command
 from spindown.local.environment import ACCOUNT
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_ssm import SSMClient
 
-#: What `cdk bootstrap` would make, under CDK's default qualifier; the version is that of CDK 2.275.
-_ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{{region}}"
-_BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+#: Of what `cdk bootstrap` would make; that of CDK 2.275.
 _BOOTSTRAP_VERSION = "31"
 
 #: The sentence by which the CDK app itself tells what is wrong, and those of the command line.
@@ -37,16 +36,19 @@ class DeployError(SpindownError):
     """The deploy did not succeed; the text is one sentence."""
 
 
-def bootstrap(s3: "S3Client", ssm: "SSMClient", region: str) -> None:
+def bootstrap(s3: "S3Client", ssm: "SSMClient", region: str, qualifier: str) -> None:
     """Make what a deploy expects to find in an account; harmless when it is there."""
-    bucket = _ASSETS_BUCKET.format(region=region)
+    bucket = f"cdk-{qualifier}-assets-{ACCOUNT}-{region}"
     create: Callable[..., object] = s3.create_bucket
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
         # S3 takes no location for the region that it came from.
         create(Bucket=bucket, **({} if region == "us-east-1" else place))
     ssm.put_parameter(
-        Name=_BOOTSTRAP_PARAMETER, Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
+        Name=bootstrap_parameter(qualifier),
+        Value=_BOOTSTRAP_VERSION,
+        Type="String",
+        Overwrite=True,
     )
 
 

@@ -88,6 +88,7 @@ class LocalSystem:
         self.config_path = config_path
         self.deployment = deployment.name
         self.region = deployment.region
+        self._qualifier = deployment.qualifier
         #: Where workers may run; home comes first.
         self.regions = tuple(deployment.outposts)
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
@@ -139,7 +140,8 @@ class LocalSystem:
         deployment: then there is a catalogue of offers, and the functions are warm.
         """
         for region in self.regions:
-            bootstrap(self.client("s3", region), self.client("ssm", region), region)
+            s3, ssm = self.client("s3", region), self.client("ssm", region)
+            bootstrap(s3, ssm, region, self._qualifier)
         self._with_cdk(deploy, "deploy")
         for firing in self.gateway.call(self._ticker.firings):
             self._invoke("RequestResponse", firing.region, firing.function, firing.payload)

@@ -175,7 +175,12 @@ class MemoryJobQueue:
                 visible=len(self._visible), in_flight=self._in_flight, delayed=self._delayed
             )
 
-    def create(self, *, dead_letters: str) -> None:  # noqa: ARG002 - it was given at the start
+    def create(
+        self,
+        *,
+        dead_letters: str,  # noqa: ARG002 - it was given at the start
+        tags: Mapping[str, str],  # noqa: ARG002 - nobody asks for them here
+    ) -> None:
         """Make the queue; one that is there stays as it is."""
         with self._lock:
             self._exists = True

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.contract import tag
 from spindown.contract.job.batch import BATCHES, SUBMITTED, UPLOADS
 from spindown.contract.location import work_root
 from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
 
-#: What `cdk bootstrap` calls its roles by, unless it is told something else.
-_QUALIFIER = "hnb659fds"
 #: Characters of a stack's name that its bucket's name surely begins with.
 _KEPT_OF_STACK = 20
 
@@ -31,6 +30,8 @@ class Whose:
     #: Home first.
     regions: Sequence[str]
     workloads: Sequence[str]
+    #: Of the roles of `cdk bootstrap`.
+    qualifier: str = USUAL_QUALIFIER
 
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of what the account has in the home region."""
@@ -55,7 +56,7 @@ def deployer(whose: Whose) -> list[Statement]:
     """
     kinds = ("deploy", "file-publishing", "lookup")
     roles = [
-        f"arn:aws:iam::{whose.account}:role/cdk-{_QUALIFIER}-{kind}-role-{whose.account}-{region}"
+        f"arn:aws:iam::{whose.account}:role/cdk-{whose.qualifier}-{kind}-role-{whose.account}-{region}"
         for region in whose.regions
         for kind in kinds
     ]

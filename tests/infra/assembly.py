@@ -247,6 +247,14 @@ class Assembly:
         return files
 
     @property
+    def stacks(self) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+        """The resources of every stack, by its name and their logical ids."""
+        found = sorted(self.directory.glob("*.template.json"))
+        return {
+            path.name.partition(".")[0]: json.loads(path.read_text())["Resources"] for path in found
+        }
+
+    @property
     def kit(self) -> Kit:
         """The kit that instances install, its place as ``words`` shows it."""
         ((digest, asset),) = (

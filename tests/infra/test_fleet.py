@@ -83,7 +83,7 @@ def test_an_instance_that_powers_itself_off_is_gone(assembly: Assembly, name: st
 def test_metadata_answers_only_to_tokens_and_tells_the_tags(assembly: Assembly, name: str) -> None:
     assert launch_data(assembly, name)["MetadataOptions"] == {
         "HttpEndpoint": "enabled",
-        "HttpPutResponseHopLimit": 2,
+        "HttpPutResponseHopLimit": 1,
         "HttpTokens": "required",
         "InstanceMetadataTags": "enabled",
     }

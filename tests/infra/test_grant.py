@@ -230,7 +230,8 @@ def test_workloads_share_a_grant_if_they_share_types() -> None:
     wanted = [Requirements(), Requirements(gpu_count_min=0.0), Requirements()]
     launched = [bound_launches(f"w{n}", [f"lt-{n}"], one) for n, one in enumerate(wanted)]
 
-    made = [one.to_statement_json() for one in make_tagged(deployment="lab", launched=launched)]
+    tagged = make_tagged(deployment="lab", launched=launched, spot_too=False)
+    made = [one.to_statement_json() for one in tagged]
 
     bounds = [one["Condition"] for one in made if one["Sid"].startswith("LaunchTaggedInstances")]
     workloads = [one["StringEquals"][f"aws:RequestTag/{tag.WORKLOAD}"] for one in bounds]

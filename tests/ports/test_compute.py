@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import boto3
@@ -204,3 +204,18 @@ def test_a_template_that_is_not_there_refuses_the_whole_request(world: World) ->
     assert refusal.kind == "account"
     assert refusal.code == "InvalidLaunchTemplateId.NotFound"
     assert (refusal.instance_type, refusal.zone) == (None, None)
+
+
+def test_an_instance_and_its_fleet_on_ec2_bear_their_tags(session: boto3.Session, aws: Aws) -> None:
+    world, client = _on_ec2(session, aws), session.client("ec2")
+    tags = {"team": "vision", "cost:center": "12/34 Köln"}
+    request = replace(_request(world, launch="l-tagged"), tags=tags)
+
+    (given,) = world.compute.launch(request).instances
+
+    found = client.describe_fleets()["Fleets"]
+    fleets = [{one["Key"]: one["Value"] for one in each.get("Tags", ())} for each in found]
+    (instance,) = client.describe_instances(InstanceIds=[given.instance_id])["Reservations"]
+    assert tags in fleets
+    (made,) = instance["Instances"]
+    assert {one["Key"]: one["Value"] for one in made["Tags"]}.items() >= tags.items()

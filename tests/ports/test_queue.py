@@ -230,9 +230,9 @@ def test_a_queue_that_is_not_there_is_not_found(missing: tuple[JobQueue, str]) -
 
 def test_a_queue_is_made_once_and_keeps_what_it_holds(missing: tuple[JobQueue, str]) -> None:
     queue, dead_letters = missing
-    queue.create(dead_letters=dead_letters)
+    queue.create(dead_letters=dead_letters, tags={})
     queue.send([Outgoing(body='{"items": []}')])
-    queue.create(dead_letters=dead_letters)
+    queue.create(dead_letters=dead_letters, tags={})
 
     assert queue.backlog().visible == 1
     message = queue.receive(wait=NOW, visibility=MINUTES)
@@ -242,12 +242,12 @@ def test_a_queue_is_made_once_and_keeps_what_it_holds(missing: tuple[JobQueue, s
 
 def test_a_queue_is_removed_with_all_that_it_holds(missing: tuple[JobQueue, str]) -> None:
     queue, dead_letters = missing
-    queue.create(dead_letters=dead_letters)
+    queue.create(dead_letters=dead_letters, tags={})
     queue.send([Outgoing(body="{}"), Outgoing(body="{}")])
     queue.remove()
     with pytest.raises(NotFound):
         queue.backlog()
-    queue.create(dead_letters=dead_letters)
+    queue.create(dead_letters=dead_letters, tags={})
 
     assert queue.backlog().is_empty
 
@@ -256,7 +256,7 @@ def test_a_message_goes_to_one_of_several_queues(
     queue: JobQueue, missing: tuple[JobQueue, str]
 ) -> None:
     other, dead_letters = missing
-    other.create(dead_letters=dead_letters)
+    other.create(dead_letters=dead_letters, tags={})
     other.send([Outgoing(body="{}")])
 
     assert (queue.backlog().visible, other.backlog().visible) == (0, 1)

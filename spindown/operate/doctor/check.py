@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.contract.codec import encode_instant
 from spindown.contract.image import DISK_KEY
 from spindown.contract.row import (
@@ -102,13 +103,15 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
         )
         return
     yield Finding(what=what, found="not deployed yet", remedy="cdk deploy --all")
+    named = subject.qualifier
+    qualified = "" if named == USUAL_QUALIFIER else f" --qualifier {named}"
     for region, found in sorted(facts.bootstraps.items()):
         if isinstance(found, Unknown):
             yield Finding(
                 what=f"CDK in {region}",
                 found="not bootstrapped" if found.is_missing else found.reason,
                 needed="once, before the first deploy",
-                remedy=f"cdk bootstrap aws://{_account(facts)}/{region}",
+                remedy=f"cdk bootstrap aws://{_account(facts)}/{region}{qualified}",
                 severity=Severity.WARNING,
             )
 

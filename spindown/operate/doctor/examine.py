@@ -93,7 +93,7 @@ def _dry_run(
 
 def _request(subject: DoctorSubject, choice: OfferChoice, offer: Offer) -> LaunchRequest:
     case, place = choice.case, choice.case.places[offer.region]
-    template = place.templates[offer.instance_type.architecture]
+    template = place.template(offer.instance_type.architecture, offer.capacity_type)
     named = f"{subject.deployment}/{case.name}/{template.id}/{template.version}/{offer}"
     return LaunchRequest(
         client_token=f"doctor-{sha256(named.encode()).hexdigest()[:32]}",
@@ -108,5 +108,5 @@ def _request(subject: DoctorSubject, choice: OfferChoice, offer: Offer) -> Launc
             ),
         ),
         count=1,
-        tags={tag.DEPLOYMENT: subject.deployment, tag.WORKLOAD: case.name},
+        tags={**subject.tags, tag.DEPLOYMENT: subject.deployment, tag.WORKLOAD: case.name},
     )

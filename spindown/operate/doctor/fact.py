@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+from spindown.config.deployment import bootstrap_parameter
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.image import DISK_KEY
@@ -31,9 +32,6 @@ from spindown.port import (
 )
 
 T = TypeVar("T")
-
-#: Where ``cdk bootstrap`` leaves the version of what it made.
-BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +120,9 @@ def gather(
         has_spot_role=ask(account.has_spot_role),
         concurrency=ask(lambda: account.concurrency(region=home)),
         bootstraps={
-            region: ask(partial(account.parameter, BOOTSTRAP_PARAMETER, region=region))
+            region: ask(
+                partial(account.parameter, bootstrap_parameter(subject.qualifier), region=region)
+            )
             for region in (() if subject.is_deployed else subject.regions)
         },
         regions={

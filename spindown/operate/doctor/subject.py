@@ -8,24 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from spindown.config import Config, WorkloadConfig
+from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
-from spindown.contract.settings import DeploymentSettings, TemplateRef, WorkloadSettings
+from spindown.contract.settings import DeploymentSettings, Outpost, WorkloadSettings
 from spindown.control.policy import effective_policy
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import NotFound, SpindownError
 from spindown.port import LiveEdit, SettingsStore
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlace:
-    """Where a workload's workers may run in one region."""
-
-    #: zone -> subnet id; "": the deploy creates one.
-    subnets: Mapping[str, str]
-    #: architecture -> template; empty before a deploy.
-    templates: Mapping[str, TemplateRef] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +36,9 @@ class DoctorCase:
     name: str
     requirements: Requirements
     policy: Policy
-    #: region -> place.
-    places: Mapping[str, LaunchPlace]
+    #: Region -> where workers may run. Before a deploy there are no templates, and a subnet that
+    #: the deploy makes is "".
+    places: Mapping[str, Outpost]
     root_gib: int
     images: tuple[RequiredImage, ...] = ()
     #: Whether instances start from images that Image Builder builds.
@@ -72,6 +64,10 @@ class DoctorSubject:
     table: str = ""
     #: USD that a month may cost; None: no limit.
     budget_usd: float | None = None
+    #: What names the roles and the bucket of ``cdk bootstrap``.
+    qualifier: str = USUAL_QUALIFIER
+    #: The account's tags, which a launch bears.
+    tags: Mapping[str, str] = field(default_factory=dict)
     #: Why it is unknown whether it is deployed; "": it is known.
     unread: str = ""
 
@@ -85,8 +81,9 @@ def from_config(config: Config) -> DoctorSubject:
     """Return the subject that spindown.toml describes."""
     deployment = config.deployment
     places = {
-        region: LaunchPlace(
-            subnets=one.network.subnets if one.network else dict.fromkeys(one.zones, "")
+        region: Outpost(
+            subnets=one.network.subnets if one.network else dict.fromkeys(one.zones, ""),
+            templates={},
         )
         for region, one in deployment.outposts.items()
     }
@@ -97,6 +94,7 @@ def from_config(config: Config) -> DoctorSubject:
             _planned(name, workload, places) for name, workload in sorted(config.workloads.items())
         ),
         budget_usd=deployment.budget_per_month,
+        qualifier=deployment.qualifier,
     )
 
 
@@ -142,10 +140,11 @@ def as_deployed(
         is_deployed=True,
         table=deployment.table,
         budget_usd=deployment.budget_per_month,
+        tags=deployment.tags,
     )
 
 
-def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, LaunchPlace]) -> DoctorCase:
+def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Outpost]) -> DoctorCase:
     image = workload.image
     return DoctorCase(
         name=name,
@@ -175,10 +174,7 @@ def _deployed(
         name=settings.name,
         requirements=settings.requirements,
         policy=effective_policy(settings, edit, PolicyRow()).policy,
-        places={
-            region: LaunchPlace(subnets=outpost.subnets, templates=outpost.templates)
-            for region, outpost in settings.outposts.items()
-        },
+        places=settings.outposts,
         root_gib=settings.run.root_volume_gib,
         unread=settings.unread,
         is_deployed=True,

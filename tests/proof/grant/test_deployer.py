@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.local.deployment import bootstrap
 from spindown.local.environment import ACCOUNT
 from spindown.local.system import LocalSystem
@@ -71,7 +72,7 @@ def deployer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployer]:
     iam = Enforcement()
     system = a_system(project, credentials=iam.credentials)
     with system, iam.on(system):
-        bootstrap(system.client("s3"), system.client("ssm"), REGION)
+        bootstrap(system.client("s3"), system.client("ssm"), REGION, USUAL_QUALIFIER)
         everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
         for kind in KINDS:
             name = f"cdk-hnb659fds-{kind}-role-{ACCOUNT}-{REGION}"
