@@ -14,10 +14,14 @@ Load your model there. If your code raises for an item, the item is recorded as 
 error, and the other items go on. What you print goes to the log of the job.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+#: A line that ends in it and ``DONE/OF TEXT`` says how far a job is; any program may print it.
+PROGRESS_MARK = "::spindown-progress "
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,15 @@ class Context:
             raise RuntimeError("there is no job yet, so it has no state directory")
         self.state.mkdir(parents=True, exist_ok=True)
         return self.state
+
+    def progress(self, done: int, of: int, text: str = "") -> None:
+        """Say how far the job is: ``spindown status``, ``watch`` and ``logs --follow`` show it.
+
+        Call it as often as you like: the last is shown, with at most 120 characters of ``text``.
+        """
+        line = f"{PROGRESS_MARK}{int(done)}/{int(of)} {' '.join(text.split())}\n"
+        # One write, past any buffer: it is whole also beside other threads and processes.
+        os.write(1, line.encode(errors="replace"))
 
     def output_dir(self, item: Item) -> Path:
         """Return a directory for the files of an item; they become part of its result."""

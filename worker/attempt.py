@@ -232,6 +232,7 @@ class Attempt:
                 case Broken():
                     return _End(broken=event)
             if event is None or polls % _POLLS_A_LOOK == 0:
+                context.renewer.progress = self._place.output_log.progress
                 if self._should_stop() or self._is_held_too_long():
                     for done in context.runner.stop(context.stop_grace):
                         self._keep(done)

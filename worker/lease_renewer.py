@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from spindown.domain.fleet import Lease
+from spindown.domain.fleet import CodeProgress, Lease
 from spindown.domain.policy import Policy
 from spindown.error import LeaseLost
 from spindown.job.heartbeat import extend_lease
@@ -28,6 +28,8 @@ class LeaseRenewer:
         self.items_done = 0
         #: Items that there are; 0: the input has not been read yet.
         self.items = 0
+        #: What the code says of its progress; None: nothing.
+        self.progress: CodeProgress | None = None
 
     def take(self, held: ClaimedJob, not_after: datetime | None) -> None:
         """Begin to keep a lease; ``not_after`` is the instance's own end, if that is known."""
@@ -36,6 +38,7 @@ class LeaseRenewer:
             self.is_lost = False
             self.items_done = held.manifest.next_item
             self.items = held.manifest.items or 0
+            self.progress = None
         if not_after is not None:
             self.bound(not_after)
 
@@ -54,6 +57,7 @@ class LeaseRenewer:
                     self._lease,
                     items_done=self.items_done,
                     items=self.items,
+                    progress=self.progress,
                     slot_id=self._slot_id,
                     ports=self._ports,
                     policy=policy,

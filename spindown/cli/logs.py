@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from threading import Event
 from typing import Annotated, Any
 
@@ -22,10 +21,10 @@ from spindown.contract.log import (
     USER_OUTPUT,
     USER_OUTPUT_LEFT_OUT,
     USER_OUTPUT_LIMIT,
+    USER_PROGRESS,
 )
-from spindown.error import BadInput, NotFound, SpindownError
-from spindown.job.held import is_at_work
-from spindown.job.result import JobProgress, read_manifest
+from spindown.error import BadInput, NotFound
+from spindown.job.result import JobProgress
 from spindown.operate.log import (
     Follower,
     JobEnds,
@@ -78,7 +77,7 @@ def show_jobs(
     store = session.work_store(workload)
     kept: set[tuple[str, int]] = set()
     for job_id in jobs:
-        for log in read_kept(job_id, store, partial(_lost_attempts, session, workload)):
+        for log in read_kept(job_id, store):
             if log.text is not None:
                 kept.add((log.job_id, log.attempt))
             screen.show_kept(log.job_id, log.attempt, log.text)
@@ -134,20 +133,6 @@ def _owner_of(session: Session, instance_id: str) -> str:
         if instance_id in ledger.read().workers or instance_id in ledger.read_ended():
             return workload
     return ""
-
-
-def _lost_attempts(session: Session, workload: str, job_id: str) -> Collection[int]:
-    """Return the attempts of which nobody came back: losses, and one that nobody holds any more."""
-    lost: set[int] = set()
-    # The output that was saved is shown all the same.
-    with suppress(SpindownError):
-        manifest = read_manifest(job_id, session.work_store(workload))
-        lost.update(manifest.lost_epochs)
-        if manifest.state is JobState.RUNNING and not manifest.released:
-            now = session.aws.clock.now()
-            if not is_at_work(manifest, workload, session.table, now):
-                lost.add(manifest.epoch)
-    return lost
 
 
 class Screen:
@@ -212,6 +197,8 @@ def _words(line: LogLine) -> str:
             return f"[spindown] {line.value} lines left out: too many in a second"
         case event if event == USER_OUTPUT_LIMIT:
             return f"[spindown] no more today: {line.value} bytes are a day's bound"
+        case event if event == USER_PROGRESS:
+            return f"[progress] {line.done}/{line.of} {line.value}".rstrip()
         case event if event == ATTEMPT_FAILED:
             return f"[spindown] the attempt failed: {line.value}"
         case _:

@@ -15,11 +15,13 @@ USER_OUTPUT = "user_output"
 USER_OUTPUT_LEFT_OUT = "user_output_left_out"
 #: The slot has printed all that a day has room for: ``bytes_a_day``.
 USER_OUTPUT_LIMIT = "user_output_limit"
+#: How far the code says that it is: ``done``, ``of``, ``text``.
+USER_PROGRESS = "user_progress"
 #: An attempt failed: ``reason``.
 ATTEMPT_FAILED = "attempt_failed"
 
 #: What somebody may be waiting to see: sent at once, and not with the next heartbeat.
-AWAITED = frozenset({USER_OUTPUT, USER_OUTPUT_LEFT_OUT, USER_OUTPUT_LIMIT})
+AWAITED = frozenset({USER_OUTPUT, USER_OUTPUT_LEFT_OUT, USER_OUTPUT_LIMIT, USER_PROGRESS})
 
 
 def read_event(message: str) -> Mapping[str, Any] | None:

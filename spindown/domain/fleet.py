@@ -219,6 +219,15 @@ class GpuUse:
     vram_gib: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeProgress:
+    """How far the code of a job says that it is."""
+
+    done: Tally
+    of: Tally
+    text: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lease:
     """What one slot holds: a job, under an epoch, until a deadline."""
@@ -245,6 +254,8 @@ class Lease:
     stays: bool = False
     #: Of its worker: in which queue its message lies.
     shape: str = ""
+    #: Of the present attempt; None: its code says nothing.
+    progress: CodeProgress | None = None
 
     def pace(self, items_done: int, at: datetime) -> float | None:
         """Return items an hour since the claim, the present one counted as done; None: unknown."""

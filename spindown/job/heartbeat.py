@@ -1,9 +1,10 @@
 """Keep a lease alive: first the row, on condition that it is still ours, then the message."""
 
 from datetime import timedelta
+from typing import Any
 
-from spindown.contract.codec import decode, encode_instant
-from spindown.domain.fleet import Lease
+from spindown.contract.codec import decode, encode, encode_instant
+from spindown.domain.fleet import CodeProgress, Lease
 from spindown.domain.lease import extended_until
 from spindown.domain.policy import Policy
 from spindown.error import LeaseLost, PreconditionFailed, StaleHandle
@@ -19,10 +20,12 @@ def extend_lease(
     ports: WorkPorts,
     policy: Policy,
     items: int = 0,
+    progress: CodeProgress | None = None,
 ) -> Lease:
     """Extend a lease by the policy's duration, never past its bound; return it as it stands.
 
     ``items`` is how many there are, once the input is read: a claim often does not know (0).
+    ``progress`` is what the code says of itself; None: nothing.
 
     A stale handle is no loss: the message was received again, and its receiver leaves the new
     handle in the row.
@@ -32,7 +35,9 @@ def extend_lease(
     """
     now = ports.clock.now()
     deadline = extended_until(now, lease.not_after, policy)
-    news = {"items": items} if items and not lease.items else {}
+    news: dict[str, Any] = {"items": items} if items and not lease.items else {}
+    if progress is not None:
+        news["progress"] = encode(progress)
     try:
         row = ports.table.write(
             Write(

@@ -1,9 +1,9 @@
 """What the code of jobs prints: kept of attempts that have ended, and read live of those that run.
 
-An attempt's output is kept in the bucket once it has ended (``job.attachment.log``). Until then,
-and for good if its worker is lost, it is in the log of the workload, where workers send it within
-a second. Lines of several machines arrive out of order, so each look begins some seconds before
-the last line and leaves out what was seen.
+An attempt's output is kept in the bucket, whole once it has ended (``job.attachment.log``). Until
+then it is read from the log of the workload, where workers send it within a second. Lines of
+several machines arrive out of order, so each look begins some seconds before the last line and
+leaves out what was seen.
 """
 
 from collections import deque
@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import own_children
 from spindown.contract.log import (
     ATTEMPT_FAILED,
     USER_OUTPUT,
     USER_OUTPUT_LEFT_OUT,
     USER_OUTPUT_LIMIT,
+    USER_PROGRESS,
     followed_ids,
     read_event,
 )
@@ -41,6 +43,7 @@ _SHOWN: Mapping[str, tuple[str, type]] = {
     USER_OUTPUT: ("text", str),
     USER_OUTPUT_LEFT_OUT: ("lines", int),
     USER_OUTPUT_LIMIT: ("bytes_a_day", int),
+    USER_PROGRESS: ("text", str),
     ATTEMPT_FAILED: ("reason", str),
 }
 
@@ -56,6 +59,9 @@ class LogLine:
     event: str
     #: What was printed, a number of lines or bytes, or a reason, by the event.
     value: str | int | None
+    #: Of a progress, beside its text.
+    done: int | None = None
+    of: int | None = None
     #: None: the line was kept without its time and machine.
     at: datetime | None = None
     instance_id: str = ""
@@ -71,27 +77,29 @@ class KeptLog:
     text: str | None
 
 
-def read_kept(
-    job_id: str, store: ObjectStore, is_lost: Callable[[str], Collection[int]]
-) -> Iterator[KeptLog]:
+def read_kept(job_id: str, store: ObjectStore) -> Iterator[KeptLog]:
     """Yield the output of the attempts that have ended, of a job and of its children.
 
-    Args:
-        job_id: the job.
-        store: its workload's.
-        is_lost: returns the attempts of a job of which nobody came back.
+    Of one that has not ended in order only a part may be kept, and all that was sent is in the log.
     """
-    for name in (job_id, *_children(job_id, store)):
-        found = dict(read_logs(name, store))
-        for attempt in sorted({*found, *is_lost(name)}):
-            yield KeptLog(job_id=name, attempt=attempt, text=found.get(attempt))
+    manifest = _read_manifest(job_id, store)
+    children = own_children(job_id, manifest.children) if manifest else ()
+    for name in (job_id, *children):
+        if name != job_id:
+            manifest = _read_manifest(name, store)
+        found: dict[int, str | None] = dict.fromkeys(manifest.lost_epochs if manifest else ())
+        found.update(read_logs(name, store))
+        if manifest and manifest.state is JobState.RUNNING and not manifest.released:
+            found.pop(manifest.epoch, None)
+        for attempt, text in sorted(found.items()):
+            yield KeptLog(job_id=name, attempt=attempt, text=text)
 
 
-def _children(job_id: str, store: ObjectStore) -> Sequence[str]:
-    # What was kept is shown, whatever became of the manifest.
+def _read_manifest(job_id: str, store: ObjectStore) -> Manifest | None:
+    """Return a manifest; None: nobody can say, and what was kept is shown all the same."""
     with suppress(SpindownError):
-        return own_children(job_id, read_manifest(job_id, store).children)
-    return ()
+        return read_manifest(job_id, store)
+    return None
 
 
 @dataclass
@@ -135,14 +143,23 @@ def _read_line(event: LogEvent) -> LogLine | None:
     # A bool is an int to isinstance.
     if type(found.get(key)) is not kind:
         return None
+    done, of = (_number(found.get(key)) for key in ("done", "of"))
+    if name == USER_PROGRESS and (done is None or of is None):
+        return None
     return LogLine(
         job_id=job_id,
-        attempt=attempt if type(attempt) is int else 0,
+        attempt=_number(attempt) or 0,
         event=name,
         value=found[key],
+        done=done,
+        of=of,
         at=event.at,
         instance_id=event.stream,
     )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def begin_live(

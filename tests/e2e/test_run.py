@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spindown.domain.fleet import CodeProgress
 from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
 from tests.e2e.world import HANGING, World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
@@ -157,9 +158,15 @@ def test_jobs_from_files_lines_and_stdin_are_found_by_batch(world: World) -> Non
     ]
 
 
+def progress_of(world: World, job_id: str) -> CodeProgress | None:
+    """Return what the status says of a job's progress; None: it does not yet."""
+    leases = [lease for one in world.session.status("count").workers for lease in one.leases]
+    return next((one.progress for one in leases if one.job_id == job_id), None)
+
+
 def test_a_log_is_followed_from_machine_to_machine(world: World) -> None:
     gate, waiting = world.directory / "gate", world.directory / "waiting.jsonl"
-    waiting.write_text(json.dumps(str(gate)), encoding="utf-8")
+    waiting.write_text(f'"a"\n{json.dumps(str(gate))}', encoding="utf-8")
     batch = world.spindown_json("submit", "count", "--items", str(waiting))
     (job_id,) = batch["jobs"]
 
@@ -169,10 +176,15 @@ def test_a_log_is_followed_from_machine_to_machine(world: World) -> None:
         # The job goes on only when its line has been seen.
         titles = [next(lines)]
         assert next(lines) == f"waits\\x1b[2J for {gate}\n"
+        assert next(lines) == "[progress] 2/2 \\x1b[2Jwaiting\n"
         first = world.worker_at_work("count", job_id=job_id)
+        progress = found(lambda: progress_of(world, job_id))
+        assert (progress.done, progress.of) == (2, 2)
         world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=5))
         titles.append(next(lines))
         assert str(gate) in next(lines)
+        # What was committed is not in the batch any more.
+        assert next(lines).startswith("[progress] 2/1")
         gate.touch()
         assert list(lines) == []
         assert follower.wait(HANGING) == 0

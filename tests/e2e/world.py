@@ -57,6 +57,7 @@ def run(batch, ctx):
             raise ValueError("nothing to count")
         if item.value.startswith("/"):
             print("waits\x1b[2J for", item.value)
+            ctx.progress(item.index + 1, len(batch), "\x1b[2Jwaiting")
             while not Path(item.value).exists():
                 time.sleep(0.1)
         yield Result(item, {"length": len(item.value)})

@@ -4,6 +4,7 @@ Each line is an event of the log, within bounds of a second and of a day, since 
 what it takes in. For the job the beginning and the end are kept, never all of a flood.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -11,8 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import IO, Any
 
-from spindown.contract.log import USER_OUTPUT, USER_OUTPUT_LEFT_OUT, USER_OUTPUT_LIMIT
+from spindown.contract.codec import encode
+from spindown.contract.log import (
+    USER_OUTPUT,
+    USER_OUTPUT_LEFT_OUT,
+    USER_OUTPUT_LIMIT,
+    USER_PROGRESS,
+)
 from spindown.contract.run import LOG_BYTES_A_DAY
+from spindown.domain.fleet import CodeProgress
+from spindown.worker.child.progress import split_progress
 from spindown.worker.log import EventLog
 
 #: What is kept of the beginning and of the end, bytes.
@@ -31,6 +40,8 @@ class OutputLog:
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._left_out = 0
+        #: What the code has last said of its progress.
+        self.progress: CodeProgress | None = None
 
     def add(self, line: str) -> None:
         """Keep a line."""
@@ -126,6 +137,8 @@ class Output:
         self._second_began = clock()
         self._lines = 0
         self._left_out = 0
+        self._progress: CodeProgress | None = None
+        self._progress_told = -math.inf
 
     def belong_to(self, job_id: str, epoch: int, output_log: OutputLog | None) -> None:
         """Let what is read from now on belong to an attempt at a job."""
@@ -147,24 +160,44 @@ class Output:
             self._take(line.decode(errors="replace").rstrip("\n"))
         self._tell_left_out()
 
-    def _take(self, text: str) -> None:
-        self._last_lines.append(text)
-        if self.output_log is not None:
-            self.output_log.add(text)
+    def _take(self, line: str) -> None:
+        text, progress = split_progress(line)
+        if progress is not None and self.output_log is not None:
+            self.output_log.progress = progress
+        if text or progress is None:
+            self._keep(text)
         now = self._clock()
         if now - self._second_began >= 1.0:
             self._tell_left_out()
             self._second_began, self._lines = now, 0
-        self._lines += 1
-        if self._lines > LINES_A_SECOND:
-            self._left_out += 1
-        else:
-            self._tell(text)
+        if progress is not None:
+            self._tell_progress(progress, now)
+        if text or progress is None:
+            self._lines += 1
+            if self._lines > LINES_A_SECOND:
+                self._left_out += 1
+            else:
+                self._tell(USER_OUTPUT, text=text)
 
-    def _tell(self, text: str) -> None:
+    def _keep(self, text: str) -> None:
+        self._last_lines.append(text)
+        if self.output_log is not None:
+            self.output_log.add(text)
+
+    def _tell_progress(self, progress: CodeProgress, now: float) -> None:
+        """Tell the first of a second, and the one that says that all is done."""
+        is_end = progress.done >= progress.of and progress != self._progress
+        if now - self._progress_told < 1.0 and not is_end:
+            return
+        self._progress, self._progress_told = progress, now
+        self._lines += 1
+        if self._lines <= LINES_A_SECOND:
+            self._tell(USER_PROGRESS, **encode(progress))
+
+    def _tell(self, event: str, *, text: str, **fields: Any) -> None:
         room = self._allowance.take(len(text.encode(errors="replace")))
         if room is Room.ROOM:
-            self._log.info(USER_OUTPUT, **self._whose, text=text)
+            self._log.info(event, **self._whose, text=text, **fields)
         elif room is Room.JUST_FULL:
             bytes_a_day = self._allowance.bytes_a_day
             self._log.warning(USER_OUTPUT_LIMIT, **self._whose, bytes_a_day=bytes_a_day)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from spindown.cli.render.count import say_count
 from spindown.config import format_duration
+from spindown.domain.fleet import Lease
 from spindown.operate.status import Status, WorkerStatus
 from spindown.wording import printable, say, say_number
 
@@ -183,11 +184,18 @@ def _since(entry: WorkerStatus) -> datetime:
 def _work(entry: WorkerStatus) -> str:
     if not entry.is_present:
         return say(entry.worker.reason)
-    jobs = [f"{lease.job_id} {lease.items_done}/{lease.items or '?'}" for lease in entry.leases]
+    jobs = [_job(lease) for lease in entry.leases]
     worker = entry.worker
     if jobs and worker.gpu_percent is not None and worker.vram_percent is not None:
         jobs.append(f"GPU {worker.gpu_percent:.0f} %, VRAM {worker.vram_percent:.0f} %")
     return ", ".join(jobs)
+
+
+def _job(lease: Lease) -> str:
+    told = f"{lease.job_id} {lease.items_done}/{lease.items or '?'}"
+    if (said := lease.progress) is not None:
+        told += f" ({said.done}/{said.of} {said.text}".rstrip() + ")"
+    return told
 
 
 def format_seconds(length: timedelta) -> str:

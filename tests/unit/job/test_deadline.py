@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_a_heartbeat_tells_the_item_count_a_claim_did_not_know(
     held = world.hold(JOB)
     lease = replace(held.lease, items=claimed_with)
     world.table.write(Write(key=a_slot_id().lease_key, set=encode(lease)))
-    more = {"items": told} if told else {}
+    more: dict[str, Any] = {"items": told} if told else {}
 
     extended = extend_lease(
         lease, items_done=1, slot_id=a_slot_id(), ports=world.ports, policy=world.policy, **more

@@ -104,7 +104,7 @@ def test_a_job_moves_between_machines_and_has_children(scene: Scene) -> None:
 def test_an_attempt_that_was_kept_is_not_shown_again(scene: Scene) -> None:
     keep_log("j", 1, b"kept\n", scene.store)
     scene.leave(epoch=2, claimed_at=scene.clock.now())
-    kept = list(read_kept("j", scene.store, lambda _: ()))
+    kept = list(read_kept("j", scene.store))
     assert [(one.attempt, one.text) for one in kept] == [(1, "kept\n")]
     scene.says("kept", epoch=1)
     scene.says("running", epoch=2)
@@ -127,8 +127,29 @@ def test_a_running_attempt_is_read_from_its_claim(scene: Scene) -> None:
 
 def test_a_lost_attempt_is_named(scene: Scene) -> None:
     keep_log("j", 2, b"hello", scene.store)
-    kept = read_kept("j", scene.store, lambda _: (1,))
+    scene.leave(epoch=3, lost_epochs=(1,))
+    kept = read_kept("j", scene.store)
     assert [(one.attempt, one.text) for one in kept] == [(1, None), (2, "hello")]
+
+
+def test_what_is_kept_of_a_running_attempt_is_a_part(scene: Scene) -> None:
+    keep_log("j", 1, b"first\n", scene.store)
+    scene.leave(claimed_at=scene.clock.now())
+    for text in ("first", "second"):
+        scene.says(text)
+
+    kept = list(read_kept("j", scene.store))
+    scene.live = begin_live(scene.log, ["j"], scene.store, (), scene.clock.now())
+
+    assert kept == []
+    assert scene.looks() == ["first", "second"]
+
+
+def test_the_output_of_children_is_kept_too(scene: Scene) -> None:
+    keep_log("j.00000", 1, b"hello", scene.store)
+    scene.leave(state=JobState.SPLIT, children=("j.00000", "k"))
+    (kept,) = read_kept("j", scene.store)
+    assert (kept.job_id, kept.text) == ("j.00000", "hello")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +163,7 @@ def test_a_lost_attempt_is_named(scene: Scene) -> None:
         '{"event": "user_output", "job_id": 7, "text": "a"}',
         '{"event": ["user_output"], "job_id": "j", "text": "a"}',
         '{"event": "job_completed", "job_id": "j", "text": "a"}',
+        '{"event": "user_progress", "job_id": "j", "text": "a", "done": 1, "of": "2"}',
     ],
 )
 def test_what_is_no_line_is_left_out(scene: Scene, message: str) -> None:

@@ -21,7 +21,7 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.alert import AlertState
-from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.fleet import CodeProgress, Worker, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
 from spindown.ledger import Ledger, account_key
@@ -75,6 +75,18 @@ def test_an_empty_deployment_says_that_nothing_bills() -> None:
     status = World().status()
 
     assert "nothing is billed" in screen_of(status)
+
+
+def test_what_code_says_of_its_progress_stands_beside_its_job() -> None:
+    world = World()
+    world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.BUSY, busy_slots=1))
+    said = CodeProgress(done=120, of=500, text="epoch 3")
+    world.put(rows.lease_sort("i-1", 0), a_lease("i-1", progress=said))
+
+    shown = screen_of(world.status(), width=200)
+
+    assert "120/500" in shown
+    assert "epoch 3" in shown
 
 
 def test_the_line_of_a_worker_fits_a_terminal_of_80_columns() -> None:

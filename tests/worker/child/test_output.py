@@ -4,6 +4,10 @@ import io
 import json
 from pathlib import Path
 
+import pytest
+
+from spindown.contract.log import USER_PROGRESS
+from spindown.user import PROGRESS_MARK
 from spindown.worker.child.output import (
     EVENT_BYTES,
     LINE_BYTES,
@@ -12,6 +16,7 @@ from spindown.worker.child.output import (
     Output,
     OutputLog,
 )
+from spindown.worker.child.progress import TEXT_CHARACTERS
 from spindown.worker.log import open_log
 from tests.worker.child.batch import Make, answers, run_batch
 
@@ -91,6 +96,88 @@ def test_a_slot_fills_the_log_of_a_day_once(output: io.StringIO) -> None:
     assert lines[-1]["text"] == "later"
     # What is kept for the job has bounds of its own.
     assert len(kept.read().splitlines()) == LINES_A_SECOND + 53
+
+
+@pytest.mark.parametrize(
+    ("line", "printed", "progress"),
+    [
+        ("::spindown-progress 3/10", "", (3, 10, "")),
+        ("::spindown-progress 3/10 epoch 2", "", (3, 10, "epoch 2")),
+        ("\r 40%|##  | 4/10::spindown-progress 4/10", "\r 40%|##  | 4/10", (4, 10, "")),
+        ("::spindown-progress 3/10 \x1b[2J\u202e", "", (3, 10, "\\x1b[2J\\u202e")),
+        ("::spindown-progress 3/10 " + "x" * 500, "", (3, 10, "x" * TEXT_CHARACTERS)),
+        ("::spindown-progress three/10", "::spindown-progress three/10", None),
+        ("::spindown-progress -1/10", "::spindown-progress -1/10", None),
+        (f"::spindown-progress {10**40}/1", f"::spindown-progress {10**40}/1", None),
+        ("3/10", "3/10", None),
+    ],
+)
+def test_a_line_may_say_how_far_the_job_is(
+    line: str, printed: str, progress: tuple[int, int, str] | None
+) -> None:
+    kept = OutputLog()
+    told = Output(open_log(io.StringIO()), LogAllowance(), clock=lambda: 0.0)
+    told.belong_to("j", 1, kept)
+    told.read(io.BytesIO(f"{line}\n".encode()))
+
+    said = kept.progress
+    assert (said and (said.done, said.of, said.text)) == progress
+    assert kept.read().decode() == (f"{printed}\n" if printed else "")
+
+
+def test_a_flood_of_progress_is_bounded_and_its_end_is_told(output: io.StringIO) -> None:
+    now = [0.0]
+    told = Output(open_log(output), LogAllowance(), clock=lambda: now[0])
+    kept = OutputLog()
+    told.belong_to("j", 2, kept)
+    for second in range(2):
+        now[0] = float(second)
+        lines = "".join(f"{PROGRESS_MARK}{n}/1000\n" for n in range(1, 500))
+        told.read(io.BytesIO(lines.encode()))
+    told.read(io.BytesIO(f"{PROGRESS_MARK}1000/1000 done\n".encode() * 500))
+
+    events = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert [(one["event"], one["done"]) for one in events] == [
+        (USER_PROGRESS, 1),
+        (USER_PROGRESS, 1),
+        (USER_PROGRESS, 1000),
+    ]
+    assert {(one["job_id"], one["epoch"], one["of"]) for one in events} == {("j", 2, 1000)}
+    assert kept.progress is not None
+    assert kept.read() == b""
+
+
+def test_no_flood_of_ends_passes_the_bound_of_a_second(output: io.StringIO) -> None:
+    told = Output(open_log(output), LogAllowance(), clock=lambda: 0.0)
+    lines = "".join(f"{PROGRESS_MARK}{n}/1\n" for n in range(1, 1000))
+    told.read(io.BytesIO(lines.encode()))
+
+    assert len(output.getvalue().splitlines()) == LINES_A_SECOND
+
+
+def test_python_says_how_far_it_is_from_any_process(
+    make: Make, tmp_path: Path, output: io.StringIO
+) -> None:
+    runner = make(
+        r"""
+        def run(batch, ctx):
+            print("no end of line", end="")
+            ctx.progress(1, 3, "first\nline")
+            if os.fork() == 0:
+                ctx.progress(3, 3)
+                os._exit(0)
+            os.wait()
+            return [Result(item, 1) for item in batch]
+        """
+    )
+    kept = OutputLog()
+    run_batch(runner, tmp_path, output_log=kept)
+    runner.kill()
+
+    events = [json.loads(line) for line in output.getvalue().splitlines()]
+    said = [(x["done"], x["of"], x["text"]) for x in events if x["event"] == USER_PROGRESS]
+    assert said == [(1, 3, "first line"), (3, 3, "")]
+    assert kept.read() == b"no end of line\n"
 
 
 def test_one_slot_has_one_allowance(make: Make, tmp_path: Path, output: io.StringIO) -> None:

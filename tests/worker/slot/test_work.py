@@ -9,7 +9,7 @@ import pytest
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
 from spindown.contract.row import JOB_RATE, done_sort, throughput_sort, worker_partition
-from spindown.domain.fleet import WorkerState
+from spindown.domain.fleet import CodeProgress, WorkerState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.port import Key
@@ -17,7 +17,7 @@ from spindown.user import Item
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.code_folder import list_files
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, in_line, square
-from tests.work import WORKLOAD, WorkWorld, items
+from tests.work import WORKLOAD, WorkWorld, a_slot_id, items
 
 
 def test_works_a_job_off_in_batches(tmp_path: Path) -> None:
@@ -109,6 +109,36 @@ def test_the_code_s_output_is_kept_with_some_commits(tmp_path: Path) -> None:
     assert commits > 30
     assert 4 <= len(kept) <= 6
     assert kept[-1] == 40 * 1001
+
+
+def test_what_code_says_of_its_progress_goes_with_a_heartbeat(tmp_path: Path) -> None:
+    said = CodeProgress(done=3, of=7, text="epoch 3")
+
+    def talk(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        assert task.output_log is not None
+        task.output_log.progress = said if task.job_id == "j" else None
+        return [None, *square(task, batch)]
+
+    told: list[CodeProgress | None] = []
+
+    runner = ScriptedRunner(script=talk)
+    slot = SlotWorld(tmp_path, runner=runner)
+
+    def look(_: object) -> None:
+        slot.slot.renewer.beat(slot.world.policy)
+        lease = slot.world.lease(a_slot_id())
+        told.append(lease.progress if lease else None)
+
+    runner.before_poll = look
+    for job_id in ("j", "k"):
+        slot.world.send({"job_id": job_id, "items": items(2)})
+        slot.step()
+
+    polls = len(told) // 2
+    assert told[0] is None
+    assert said in told[:polls]
+    # The next job begins without it.
+    assert set(told[polls:]) == {None}
 
 
 def test_tells_the_ledger_how_many_bytes_an_item_moves(tmp_path: Path) -> None:
