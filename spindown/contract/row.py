@@ -79,6 +79,7 @@ DECIDED = (
     "zone",
     "capacity_type",
     "price_per_hour",
+    "extra_price",
     "on_demand_price",
     "launched_at",
     "accrued_until",

@@ -153,7 +153,10 @@ def _repairs(
             "version": worker.version + 1,
         }
         if worker.refunded_usd:
-            changes |= {"charged_usd": worker.refunded_usd, "refunded_usd": 0.0}
+            changes |= {
+                "charged_usd": worker.charged_usd + worker.refunded_usd,
+                "refunded_usd": 0.0,
+            }
     return changes
 
 

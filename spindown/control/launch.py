@@ -219,6 +219,7 @@ def _offered(run: Execution, candidate: Candidate) -> Offered:
     offer, on_demand = candidate.offer, candidate.offer.on_demand_price
     return Offered(
         price_per_hour=offer.price,
+        extra_price=offer.extra_price,
         on_demand_price=None if on_demand is None else on_demand + offer.extra_price,
         gpu_name=offer.instance_type.gpu_name,
         gpu_count=offer.instance_type.gpu_count,

@@ -189,6 +189,7 @@ def _worker(
         vcpus=offered.vcpus,
         slots=offered.slots,
         price_per_hour=offered.price_per_hour,
+        extra_price=offered.extra_price,
         on_demand_price=offered.on_demand_price,
         state=WorkerState.BOOTING,
         launched_at=launched_at,

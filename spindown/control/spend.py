@@ -44,7 +44,7 @@ class Charge:
     idle_seconds: float
     #: Taken out of the launch's reservation; below 0: it was too small.
     released_usd: float
-    #: What the worker would have cost by now, if all of it is refunded; else 0.
+    #: What more the worker would have cost by now, if its instance is refunded; else 0.
     refunded_usd: float
     #: What is added to day, pool, month and launch.
     sums: tuple[tuple[Key, Mapping[str, float]], ...]
@@ -75,7 +75,7 @@ def charge(
         until: up to where it is charged.
         ledger: makes the writes.
         reclaimed: EC2 took it back; within the first hour it then charges nothing but volume and
-            address, about two cents an hour, which is neglected.
+            address.
         keep: the least and the most USD that the launch keeps reserved; None: what it had, less
             this charge.
     """
@@ -83,8 +83,14 @@ def charge(
     start = worker.accrued_until or worker.launched_at
     hours = (accrual.until - start) / _HOUR
     is_free = reclaimed and _is_within_free_hour(worker, until)
-    dollars = -worker.charged_usd if is_free else accrual.dollars
-    earlier = dollars * _charged_before(worker, accrual.until) if is_free else 0.0
+    dollars, refund = accrual.dollars, 0.0
+    if is_free:
+        extra = min(worker.extra_price, worker.price_per_hour)
+        dollars = extra * hours
+        refund = max(worker.charged_usd - extra * ((start - worker.launched_at) / _HOUR), 0.0)
+    earlier = -refund * _charged_before(worker, accrual.until)
+    refunded = refund + accrual.dollars - dollars
+    dollars -= refund
     on_demand = (worker.on_demand_price or worker.price_per_hour) * hours
     released = _released(launch, dollars, keep) if launch else 0.0
     day: dict[str, float] = {
@@ -116,13 +122,13 @@ def charge(
         on_demand_dollars=on_demand,
         idle_seconds=accrual.idle_seconds,
         released_usd=released,
-        refunded_usd=worker.charged_usd + accrual.dollars if is_free else 0.0,
+        refunded_usd=refunded,
         sums=tuple(sums),
     )
 
 
 def take_back_refund(worker: Worker, ledger: RowWrites) -> Charge:
-    """Return the charge for all that a refunded worker has cost: it was not reclaimed after all.
+    """Return the charge for all that a worker was refunded: it was not reclaimed after all.
 
     Its seconds were counted at its end, and stay.
 

@@ -64,6 +64,8 @@ class Worker:
     slots: SlotCount
     #: That of its pool when it was last charged, since spot prices move; at first of its launch.
     price_per_hour: Price
+    #: Of that, for root volume and public IPv4: EC2 never refunds it.
+    extra_price: Price = 0.0
     #: Whole price of the same type on demand at the launch, USD per hour; None when unknown.
     on_demand_price: Price | None = None
     state: WorkerState
@@ -111,8 +113,8 @@ class Worker:
     #: Up to where its cost has been added to the day's spend, and how much that was, USD.
     accrued_until: datetime | None = None
     charged_usd: Amount = 0.0
-    #: What it would have cost by its end, USD, had EC2 not reclaimed it within the hour that is
-    #: free then; 0: it was not refunded.
+    #: What more it would have cost by its end, USD, had EC2 not reclaimed it within the hour that
+    #: is free then; 0: it was not refunded.
     refunded_usd: Amount = 0.0
     condemned_at: datetime | None = None
     #: Whether its end before the check-in, or before any job, has been counted against it.
@@ -318,6 +320,7 @@ class Offered:
     """What a pool of a launch request offered then; its workers keep these values."""
 
     price_per_hour: Price
+    extra_price: Price = 0.0
     on_demand_price: Price | None = None
     gpu_name: str = ""
     gpu_count: GpuCount = 0.0

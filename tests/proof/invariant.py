@@ -298,7 +298,7 @@ class Chronicle:
         return min(least, worker.last_sign + silent)
 
     def _due(self, worker: Worker, charged: timedelta) -> float:
-        """Return what an instance costs: EC2 gives away what it takes within the first hour."""
+        """Return what an instance costs: but for volume and address nothing in a free hour."""
         end = self.ends[worker.instance_id]
         assert worker.ended_at is not None
         lived = worker.ended_at - worker.launched_at
@@ -312,9 +312,10 @@ class Chronicle:
             found = self.found.get(worker.instance_id, self.world.now)
             is_known = is_known and found - end.at < DESCRIBED_FOR
         # An event that tells an end tells no cause: it may be all that was ever heard.
-        is_sure = is_told or worker.gone_at is None or worker.charged_usd == 0.0
+        is_sure = is_told or worker.gone_at is None or worker.refunded_usd > 0.0
         if end.reason == EndReason.RECLAIMED and lived < FREE_FOR and is_known and is_sure:
-            return 0.0
+            assert worker.charged_usd == pytest.approx(worker.extra_price * (charged / _HOUR))
+            return worker.charged_usd
         # A price that could not be read at the launch was an estimate until the first charge.
         flat = worker.price_per_hour * (charged / _HOUR)
         assert flat / 2 <= worker.charged_usd <= flat * 2

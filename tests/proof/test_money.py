@@ -55,11 +55,15 @@ def test_seconds_at_the_ends_and_volumes_explain_the_excess() -> None:
     assert found.moved_prices == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_reclaim_within_the_hour_costs_nothing_on_either_side() -> None:
+def test_a_reclaim_within_the_hour_costs_its_volume_alone() -> None:
     world, line = ran(600, reclaimed=True)
     worker = replace(charged_for(line, 610), interruption_counted=True)
+    extras = extra_price_per_hour(100) * 610 / 3600
 
-    assert judge(world, {worker.instance_id: worker}, 0.0).faults == ()
+    found = judge(world, {worker.instance_id: worker}, extras)
+
+    assert found.faults == ()
+    assert found.volumes_and_addresses == pytest.approx(-extras, abs=1e-6)
 
 
 @pytest.mark.parametrize("leak", ["no row", "less time", "more time", "refund", "price", "sum"])

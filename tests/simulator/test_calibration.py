@@ -93,6 +93,21 @@ def test_a_reclaim_in_the_first_hour_bills_volume_and_address() -> None:
     assert sum(bill.seconds for bill in free) == pytest.approx(600 + 120 - 60)
 
 
+def test_the_account_holds_what_a_free_hour_bills() -> None:
+    zone = a_zone(reclaims_per_hour=3.0)
+    scenario = a_scenario(
+        *daily_stream(seed=1, days=0.3, jobs_a_day=300),
+        listings=(a_listing(zones={"us-west-2a": zone}),),
+        length=DAY / 2,
+    )
+    run = Run(scenario, a_policy(), 1)
+    result = run.run()
+
+    free = [bill for bill in run.world.compute.bills() if bill.is_free]
+    assert len(free) > 3
+    assert result.accounted_dollars == pytest.approx(result.dollars, rel=0.001)
+
+
 @pytest.mark.parametrize(("missing", "stood"), [(0.0, 0.0), (1.0, 90.0)])
 def test_a_job_waits_for_a_boot_only_where_nobody_was_told(missing: float, stood: float) -> None:
     zone = a_zone(capacity=((0.0, 5.0), (600.0, 0.0), (660.0, 5.0)))

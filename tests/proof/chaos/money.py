@@ -51,11 +51,11 @@ def compare(market: LocalMarket, rows: Mapping[str, Worker], charged: float) -> 
             faults.append(f"no row knows {line.instance_id}, {line.dollars:.6f} USD")
             continue
         faults += _faults(line, worker, worker.price_per_hour - extra, market)
+        seconds, price = _seconds(worker), worker.price_per_hour - extra
+        extras += seconds * extra / _HOUR
         if line.is_free:
             continue
-        seconds, price = _seconds(worker), worker.price_per_hour - extra
         moved += line.dollars - line.paid_seconds * price / _HOUR
-        extras += seconds * extra / _HOUR
         around += (seconds - line.paid_seconds) * price / _HOUR
     difference = sum(line.dollars for line in bill) - charged
     left = difference - (moved - extras - around)

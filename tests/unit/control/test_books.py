@@ -156,7 +156,8 @@ class _Story:
         days, months = world.spend.values(), ledger.read_account().budgets.values()
         pools = [rate for sort, rate in world.rates.items() if sort.startswith("rate#pool#")]
         hours = sum(_charged_hours(w) for w in workers)
-        dollars = sum(_charged_hours(w) * w.price_per_hour for w in workers if not _is_free(w))
+        prices = ((w, w.extra_price if _is_free(w) else w.price_per_hour) for w in workers)
+        dollars = sum(_charged_hours(worker) * price for worker, price in prices)
         reserved = sum(launch.reserved_usd for launch in world.launches.values())
         found = {
             "paid hours": sum(d.boot_seconds + d.busy_seconds + d.idle_seconds for d in days)

@@ -287,7 +287,7 @@ class Story(RuleBasedStateMachine):
         assert spent == pytest.approx(sum(w.charged_usd for w in known.values()), abs=1e-9)
         for worker in known.values():
             refunded = worker.refunded_usd > 0.0
-            assert not refunded or (_may_be_free(worker) and worker.charged_usd == 0.0)
+            assert not refunded or _may_be_free(worker)
             least, most = _cost_between(worker)
             assert least <= worker.charged_usd + worker.refunded_usd <= most
         for month in account.budgets.values():

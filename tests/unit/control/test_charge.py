@@ -225,7 +225,9 @@ def test_a_machine_found_running_is_charged_for_its_refund() -> None:
     world.run(12)
 
     assert refunded.refunded_usd > 0.0
-    assert spent == pytest.approx(0.0)
+    lived = (refunded.accrued_until or refunded.launched_at) - refunded.launched_at
+    assert spent == pytest.approx(refunded.extra_price * (lived / HOUR))
+    assert 0.0 < spent == pytest.approx(refunded.charged_usd)
     # Those that have gone to the history count, too.
     known = {**Ledger(world.table, WORKLOAD).read_ended(), **world.view().workers}
     found = known[worker.instance_id]

@@ -114,10 +114,11 @@ def all_is_made_good(world: ControlWorld) -> None:
     reserved = sum(x.reserved_usd for x in view.launches.values())
     assert month["dollars"] == pytest.approx(days)
     assert month["committed"] == pytest.approx(days + reserved)
+    # The reclaimed one was free but for its extras; each is charged from its launch on, once.
     charged = sum(
-        w.price_per_hour * ((w.accrued_until or w.launched_at) - w.launched_at) / minutes(60)
+        (w.extra_price if w.interruption_counted else w.price_per_hour)
+        * ((w.accrued_until or w.launched_at) - w.launched_at)
+        / minutes(60)
         for w in view.workers.values()
-        if not w.interruption_counted
     )
-    # The reclaimed one was free; each other one is charged from its launch on, once.
     assert days == pytest.approx(charged)

@@ -137,7 +137,9 @@ def test_a_reclaim_without_notice_is_free_in_its_first_hour() -> None:
     view = world.view()
     assert view.workers[worker.instance_id].interrupted_at == world.now
     assert view.spend[f"{world.now:%Y-%m-%d}"].interruptions == 1
-    assert view.spend[f"{world.now:%Y-%m-%d}"].dollars == pytest.approx(0.0)
+    day = view.spend[f"{world.now:%Y-%m-%d}"]
+    assert day.dollars == pytest.approx(worker.extra_price * day.refunded_seconds / 3600)
+    assert 0.0 < worker.extra_price < 0.1 * worker.price_per_hour
 
 
 @pytest.mark.parametrize("answer", ["none", "from before", "unknown"])
@@ -166,7 +168,10 @@ def test_a_reclaim_that_ec2_cannot_describe_is_left_to_the_tick(answer: str) -> 
     assert day.interruptions == 1
     (other,) = (w for w in world.workers() if w.instance_id != worker.instance_id)
     charged = (other.accrued_until or other.launched_at) - other.launched_at
-    assert day.dollars == pytest.approx(other.price_per_hour * (charged / timedelta(hours=1)))
+    kept = worker.extra_price * day.refunded_seconds / 3600
+    assert day.dollars - kept == pytest.approx(
+        other.price_per_hour * (charged / timedelta(hours=1))
+    )
 
 
 def test_an_end_that_ec2_has_forgotten_is_stored_at_once() -> None:
@@ -268,7 +273,9 @@ def test_events_in_any_order_and_number_end_in_the_same_account() -> None:
             event = a_warning(world, worker) if name == "warning" else a_state(world, worker)
             act(world, event)
         day = world.view().spend[f"{world.now:%Y-%m-%d}"]
-        accounts.append((day.interruptions, round(day.dollars, 9), len(world.view().leases)))
+        kept = worker.extra_price * day.refunded_seconds / 3600
+        left = round(day.dollars - kept, 9)
+        accounts.append((day.interruptions, left, len(world.view().leases)))
 
     assert set(accounts) == {(1, 0.0, 0)}
 

@@ -15,6 +15,7 @@ from spindown.contract.row import (
 from spindown.control.interrupt import react
 from spindown.control.spend import items_since_yesterday, last_days
 from spindown.domain.fleet import WorkerState
+from spindown.domain.offer import extra_price_per_hour
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import DRAINED_FOR
 from spindown.domain.reason import Reason, ReasonCode
@@ -23,6 +24,8 @@ from tests.control import REGION, ControlWorld
 from tests.spending import PRICE, budget_row, dollars
 
 HOUR = timedelta(hours=1)
+#: USD an hour of volume and address.
+EXTRA = extra_price_per_hour(100)
 
 
 def test_charges_every_second_of_a_worker_once() -> None:
@@ -68,10 +71,10 @@ def test_an_instance_ended_by_an_event_is_charged_no_further() -> None:
     world.tick()
 
     assert world.view().workers[worker.instance_id].accrued_until == gone_at
-    assert dollars(world) == pytest.approx(0.0)
+    assert dollars(world) == pytest.approx(EXTRA * ((gone_at - worker.launched_at) / HOUR))
 
 
-def test_the_first_hour_of_a_reclaimed_spot_instance_is_free() -> None:
+def test_a_first_hour_refunds_all_but_volume_and_address() -> None:
     world = ControlWorld()
     worker = world.launched()
     lease = world.claim(worker.instance_id)
@@ -84,9 +87,9 @@ def test_the_first_hour_of_a_reclaimed_spot_instance_is_free() -> None:
     # Two minutes have passed since the last charge.
     assert charged == pytest.approx(PRICE * 20 / 60)
     day = _day(world)
-    assert day.dollars == pytest.approx(0.0, abs=1e-9)
     lived = day.boot_seconds + day.busy_seconds + day.idle_seconds
     assert day.refunded_seconds == pytest.approx(lived)
+    assert day.dollars == pytest.approx(EXTRA * lived / 3600)
 
 
 def test_a_refund_goes_to_the_days_and_months_that_were_charged() -> None:
@@ -104,11 +107,14 @@ def test_a_refund_goes_to_the_days_and_months_that_were_charged() -> None:
 
     assert [len(days), len(months)] == [2, 2]
     assert min(*days, *months) > 0.0
+    (worker,) = world.workers(WorkerState.ENDED)
+    assert worker.accrued_until is not None
+    kept = [EXTRA * span / HOUR for span in (minutes(20), worker.accrued_until - midnight)]
     left, of_months = _dollars_of(world)
     # The day of a charge is that of its end: five minutes' worth may lie on the other side.
-    assert left == pytest.approx([0.0, 0.0], abs=5 * PRICE / 60 + 1e-9)
+    assert left == pytest.approx(kept, abs=5 * PRICE / 60 + 1e-9)
     assert of_months == pytest.approx(left)
-    assert sum(left) == pytest.approx(0.0, abs=1e-9)
+    assert sum(left) == pytest.approx(sum(kept))
 
 
 def _dollars_of(world: ControlWorld) -> tuple[list[float], list[float]]:
