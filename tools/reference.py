@@ -138,8 +138,8 @@ hour at most, that is 0.84 USD for `finish jobs in hand` and 0.05 USD for `stop`
 EC2 bills a spot machine at the price of the moment, and so is it charged here: a price that has
 moved is noted at most about ten minutes later, while EC2 tells prices, and is in the books five
 minutes after that. What a machine costs dearer until it is noted comes on top. Of a machine that
-EC2 takes back within its first hour nothing is in the books; EC2 still bills its volume and
-address, about two cents an hour at 100 GiB and a tenth of a dollar at 1,000.
+EC2 takes back within its first hour the books keep its volume and address, which EC2 still bills:
+about two cents an hour at 100 GiB and a tenth of a dollar at 1,000.
 
 The bound holds while ticks run and workers hear. If ticks fail, read the time without ticks in
 place of `tick`. A worker that hears nothing, or was turned and goes on, is ended by the tick:
