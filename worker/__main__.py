@@ -204,7 +204,7 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
         random=random.SystemRandom(),
         pause=_pause,
         queue=aws.queue(shape_queue(home.queue_url, home.shape)),
-        intake=aws.queue(home.queue_url) if home.shape else None,
+        queue_of=lambda shape: aws.queue(shape_queue(home.queue_url, shape)),
         dead_letters=aws.queue(home.dead_letter_url),
         objects=aws.object_store(home.bucket, work_root(home.workload)),
         inputs=aws.input_source([*code.spec.inputs, home.uploads]),

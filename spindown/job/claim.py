@@ -74,7 +74,7 @@ from spindown.job.message import (
 from spindown.job.policy import read_code_version
 from spindown.job.presence import Condemned, Presence
 from spindown.job.release import count_in_vain, dollars_in_vain
-from spindown.port import Key, Message, When, Write
+from spindown.port import JobQueue, Key, Message, When, Write
 from spindown.wording import say
 
 
@@ -362,8 +362,8 @@ def _misfit(
     own = parse_shape(slot_id.shape) or Shape()
     if not settled.refused and own.covers(settled.shape):
         return None
-    if ports.intake is not None:
-        ports.intake.send([copy_message(message, job, ports.objects)])
+    if slot_id.shape and ports.queue_of is not None:
+        ports.queue_of("").send([copy_message(message, job, ports.objects)])
         delete(message.receipt_handle, ports.queue)
         return Declined(outcome=ClaimOutcome.OTHER_SHAPE, job_id=job.job_id)
     if not settled.refused:
@@ -579,7 +579,9 @@ class _Claim(Epochs):
         if is_other and self._hides(lease, now):
             delete(message.receipt_handle, self.ports.queue)
             return self._decline(ClaimOutcome.COPY, _HELD)
-        self._hand_over(lease)
+        if lease.shape == self.slot_id.shape:
+            # A handle is worth something in its own queue alone.
+            self._hand_over(lease)
         return self._put_back(lease)
 
     def _hides(self, lease: Lease, now: datetime) -> bool:
@@ -587,11 +589,25 @@ class _Claim(Epochs):
 
         What is hidden returns once the owner is lost.
         """
+        queue = self._queue_of(lease)
+        if queue is None:
+            return False
         try:
-            self.ports.queue.extend(lease.receipt_handle, lease.deadline - now)
-        except StaleHandle:
+            queue.extend(lease.receipt_handle, lease.deadline - now)
+        except (NotFound, StaleHandle):
             return False
         return True
+
+    def _queue_of(self, lease: Lease) -> JobQueue | None:
+        """Return the queue that the owner's message is in; None: it cannot be told.
+
+        That of another shape, if the same job was sent as one of another size. Workers write lease
+        rows, so the name is not taken on trust.
+        """
+        if lease.shape == self.slot_id.shape:
+            return self.ports.queue
+        is_known = not lease.shape or parse_shape(lease.shape) is not None
+        return self.ports.queue_of(lease.shape) if self.ports.queue_of and is_known else None
 
     def _hand_over(self, lease: Lease) -> None:
         """Give the owner the handle that controls its message now."""

@@ -49,8 +49,8 @@ class WorkPorts:
     metrics: MetricSink
     #: For whoever looks through all messages: by shape the queues beside ``queue``.
     shapes: Mapping[str, JobQueue] = field(default_factory=dict)
-    #: The queue that people know, where ``queue`` is that of a shape; None: it is the same one.
-    intake: JobQueue | None = None
+    #: Opens the queue of a shape; "": that which people know. None: ``queue`` is the only one.
+    queue_of: Callable[[str], JobQueue] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

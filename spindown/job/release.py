@@ -158,7 +158,8 @@ def send_to_larger(
 
     Of the two messages that a crash in between leaves, the manifest lets one do anything.
     """
-    job, queue = with_needs(held.job, needs), ports.intake or ports.queue
+    job = with_needs(held.job, needs)
+    queue = ports.queue if ports.queue_of is None else ports.queue_of("")
     handle = current_handle(held, slot_id, ports)
     if job.stored is not None:
         data, job = encode_stored(job)

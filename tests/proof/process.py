@@ -105,7 +105,7 @@ class Process:
             random=world.random,
             pause=pause,
             queue=intercept(world.queue_of(self.shape), "queue", self._call),
-            intake=intercept(world.queue_of(""), "intake", self._call) if self.shape else None,
+            queue_of=lambda shape: intercept(world.queue_of(shape), "other", self._call),
             dead_letters=intercept(world.dead_letters, "dead_letters", self._call),
             objects=intercept(world.objects, "objects", self._call),
             inputs=intercept(world.inputs, "inputs", self._call),

@@ -1,6 +1,7 @@
 """A worker does what its machine is large enough for, and sends the rest to be routed again."""
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from spindown.contract.job.message import parse_job
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import ReasonCode
-from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.held import ClaimedJob
 from spindown.memory import MemoryJobQueue
+from spindown.port import Message, Outgoing, Write
+from tests.builders import minutes
 from tests.work import WorkWorld, a_slot_id
 
 TYPED = replace(
@@ -32,7 +35,7 @@ def world() -> WorkWorld:
 def intake(world: WorkWorld) -> MemoryJobQueue:
     """Return the queue that people know, where the world's is that of a shape."""
     queue = MemoryJobQueue(world.clock, world.ports.random, name="intake")
-    world.ports = replace(world.ports, intake=queue)
+    world.ports = replace(world.ports, queue_of={"": queue}.__getitem__)
     return queue
 
 
@@ -103,3 +106,67 @@ def test_a_job_without_a_type_costs_no_further_call() -> None:
     assert isinstance(held, ClaimedJob)
     calls = [name for name in world.calls if name.startswith(("queue", "dead_letters"))]
     assert calls == ["queue.receive"]
+
+
+@dataclass
+class Twice:
+    """A world in which a job that one shape works on was sent again, as one of another shape."""
+
+    world: WorkWorld
+    held: ClaimedJob
+    copies: MemoryJobQueue
+    copy: Message
+
+    def claim(self) -> Declined:
+        """Let a worker of the other shape deal with the copy."""
+        mine = self.world.queue
+        ports = replace(
+            self.world.ports, queue=self.copies, queue_of={"": mine, "c0m8": mine}.__getitem__
+        )
+        slot_id = a_slot_id("i-2", shape="c0m64")
+        declined = claim(
+            self.copy,
+            slot_id=slot_id,
+            presence=self.world.presence("i-2"),
+            ports=ports,
+            policy=TYPED,
+        )
+        assert isinstance(declined, Declined)
+        return declined
+
+
+def sent_twice(world: WorkWorld, shape: str = "c0m8") -> Twice:
+    held = take(world, shape, **({"type": "small"} if shape else {}))
+    assert isinstance(held, ClaimedJob)
+    copies = MemoryJobQueue(world.clock, world.ports.random, name="copies")
+    body = {"job_id": "j", "items": ["a"], "type": "large"}
+    copies.send([Outgoing(body=json.dumps(body))])
+    copy = copies.receive(wait=minutes(0), visibility=minutes(5))
+    assert copy is not None
+    return Twice(world, held, copies, copy)
+
+
+@pytest.mark.parametrize("shape", ["c0m8", ""])
+def test_a_copy_in_another_queue_is_one_too_many(world: WorkWorld, shape: str) -> None:
+    twice = sent_twice(world, shape)
+
+    assert twice.claim().outcome is ClaimOutcome.COPY
+    assert world.lease(a_slot_id()) == twice.held.lease
+    assert twice.copies.bodies() == []
+    assert world.queue.backlog().in_flight == 1
+
+
+@pytest.mark.parametrize("shape", ["c0m8", "../other", "dlq"])
+def test_the_handle_of_another_queue_is_no_holder_s(world: WorkWorld, shape: str) -> None:
+    twice = sent_twice(world)
+    if shape == "c0m8":
+        # The holder's own message is visible just now.
+        world.queue.extend(twice.held.lease.receipt_handle, minutes(0))
+    else:
+        world.table.write(Write(key=a_slot_id().lease_key, set={"shape": shape}))
+
+    assert twice.claim().outcome is ClaimOutcome.PUT_BACK
+    lease = world.lease(a_slot_id())
+    assert lease is not None
+    assert lease.receipt_handle == twice.held.lease.receipt_handle
+    assert len(twice.copies.bodies()) == 1

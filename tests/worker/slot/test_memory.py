@@ -37,7 +37,7 @@ def a_slot(tmp_path: Path, shape: str, policy: Policy = TYPED) -> tuple[SlotWorl
     """Return a slot of a machine of a shape, and the queue that people know."""
     world = WorkWorld(policy=policy)
     intake = MemoryJobQueue(world.clock, world.ports.random, name="intake")
-    world.ports = replace(world.ports, intake=intake)
+    world.ports = replace(world.ports, queue_of={"": intake}.__getitem__)
     runner = ScriptedRunner(script=run_out)
     return SlotWorld(tmp_path, runner=runner, world=world, shape=shape), intake
 
