@@ -613,6 +613,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.REQUIREMENT_FORBIDDEN: (
         "{field} is {asked}, and the most is {most}: ask for less, or raise it"
     ),
+    ReasonCode.TOO_MANY_SHAPES: (
+        "{shapes} sizes of machines that no type declares are in use, and none covers {shape}: "
+        "declare it as a type, or ask for one of these sizes"
+    ),
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",
     ReasonCode.POOL_FORBIDDEN: "{refusal}",

@@ -114,6 +114,7 @@ class ReasonCode(StrEnum):
     TYPE_UNKNOWN = "type-unknown"
     #: A message asks for more of ``field`` than may be: ``asked``, of ``most``.
     REQUIREMENT_FORBIDDEN = "requirement-forbidden"
+    TOO_MANY_SHAPES = "too-many-shapes"
 
     # Why a pool is left alone.
     #: EC2 took an instance of it back.

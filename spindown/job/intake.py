@@ -18,7 +18,7 @@ from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import ShapeRow, control_partition, shape_sort
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.job_type import SettledNeeds, Shape, parse_shape, settle, why_unmet
+from spindown.domain.job_type import SettledNeeds, Shape, parse_shape, settle, shape_of, why_unmet
 from spindown.domain.lease import is_given_up, unreadable_wait
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -44,7 +44,6 @@ from spindown.port import (
     JobQueue,
     Key,
     Message,
-    Outgoing,
     When,
     Write,
 )
@@ -61,7 +60,7 @@ _WAIT = timedelta(seconds=1)
 _HIDDEN_FOR = timedelta(minutes=2)
 #: Messages in a row that cannot be routed, after which the rest is left to the next run.
 _FAILURES = 5
-#: Shapes for which queues are made: more than types that people tell apart.
+#: Shapes for which queues are made beside those of declared types: more than people tell apart.
 SHAPES_AT_MOST = 50
 #: How exactly the ledger knows when a shape was last used.
 _NOTED_EVERY = timedelta(days=1)
@@ -168,8 +167,22 @@ class Intake:
         )
         if refused:
             return self._refuse(message, job_id, refused)
+        return self._move(message, job, settled.shape)
+
+    def _move(self, message: Message, job: JobMessage, shape: Shape) -> Routed:
+        """Move a message to the queue of a shape; one that is not there is made."""
+        queue = self._open(shape)
+        if queue is None:
+            about = Reason(
+                ReasonCode.TOO_MANY_SHAPES, {"shapes": SHAPES_AT_MOST, "shape": shape.name}
+            )
+            return self._refuse(message, job.job_id or "", about)
         copy = copy_message(message, job, self._ports.objects, message.attributes)
-        self._send(settled.shape, copy)
+        try:
+            queue.send([copy])
+        except NotFound:
+            queue.create(dead_letters=self._settings.dlq_url, tags=self._tags)
+            queue.send([copy])
         delete(message.receipt_handle, self._ports.queue)
         return Routed(routed=1)
 
@@ -186,36 +199,29 @@ class Intake:
         dead_letter_untouched(message, say(reason), self._ports, code=reason.code, job_id=job_id)
         return Routed(refused={reason.code.value: 1})
 
-    def _send(self, shape: Shape, copy: Outgoing) -> None:
-        """Send to the queue of a shape; one that is not there is made."""
+    def _open(self, shape: Shape) -> JobQueue | None:
+        """Return the queue that takes a job, which may not be made yet; None: there is none."""
         queue = self._queues.get(shape)
-        if queue is None:
-            name = self._place(shape).name
+        if queue is None and (place := self._place(shape)) is not None:
             # First the ledger: a queue that no tick knows of would be served by nobody.
-            url = shape_queue(self._settings.queue_url, name)
-            list_shape(self._ports, self._settings.name, name, url)
-            queue = self._open_queue(url)
-            self._queues[shape] = queue
-        try:
-            queue.send([copy])
-        except NotFound:
-            queue.create(dead_letters=self._settings.dlq_url, tags=self._tags)
-            queue.send([copy])
+            url = shape_queue(self._settings.queue_url, place.name)
+            list_shape(self._ports, self._settings.name, place.name, url)
+            queue = self._queues[shape] = self._open_queue(url)
+        return queue
 
-    def _place(self, shape: Shape) -> Shape:
-        """Return the shape whose queue takes a job.
+    def _place(self, shape: Shape) -> Shape | None:
+        """Return the shape whose queue takes a job; None: there is none.
 
         Its own, or the least that covers it, if there are so many that senders may have made them
-        up: each tick looks at every queue (raises Throttled: none covers it).
+        up: each tick looks at every queue. What a declared type needs is never made up.
         """
-        listed = read_shapes(self._ports.table, self._settings.name)
-        if shape.name in listed or len(listed) < SHAPES_AT_MOST:
+        declared = {shape_of(each.needs).name for each in self._policy.types}
+        listed = read_shapes(self._ports.table, self._settings.name).keys()
+        is_known = shape.name in declared or shape.name in listed
+        if is_known or len(listed - declared) < SHAPES_AT_MOST:
             return shape
         known = filter(None, map(parse_shape, listed))
-        covering = [each for each in known if each.covers(shape)]
-        if not covering:
-            raise Throttled(f"{len(listed)} shapes are in use, and none covers {shape.name}")
-        return min(covering)
+        return min((each for each in known if each.covers(shape)), default=None)
 
 
 def route(

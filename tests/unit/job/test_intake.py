@@ -20,7 +20,7 @@ from spindown.domain.job_type import MEMORY_STEPS, VCPU_STEPS, parse_shape, shap
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound, Unreachable
-from spindown.job.intake import SHAPES_AT_MOST
+from spindown.job.intake import SHAPES_AT_MOST, Routed
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
 from spindown.memory import PortCall
 from spindown.port import Outgoing
@@ -247,22 +247,34 @@ def test_a_tick_routes_while_anything_waits(world: ControlWorld) -> None:
     assert ActionKind.ROUTE.value not in [action.kind for action in world.tick().actions]
 
 
-def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
+def fill_shapes(world: ControlWorld) -> None:
+    """Let a sender make up more sizes than there are queues for."""
     world.change_policy(requirements_at_most=Needs(memory_gib=8192, vcpus=512))
     sizes = [(vcpus, memory) for vcpus in VCPU_STEPS[1:] for memory in MEMORY_STEPS[1:]]
     for vcpus, memory in sizes[:60]:
         asked = {"vcpus": vcpus, "memory_gib": memory}
         world.ask(f"j{vcpus}-{memory}", requirements=asked)
-    world.ask("large", requirements={"vcpus": 512, "memory_gib": 8192})
+
+
+def route_all(world: ControlWorld) -> Routed:
     routed = world.route()
     while world.queue.backlog().visible:
         routed += world.route()
+    return routed
+
+
+def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
+    fill_shapes(world)
+    world.ask("large", requirements={"vcpus": 512, "memory_gib": 8192})
+    routed = route_all(world)
 
     shapes = world.view().shapes
     assert len(shapes) == SHAPES_AT_MOST
     kept = [parse_job(body) for name in shapes for body in world.queue_of(name).bodies()]
     assert len(kept) == routed.routed
-    assert routed.left == 61 - routed.routed
+    code = ReasonCode.TOO_MANY_SHAPES.value
+    assert routed.refused == ({code: 61 - routed.routed} if routed.routed < 61 else {})
+    assert set(letters(world).values()) <= {code}
     for name in shapes:
         shape = parse_shape(name)
         assert shape is not None
@@ -270,3 +282,21 @@ def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
             needs = needs_of(parse_job(body))
             assert needs is not None
             assert shape.covers(shape_of(needs))
+
+
+def test_sizes_that_are_made_up_leave_room_for_each_type(world: ControlWorld) -> None:
+    fill_shapes(world)
+    route_all(world)
+    big = JobType(name="big", needs=Needs(memory_gib=500, gpus=1))
+    world.change_policy(types=(*TYPES, big))
+    for number in range(8):
+        world.ask(f"made-up-{number}", requirements={"vcpus": 500})
+    world.ask("s", type="small")
+    world.ask("b", type="big")
+
+    routed = world.route()
+
+    assert (routed.routed, routed.left) == (2, 0)
+    assert routed.refused == {ReasonCode.TOO_MANY_SHAPES.value: 8}
+    assert jobs_of(world, SMALL) == ["s"]
+    assert jobs_of(world, "c0m512g1v0") == ["b"]
