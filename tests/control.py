@@ -36,7 +36,7 @@ from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.job.held import WorkPorts
-from spindown.job.intake import Intake, Routed
+from spindown.job.intake import Routed, route
 from spindown.ledger import Ledger, LedgerView
 from spindown.memory import (
     MemoryClock,
@@ -238,14 +238,7 @@ class ControlWorld:
     def route(self) -> Routed:
         """Route what waits, as the function does that a tick wakes."""
         self.is_woken = False
-        intake = Intake(
-            self.workload_settings(),
-            self.policy,
-            self.work_ports(),
-            self.ports.queue,
-            tags=self.tags,
-        )
-        return intake.run(self.now + timedelta(minutes=1))
+        return route(self.workload_settings(), self.policy, self.work_ports(), self.ports)
 
     def work_ports(self) -> WorkPorts:
         """Return the ports of what is done with messages."""

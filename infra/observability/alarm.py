@@ -16,6 +16,7 @@ from constructs import Construct
 
 from spindown.config import format_duration
 from spindown.contract.name import resource_name
+from spindown.contract.queue import MAX_RECEIVE_COUNT
 from spindown.domain.policy import Policy
 from spindown.infra.observability.metric import (
     DAY,
@@ -142,6 +143,8 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
         remedy="check that workers run: raise `max_price_per_hour` or `max_workers`, or solve what "
         "the other alarms tell. A worker that claims an old message sends it again as a new one.",
     )
+    if policy.types:
+        yield _not_routed(metrics)
     yield AlarmDefinition(
         name="dead-letters",
         metric=metrics.queue("ApproximateNumberOfMessagesVisible", dead_letters=True),
@@ -205,6 +208,29 @@ def _budget(metrics: MetricScope, dollars: float) -> Iterator[AlarmDefinition]:
             remedy="raise `budget_per_month` and deploy, or lower `max_workers` or "
             "`max_dollars_per_hour` of the workload that spends most.",
         )
+
+
+def _not_routed(metrics: MetricScope) -> AlarmDefinition:
+    """Return the alarm of a workload with types; a run that dies counts no message."""
+    deployment = metrics.deployment
+    return AlarmDefinition(
+        name="not-routed",
+        metric=cloudwatch.MathExpression(
+            expression="FILL(errors, 0) + FILL(left, 0)",
+            using_metrics={
+                "errors": metrics.function("intake", "Errors", FIVE_MINUTES),
+                "left": metrics.total("JobsNotRouted"),
+            },
+            period=FIVE_MINUTES,
+        ),
+        periods=3,
+        problem=f"The function {resource_name(deployment, 'intake')} fails: jobs of "
+        f"{metrics.workload} stay in the queue to which they were sent, and no machine is launched "
+        "for them.",
+        remedy=f"read the log /spindown/{deployment}/intake. They are tried again every minute; "
+        f"after {MAX_RECEIVE_COUNT} tries SQS moves a message to "
+        f"{resource_name(metrics.name, 'dlq')}, from where `spindown redrive` sends it again.",
+    )
 
 
 def _control_share(metrics: MetricScope) -> AlarmDefinition:

@@ -20,8 +20,8 @@ from spindown.control.alert.judgement import judge
 from spindown.control.interrupt import react
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
-from spindown.domain.policy import Policy
-from spindown.error import AccessDenied, SpindownError
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.error import AccessDenied, SpindownError, Unreachable
 from spindown.job.message import dead_letter_untouched
 from spindown.ledger import Ledger
 from spindown.memory import MemoryJobQueue
@@ -64,6 +64,10 @@ code = "code"
 
 [workload.{WORKLOAD}.image]
 mode = "bake"
+
+[[workload.{WORKLOAD}.policy.types]]
+name = "small"
+memory_gib = 4
 """
 
 
@@ -354,6 +358,28 @@ def days_that_cost(*costs: float, size: Callable[[int], float] = lambda _: 1.0) 
     return story
 
 
+def messages_to_route(minutes: int, *calls: str) -> Story:
+    """Let jobs come while the function that routes gets no answer to some calls."""
+
+    def story(watched: Watched) -> None:
+        world = watched.world
+        intake = f"{DEPLOYMENT}--intake"
+
+        def run() -> None:
+            watched.cloudwatch.invoke(intake, world.route)
+
+        watched.live(5, ticks=False, meanwhile=run)
+        world.interfere = failing(Unreachable("no answer"), *calls)
+        for number in range(3):
+            world.ask(f"j{number}", type="small")
+        watched.live(minutes, ticks=False, meanwhile=run)
+        world.interfere = None
+        watched.live(20, ticks=False, meanwhile=run)
+        assert len(world.queue_of("c0m4").bodies()) == 3
+
+    return story
+
+
 def _add(partition: str, sort: str, sums: Mapping[str, float]) -> Write:
     return Write(key=Key(partition=partition, sort=sort), add=dict(sums))
 
@@ -361,6 +387,7 @@ def _add(partition: str, sort: str, sums: Mapping[str, float]) -> Write:
 W = f"{DEPLOYMENT}--{WORKLOAD}"
 NOBODY = Policy(max_workers=0)
 KEPT = Policy(max_lifetime=timedelta(days=9), warm_workers=1, tick=5 * MINUTE)
+TYPED = Policy(types=(JobType(name="small", needs=Needs(memory_gib=4)),))
 #: Alarm -> a story that it rings in, one near it that it does not ring in, and their policy.
 STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
     f"{W}--tick-missing": (no_tick_for(8), no_tick_for(4), Policy()),
@@ -384,6 +411,11 @@ STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
             size=lambda day: 0.05 if day % 7 in {1, 2} else 1.0,
         ),
         NOBODY,
+    ),
+    f"{W}--not-routed": (
+        messages_to_route(25, "receive"),
+        messages_to_route(8, "receive"),
+        TYPED,
     ),
     f"{W}--dead-letters": (a_message("{}"), a_message('{"items": [1]}'), NOBODY),
     f"{DEPLOYMENT}--budget-80": (
@@ -460,6 +492,17 @@ def test_the_cost_alarm_stays_until_it_is_down_or_accepted(alarms: Alarms) -> No
     watched.rang_at.clear()
     days_that_cost(2.0)(watched)
     assert watched.rang_at[-1:] != [world.now - watched.began]
+
+
+@pytest.mark.parametrize(("minutes", "rings"), [(25, True), (8, False)])
+def test_messages_that_cannot_be_moved_ring_too(
+    alarms: Alarms, minutes: int, *, rings: bool
+) -> None:
+    watched = Watched(alarms[f"{W}--not-routed"], TYPED)
+
+    messages_to_route(minutes, "send")(watched)
+
+    assert watched.rings is rings
 
 
 def test_a_message_that_came_back_thrice_rings(alarms: Alarms) -> None:
