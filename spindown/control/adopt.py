@@ -72,7 +72,9 @@ def _ask_again(
 ) -> PlanDraft:
     """Make the same request again, unless it must not be made.
 
-    Then what EC2 shows too late would have no row: it is waited for as long as that may take.
+    Then what EC2 shows too late would have no row: it is waited for as long as that may take. A
+    launch that gave less than was asked for waits only then: asked again, EC2 says at once that
+    this was all.
     """
     if refused := _why_not_again(draft, launch, request):
         return draft.act(notes=[refused])
