@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from threading import Lock
 
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.message import JobMessage, needs_of, parse_job, with_id
@@ -100,7 +101,7 @@ def settle_message(job: JobMessage, policy: Policy) -> SettledNeeds:
 
 
 class Intake:
-    """Routes the messages of one workload."""
+    """Routes the messages of one workload; threads may share it."""
 
     def __init__(
         self,
@@ -127,6 +128,8 @@ class Intake:
         self._tags = tags
         #: Shape -> the queue that takes its jobs, once the ledger lists it.
         self._queues: dict[Shape, JobQueue] = {}
+        #: So that threads do not count the shapes at once, and make more than there may be.
+        self._placing = Lock()
 
     def run(self, until: datetime, *, at_most: int | None = None) -> Routed:
         """Route until the queue is empty, ``until``, or so many; return what became of them."""
@@ -201,12 +204,17 @@ class Intake:
 
     def _open(self, shape: Shape) -> JobQueue | None:
         """Return the queue that takes a job, which may not be made yet; None: there is none."""
-        queue = self._queues.get(shape)
-        if queue is None and (place := self._place(shape)) is not None:
-            # First the ledger: a queue that no tick knows of would be served by nobody.
-            url = shape_queue(self._settings.queue_url, place.name)
-            list_shape(self._ports, self._settings.name, place.name, url)
-            queue = self._queues[shape] = self._open_queue(url)
+        with self._placing:
+            return self._queues.get(shape) or self._list(shape)
+
+    def _list(self, shape: Shape) -> JobQueue | None:
+        place = self._place(shape)
+        if place is None:
+            return None
+        # First the ledger: a queue that no tick knows of would be served by nobody.
+        url = shape_queue(self._settings.queue_url, place.name)
+        list_shape(self._ports, self._settings.name, place.name, url)
+        queue = self._queues[shape] = self._open_queue(url)
         return queue
 
     def _place(self, shape: Shape) -> Shape | None:
@@ -236,11 +244,11 @@ def route(
         ports: the world.
     """
     until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
-    done = Intake(settings, policy, work, ports.queue, tags=tags).run(until, at_most=_FEW)
+    intake = Intake(settings, policy, work, ports.queue, tags=tags)
+    done = intake.run(until, at_most=_FEW)
     if done.seen >= _FEW:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            each = [Intake(settings, policy, work, ports.queue, tags=tags) for _ in range(_AT_ONCE)]
-            done = sum(pool.map(lambda intake: intake.run(until), each), start=done)
+            done = sum(pool.map(lambda _: intake.run(until), range(_AT_ONCE)), start=done)
     where = {DEPLOYMENT: ports.name, WORKLOAD: settings.name}
     ports.metrics.emit(
         [
