@@ -1,9 +1,7 @@
 """Refresh the catalogue of what EC2 offers and at what on-demand price; renew old messages.
 
-Trigger: EventBridge Scheduler, every hour, and on demand.
-Input: none.
-Effects: writes offers/catalogue.json and tables of what workers have measured; replaces messages
-that SQS would delete for their age; tells people of expensive items and of jobs without message.
+Trigger: EventBridge Scheduler, hourly and on demand; no input. Effects: writes the catalogue, sizes
+and tables of usage; replaces messages that SQS would delete; tells people of costs and lost jobs.
 """
 
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
+from spindown.control.job_size import learn_all
 from spindown.control.market import refresh
 from spindown.control.usage import compact_all
 from spindown.functions.port import connect, control_ports
@@ -43,6 +42,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         "not_renewed": {look.workload: look.why for look in looks if look.why},
         "queues_removed": remove_all_unused(ports),
         # Last, since what workers have written may take all the time and memory that there is.
+        **learn_all(ports),
         **compact_all(ports),
     }
 

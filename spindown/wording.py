@@ -231,6 +231,69 @@ def _never_checked_in(about: About) -> str:
     return f"never checked in within {say_span(float(about['within_seconds']))}"
 
 
+#: Need -> what it is called, and the unit of its sizes.
+_NEED_WORDS = {
+    "memory_gib": ("memory", "GiB"),
+    "gpu_memory_gib": ("VRAM", "GiB"),
+    "vcpus": ("cores", "vCPUs"),
+}
+
+
+def _resized(about: About, word: str) -> str:
+    name, unit = _NEED_WORDS[str(about["need"])]
+    before, size = (say_number(float(about[key])) for key in ("before", "size"))
+    return f"{name} {word} {before} to {size} {unit}"
+
+
+def _jobs(about: About) -> str:
+    return _count(say_number(float(about["jobs"])), "job")
+
+
+def _size_learned(about: About) -> str:
+    used, times = say_number(float(about["used"])), say_number(float(about["room"]))
+    chance = f"{float(about['chance']):.1%}"
+    return (
+        f"{_resized(about, 'from')}: {_jobs(about)} used {used} GiB at the most, of which {times} "
+        f"times shall fit; the chance to run out is {chance}"
+    )
+
+
+def _size_back_failures(about: About) -> str:
+    share, before = (f"{float(about[key]):.0%}" for key in ("share", "share_before"))
+    return (
+        f"{_resized(about, 'back from')}, until {about['until']}: of {_jobs(about)} {share} failed "
+        f"or ran out of memory, {before} before"
+    )
+
+
+def _size_back_cost(about: About) -> str:
+    return f"{_resized(about, 'back from')}, until {about['until']}: {_costs(about)}"
+
+
+def _costs(about: About) -> str:
+    cost, before = (say_number(float(about[key])) for key in ("cost", "cost_before"))
+    return f"an item costs ${cost}, and ${before} before"
+
+
+def _size_of_hour(about: About) -> str:
+    day, hour = divmod(int(about["hour"]), 24)
+    weekday = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")[day]
+    told = _resized(about, "from")
+    return f"{told}: on {weekday} from {hour:02d}:00 UTC jobs have needed more each week"
+
+
+def _cores_cheaper(about: About) -> str:
+    return f"{_resized(about, 'from')}: {_costs(about)}"
+
+
+def _cores_tried(about: About) -> str:
+    used = say_number(float(about["used"]))
+    return (
+        f"{_resized(about, 'from')}, to see what an item costs so: {_jobs(about)} used {used} "
+        "cores on average"
+    )
+
+
 def _pool_never_checked_in(about: About) -> str:
     ended = _inner(about, "ended")
     return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
@@ -617,6 +680,15 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "{shapes} sizes of machines that no type declares are in use, and none covers {shape}: "
         "declare it as a type, or ask for one of these sizes"
     ),
+    ReasonCode.SIZE_LOWERED: _size_learned,
+    ReasonCode.SIZE_RAISED: _size_learned,
+    ReasonCode.SIZE_BACK_FAILURES: _size_back_failures,
+    ReasonCode.SIZE_BACK_COST: _size_back_cost,
+    ReasonCode.SIZE_OF_HOUR: _size_of_hour,
+    ReasonCode.CORES_FEWER: _cores_cheaper,
+    ReasonCode.CORES_MORE: _cores_cheaper,
+    ReasonCode.CORES_FEWER_TRIED: _cores_tried,
+    ReasonCode.CORES_MORE_TRIED: _cores_tried,
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",
     ReasonCode.POOL_FORBIDDEN: "{refusal}",

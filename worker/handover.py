@@ -45,6 +45,8 @@ class AttemptEnd(StrEnum):
     SPLIT = "split"
     #: Given back with what was done; somebody goes on from there.
     RELEASED = "released"
+    #: Sent to a larger machine, since it ran out of memory.
+    OUTGROWN = "outgrown"
     #: Given back, and counted against the job.
     FAILED = "failed"
     DEAD_LETTERED = "dead-lettered"
@@ -164,7 +166,7 @@ class Handover:
         with self._letting_go(held) as job:
             send_to_larger(job, needs, **self._ours)
         self._log.info("job_outgrown", memory_gib=needs.memory_gib)
-        return AttemptEnd.RELEASED
+        return AttemptEnd.OUTGROWN
 
     def break_off(self, held: ClaimedJob, cause: SpindownError, rest: Portion) -> None:
         """Give a job back; an outage says nothing of it, so it is not counted, and can wait."""

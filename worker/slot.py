@@ -32,6 +32,7 @@ from spindown.worker.handover import AttemptEnd, SlotContext, announce, class_of
 
 _ENDS = {
     AttemptEnd.COMPLETED: UsageEnd.COMPLETED,
+    AttemptEnd.OUTGROWN: UsageEnd.OUTGROWN,
     AttemptEnd.RELEASED: UsageEnd.RELEASED,
     AttemptEnd.FAILED: UsageEnd.FAILED,
     AttemptEnd.DEAD_LETTERED: UsageEnd.FAILED,

@@ -122,6 +122,7 @@ class ControlPlane(Construct):
                 *self._judge_costs(),
                 *self._count_lost(),
                 *grants.compact_usage(bucket_arn=self._shared.store.bucket.bucket_arn),
+                *self._learn_sizes(),
             ],
             memory_mib=512,
             places=self._places(),
@@ -150,6 +151,7 @@ class ControlPlane(Construct):
                 grants.keep_shapes(table_arn=shared.ledger.table.table_arn, workloads=names),
                 see_missing_objects(bucket_arn=shared.store.bucket.bucket_arn),
                 grants.read_bodies(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
+                grants.read_sizes(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
                 *grants.route_jobs(
                     queue_arns=[one.jobs.queue.queue_arn for one in typed],
                     shapes_arns=[one.jobs.shapes_arn for one in typed],
@@ -249,6 +251,11 @@ class ControlPlane(Construct):
             *([grants.remove_queues(self._shapes)] if self._shapes else []),
             grants.keep_items(bucket_arn=self._shared.store.bucket.bucket_arn),
         ]
+
+    def _learn_sizes(self) -> list[iam.PolicyStatement]:
+        """Return what learning how large jobs are takes, where there are types."""
+        bucket_arn = self._shared.store.bucket.bucket_arn
+        return [grants.learn_sizes(bucket_arn=bucket_arn)] if self._shapes else []
 
     @property
     def _shapes(self) -> list[str]:

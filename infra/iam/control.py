@@ -22,6 +22,8 @@ from spindown.contract.settings import (
     outpost_parameter,
     workload_parameter,
 )
+from spindown.contract.size import PREFIX as SIZES
+from spindown.contract.size import sizes_key
 from spindown.contract.usage import MEASURED, PREFIX
 from spindown.domain.offer import NEURON_MAKER, Requirements
 from spindown.infra.iam.statement import (
@@ -166,6 +168,17 @@ def compact_usage(*, bucket_arn: str) -> list[iam.PolicyStatement]:
         allow("ReadMeasured", ["s3:GetObject"], [f"{bucket_arn}/{MEASURED}*"]),
         allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{PREFIX}*"]),
     ]
+
+
+def learn_sizes(*, bucket_arn: str) -> iam.PolicyStatement:
+    """Allow keeping what is learned of the sizes of jobs."""
+    return allow("LearnSizes", ["s3:GetObject", "s3:PutObject"], [f"{bucket_arn}/{SIZES}*"])
+
+
+def read_sizes(*, bucket_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
+    """Allow reading what is learned of the sizes of jobs."""
+    keys = [f"{bucket_arn}/{sizes_key(name)}" for name in workloads]
+    return allow("ReadSizes", ["s3:GetObject"], keys)
 
 
 def keep_offers(*, bucket_arn: str) -> iam.PolicyStatement:

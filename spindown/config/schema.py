@@ -41,6 +41,7 @@ from spindown.domain.policy import (
     Needs,
     Policy,
     RankBy,
+    Rightsize,
     Rung,
     WarmSpan,
     Weekday,
@@ -124,6 +125,7 @@ _FORM_OF_TYPE: Mapping[object, Any] = {
     int: AtLeastOne,
     float: Positive,
     RankBy: RankBy,
+    Rightsize: Rightsize,
     WhenSpent: WhenSpent,
 }
 

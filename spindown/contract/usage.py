@@ -32,6 +32,7 @@ from spindown.domain.bound import (
     SlotCount,
     Tally,
 )
+from spindown.domain.job_type import parse_shape
 from spindown.error import ContractError
 
 PREFIX = "usage/"
@@ -57,6 +58,8 @@ class UsageEnd(StrEnum):
 
     COMPLETED = "completed"
     FAILED = "failed"
+    #: Sent to a larger machine, since it ran out of memory.
+    OUTGROWN = "outgrown"
     #: Given back at a drain or at the hard cap of a lease.
     RELEASED = "released"
     #: Given back because EC2 takes the instance.
@@ -135,6 +138,10 @@ class UsageRecord:
     price_per_hour: Price
     started_at: datetime
     end: UsageEnd
+    #: When its job was first routed; None: its workload has no types.
+    routed_at: datetime | None = None
+    #: Of the queue that the instance serves (``domain.job_type``); "": the workload's own.
+    shape: str = ""
     #: Time that the slot was held.
     seconds: Amount
     #: Committed by this epoch, with either status.
@@ -251,6 +258,8 @@ def _decode_row(row: Mapping[str, object]) -> UsageRecord:
     record = decode(UsageRecord, row)
     if record.type and not _TYPE_NAME.fullmatch(record.type):
         raise ContractError("UsageRecord.type", record.type, "write letters, digits, . _ -")
+    if record.shape and parse_shape(record.shape) is None:
+        raise ContractError("UsageRecord.shape", record.shape, "write the name of a shape")
     return record
 
 
@@ -288,6 +297,7 @@ def to_row(record: UsageRecord) -> TableRow:
         **encode(record),
         TYPE: record.type or record.workload,
         "started_at": record.started_at,
+        "routed_at": record.routed_at,
         "dollars": record.dollars,
     }
     return {**row, **{name: to_json(row[name]) for name in NESTED}}
@@ -297,13 +307,15 @@ def decode_table(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
     """Return the records of a file of the table, without what is nested (raises ContractError)."""
     wanted = COLUMNS.keys() - {*NESTED, "dollars"}
     return tuple(
-        decode(UsageRecord, {**row, WORKLOAD: workload, "started_at": _instant(row)})
+        decode(UsageRecord, {**row, **_instants(row), WORKLOAD: workload})
         for row in read_parquet(data, COLUMNS, wanted=wanted)
     )
 
 
-def _instant(row: Mapping[str, Value]) -> str:
-    at = row["started_at"]
-    if not isinstance(at, datetime):
-        raise ContractError("UsageRecord.started_at", at, "write an instant")
-    return encode_instant(at)
+def _instants(row: Mapping[str, Value]) -> Mapping[str, str | None]:
+    """Return a row's instants as the codec reads them."""
+    found = {}
+    for name in ("started_at", "routed_at"):
+        at = row.get(name)
+        found[name] = encode_instant(at) if isinstance(at, datetime) else None
+    return found

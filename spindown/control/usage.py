@@ -117,9 +117,13 @@ def _read_measured(
     keep: Callable[[UsageRecord], T],
     *,
     bounds: ReadBounds = _BOUNDS,
+    written: tuple[datetime, datetime] | None = None,
 ) -> Sequence[T]:
-    """Return what workers wrote on a day, each attempt once; what cannot be read is left out."""
-    keys = list(_keys_within(bounds, workload, day, objects))
+    """Return what workers wrote on a day, each attempt once; what cannot be read is left out.
+
+    ``written``: from one instant on and before another.
+    """
+    keys = list(_keys_within(bounds, workload, day, objects, written))
 
     def read(key: str) -> list[tuple[tuple[str, int, str], T]]:
         found = _read(lambda: decode_usage(objects.get(key).data, workload=workload))
@@ -136,11 +140,37 @@ def _read_measured(
     return list(kept.values())[: bounds.records]
 
 
+def read_written(
+    workload: str,
+    objects: ObjectStore,
+    keep: Callable[[UsageRecord], T],
+    *,
+    since: datetime,
+    until: datetime,
+    bounds: ReadBounds,
+) -> Sequence[T]:
+    """Return what is kept of the records that workers wrote in a span of time, by S3's clock."""
+    return [
+        kept
+        for day in days_of(since, until)
+        for kept in _read_measured(
+            workload, day, objects, keep, bounds=bounds, written=(since, until)
+        )
+    ]
+
+
 def _keys_within(
-    bounds: ReadBounds, workload: str, day: date, objects: ObjectStore
+    bounds: ReadBounds,
+    workload: str,
+    day: date,
+    objects: ObjectStore,
+    written: tuple[datetime, datetime] | None,
 ) -> Iterator[str]:
-    left = bounds.bytes
-    for found in islice(objects.list(measured_prefix(workload, day)), bounds.objects):
+    left, listed = bounds.bytes, objects.list(measured_prefix(workload, day))
+    if written is not None:
+        since, until = written
+        listed = (found for found in listed if since <= found.modified_at < until)
+    for found in islice(listed, bounds.objects):
         left -= found.bytes
         if left < 0:
             return

@@ -99,16 +99,31 @@ class SettledNeeds:
     refused: Reason = NO_REASON
 
 
-def settle(type_name: str, asked: Needs | None, policy: Policy) -> SettledNeeds:
-    """Settle what a job needs by its type and what its message asks for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """What jobs of a type get that is other than their type says (``domain.job_size``)."""
+
+    #: The needs of the type, as they stood: once people change them, their word counts.
+    of: Needs
+    #: In place of these; None: as they stand.
+    needs: Needs = field(default_factory=Needs)
+    reasons: tuple[Reason, ...] = ()
+
+
+def settle(
+    type_name: str, asked: Needs | None, policy: Policy, sized: Sized | None = None
+) -> SettledNeeds:
+    """Settle what a job needs by its type, what is learned of it and what its message asks for.
 
     What the message asks for takes the place of what its type says. It may ask for less than that,
-    and for more up to ``requirements_at_most``; where that says nothing, for no more.
+    and for more up to ``requirements_at_most``; where that says nothing, for no more. What is
+    learned takes the place of what the type says, within the same ceilings.
 
     Args:
         type_name: the message's ``type``; "": it has none.
         asked: its ``requirements``; None: it has none.
         policy: the types, and the ceilings.
+        sized: what is learned of the type; None: nothing.
     """
     if not policy.types and (type_name or asked is not None):
         named = "type" if type_name else "requirements"
@@ -117,18 +132,31 @@ def settle(type_name: str, asked: Needs | None, policy: Policy) -> SettledNeeds:
     if type_name and type_name not in declared:
         about = {"type": type_name, "known": ", ".join(sorted(declared))}
         return SettledNeeds(refused=Reason(ReasonCode.TYPE_UNKNOWN, about))
-    usual = declared[type_name].needs if type_name else Needs()
-    asked = asked or Needs()
-    needs = Needs(
-        **{
-            f.name: getattr(usual, f.name) if (value := getattr(asked, f.name)) is None else value
-            for f in fields(Needs)
-        }
-    )
+    usual, asked = declared[type_name].needs if type_name else Needs(), asked or Needs()
+    needs = _instead(_resized(usual, sized, policy.requirements_at_most), asked)
     refused = _above(asked, usual, policy.requirements_at_most) or _beyond_scale(needs)
     if refused:
         return SettledNeeds(refused=refused)
     return SettledNeeds(needs=needs, shape=shape_of(needs))
+
+
+def _resized(usual: Needs, sized: Sized | None, most: Needs) -> Needs:
+    """Return what is learned instead of what a type says, within its ceilings."""
+    if sized is None or sized.of != usual:
+        return usual
+    bounds = {
+        name: max(getattr(usual, name) or 0, getattr(most, name) or 0)
+        for name in _NUMBERS
+        if getattr(sized.needs, name) is not None
+    }
+    learned = {name: min(getattr(sized.needs, name), bound) for name, bound in bounds.items()}
+    return _instead(usual, Needs(**learned))
+
+
+def _instead(usual: Needs, other: Needs) -> Needs:
+    """Return needs with what others say in their place."""
+    said = {f.name: value for f in fields(Needs) if (value := getattr(other, f.name)) is not None}
+    return replace(usual, **said)
 
 
 def outgrown(

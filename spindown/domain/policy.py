@@ -14,6 +14,17 @@ class RankBy(StrEnum):
     PRICE = "price"
 
 
+class Rightsize(StrEnum):
+    """What becomes of the sizes that are learned for types of jobs (``domain.job_size``)."""
+
+    #: Nothing is learned.
+    OFF = "off"
+    #: ``spindown rightsize`` tells them.
+    ADVISE = "advise"
+    #: New jobs get them.
+    APPLY = "apply"
+
+
 class WhenSpent(StrEnum):
     """What happens to machines that run once the month's budget is used up; none is launched."""
 
@@ -127,6 +138,7 @@ class Policy:
     types: tuple[JobType, ...] = ()
     #: The most that a message may ask for, where its type does not say more.
     requirements_at_most: Needs = Needs()
+    rightsize: Rightsize = Rightsize.ADVISE
     # How long an answer is remembered.
     unavailable_for: timedelta = timedelta(minutes=3)
     unavailable_at_most: timedelta = timedelta(minutes=30)

@@ -116,6 +116,24 @@ class ReasonCode(StrEnum):
     REQUIREMENT_FORBIDDEN = "requirement-forbidden"
     TOO_MANY_SHAPES = "too-many-shapes"
 
+    # Why jobs of a type get another size than their type asks for: ``size`` after ``before``, in
+    # GiB or vCPUs of the ``need``.
+    #: ``jobs`` have used ``used`` at the most; with ``room`` times that, ``chance`` to run out.
+    SIZE_LOWERED = "size-lowered"
+    SIZE_RAISED = "size-raised"
+    #: It went back after ``jobs``: their ``share`` that failed or ran out of memory was
+    #: ``share_before``; an item costs ``cost`` USD after ``cost_before``. Until ``until`` it stays.
+    SIZE_BACK_FAILURES = "size-back-failures"
+    SIZE_BACK_COST = "size-back-cost"
+    #: In this ``hour`` of the week, from Monday 00:00 UTC, jobs have needed more each week.
+    SIZE_OF_HOUR = "size-of-hour"
+    #: An item has cost ``cost`` USD with so many vCPUs, and ``cost_before`` with those before.
+    CORES_FEWER = "cores-fewer"
+    CORES_MORE = "cores-more"
+    #: It is not known yet: ``jobs`` have used ``used`` cores on average.
+    CORES_FEWER_TRIED = "cores-fewer-tried"
+    CORES_MORE_TRIED = "cores-more-tried"
+
     # Why a pool is left alone.
     #: EC2 took an instance of it back.
     POOL_INTERRUPTED = "pool-interrupted"

@@ -60,7 +60,7 @@ from spindown.job.held import (
     lease_key,
     read_lease,
 )
-from spindown.job.intake import settle_message
+from spindown.job.intake import read_sized, settle_message
 from spindown.job.message import (
     copy_message,
     dead_letter,
@@ -155,6 +155,9 @@ class Epochs:
             "code_version": self.slot_id.code_version or manifest.code_version,
             "claimed_at": self.ports.clock.now(),
         }
+        if self.slot_id.shape:
+            changes["routed_at"] = manifest.routed_at or self.message.sent_at
+            changes["sized"] = read_sized(self.message)
         if self.policy.finish_within is not None:
             changes["sent_at"] = manifest.sent_at or first_sent(self.message, self.job, self.ports)
         return replace_fields(manifest, changes)
@@ -358,7 +361,7 @@ def _misfit(
     """
     if not slot_id.shape and job.type is None and job.requirements is None:
         return None
-    settled = settle_message(job, policy)
+    settled = settle_message(job, policy, read_sized(message) if slot_id.shape else None)
     own = parse_shape(slot_id.shape) or Shape()
     if not settled.refused and own.covers(settled.shape):
         return None

@@ -7,27 +7,39 @@ routed now stays in the queue that people know and is hidden for a while.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Lock
+from types import MappingProxyType
 
-from spindown.contract.codec import decode, encode
+from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.job.message import JobMessage, needs_of, parse_job, with_id
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import ShapeRow, control_partition, shape_sort
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.job_type import SettledNeeds, Shape, parse_shape, settle, shape_of, why_unmet
+from spindown.contract.size import decode_sizes, sizes_key
+from spindown.domain.job_size import TypeSize, all_sized, sized_at
+from spindown.domain.job_type import (
+    SettledNeeds,
+    Shape,
+    Sized,
+    parse_shape,
+    settle,
+    shape_of,
+    why_unmet,
+)
 from spindown.domain.lease import is_given_up, unreadable_wait
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import (
     ContractError,
     NewerSchema,
     NotFound,
     PreconditionFailed,
+    SpindownError,
     Throttled,
 )
 from spindown.job.held import WorkPorts
@@ -68,6 +80,9 @@ _NOTED_EVERY = timedelta(days=1)
 #: A queue that is being removed is gone after so long, or its removal has died.
 REMOVED_WITHIN = timedelta(minutes=15)
 
+#: The attribute of a message by which it was sized.
+_SIZED = "sized"
+
 _log = logging.getLogger(__name__)
 
 
@@ -95,9 +110,21 @@ class Routed:
         )
 
 
-def settle_message(job: JobMessage, policy: Policy) -> SettledNeeds:
+def settle_message(job: JobMessage, policy: Policy, sized: Sized | None = None) -> SettledNeeds:
     """Return what a message comes to, once its stored body is read."""
-    return settle(job.type or "", needs_of(job), policy)
+    return settle(job.type or "", needs_of(job), policy, sized)
+
+
+def read_sized(message: Message) -> Sized | None:
+    """Return what a message of a shape's queue was given beside its type, as ``intake`` wrote it.
+
+    Only ``intake`` sends there; what a sender writes so it takes away. None: nothing.
+    """
+    text = message.attributes.get(_SIZED)
+    try:
+        return None if text is None else decode(Sized, from_json(_SIZED, text))
+    except ContractError:
+        return None
 
 
 class Intake:
@@ -111,6 +138,7 @@ class Intake:
         open_queue: Callable[[str], JobQueue],
         *,
         tags: Mapping[str, str],
+        sizes: Mapping[str, TypeSize] = MappingProxyType({}),
     ) -> None:
         """Prepare.
 
@@ -120,12 +148,14 @@ class Intake:
             ports: the world; its queue is the one that people know.
             open_queue: URL -> queue.
             tags: what a queue bears that it makes.
+            sizes: type -> what its jobs get by what is learned.
         """
         self._settings = settings
         self._policy = policy
         self._ports = ports
         self._open_queue = open_queue
         self._tags = tags
+        self._sizes = sizes
         #: Shape -> the queue that takes its jobs, once the ledger lists it.
         self._queues: dict[Shape, JobQueue] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
@@ -164,15 +194,16 @@ class Intake:
         except (ContractError, NotFound):
             unstored = Reason(ReasonCode.BODY_NOT_STORED, {"job": job_id})
             return self._refuse(message, job_id, unstored)
-        settled, settings = settle_message(whole, self._policy), self._settings
+        settings, sized = self._settings, self._sized_of(whole)
+        settled = settle_message(whole, self._policy, sized)
         refused = settled.refused or why_unmet(
             settled.needs, settings.requirements, settings.run.root_volume_gib
         )
         if refused:
             return self._refuse(message, job_id, refused)
-        return self._move(message, job, settled.shape)
+        return self._move(message, job, settled.shape, sized)
 
-    def _move(self, message: Message, job: JobMessage, shape: Shape) -> Routed:
+    def _move(self, message: Message, job: JobMessage, shape: Shape, sized: Sized | None) -> Routed:
         """Move a message to the queue of a shape; one that is not there is made."""
         queue = self._open(shape)
         if queue is None:
@@ -180,7 +211,11 @@ class Intake:
                 ReasonCode.TOO_MANY_SHAPES, {"shapes": SHAPES_AT_MOST, "shape": shape.name}
             )
             return self._refuse(message, job.job_id or "", about)
-        copy = copy_message(message, job, self._ports.objects, message.attributes)
+        # Whatever a sender has written there.
+        attributes = {k: v for k, v in message.attributes.items() if k != _SIZED}
+        if sized is not None:
+            attributes[_SIZED] = to_json(encode(sized))
+        copy = copy_message(message, job, self._ports.objects, attributes)
         try:
             queue.send([copy])
         except NotFound:
@@ -188,6 +223,14 @@ class Intake:
             queue.send([copy])
         delete(message.receipt_handle, self._ports.queue)
         return Routed(routed=1)
+
+    def _sized_of(self, job: JobMessage) -> Sized | None:
+        """Return what a job gets now by what is learned of its type; None: what its type says."""
+        known = self._sizes.get(job.type or "")
+        if known is None:
+            return None
+        sized = sized_at(known, self._ports.clock.now())
+        return None if sized.needs == Needs() else sized
 
     def _leave(self, message: Message, error: NewerSchema) -> Routed:
         """Hide what only a later version can read; at last give it up."""
@@ -221,15 +264,23 @@ class Intake:
         """Return the shape whose queue takes a job; None: there is none.
 
         Its own, or the least that covers it, if there are so many that senders may have made them
-        up: each tick looks at every queue. What a declared type needs is never made up.
+        up: each tick looks at every queue. What types need, as declared or learned, is never made
+        up.
         """
-        declared = {shape_of(each.needs).name for each in self._policy.types}
+        declared = {shape.name for shape in self._shapes_of_types()}
         listed = read_shapes(self._ports.table, self._settings.name).keys()
         is_known = shape.name in declared or shape.name in listed
         if is_known or len(listed - declared) < SHAPES_AT_MOST:
             return shape
-        known = filter(None, map(parse_shape, listed))
+        known = filter(None, map(parse_shape, listed | declared))
         return min((each for each in known if each.covers(shape)), default=None)
+
+    def _shapes_of_types(self) -> Iterator[Shape]:
+        """Yield what jobs get that ask for nothing beside their types."""
+        for each in self._policy.types:
+            yield shape_of(each.needs)
+            for sized in all_sized(self._sizes[each.name]) if each.name in self._sizes else ():
+                yield settle(each.name, None, self._policy, sized).shape
 
 
 def route(
@@ -244,7 +295,8 @@ def route(
         ports: the world.
     """
     until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
-    intake = Intake(settings, policy, work, ports.queue, tags=tags)
+    sizes = sizes_in_force(settings.name, policy, ports)
+    intake = Intake(settings, policy, work, ports.queue, tags=tags, sizes=sizes)
     done = intake.run(until, at_most=_FEW)
     if done.seen >= _FEW:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -261,6 +313,19 @@ def route(
         ]
     )
     return done
+
+
+def sizes_in_force(workload: str, policy: Policy, ports: ControlPorts) -> Mapping[str, TypeSize]:
+    """Return what is learned, if it is to be applied; without it types alone say what jobs get."""
+    if policy.rightsize is not Rightsize.APPLY:
+        return {}
+    try:
+        return decode_sizes(ports.objects.get(sizes_key(workload)).data).sizes
+    except NotFound:
+        return {}
+    except SpindownError as exc:
+        _log.warning("sizes_not_read: %s", exc)
+        return {}
 
 
 _LEFT = Routed(left=1)

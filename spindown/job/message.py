@@ -61,7 +61,7 @@ def near_expiry(message: Message, now: datetime) -> bool:
 
 def resend(message: Message, job: JobMessage, ports: WorkPorts) -> None:
     """Replace a message by a fresh copy under the same job id."""
-    ports.queue.send([copy_message(message, job, ports.objects)])
+    ports.queue.send([copy_message(message, job, ports.objects, message.attributes)])
     delete(message.receipt_handle, ports.queue)
 
 

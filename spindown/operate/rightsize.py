@@ -1,17 +1,49 @@
 """What the jobs of the last days have used, and what the machines that have enough would cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.contract.usage import UsageRecord
+from spindown.control.job_size import list_price, read_learned, seen_attempt
+from spindown.control.market import load_catalogue
+from spindown.control.policy import current_policy
 from spindown.control.usage import read_usage
 from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
-from spindown.domain.offer import Requirements
+from spindown.domain.job_size import TypeSize
+from spindown.domain.job_type import Sized, settle, shape_of
+from spindown.domain.offer import HOURS_PER_MONTH, Requirements
+from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
+from spindown.domain.reason import Reason
 from spindown.operate.preview import preview
 from spindown.port import Cache, ControlPorts, LiveEdit, SettingsStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeSizing:
+    """What jobs of one type are given, beside what they use."""
+
+    name: str
+    jobs: int
+    asked: Needs
+    #: The most memory of a machine, and VRAM of a GPU; None: not seen.
+    used: Needs
+    #: Mean cores, which are no whole number; None: not seen.
+    cores: float | None
+    #: In force now: what is asked for, or what is learned.
+    given: Needs
+    #: What evidence speaks for; None: too little is known.
+    advised: Needs
+    #: Hour of the week, from Monday 00:00 UTC -> GiB of memory, where it needs more.
+    hours: Mapping[int, int]
+    #: USD a month that its jobs cost, at the size in force; at the size asked for; at the advised
+    #: one, in as much time. None: no machine of such a size is listed.
+    dollars: float
+    dollars_asked: float | None
+    dollars_advised: float | None
+    reasons: tuple[Reason, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +64,8 @@ class Rightsizing:
     #: What an item costs least on now, and on what has enough; None: nothing fits.
     now: Candidate | None = None
     then: Candidate | None = None
+    #: By type, if it declares any.
+    sizings: tuple[TypeSizing, ...] = ()
 
     @property
     def saving(self) -> float:
@@ -45,7 +79,7 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     """Compare what is required with what was used in the last ``days``; change nothing."""
     now = ports.clock.now()
     records = read_usage(workload, ports.objects, since=now - timedelta(days=days), until=now)
-    settings, _ = ports.settings.workload(workload)
+    settings, policy = current_policy(workload, ports)
     uses = [_use(record) for record in records]
     found = Rightsizing(
         workload=workload,
@@ -56,11 +90,69 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         dollars=sum(record.dollars for record in records),
         types=tuple(sorted({record.instance_type for record in records})),
         footprint=find_footprint(uses, settings.requirements, settings.run.slots),
+        sizings=tuple(_sizings(records, settings, policy, ports, days)) if policy.types else (),
     )
     if found.footprint is None:
         return found
     enough = fit(settings.requirements, found.footprint)
     return replace(found, now=_best(workload, ports), then=_best(workload, ports, enough))
+
+
+def _sizings(
+    records: Sequence[UsageRecord],
+    settings: WorkloadSettings,
+    policy: Policy,
+    ports: ControlPorts,
+    days: int,
+) -> Iterator[TypeSizing]:
+    learned, catalogue = read_learned(settings.name, ports.objects), load_catalogue(ports.objects)
+    now = ports.clock.now()
+    first = min((record.started_at for record in records), default=now)
+    months = min(max((now - first).total_seconds(), _DAY), days * _DAY) / _MONTH
+    for declared in policy.types:
+        own = [record for record in records if record.type == declared.name]
+        size = learned.sizes.get(declared.name)
+        if size is None or size.of != declared.needs:
+            size = TypeSize(of=declared.needs)
+        applies = policy.rightsize is Rightsize.APPLY
+        sized = Sized(of=size.of, needs=size.needs if applies else Needs())
+        given = settle(declared.name, None, policy, sized).needs
+        advised = settle(declared.name, size.advised, policy).needs
+        seen = [one for record in own if (one := seen_attempt(record)[1]) is not None]
+        dollars = sum(record.dollars for record in own) / months
+
+        def cost(needs: Needs, given: Needs = given, dollars: float = dollars) -> float | None:
+            if catalogue is None:
+                return None
+            here = list_price(shape_of(given), settings, catalogue)
+            there = list_price(shape_of(needs), settings, catalogue)
+            return None if here is None or there is None else dollars * there / here
+
+        held = sum(one.seconds for one in seen if one.cores is not None)
+        spent = sum((one.cores or 0.0) * one.seconds for one in seen)
+        yield TypeSizing(
+            name=declared.name,
+            jobs=len({record.job_id for record in own}),
+            asked=declared.needs,
+            used=Needs(
+                memory_gib=max((one.memory_gib or 0.0 for one in seen), default=None),
+                gpu_memory_gib=max(
+                    (one.vram_gib for one in seen if one.vram_gib is not None), default=None
+                ),
+            ),
+            cores=spent / held if held else None,
+            given=given,
+            advised=advised,
+            hours={int(hour): gib for hour, gib in size.hours.items()},
+            dollars=dollars,
+            dollars_asked=cost(declared.needs),
+            dollars_advised=cost(advised),
+            reasons=size.reasons,
+        )
+
+
+_DAY = 86400.0
+_MONTH = HOURS_PER_MONTH * 3600.0
 
 
 def _use(record: UsageRecord) -> JobUse:

@@ -6,12 +6,15 @@ when the newest of them still held.
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import decode, from_json
 from spindown.contract.decision import Decision, LaunchRequestRecord, decision_prefix
+from spindown.control.job_size import read_learned
+from spindown.control.policy import current_policy
 from spindown.domain.fleet import LaunchState, Worker
+from spindown.domain.policy import Rightsize
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.ledger import Ledger
@@ -49,6 +52,8 @@ class Why:
     unknown: str = ""
     #: While nothing waits: why the next message would launch nothing; NO_REASON: it would launch.
     barred: Reason = NO_REASON
+    #: Type -> why its jobs get another size than it asks for.
+    sizes: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
 
 
 def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
@@ -81,7 +86,19 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
         now=made,
         unknown=unknown,
         barred=barred,
+        sizes=_sizes(workload, ports),
     )
+
+
+def _sizes(workload: str, ports: ControlPorts) -> Mapping[str, tuple[Reason, ...]]:
+    deployed, _ = ports.settings.workload(workload)
+    if not deployed.policy.types:
+        return {}
+    _, policy = current_policy(workload, ports)
+    if policy.rightsize is not Rightsize.APPLY:
+        return {}
+    known = read_learned(workload, ports.objects).sizes
+    return {name: size.reasons for name, size in known.items() if size.reasons}
 
 
 def _preview(workload: str, ports: ControlPorts) -> tuple[Preview | None, Reason, str]:

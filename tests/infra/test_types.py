@@ -40,7 +40,7 @@ def test_without_types_there_is_no_such_function(assembly: Assembly) -> None:
     assert "lab--intake" not in names
     for role in ("ControlScalerRole", "ControlOffersRole", "WorkloadplainFleetRole"):
         statements = assembly.statements(role)
-        assert not {"WakeIntake", "RemoveQueues", "SendBack"} & statements.keys()
+        assert not {"WakeIntake", "RemoveQueues", "SendBack", "LearnSizes"} & statements.keys()
 
 
 def functions_of(assembly: Assembly) -> list[Any]:
@@ -115,3 +115,15 @@ def test_only_where_there_are_types_a_teardown_looks_for_queues(
     assert not parse_stack_event(event).leaving.has_shapes
     event["ResourceProperties"]["Shapes"] = with_types["Shapes"]
     assert parse_stack_event(event).leaving.has_shapes
+
+
+def test_who_measures_cannot_write_what_is_learned(typed: Assembly) -> None:
+    def keys_of(role: str) -> dict[str, Any]:
+        statements = typed.statements(role).items()
+        found = {sid: [words(one) for one in listed(each["Resource"])] for sid, each in statements}
+        return {sid: keys for sid, keys in found.items() if any("/sizes/" in key for key in keys)}
+
+    assert list(keys_of("ControlOffersRole")) == ["LearnSizes"]
+    assert list(keys_of(INTAKE)) == ["ReadSizes"]
+    assert typed.statements(INTAKE)["ReadSizes"]["Action"] == "s3:GetObject"
+    assert keys_of("WorkloadplainFleetRole") == {}

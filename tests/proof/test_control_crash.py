@@ -29,7 +29,7 @@ from tests.proof.invariant import Chronicle
 from tests.proof.record import count_points
 from tests.proof.recovery import go_on, recover
 from tests.proof.sweep import sweep
-from tests.proof.typed import LARGE, routed, sent, typed_at_work
+from tests.proof.typed import LARGE, routed, sent, sent_to_learned_sizes, typed_at_work
 from tests.proof.world import MINUTE, ProofWorld, a_world
 
 
@@ -256,6 +256,7 @@ EPISODES = {
     "hears-a-rebalance": Episode(prepare=at_work, act=hear("rebalance"), calls_at_least=3),
     "renews-messages": Episode(prepare=grown_old, act=renew_messages, calls_at_least=9),
     "routes": Episode(prepare=sent, act=route, calls_at_least=20),
+    "routes-to-learned-sizes": Episode(prepare=sent_to_learned_sizes, act=route, calls_at_least=20),
     "launches-by-shape": Episode(prepare=routed, act=tick, calls_at_least=10),
     "sees-shapes-at-work": Episode(prepare=typed_at_work, act=tick, calls_at_least=6),
     "removes-queues": Episode(prepare=removing, act=remove_and_route, calls_at_least=20),

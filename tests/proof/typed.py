@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from spindown.domain.policy import JobType, Needs
+from spindown.contract.size import LearnedSizes, encode_sizes, sizes_key
+from spindown.domain.job_size import TypeSize
+from spindown.domain.policy import JobType, Needs, Rightsize
 from tests.builders import a_type
-from tests.control import PRICES, REGION, ZONES
+from tests.control import PRICES, REGION, WORKLOAD, ZONES
 from tests.proof.world import MINUTE, POLICY, ProofWorld
 
 LARGE: dict[str, Any] = {"type": "large"}
@@ -33,6 +35,16 @@ def sent() -> ProofWorld:
     world.submit(3, type="small")
     world.submit(2, **LARGE)
     world.submit(2, stored=True)
+    return world
+
+
+def sent_to_learned_sizes() -> ProofWorld:
+    """Return the same where jobs of the large type have been learned to be small."""
+    world = sent()
+    world.change_policy(rightsize=Rightsize.APPLY)
+    size = TypeSize(of=_TYPES[1].needs, needs=Needs(memory_gib=8))
+    learned = encode_sizes(LearnedSizes(sizes={"large": size}))
+    world.objects.put(sizes_key(WORKLOAD), learned)
     return world
 
 

@@ -134,6 +134,8 @@ class UsageRecorder:
             price_per_hour=worker.price_per_hour,
             started_at=since,
             end=end,
+            routed_at=before.routed_at,
+            shape=taken.lease.shape,
             seconds=(until - since).total_seconds(),
             items=left.next_item - before.next_item,
             items_redone=max(taken.lease.items_done - before.next_item, 0),

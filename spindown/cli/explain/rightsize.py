@@ -1,7 +1,8 @@
 """``spindown rightsize``: whether the requirements ask for more machine than the jobs use."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -15,10 +16,12 @@ from spindown.cli.render.screen import format_item_cost, format_seconds, open_co
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.footprint import Extent, Footprint, RequirementKey
+from spindown.domain.policy import Needs
 from spindown.domain.ranking import Candidate
+from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.operate import rightsize as sizing
-from spindown.operate.rightsize import Rightsizing
-from spindown.wording import say_number
+from spindown.operate.rightsize import Rightsizing, TypeSizing
+from spindown.wording import say, say_number
 
 
 def rightsize(
@@ -45,6 +48,13 @@ def rightsize(
 def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
     """Yield what a person reads: what was used, what is enough, and what that would save."""
     yield _headline(found)
+    if found.sizings:
+        yield _types_table(found.sizings)
+        yield from (
+            f"{each.name}: {say(reason)}"
+            for each in found.sizings
+            for reason in (*each.reasons, *_hour_reasons(each))
+        )
     footprint = found.footprint
     if footprint is None:
         if found.jobs:
@@ -70,6 +80,48 @@ def _headline(found: Rightsizing) -> str:
         f"{found.workload}: {say_count(found.jobs, 'job')} in {days}, {held} on"
         f" {', '.join(found.types)}, ${found.dollars:,.2f}"
     )
+
+
+def _types_table(types: Sequence[TypeSizing]) -> Table:
+    """Return for each type what it asks for, uses and gets, and what would be enough."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("type")
+    for name in ("jobs", "asked", "used", "given", "advised", "$/month", "as asked", "as advised"):
+        table.add_column(name, justify="right")
+    for each in types:
+        used = replace(each.used, vcpus=None)
+        table.add_row(
+            each.name,
+            f"{each.jobs:,}",
+            _say_needs(each.asked),
+            _say_needs(used, cores=each.cores),
+            _say_needs(each.given),
+            _say_needs(each.advised),
+            *map(_say_dollars, (each.dollars, each.dollars_asked, each.dollars_advised)),
+        )
+    return table
+
+
+def _say_needs(needs: Needs, *, cores: float | None = None) -> str:
+    count = cores if needs.vcpus is None else needs.vcpus
+    told = [
+        "" if count is None else f"{say_number(count)} vCPU",
+        "" if needs.memory_gib is None else f"{say_number(needs.memory_gib)} GiB",
+        "" if needs.gpus is None else f"{needs.gpus} GPU",
+        "" if needs.gpu_memory_gib is None else f"{say_number(needs.gpu_memory_gib)} GiB VRAM",
+    ]
+    return ", ".join(filter(None, told)) or "-"
+
+
+def _say_dollars(dollars: float | None) -> str:
+    return "-" if dollars is None else f"{dollars:,.2f}"
+
+
+def _hour_reasons(of: TypeSizing) -> Iterator[Reason]:
+    for hour, size in sorted(of.hours.items()):
+        before = of.given.memory_gib or 0
+        about: About = {"need": "memory_gib", "size": size, "before": before, "hour": hour}
+        yield Reason(ReasonCode.SIZE_OF_HOUR, about)
 
 
 def _table(footprint: Footprint) -> Table:
@@ -148,4 +200,5 @@ def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
         "now": encode(found.now) if found.now else None,
         "then": encode(found.then) if found.then else None,
         "saving": found.saving,
+        "sizings": encode(found.sizings),
     }

@@ -53,7 +53,8 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         console.print(Text(now if entry.running else say_now(entry)))
         if not entry.decisions:
             console.print("There is no decision yet: the scaler has not ticked.")
-        for line in (*map(_say_lost, entry.lost), *entry.failing):
+        sized = (f"{n}: {say(reason)}" for n, why in entry.sizes.items() for reason in why)
+        for line in (*map(_say_lost, entry.lost), *entry.failing, *sized):
             console.print(line)
         for number, decision in enumerate(entry.decisions):
             console.print()
@@ -94,4 +95,5 @@ def _to_json(found: Why) -> dict[str, Any]:
         "now": plan_to_json(found.now) if found.now else None,
         "unknown": found.unknown,
         "barred": encode(found.barred),
+        "sizes": encode(found.sizes),
     }

@@ -16,6 +16,7 @@ from spindown.contract.codec import decode, encode, to_json
 from spindown.domain.bound import Amount, Dollars, ItemCount, Tally
 from spindown.domain.dead_letter import Failure
 from spindown.domain.in_vain import NOTHING_IN_VAIN, InVain
+from spindown.domain.job_type import Sized
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -134,6 +135,9 @@ class Manifest:
     claimed_at: datetime | None = None
     #: When the job was first sent, if it has a deadline: a message that is sent anew forgets.
     sent_at: datetime | None = None
+    #: When the job was first routed to a shape, and what it got there; None: by its type alone.
+    routed_at: datetime | None = None
+    sized: Sized | None = None
     finished_at: datetime | None = None
     reason: str = ""
     #: ``ReasonCode`` of it, where there is one.

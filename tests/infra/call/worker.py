@@ -87,6 +87,7 @@ WORKER_MUST_NOT = [
     # What others read of it, its own too.
     *objects(["PutObject"], "usage/workload=rich/day=2026-03-09/type=rich/usage.parquet"),
     *objects(["PutObject"], "usage/workload=rich/day=2026-03-09/_SUCCESS"),
+    *objects(["GetObject", "PutObject"], "sizes/rich.json"),
     *objects(["DeleteObject", "DeleteObjectVersion"], "workloads/rich/jobs/j/manifest.json"),
     Call("s3:PutObject", "arn:aws:s3:::papers/2026/a.pdf"),
     # What was not declared.

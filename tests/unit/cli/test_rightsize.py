@@ -4,13 +4,17 @@ import json
 import tomllib
 from typing import Any
 
+from rich.table import Table
+
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
 from spindown.config import parse
 from spindown.domain.offer import Requirements
+from spindown.domain.policy import Rightsize
+from spindown.domain.reason import ReasonCode
 from spindown.operate.rightsize import Rightsizing
 from spindown.operate.rightsize import rightsize as compare
 from tests.control import WORKLOAD, ControlWorld
-from tests.unit.operate.test_rightsize import asking_for_much, keep
+from tests.unit.operate.test_rightsize import a_typed_world, asking_for_much, keep
 
 
 def told(world: ControlWorld) -> list[str]:
@@ -113,3 +117,18 @@ def test_programs_get_the_same() -> None:
     assert [one["advised"] for one in said["extents"]] == [None, None, 6]
     assert said["then"]["offer"]["instance_type"]["name"] == "g4dn.xlarge"
     assert said["saving"] > 0
+
+
+def test_a_row_for_each_type_and_its_reasons() -> None:
+    world = a_typed_world(rightsize=Rightsize.APPLY)
+    found = found_in(world)
+    parts = list(render_rightsizing(found))
+    (table,) = (
+        part for part in parts if isinstance(part, Table) and part.columns[0].header == "type"
+    )
+
+    assert list(table.columns[0].cells) == ["scan", "idle"]
+    assert list(table.columns[2].cells) == ["32 GiB", "-"]
+    assert sum(str(part).startswith("scan: ") for part in parts) == 1
+    told = rightsizing_to_json(found)["sizings"][0]
+    assert (told["name"], told["reasons"][0]["code"]) == ("scan", ReasonCode.SIZE_LOWERED.value)

@@ -15,9 +15,11 @@ from spindown.contract.job.message import (
     stored_key,
 )
 from spindown.contract.row import shape_sort
+from spindown.contract.size import LearnedSizes, encode_sizes, sizes_key
 from spindown.control.plan import ActionKind
+from spindown.domain.job_size import TypeSize
 from spindown.domain.job_type import MEMORY_STEPS, VCPU_STEPS, parse_shape, shape_of
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound, Unreachable
 from spindown.job.intake import SHAPES_AT_MOST, Routed
@@ -300,3 +302,16 @@ def test_sizes_that_are_made_up_leave_room_for_each_type(world: ControlWorld) ->
     assert routed.refused == {ReasonCode.TOO_MANY_SHAPES.value: 8}
     assert jobs_of(world, SMALL) == ["s"]
     assert jobs_of(world, "c0m512g1v0") == ["b"]
+
+
+def test_sizes_that_are_made_up_leave_room_for_learned_ones(world: ControlWorld) -> None:
+    world.change_policy(rightsize=Rightsize.APPLY)
+    fill_shapes(world)
+    route_all(world)
+    size = TypeSize(of=TYPES[0].needs, needs=Needs(memory_gib=3))
+    learned = LearnedSizes(sizes={TYPES[0].name: size})
+    world.objects.put(sizes_key(WORKLOAD), encode_sizes(learned))
+    world.ask("s", type="small")
+    world.route()
+
+    assert jobs_of(world, "c0m4") == ["s"]

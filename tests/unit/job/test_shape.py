@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.job.message import parse_job
+from spindown.contract.codec import encode, to_json
+from spindown.contract.job.message import JobMessage, encode_job, parse_job
+from spindown.domain.job_type import Sized
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import ReasonCode
 from spindown.job.claim import ClaimOutcome, Declined, claim
@@ -170,3 +172,42 @@ def test_the_handle_of_another_queue_is_no_holder_s(world: WorkWorld, shape: str
     assert lease is not None
     assert lease.receipt_handle == twice.held.lease.receipt_handle
     assert len(twice.copies.bodies()) == 1
+
+
+def take_sized(world: WorkWorld, shape: str, of: Needs) -> ClaimedJob | Declined:
+    """Send a small job that was given 4 GiB when its type needed ``of``."""
+    sized = Sized(of=of, needs=Needs(memory_gib=4))
+    body = encode_job(JobMessage(job_id="j", items=("a",), type="small"))
+    attributes = {"sized": to_json(encode(sized))}
+    world.queue.send([Outgoing(body=body, attributes=attributes)])
+    return world.claim(a_slot_id(shape=shape))
+
+
+def test_a_job_keeps_what_it_was_given_when_it_was_routed(
+    world: WorkWorld, intake: MemoryJobQueue
+) -> None:
+    held = take_sized(world, "c0m4", Needs(memory_gib=8))
+
+    assert isinstance(held, ClaimedJob)
+    assert held.manifest.sized is not None
+    assert held.manifest.sized.needs == Needs(memory_gib=4)
+    assert held.manifest.routed_at == held.message.sent_at
+    assert intake.bodies() == []
+
+
+def test_what_was_given_to_a_type_of_before_counts_no_more(
+    world: WorkWorld, intake: MemoryJobQueue
+) -> None:
+    assert isinstance(take_sized(world, "c0m4", Needs(memory_gib=6)), Declined)
+    assert len(intake.bodies()) == 1
+
+
+def test_without_a_shape_nobody_has_given_anything() -> None:
+    world = WorkWorld()
+    body = encode_job(JobMessage(job_id="j", items=("a",)))
+    world.queue.send([Outgoing(body=body, attributes={"sized": "{}"})])
+    held = world.claim(a_slot_id())
+
+    assert isinstance(held, ClaimedJob)
+    assert held.manifest.sized is None
+    assert held.manifest.routed_at is None

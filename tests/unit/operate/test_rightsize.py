@@ -1,16 +1,22 @@
 """`rightsize` reads what jobs have used and names the machines that would be enough."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from spindown.contract.usage import encode_usage, measured_key
+from spindown.control import market
+from spindown.control.job_size import learn_sizes
 from spindown.domain.footprint import RequirementKey
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import HOURS_PER_MONTH, Requirements
+from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.reason import ReasonCode
 from spindown.operate.rightsize import rightsize
-from tests.builders import NOW, a_usage_record
-from tests.control import WORKLOAD, ControlWorld
+from spindown.operate.why import explain
+from tests.builders import NOW, a_type, a_usage_record
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 from tests.reading import only_reading
 
 #: What a job of a minute left behind that used a fifth of an L4.
@@ -116,3 +122,41 @@ def test_requirements_that_fit_save_nothing() -> None:
 
     assert found.saving == 0.0
     assert found.now == found.then
+
+
+def a_typed_world(**policy: Any) -> ControlWorld:
+    types = (JobType(name="scan", needs=Needs(memory_gib=32)), JobType(name="idle"))
+    world = ControlWorld(policy=replace(Policy(), types=types, **policy))
+    large = a_type("g4dn.2xlarge", memory_mib=32 * 1024)
+    world.market.offer(large, region=REGION, zones=ZONES, on_demand=1.5, spot=0.5)
+    market.refresh(world.ports)
+    for number in range(6):
+        keep(world, type="scan", job_id=f"j{number}", shape="c0m32")
+    world.clock.advance(timedelta(hours=1))
+    learn_sizes(WORKLOAD, world.ports)
+    return world
+
+
+def test_tells_each_type_asked_used_and_advised() -> None:
+    scan, idle = rightsize(WORKLOAD, only_reading(a_typed_world().ports), days=14).sizings
+
+    assert (scan.name, scan.jobs, scan.asked) == ("scan", 6, Needs(memory_gib=32))
+    assert (scan.used.memory_gib, scan.cores) == (3.2, 0.4)
+    assert (scan.given, scan.reasons) == (scan.asked, ())
+    assert scan.advised.memory_gib is not None
+    assert scan.advised.memory_gib < 32
+    assert scan.dollars == pytest.approx(6 * 0.5 / 60 * HOURS_PER_MONTH / 24)
+    assert scan.dollars_asked == pytest.approx(scan.dollars)
+    assert scan.dollars_advised is not None
+    assert scan.dollars_advised < scan.dollars
+    assert (idle.jobs, idle.cores, idle.dollars) == (0, None, 0.0)
+
+
+def test_a_size_in_force_is_given_with_its_reason() -> None:
+    world = a_typed_world(rightsize=Rightsize.APPLY)
+    scan, _ = rightsize(WORKLOAD, world.ports, days=14).sizings
+
+    assert (scan.given.memory_gib or 0) < 32
+    assert [reason.code for reason in scan.reasons] == [ReasonCode.SIZE_LOWERED]
+    assert explain(WORKLOAD, world.ports, last=1).sizes == {"scan": scan.reasons}
+    assert (scan.dollars_asked or 0) > scan.dollars

@@ -1,0 +1,261 @@
+"""Learn how large jobs of each type are, from what workers have measured since the last hour.
+
+Each run folds the records written since the last one into the history of their type, decides anew
+and writes both as one object. A run that fails leaves the object as it was, and the next one reads
+the same records. What workers write is read as hostile (``control.usage``).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from spindown.contract.settings import WorkloadSettings
+from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
+from spindown.contract.usage import UsageEnd, UsageRecord
+from spindown.control.market import load_catalogue
+from spindown.control.policy import current_policy
+from spindown.control.usage import ReadBounds, read_written
+from spindown.domain.job_size import (
+    SeenAttempt,
+    SizeRange,
+    SizeRanges,
+    TypeHistory,
+    TypeSize,
+    begin,
+    decide,
+    learn,
+)
+from spindown.domain.job_type import (
+    MEMORY_STEPS,
+    VCPU_STEPS,
+    VRAM_STEPS,
+    Shape,
+    parse_shape,
+    requirements_of,
+    shape_of,
+)
+from spindown.domain.offer import Catalogue, InstanceType
+from spindown.domain.policy import JobType, Policy, Rightsize
+from spindown.domain.requirement import misfit
+from spindown.error import ContractError, NotFound, SpindownError
+from spindown.port import ControlPorts, ObjectStore
+
+#: An object may be listed a little later than S3 says that it was written.
+_SETTLED_AFTER = timedelta(minutes=1)
+#: How far back a first run looks, or one after a long silence.
+_BACK_AT_MOST = timedelta(days=2)
+#: Of one workload and run.
+_BOUNDS = ReadBounds(objects=5_000, bytes=32 * 1024 * 1024)
+_MIB_PER_GIB = 1024.0
+_ENDED = frozenset({UsageEnd.COMPLETED, UsageEnd.FAILED})
+_FAILED = frozenset({UsageEnd.FAILED, UsageEnd.OUTGROWN})
+
+
+def learn_all(ports: ControlPorts) -> dict[str, dict[str, object]]:
+    """Learn the sizes of all workloads with types; an error in one does not stop the others.
+
+    Return by workload what has changed, as codes by type (``sized``), and why nothing was learned
+    (``not_sized``), which the next run does.
+    """
+    sized: dict[str, object] = {}
+    failures: dict[str, object] = {}
+    for workload in ports.deployment().workloads:
+        try:
+            changed = learn_sizes(workload, ports)
+        except SpindownError as exc:
+            failures[workload] = str(exc)
+        else:
+            if changed:
+                sized[workload] = changed
+    return {"sized": sized, "not_sized": failures}
+
+
+def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str]]:
+    """Learn the sizes of one workload's types; return the codes of what has changed, by type."""
+    deployed, _ = ports.settings.workload(workload)
+    if not deployed.policy.types:
+        return {}
+    settings, policy = current_policy(workload, ports)
+    if policy.rightsize is Rightsize.OFF:
+        return {}
+    known, now = read_learned(workload, ports.objects), ports.clock.now()
+    until = now - _SETTLED_AFTER
+    since = max(known.read_to or now - _BACK_AT_MOST, now - _BACK_AT_MOST)
+    seen = read_written(
+        workload, ports.objects, seen_attempt, since=since, until=until, bounds=_BOUNDS
+    )
+    catalogue = load_catalogue(ports.objects)
+    learned = learn_types(known, seen, settings, policy, catalogue, now)
+    ports.objects.put(sizes_key(workload), encode_sizes(replace(learned, read_to=until)))
+    return {
+        name: [reason.code.value for reason in size.reasons]
+        for name, size in learned.sizes.items()
+        if name not in known.sizes or known.sizes[name].needs != size.needs
+        if size.reasons
+    }
+
+
+def read_learned(workload: str, objects: ObjectStore) -> LearnedSizes:
+    """Return what is learned; nothing, if this version can read none."""
+    try:
+        return decode_sizes(objects.get(sizes_key(workload)).data)
+    except (NotFound, ContractError):
+        return LearnedSizes()
+
+
+def learn_types(
+    known: LearnedSizes,
+    seen: Sequence[tuple[str, SeenAttempt | None]],
+    settings: WorkloadSettings,
+    policy: Policy,
+    catalogue: Catalogue | None,
+    now: datetime,
+) -> LearnedSizes:
+    """Return what is learned with further attempts: of the types that there are, and no other."""
+    sizes: dict[str, TypeSize] = {}
+    histories: dict[str, TypeHistory] = {}
+    applies = policy.rightsize is Rightsize.APPLY
+    for declared in policy.types:
+        history = known.histories.get(declared.name)
+        if history is None or history.of != declared.needs:
+            history = begin(declared.needs, now)
+        own = [one for name, one in seen if name == declared.name and one is not None]
+        history = learn(history, own, now)
+        ranges = ranges_of(declared, history, settings, policy, catalogue)
+        histories[declared.name], sizes[declared.name] = decide(
+            history, ranges, now, applies=applies
+        )
+    return LearnedSizes(read_to=now, sizes=sizes, histories=histories)
+
+
+def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
+    """Return the type of an attempt, and it as the machine had to bear it: by all slots at once.
+
+    None: its machine had no shape.
+    """
+    shape = parse_shape(record.shape)
+    if shape is None:
+        return record.type, None
+    slots = record.slots
+    seen = SeenAttempt(
+        at=record.routed_at or record.started_at,
+        shape=shape,
+        vcpus=record.vcpus * slots,
+        cores=None if record.cpu_mean is None else record.cpu_mean * slots,
+        memory_gib=None if record.memory_max is None else record.memory_max * slots,
+        vram_gib=None if record.vram_max is None else record.vram_max / max(record.gpu_count, 1.0),
+        seconds=record.seconds,
+        dollars=record.dollars,
+        items=float(record.items),
+        is_whole=record.end in _ENDED,
+        has_failed=record.end in _FAILED,
+    )
+    return record.type, seen
+
+
+def ranges_of(
+    declared: JobType,
+    history: TypeHistory,
+    settings: WorkloadSettings,
+    policy: Policy,
+    catalogue: Catalogue | None,
+) -> SizeRanges:
+    """Return between which sizes a type's needs may move, and what they cost beside the others.
+
+    The least is what the workload requires of all machines, the most what a message of the type may
+    ask for.
+    """
+    of, most, wanted = declared.needs, policy.requirements_at_most, settings.requirements
+    shape = replace(
+        shape_of(of),
+        memory_gib=history.memory_step.size,
+        gpu_memory_gib=history.vram_step.size,
+        vcpus=history.cores_step.size,
+    )
+
+    def between(
+        need: str, steps: Sequence[int], asked: float | None, ceiling: float | None, floor: float
+    ) -> SizeRange:
+        top = max(asked or 0.0, ceiling or 0.0)
+        least = next((step for step in steps if step >= max(floor, 1.0)), steps[-1])
+        highest = max((step for step in steps if step <= _step_up(top, steps)), default=0)
+        return SizeRange(
+            need=need,
+            steps=steps,
+            least=min(least, _step_up(asked or 0.0, steps)) if asked else 0,
+            most=highest,
+            prices=_prices(need, steps, shape, settings, catalogue),
+        )
+
+    return SizeRanges(
+        memory=between(
+            "memory_gib",
+            MEMORY_STEPS,
+            of.memory_gib,
+            most.memory_gib,
+            wanted.memory_mib_min / _MIB_PER_GIB,
+        ),
+        vram=between(
+            "gpu_memory_gib",
+            VRAM_STEPS,
+            of.gpu_memory_gib,
+            most.gpu_memory_gib,
+            wanted.gpu_memory_mib_min / _MIB_PER_GIB,
+        ),
+        vcpus=between("vcpus", VCPU_STEPS, of.vcpus, most.vcpus, float(wanted.vcpus_min)),
+    )
+
+
+def _step_up(value: float, steps: Sequence[int]) -> int:
+    return next((step for step in steps if step >= value), steps[-1])
+
+
+def _prices(
+    need: str,
+    steps: Sequence[int],
+    shape: Shape,
+    settings: WorkloadSettings,
+    catalogue: Catalogue | None,
+) -> Mapping[int, float]:
+    """Return size -> list price of the cheapest machine that has it and all else that is needed.
+
+    List prices, since spot prices would move sizes to and fro.
+    """
+    if catalogue is None:
+        return {}
+    loose = {
+        "memory_gib": replace(shape, memory_gib=0),
+        "gpu_memory_gib": replace(shape, gpu_memory_gib=0),
+        "vcpus": replace(shape, vcpus=0),
+    }
+    listed = [
+        (_size_of(need, kind), price) for kind, price in _fitting(loose[need], settings, catalogue)
+    ]
+    found = {}
+    for step in steps:
+        price = min((price for size, price in listed if size >= step), default=None)
+        if price is not None:
+            found[step] = price
+    return found
+
+
+def list_price(shape: Shape, settings: WorkloadSettings, catalogue: Catalogue) -> float | None:
+    """Return USD per hour of the cheapest machine of a shape, as listed; None: there is none."""
+    return min((price for _, price in _fitting(shape, settings, catalogue)), default=None)
+
+
+def _fitting(
+    shape: Shape, settings: WorkloadSettings, catalogue: Catalogue
+) -> Iterator[tuple[InstanceType, float]]:
+    wanted = requirements_of(shape, settings.requirements)
+    for kind in catalogue.instance_types.values():
+        prices = [p[kind.name] for p in catalogue.on_demand.values() if kind.name in p]
+        if prices and misfit(kind, wanted) is None:
+            yield kind, min(prices)
+
+
+def _size_of(need: str, kind: InstanceType) -> float:
+    if need == "vcpus":
+        return float(kind.vcpus)
+    mib = kind.memory_mib if need == "memory_gib" else kind.gpu_memory_mib
+    return mib / _MIB_PER_GIB

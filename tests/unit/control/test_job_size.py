@@ -1,0 +1,229 @@
+"""Sizes are learned each hour from what workers wrote, and applied where the policy says so."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
+from spindown.contract.usage import UsageEnd, encode_usage, measured_key
+from spindown.control.job_size import learn_all, learn_sizes, read_learned
+from spindown.domain.job_size import TypeSize
+from spindown.domain.job_type import Shape
+from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.reason import ReasonCode
+from spindown.error import Unreachable
+from spindown.job.intake import read_sized
+from spindown.memory import PortCall
+from spindown.port import Outgoing
+from tests.builders import a_usage_record, minutes
+from tests.control import WORKLOAD, ControlWorld
+
+#: More than any machine of the world has for less: sizes are told apart by their steps alone.
+SCAN = JobType(name="scan", needs=Needs(memory_gib=16))
+POLICY = replace(
+    Policy(),
+    types=(SCAN,),
+    requirements_at_most=Needs(memory_gib=32),
+    rightsize=Rightsize.APPLY,
+)
+
+
+@pytest.fixture
+def world() -> ControlWorld:
+    return ControlWorld(policy=POLICY)
+
+
+def measure(world: ControlWorld, jobs: int = 6, *, size: int = 16, **changes: Any) -> None:
+    """Let workers of a size write what some jobs used, and an hour go by."""
+    for number in range(jobs):
+        record = a_usage_record(
+            **{
+                "job_id": f"j{number}-{world.now:%d%H%M%S}",
+                "workload": WORKLOAD,
+                "type": "scan",
+                "shape": Shape(memory_gib=size).name,
+                "started_at": world.now,
+                "routed_at": world.now,
+                "vcpus": 4.0,
+                "memory_gib": 16.0,
+                "memory_max": 2.0,
+                **changes,
+            }
+        )
+        world.objects.put(measured_key(record, world.now.date()), encode_usage([record]))
+    world.clock.advance(minutes(60))
+
+
+def learned(world: ControlWorld) -> TypeSize:
+    return read_learned(WORKLOAD, world.objects).sizes["scan"]
+
+
+def shapes_with_jobs(world: ControlWorld) -> list[str]:
+    return [name for name in world.view().shapes if world.queue_of(name).bodies()]
+
+
+def test_a_type_that_uses_less_gets_less_step_by_step(world: ControlWorld) -> None:
+    measure(world)
+    assert learn_sizes(WORKLOAD, world.ports) == {"scan": [ReasonCode.SIZE_LOWERED.value]}
+    assert learned(world).needs == Needs(memory_gib=8)
+
+    world.ask("j", type="scan")
+    world.route()
+    assert shapes_with_jobs(world) == ["c0m8"]
+
+
+def test_the_same_records_are_read_once(world: ControlWorld) -> None:
+    measure(world)
+    for _ in range(3):
+        learn_sizes(WORKLOAD, world.ports)
+        world.clock.advance(minutes(60))
+
+    history = read_learned(WORKLOAD, world.objects).histories["scan"]
+    jobs = sum(sum(peaks.values()) for peaks in history.memory.hours.values())
+    assert jobs == pytest.approx(6, rel=0.01)
+
+
+def test_a_run_that_cannot_write_loses_nothing(world: ControlWorld) -> None:
+    measure(world)
+
+    def fail(call: PortCall, proceed: Any) -> Any:
+        if call.method == "put":
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = fail
+    assert learn_all(world.ports)["not_sized"] == {WORKLOAD: "no answer"}
+    world.interfere = None
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == Needs(memory_gib=8)
+
+
+def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    measure(world, 2, size=8, end=UsageEnd.OUTGROWN, items=0)
+    changed = learn_sizes(WORKLOAD, world.ports)
+
+    assert changed == {"scan": [ReasonCode.SIZE_BACK_FAILURES.value]}
+    assert learned(world).needs == Needs()
+    world.ask("j", type="scan")
+    world.route()
+    assert shapes_with_jobs(world) == ["c0m16"]
+
+
+def test_a_job_carries_what_it_was_given(world: ControlWorld) -> None:
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    world.ask("j", type="scan")
+    world.route()
+    message = world.queue_of("c0m8").receive(wait=timedelta(0), visibility=minutes(1))
+
+    assert message is not None
+    sized = read_sized(message)
+    assert sized is not None
+    assert sized.needs == Needs(memory_gib=8)
+    assert [reason.code for reason in sized.reasons] == [ReasonCode.SIZE_LOWERED]
+
+
+def test_what_a_sender_says_of_sizes_is_taken_away(world: ControlWorld) -> None:
+    body = json.dumps({"job_id": "j", "items": [1], "type": "scan"})
+    forged = json.dumps({"of": {"memory_gib": 16}, "needs": {"memory_gib": 32}})
+    world.queue.send([Outgoing(body=body, attributes={"sized": forged, "mine": "kept"})])
+    world.route()
+
+    message = world.queue_of("c0m16").receive(wait=timedelta(0), visibility=minutes(1))
+    assert message is not None
+    assert message.attributes == {"mine": "kept"}
+
+
+def test_what_a_message_asks_for_itself_is_never_lowered(world: ControlWorld) -> None:
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    world.ask("j", type="scan", requirements={"memory_gib": 16})
+    world.route()
+
+    assert shapes_with_jobs(world) == ["c0m16"]
+
+
+def test_a_type_that_people_change_has_their_word_at_once(world: ControlWorld) -> None:
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    world.change_policy(types=(replace(SCAN, needs=Needs(memory_gib=20)),))
+    world.ask("j", type="scan")
+    world.route()
+
+    assert shapes_with_jobs(world) == ["c0m32"]
+
+
+@pytest.mark.parametrize("mode", [Rightsize.OFF, Rightsize.ADVISE])
+def test_only_apply_changes_what_jobs_get(world: ControlWorld, mode: Rightsize) -> None:
+    world.change_policy(rightsize=mode)
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    world.ask("j", type="scan")
+    world.route()
+
+    assert shapes_with_jobs(world) == ["c0m16"]
+    sizes = read_learned(WORKLOAD, world.objects).sizes
+    assert {name: size.needs for name, size in sizes.items()} == (
+        {} if mode is Rightsize.OFF else {"scan": Needs()}
+    )
+
+
+def test_without_types_nothing_is_called() -> None:
+    world = ControlWorld()
+    measure(world)
+    calls: list[str] = []
+
+    def note(call: PortCall, proceed: Any) -> Any:
+        calls.append(call.method)
+        return proceed()
+
+    world.interfere = note
+    assert learn_all(world.ports) == {"sized": {}, "not_sized": {}}
+    assert not {"get", "put", "list"} & set(calls)
+
+
+def test_sizes_that_cannot_be_read_leave_jobs_as_asked(world: ControlWorld) -> None:
+    world.objects.put(sizes_key(WORKLOAD), b"{broken")
+    world.ask("j", type="scan")
+
+    assert world.route().routed == 1
+    assert shapes_with_jobs(world) == ["c0m16"]
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    assert learned(world).needs == Needs(memory_gib=8)
+
+
+def test_a_worker_that_lies_gets_no_more_than_may_be_asked_for(world: ControlWorld) -> None:
+    for _ in range(6):
+        for size in (8, 16, 32, 64, 512):
+            measure(world, 20, size=size, memory_max=8000.0, items=10**9, price_per_hour=900.0)
+        learn_sizes(WORKLOAD, world.ports)
+
+    needs = learned(world).needs
+    assert needs.memory_gib == 32
+    world.ask("j", type="scan")
+    world.route()
+    assert shapes_with_jobs(world) == ["c0m32"]
+
+
+def test_a_type_that_is_no_more_is_forgotten(world: ControlWorld) -> None:
+    measure(world, type="other")
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert list(read_learned(WORKLOAD, world.objects).sizes) == ["scan"]
+
+
+def test_what_is_learned_is_read_as_it_was_written(world: ControlWorld) -> None:
+    measure(world)
+    measure(world, 3, size=8, cpu_mean=2.0)
+    learn_sizes(WORKLOAD, world.ports)
+    known = read_learned(WORKLOAD, world.objects)
+
+    assert known != LearnedSizes()
+    assert decode_sizes(encode_sizes(known)) == known

@@ -1,0 +1,365 @@
+"""How large jobs of a type are, is learned: by evidence, within bounds, one rung at a time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.job_size import (
+    KEPT_FOR,
+    RUN_OUT_AT_MOST,
+    TRIAL_JOBS,
+    SeenAttempt,
+    SizeRange,
+    SizeRanges,
+    SizeStep,
+    SizeTrial,
+    TypeHistory,
+    TypeSize,
+    begin,
+    busy_hours,
+    decide,
+    decide_cores,
+    decide_size,
+    enough,
+    hour_of_week,
+    learn,
+    room,
+    sized_at,
+    usual_peaks,
+)
+from spindown.domain.job_type import MEMORY_STEPS, VCPU_STEPS, VRAM_STEPS, Shape
+from spindown.domain.policy import Needs
+from spindown.domain.reason import ReasonCode
+
+#: A Monday.
+MONDAY = datetime(2026, 11, 2, tzinfo=UTC)
+#: USD an hour in proportion to the size.
+LINEAR = {size: 0.01 * size for size in MEMORY_STEPS if size}
+CORES = {size: 0.05 * size for size in VCPU_STEPS if size}
+ASKED = Needs(memory_gib=256, vcpus=8)
+
+
+def a_range(least: int = 1, most: int = 384, **changes: Any) -> SizeRange:
+    base = SizeRange(need="memory_gib", steps=MEMORY_STEPS, least=least, most=most, prices=LINEAR)
+    return replace(base, **changes)
+
+
+RANGES = SizeRanges(
+    memory=a_range(),
+    vram=SizeRange(need="gpu_memory_gib", steps=VRAM_STEPS, least=0, most=0),
+    vcpus=SizeRange(need="vcpus", steps=VCPU_STEPS, least=1, most=32, prices=CORES),
+)
+
+
+def an_attempt(gib: float | None, size: int = 256, **changes: Any) -> SeenAttempt:
+    base = SeenAttempt(
+        at=MONDAY,
+        shape=Shape(memory_gib=size, vcpus=8),
+        vcpus=8,
+        cores=8.0,
+        memory_gib=gib,
+        seconds=600.0,
+        dollars=0.10,
+        items=10.0,
+    )
+    return replace(base, **changes)
+
+
+def a_trial(jobs: float = 10.0, **changes: Any) -> SizeTrial:
+    return replace(
+        SizeTrial(jobs=jobs, items=10 * jobs, dollars=jobs, seconds=60 * jobs), **changes
+    )
+
+
+def size_of(peaks: Sequence[tuple[float, float]], sizes: SizeRange | None = None) -> int | None:
+    found = enough(peaks, sizes or a_range())
+    return None if found is None else found.size
+
+
+@pytest.mark.parametrize(
+    ("peaks", "size"),
+    [
+        ([], None),
+        # 1.5 times 5 GiB after one job; 1.05 times after a hundred.
+        ([(5.0, 1)], 8),
+        ([(6.0, 1)], 16),
+        ([(7.5, 100)], 8),
+        # One of a hundred may not run out, one of a thousand may.
+        ([(7.0, 99), (20.0, 1)], 32),
+        ([(7.0, 999), (20.0, 1)], 8),
+        # More than may be: the most that may be.
+        ([(900.0, 5)], 384),
+    ],
+)
+def test_enough_is_what_nearly_all_jobs_fit_into(
+    peaks: list[tuple[float, float]], size: int | None
+) -> None:
+    assert size_of(peaks) == size
+
+
+@pytest.mark.parametrize(
+    ("price", "size"),
+    [
+        # The chance of 10 jobs is 0.5 / 11 = 4.5 %: worth at most so much of the larger machine.
+        (0.081, 16),
+        (0.083, 16),
+        (0.085, 8),
+    ],
+)
+def test_a_chance_to_run_out_is_weighed_by_dollars(price: float, size: int) -> None:
+    prices = {8: 0.08, 16: price, 32: 1.0}
+    assert size_of([(5.0, 10)], a_range(8, 32, prices=prices)) == size
+
+
+def test_of_machines_of_one_price_the_largest_is_taken() -> None:
+    sizes = a_range(1, 64, prices={8: 0.1, 16: 0.1, 32: 0.1, 48: 0.3, 64: 0.3})
+
+    assert sizes.rungs == [32, 64]
+    assert size_of([(3.0, 500)], sizes) == 32
+
+
+PEAKS = st.lists(st.tuples(st.floats(0.01, 400.0), st.floats(0.1, 100.0)), min_size=1, max_size=12)
+
+
+@given(peaks=PEAKS, number=st.integers(0, 11), more=st.floats(1.0, 8.0))
+def test_a_higher_peak_makes_nothing_smaller(
+    peaks: list[tuple[float, float]], number: int, more: float
+) -> None:
+    index = number % len(peaks)
+    higher = [(gib * (more if i == index else 1.0), n) for i, (gib, n) in enumerate(peaks)]
+    assert (size_of(higher) or 0) >= (size_of(peaks) or 0)
+
+
+@given(peaks=PEAKS, times=st.integers(2, 50))
+def test_more_of_the_same_makes_nothing_larger(
+    peaks: list[tuple[float, float]], times: int
+) -> None:
+    once = size_of([(gib, max(n, 1.0)) for gib, n in peaks])
+    often = size_of([(gib, times * max(n, 1.0)) for gib, n in peaks])
+    assert once is not None
+    assert often is not None
+    assert often <= once
+
+
+@given(peaks=PEAKS)
+def test_so_few_run_out_of_what_is_enough(peaks: list[tuple[float, float]]) -> None:
+    found = enough(peaks, a_range(1, 8192))
+    if found is not None and found.size < MEMORY_STEPS[-1]:
+        jobs = sum(n for _, n in peaks)
+        over = sum(n for gib, n in peaks if gib * room(jobs) > found.size)
+        assert over <= RUN_OUT_AT_MOST * jobs
+
+
+STEPS = st.builds(
+    SizeStep,
+    size=st.sampled_from([s for s in MEMORY_STEPS if 4 <= s <= 96]),
+    before=st.sampled_from([0, 8, 64, 128]),
+    tried=st.builds(
+        lambda jobs, bad: a_trial(jobs, failed=bad * jobs), st.floats(0, 50), st.floats(0, 1)
+    ),
+    earlier=st.builds(a_trial, st.floats(0, 50)),
+    kept_from=st.sampled_from([0, 16]),
+    kept_until=st.sampled_from([None, MONDAY + timedelta(days=1)]),
+)
+
+
+@given(step=STEPS, peaks=PEAKS)
+def test_a_size_moves_by_one_rung_within_its_bounds(
+    step: SizeStep, peaks: list[tuple[float, float]]
+) -> None:
+    sizes = a_range(4, 128)
+    after = decide_size(step, enough(peaks, sizes), sizes, MONDAY)
+
+    assert 4 <= after.size <= 128
+    rungs = list(sizes.rungs)
+    is_back = after.reason.code in {ReasonCode.SIZE_BACK_FAILURES, ReasonCode.SIZE_BACK_COST}
+    if is_back:
+        assert after.size == step.before > step.size
+    else:
+        assert abs(rungs.index(after.size) - rungs.index(step.size)) <= 1
+    if after.size < step.size:
+        assert step.tried.jobs >= TRIAL_JOBS
+        assert after.size >= (step.kept_from if step.kept_until else 0)
+
+
+def test_a_size_is_tried_before_the_next_one_down() -> None:
+    sizes, want = a_range(), enough([(6.0, 50)], a_range())
+    step = SizeStep(size=256)
+    assert decide_size(step, want, sizes, MONDAY) == step
+
+    step = decide_size(replace(step, tried=a_trial()), want, sizes, MONDAY)
+    assert (step.size, step.before, step.reason.code) == (192, 256, ReasonCode.SIZE_LOWERED)
+    assert decide_size(step, want, sizes, MONDAY) == step
+
+
+@pytest.mark.parametrize(
+    ("tried", "code"),
+    [
+        (a_trial(failed=1.0), None),
+        (a_trial(failed=2.0), ReasonCode.SIZE_BACK_FAILURES),
+        (a_trial(dollars=11.0), None),
+        (a_trial(dollars=12.0), ReasonCode.SIZE_BACK_COST),
+        (a_trial(4.0, dollars=12.0), None),
+        (a_trial(items=0.0, failed=10.0), ReasonCode.SIZE_BACK_FAILURES),
+    ],
+)
+def test_it_goes_back_if_failures_or_costs_rise(tried: SizeTrial, code: ReasonCode | None) -> None:
+    step = SizeStep(size=128, before=256, earlier=a_trial(), tried=tried)
+    want = enough([(100.0, 50)], a_range())
+    after = decide_size(step, want, a_range(), MONDAY)
+
+    if code is None:
+        assert after == step
+        return
+    assert (after.size, after.reason.code) == (256, code)
+    # It is left alone for a while, and tried again then.
+    ready = replace(after, tried=a_trial())
+    assert decide_size(ready, want, a_range(), MONDAY + KEPT_FOR / 2).size == 256
+    assert decide_size(ready, want, a_range(), MONDAY + KEPT_FOR).size == 192
+
+
+def test_what_failed_before_is_no_reason_to_go_back() -> None:
+    bad = a_trial(failed=5.0)
+    step = SizeStep(size=128, before=256, earlier=bad, tried=bad)
+
+    assert decide_size(step, None, a_range(), MONDAY) == step
+
+
+def test_bounds_that_people_move_hold_at_once() -> None:
+    step = SizeStep(size=128, before=256, tried=a_trial())
+
+    assert decide_size(step, None, a_range(192), MONDAY).size == 192
+    assert decide_size(step, None, a_range(1, 64), MONDAY).size == 64
+
+
+def scaling(**costs: float) -> dict[int, SizeTrial]:
+    return {int(n[1:]): a_trial(dollars=100 * cost) for n, cost in costs.items()}
+
+
+@pytest.mark.parametrize(
+    ("known", "cores", "size", "code"),
+    [
+        # All cores are in use: more are tried, and kept only while an item gets cheaper.
+        (scaling(c8=0.10), 7.5, 16, ReasonCode.CORES_MORE_TRIED),
+        (scaling(c8=0.10, c16=0.08), 7.5, 16, ReasonCode.CORES_MORE),
+        (scaling(c8=0.10, c16=0.12), 7.5, 8, None),
+        (scaling(c8=0.10, c16=0.098), 7.5, 8, None),
+        # Fewer are tried if those in use fit into them.
+        (scaling(c8=0.10), 3.0, 4, ReasonCode.CORES_FEWER_TRIED),
+        (scaling(c8=0.10), 4.0, 8, None),
+        (scaling(c8=0.10, c4=0.07), 4.0, 4, ReasonCode.CORES_FEWER),
+        (scaling(c8=0.10, c4=0.11), 3.0, 8, None),
+    ],
+)
+def test_cores_are_bought_while_an_item_gets_cheaper(
+    known: dict[int, SizeTrial], cores: float, size: int, code: ReasonCode | None
+) -> None:
+    tried = a_trial(core_seconds=cores * 600.0)
+    after = decide_cores(SizeStep(size=8, tried=tried), known, RANGES.vcpus, MONDAY)
+
+    assert after.size == size
+    assert after.reason.code == (code or ReasonCode.NONE)
+
+
+def weeks_of(days: int, special_gib: float = 32.0) -> list[SeenAttempt]:
+    """Return hourly jobs of 4 GiB, of which those of Mondays at 06:00 need eight times as much."""
+    found = []
+    for hour in range(days * 24):
+        at = MONDAY + timedelta(hours=hour)
+        gib = special_gib if hour_of_week(at) == 6 else 4.0
+        found.append(an_attempt(gib, at=at))
+    return found
+
+
+def settled(seen: list[SeenAttempt], now: datetime, *, applies: bool = True) -> TypeSize:
+    history = learn(begin(ASKED, MONDAY), seen, now)
+    history = replace(history, memory_step=SizeStep(size=8))
+    return decide(history, RANGES, now, applies=applies)[1]
+
+
+def test_a_monday_that_needs_more_is_foreseen_in_the_third_week() -> None:
+    after_one = settled(weeks_of(7), MONDAY + timedelta(days=7))
+    after_two = settled(weeks_of(14), MONDAY + timedelta(days=14))
+    third = MONDAY + timedelta(days=14, hours=6)
+
+    assert after_one.hours == {}
+    assert sized_at(after_two, third).needs.memory_gib == 48
+    assert sized_at(after_two, third).reasons[0].code is ReasonCode.SIZE_OF_HOUR
+    for hour in (5, 7, 30):
+        small = sized_at(after_two, third + timedelta(hours=hour - 6)).needs.memory_gib
+        assert small is not None
+        assert small <= 8
+    assert after_two.advised.memory_gib == 8
+
+
+def test_an_hour_that_needs_more_no_longer_is_forgotten() -> None:
+    seen = [
+        *weeks_of(14),
+        *(replace(one, at=one.at + timedelta(days=14)) for one in weeks_of(7, 4)),
+    ]
+    history = learn(begin(ASKED, MONDAY), seen, MONDAY + timedelta(days=21))
+
+    assert busy_hours(history.memory) == {}
+
+
+def test_jobs_of_many_sizes_have_no_hour_of_their_own() -> None:
+    sizes = [2.0, 3.0, 5.0, 8.0, 13.0]
+    seen = [an_attempt(sizes[n % 5], at=MONDAY + timedelta(minutes=20 * n)) for n in range(1500)]
+    history = learn(begin(ASKED, MONDAY), seen, MONDAY + timedelta(days=21))
+
+    assert busy_hours(history.memory) == {}
+    assert len(usual_peaks(history.memory)) == len(sizes)
+
+
+def follow(history: TypeHistory, need: float, runs: int) -> tuple[TypeHistory, list[int]]:
+    """Let jobs that need so much run at whatever size is in force; return the sizes."""
+    sizes, now = [], history.at
+    for _ in range(runs):
+        now += timedelta(hours=1)
+        size = history.memory_step.size
+        sizes.append(size)
+        fits = need + 0.5 <= size
+        seen = [
+            an_attempt(need if fits else size, size, is_whole=fits, has_failed=not fits, at=now)
+            for _ in range(6)
+        ]
+        if not fits:
+            seen += [an_attempt(need, size * 2, at=now) for _ in range(6)]
+        history, _ = decide(learn(history, seen, now), RANGES, now, applies=True)
+    return history, sizes
+
+
+def test_what_is_asked_for_too_much_comes_down_rung_by_rung() -> None:
+    history, sizes = follow(begin(ASKED, MONDAY), 5.0, 12)
+
+    assert sizes == [256, 192, 128, 96, 64, 48, 32, 16, 8, 8, 8, 8]
+    # Jobs that grow later are followed at once.
+    _, grown = follow(history, 40.0, 6)
+    assert grown == [8, 16, 32, 48, 48, 48]
+
+
+def test_people_s_word_counts_where_sizes_are_only_advised() -> None:
+    size = settled([an_attempt(5.0) for _ in range(20)], MONDAY, applies=False)
+
+    assert size.needs == Needs()
+    assert size.advised == Needs(memory_gib=8, vcpus=16)
+
+
+def test_old_evidence_fades() -> None:
+    history = learn(begin(ASKED, MONDAY), [an_attempt(100.0)] * 20, MONDAY)
+    history = learn(history, [an_attempt(5.0)] * 200, MONDAY + timedelta(days=120))
+
+    assert size_of(usual_peaks(history.memory)) == 8
+
+
+def test_nothing_is_learned_of_needs_that_a_type_does_not_state() -> None:
+    history = learn(begin(Needs(vcpus=8), MONDAY), [an_attempt(100.0)] * 20, MONDAY)
+    history, size = decide(history, RANGES, MONDAY, applies=True)
+
+    assert size.needs.memory_gib is None
+    assert size.advised.memory_gib is None
