@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "destroy": (
         "deploy:destroy_app",
-        "Delete a deployment, as `cdk destroy --all` does; the bucket with the results stays.",
+        "Delete a deployment, or only the stacks that are named; the bucket with results stays.",
     ),
     "cdk": (
         "deploy:cdk_app",
