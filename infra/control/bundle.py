@@ -32,6 +32,8 @@ from spindown.error import ConfigError
 from spindown.infra.shared.kit import PACKAGE, files_of
 
 LOCK = PACKAGE / "locks" / "functions.txt"
+#: DuckDB, which makes the tables of usage: three times all the rest, so only their maker has it.
+TABLE_LOCK = PACKAGE / "locks" / "tables.txt"
 
 RUNTIME = lambda_.Runtime.PYTHON_3_14
 ARCHITECTURE = lambda_.Architecture.ARM_64
@@ -71,7 +73,8 @@ class Target(StrEnum):
         """Return the options by which uv takes wheels for this target."""
         if self is Target.HOST:
             return ("--python", sys.executable)
-        return ("--python-platform", "aarch64-manylinux2014", "--python-version", "3.14")
+        # Lambda's Python 3.14 has glibc 2.34 (Lambda runtimes: Amazon Linux 2023).
+        return ("--python-platform", "aarch64-manylinux_2_28", "--python-version", "3.14")
 
     @property
     def fingerprint(self) -> str:
@@ -91,18 +94,18 @@ class Target(StrEnum):
         return self is Target.LAMBDA and RUNTIME.name == "python{}.{}".format(*sys.version_info)
 
 
-def digest(target: Target) -> str:
+def digest(target: Target, locks: Sequence[Path] = (LOCK,)) -> str:
     """Return the SHA-256 of everything that the package is made from."""
     found = hashlib.sha256(target.fingerprint.encode())
     # This module decides what is in the package, so it is part of the digest.
-    for path in (LOCK, PACKAGE / "infra" / "control" / "bundle.py", *files_of(PARTS)):
+    for path in (*locks, PACKAGE / "infra" / "control" / "bundle.py", *files_of(PARTS)):
         found.update(f"\0{path.relative_to(PACKAGE)}\0".encode())
         found.update(path.read_bytes())
     return found.hexdigest()
 
 
-def make_bundle(directory: Path, target: Target) -> None:
-    """Fill ``directory`` with the package (raises ConfigError if uv cannot)."""
+def make_bundle(directory: Path, target: Target, locks: Sequence[Path] = (LOCK,)) -> None:
+    """Fill ``directory`` with what locks name and our own (raises ConfigError if uv cannot)."""
     command = [
         find_uv_bin(),
         "pip",
@@ -111,7 +114,7 @@ def make_bundle(directory: Path, target: Target) -> None:
         "--no-deps",
         "--only-binary=:all:",
         "--require-hashes",
-        f"--requirement={LOCK}",
+        *(f"--requirement={lock}" for lock in locks),
         f"--target={directory}",
         *target.options,
     ]
@@ -119,7 +122,9 @@ def make_bundle(directory: Path, target: Target) -> None:
     if done.returncode != 0:
         said = " ".join(done.stderr.split())[-300:]
         raise ConfigError(
-            "locks/functions.txt", said, "make its packages reachable, then run the command again"
+            " and ".join(f"locks/{lock.name}" for lock in locks),
+            said,
+            "make its packages reachable, then run the command again",
         )
     for name in _LEFT_OUT:
         path = directory / name
@@ -152,17 +157,18 @@ class FunctionBundle:
     So an unchanged package is neither made nor uploaded again.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, locks: Sequence[Path] = (LOCK,)) -> None:
         #: Why the package could not be made; CDK keeps only the text of the error.
         self.failure: ConfigError | None = None
         self._target = target
+        self._locks = locks
 
     @property
     def code(self) -> lambda_.Code:
-        """Return the package, the same for all functions."""
+        """Return the package."""
         return lambda_.Code.from_asset(
             str(PACKAGE / "functions"),
-            asset_hash=digest(self._target),
+            asset_hash=digest(self._target, self._locks),
             asset_hash_type=AssetHashType.CUSTOM,
             bundling=BundlingOptions(image=RUNTIME.bundling_image, local=self),
         )
@@ -170,7 +176,7 @@ class FunctionBundle:
     def try_bundle(self, output_dir: str, *_: Any, **_options: Any) -> bool:
         """Fill the directory; True tells CDK that no container is needed."""
         try:
-            make_bundle(Path(output_dir), self._target)
+            make_bundle(Path(output_dir), self._target, self._locks)
         except ConfigError as exc:
             self.failure = exc
             raise

@@ -38,11 +38,14 @@ class ControlPlane(Construct):
         shared: SharedResources,
         workloads: Sequence[Workload],
         code: lambda_.Code,
+        table_code: lambda_.Code,
     ) -> None:
         super().__init__(scope, construct_id)
         self._shared = shared
         self._workloads = workloads
         self._code = code
+        #: The same with DuckDB.
+        self._table_code = table_code
         #: Events on which a function has failed for good, for a person to read.
         self.failed_events = sqs.Queue(
             self,
@@ -115,7 +118,7 @@ class ControlPlane(Construct):
             name="offers",
             has_named_role=self._has_outposts,
             description="Refreshes the catalogue, renews old messages, explains expensive items",
-            code=self._code,
+            code=self._table_code,
             statements=[
                 *self._refresh_offers(),
                 *self._renew_messages(),

@@ -8,7 +8,8 @@ from aws_cdk import aws_glue as glue
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from spindown.contract.usage import COLUMNS, DAY, PREFIX, WORKLOAD
+from spindown.contract.usage import DAY, PREFIX, WORKLOAD
+from spindown.contract.usage_table import COLUMNS
 from spindown.infra.shared.resources import ANSWERS
 
 #: Name -> (the log groups that it reads: a function, all ``functions``, or ``workers``; query). Its

@@ -13,16 +13,12 @@ paid work.
 
 import json
 import re
-import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from types import UnionType
-from typing import Union
 
-from spindown.contract.codec import decode, encode, encode_instant, from_json, to_json
-from spindown.contract.parquet import Column, Value, read_parquet, write_parquet
+from spindown.contract.codec import decode, encode, from_json
 from spindown.domain.bound import (
     Amount,
     GpuCount,
@@ -261,61 +257,3 @@ def _decode_row(row: Mapping[str, object]) -> UsageRecord:
     if record.shape and parse_shape(record.shape) is None:
         raise ContractError("UsageRecord.shape", record.shape, "write the name of a shape")
     return record
-
-
-def _column_of(hint: object) -> Column:
-    if typing.get_origin(hint) in {Union, UnionType}:
-        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
-    # What is not flat is kept as JSON.
-    plain = {int: Column.BIGINT, float: Column.DOUBLE, datetime: Column.TIMESTAMP}
-    return plain.get(hint, Column.STRING) if isinstance(hint, type) else Column.STRING
-
-
-#: The columns of the table, without the partitions that are in no file.
-COLUMNS: Mapping[str, Column] = {
-    **{
-        name: _column_of(hint)
-        for name, hint in typing.get_type_hints(UsageRecord).items()
-        if name != WORKLOAD
-    },
-    "dollars": Column.DOUBLE,
-}
-#: A row: values by column.
-TableRow = Mapping[str, Value]
-#: Columns that are JSON.
-NESTED = ("cores", "devices", "series")
-
-
-def encode_table(rows: Sequence[TableRow]) -> bytes:
-    """Return rows as a Parquet file."""
-    return write_parquet(COLUMNS, rows)
-
-
-def to_row(record: UsageRecord) -> TableRow:
-    """Return a row of the table; a job without a type has that of its workload."""
-    row: dict[str, Value] = {
-        **encode(record),
-        TYPE: record.type or record.workload,
-        "started_at": record.started_at,
-        "routed_at": record.routed_at,
-        "dollars": record.dollars,
-    }
-    return {**row, **{name: to_json(row[name]) for name in NESTED}}
-
-
-def decode_table(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
-    """Return the records of a file of the table, without what is nested (raises ContractError)."""
-    wanted = COLUMNS.keys() - {*NESTED, "dollars"}
-    return tuple(
-        decode(UsageRecord, {**row, **_instants(row), WORKLOAD: workload})
-        for row in read_parquet(data, COLUMNS, wanted=wanted)
-    )
-
-
-def _instants(row: Mapping[str, Value]) -> Mapping[str, str | None]:
-    """Return a row's instants as the codec reads them."""
-    found = {}
-    for name in ("started_at", "routed_at"):
-        at = row.get(name)
-        found[name] = encode_instant(at) if isinstance(at, datetime) else None
-    return found

@@ -16,19 +16,17 @@ from typing import Any, TypeVar
 from spindown.contract.usage import (
     OBJECT_BYTES_MAX,
     TYPE,
-    TableRow,
     UsageRecord,
     UsageSeries,
-    decode_table,
     decode_usage,
     done_key,
-    encode_table,
     measured_prefix,
     table_key,
     table_prefix,
-    to_row,
     type_of_key,
 )
+from spindown.contract.usage_table import TableRow, to_row
+from spindown.control.parquet import decode_table, encode_table
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.port import ControlPorts, ObjectStore
 

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from pathlib import Path
 
-from spindown.contract.usage import encode_table, table_key, type_of_key
+from spindown.contract.usage import table_key, type_of_key
+from spindown.control.parquet import encode_table
 from spindown.control.usage import days_of, measured_rows, table_keys
 from spindown.port import ObjectStore
 

@@ -11,7 +11,9 @@ import pytest
 
 from spindown.infra.control.bundle import (
     CALLED,
+    LOCK,
     PARTS,
+    TABLE_LOCK,
     Target,
     compile_sources,
     digest,
@@ -70,6 +72,15 @@ def test_the_package_holds_only_the_code_that_functions_run(package: Path) -> No
     assert bool(list(package.rglob("*.pyc"))) is Target.LAMBDA.is_compiled
 
 
+def test_only_the_maker_of_tables_carries_duckdb(package: Path, tmp_path: Path) -> None:
+    make_bundle(tmp_path, Target.LAMBDA, (LOCK, TABLE_LOCK))
+
+    # Lambda takes 250 MiB unpacked (AWS Lambda quotas).
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*")) < 150 * MIB
+    assert (tmp_path / "duckdb").is_dir()
+    assert not (package / "duckdb").exists()
+
+
 def test_bytecode_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
     module = tmp_path / "answer.py"
     module.write_text("print('compiled')")
@@ -95,6 +106,7 @@ def test_the_package_for_this_machine_makes_every_client(tmp_path: Path) -> None
 def test_an_unchanged_package_keeps_its_name_for_each_target() -> None:
     assert digest(Target.LAMBDA) == digest(Target.LAMBDA)
     assert digest(Target.LAMBDA) != digest(Target.HOST)
+    assert digest(Target.LAMBDA) != digest(Target.LAMBDA, (LOCK, TABLE_LOCK))
 
 
 def test_what_goes_into_the_package_is_source_alone() -> None:

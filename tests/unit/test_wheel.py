@@ -56,7 +56,7 @@ def test_every_file_of_the_folders_at_the_top_is_in_it(folder: str, names: Seque
 def test_it_brings_the_locks_of_what_is_deployed_and_cdk(names: Sequence[str]) -> None:
     locks = {name for name in names if name.startswith("spindown/locks/")}
 
-    assert {Path(name).stem for name in locks} == {"bootstrap", "functions", "worker"}
+    assert {Path(name).stem for name in locks} == {"bootstrap", "functions", "tables", "worker"}
     assert {"spindown/cdk/bin/cdk", "spindown/cdk/lib/index.js"} <= set(names)
     assert {"spindown/cdk/LICENSE", "spindown/cdk/NOTICE"} <= set(names)
 

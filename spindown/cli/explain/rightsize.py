@@ -19,6 +19,7 @@ from spindown.domain.footprint import Extent, Footprint, RequirementKey
 from spindown.domain.policy import Needs
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.installed import require
 from spindown.operate import rightsize as sizing
 from spindown.operate.rightsize import Rightsizing, TypeSizing
 from spindown.wording import say, say_number
@@ -34,6 +35,7 @@ def rightsize(
     as_json: option.Json = False,
 ) -> None:
     """Hold what is required against what the jobs have used. Changes nothing."""
+    require("usage")
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
     found = sizing.rightsize(workload, session.control_ports(), days=days)

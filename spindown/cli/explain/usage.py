@@ -18,6 +18,7 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import open_session
+from spindown.control.parquet import OFFLINE
 from spindown.error import BadInput
 from spindown.installed import require
 from spindown.operate.usage import fetch_usage
@@ -133,12 +134,7 @@ def asking(files: Sequence[Path]) -> "Iterator[DuckDBPyConnection]":
     """Give a connection to a database in memory that has the table ``usage`` of some files."""
     import duckdb  # noqa: PLC0415 - heavy, and only for this command
 
-    # What a query asks for is in the package: nothing is loaded from elsewhere.
-    offline: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-    }
-    with duckdb.connect(":memory:", config=offline) as connection:
+    with duckdb.connect(":memory:", config=dict(OFFLINE)) as connection:
         connection.from_parquet(
             [str(file) for file in files], hive_partitioning=True, union_by_name=True
         ).create_view("usage")

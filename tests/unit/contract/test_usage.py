@@ -7,22 +7,17 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.parquet import read_parquet
 from spindown.contract.usage import (
-    COLUMNS,
     DeviceUse,
     UsageEnd,
     UsageSeries,
-    decode_table,
     decode_usage,
     done_key,
-    encode_table,
     encode_usage,
     measured_key,
     measured_prefix,
     table_key,
     table_prefix,
-    to_row,
     type_of_key,
 )
 from spindown.error import ContractError
@@ -87,20 +82,6 @@ def test_records_come_back_as_written() -> None:
     data = encode_usage([RECORD, bare, rich])
 
     assert decode_usage(data, workload="ocr") == (RECORD, bare, rich)
-
-
-def test_a_table_holds_what_was_measured_and_its_dollars() -> None:
-    rich = replace(RECORD, series=SERIES, cores=(1.0,), type="scan")
-    data = encode_table([to_row(RECORD), to_row(rich)])
-
-    assert decode_table(data, workload="ocr") == (
-        replace(RECORD, type="ocr"),
-        replace(RECORD, type="scan"),
-    )
-    first, second = read_parquet(data, COLUMNS)
-    assert first["dollars"] == pytest.approx(0.125)
-    assert json.loads(str(second["series"]))["cpu"] == [0.5, None]
-    assert not {"workload", "day"} & COLUMNS.keys()
 
 
 def test_an_object_holds_no_more_than_a_worker_writes() -> None:
