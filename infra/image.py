@@ -57,6 +57,8 @@ class Recipe:
     regions: tuple[str, ...] = ()
     #: The account's tags.
     shared_tags: Mapping[str, str] = field(default_factory=dict)
+    #: Region -> the account's own key, if it has one.
+    keys: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -126,7 +128,7 @@ class BakedImage(Construct):
                 volume_type="gp3",
                 volume_size=image.root_volume_gib,
                 encrypted=True,
-                kms_key_id=_disk_key(Aws.REGION),
+                kms_key_id=_disk_key(Aws.REGION, recipe.keys.get(Stack.of(self).region)),
                 delete_on_termination=True,
             ),
         )
@@ -162,7 +164,11 @@ class BakedImage(Construct):
                         "Name": f"{recipe.name}-{{{{ imagebuilder:buildDate }}}}",
                         "AmiTags": recipe.tags,
                         # The image of the home region has its key from the recipe.
-                        **({} if region == home else {"KmsKeyId": _disk_key(region)}),
+                        **(
+                            {}
+                            if region == home
+                            else {"KmsKeyId": _disk_key(region, recipe.keys.get(region))}
+                        ),
                     },
                     # Each region has a parameter that names its own copy.
                     ssm_parameter_configurations=[
@@ -252,14 +258,15 @@ def _describe_steps(recipe: Recipe) -> Mapping[str, Any]:
 _CHECK = "/opt/spindown/system/smoke.sh"
 
 
-def _disk_key(region: str) -> str:
+def _disk_key(region: str, own: str | None) -> str:
     """Return the key that encrypts an image's disk: the same key as that of its instances.
 
     Without a name it would be the account's default. If that is a customer's own key, the disks of
     instances cannot be made from it. Image Builder takes the ARN of a key or of an alias (EC2 Image
     Builder API Reference, "EbsInstanceBlockDeviceSpecification", "AmiDistributionConfiguration").
     """
-    return f"arn:{Aws.PARTITION}:kms:{region}:{Aws.ACCOUNT_ID}:{DISK_KEY}"
+    usual = f"arn:{Aws.PARTITION}:kms:{region}:{Aws.ACCOUNT_ID}:{DISK_KEY}"
+    return own or usual
 
 
 def _step(name: str, script: str, seconds: int) -> Mapping[str, Any]:
@@ -372,6 +379,10 @@ class ImageStack(DeploymentStack):
             code_digest=code.digest if code else None,
             regions=tuple(sorted(self._config.deployment.outpost)),
             shared_tags=self._config.deployment.tags,
+            keys={
+                region: place.kms_key_arn
+                for region, place in self._config.deployment.outposts.items()
+            },
         )
 
     def _find_infrastructure(self, architecture: Architecture) -> str:

@@ -130,6 +130,7 @@ class OutpostStack(DeploymentStack):
             *grants.make_tagged(
                 deployment=deployment, launched=launched, spot_too=bool(self._deployment.tags)
             ),
+            *grants.encrypt_disks(self.key_arn),
             grants.resolve_images(images),
             grants.end_workers(deployment=deployment),
         ]

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from spindown.config import WorkloadConfig
+from spindown.config import ImageConfig, WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_user_data
@@ -31,7 +31,7 @@ from spindown.contract.settings import Outpost, RunSettings, TemplateRef, Worklo
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, write_log
 from spindown.infra.shared.archive import CodeArchive
-from spindown.infra.shared.resources import SharedResources, make_log
+from spindown.infra.shared.resources import SharedResources, encrypt_queue, make_log
 from spindown.infra.shared.stack import DeploymentStack
 
 
@@ -56,7 +56,7 @@ class WorkloadQueues(Construct):
             self,
             "DeadLetters",
             queue_name=resource_name(name, "dlq"),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            **encrypt_queue(self),
             enforce_ssl=True,
             retention_period=Duration.days(14),
             removal_policy=RemovalPolicy.DESTROY,
@@ -65,7 +65,7 @@ class WorkloadQueues(Construct):
             self,
             "Queue",
             queue_name=name,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            **encrypt_queue(self),
             enforce_ssl=True,
             retention_period=Duration.seconds(KEPT_FOR.total_seconds()),
             receive_message_wait_time=Duration.seconds(POLL.total_seconds()),
@@ -104,7 +104,8 @@ def add_templates(
 
     There is one for each architecture, and with tags of the account another one for spot.
     """
-    shared = DeploymentStack.holding(scope).deployment.tags
+    stack = DeploymentStack.holding(scope)
+    shared = stack.deployment.tags
     what = partial(
         _template_data,
         # A container is a network of its own, one hop farther from instance metadata.
@@ -127,8 +128,7 @@ def add_templates(
             launch_template_name=resource_name(name, *key.split("/")),
             launch_template_data=what(
                 image_parameter=images[architecture],
-                root_device=workload.image.find_root_device(architecture),
-                root_volume_gib=workload.image.root_volume_gib,
+                disk=_root_disk(workload.image, architecture, stack.key_arn or DISK_KEY),
                 tagged=tags_of,
             ),
             tag_specifications=[_tag_template(shared)] if shared else None,
@@ -150,8 +150,7 @@ def refs_of(templates: Mapping[str, ec2.CfnLaunchTemplate]) -> Mapping[str, Temp
 def _template_data(
     *,
     image_parameter: str,
-    root_device: str,
-    root_volume_gib: int,
+    disk: ec2.CfnLaunchTemplate.BlockDeviceMappingProperty,
     hops: int,
     profile_arn: str,
     security_group_id: str,
@@ -175,23 +174,28 @@ def _template_data(
             http_put_response_hop_limit=hops,
             instance_metadata_tags="enabled",
         ),
-        block_device_mappings=[
-            template.BlockDeviceMappingProperty(
-                device_name=root_device,
-                ebs=template.EbsProperty(
-                    volume_type="gp3",
-                    volume_size=root_volume_gib,
-                    encrypted=True,
-                    kms_key_id=DISK_KEY,
-                    delete_on_termination=True,
-                ),
-            )
-        ],
+        block_device_mappings=[disk],
         tag_specifications=[
             template.TagSpecificationProperty(resource_type=kind, tags=_listed(tags))
             for kind, tags in tagged.items()
         ],
         user_data=Fn.base64(user_data),
+    )
+
+
+def _root_disk(
+    image: ImageConfig, architecture: Architecture, key: str
+) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
+    template = ec2.CfnLaunchTemplate
+    return template.BlockDeviceMappingProperty(
+        device_name=image.find_root_device(architecture),
+        ebs=template.EbsProperty(
+            volume_type="gp3",
+            volume_size=image.root_volume_gib,
+            encrypted=True,
+            kms_key_id=key,
+            delete_on_termination=True,
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from spindown.infra.control.teardown import Teardown
 from spindown.infra.control.trigger import Triggers
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.statement import see_missing_objects
-from spindown.infra.shared.resources import SharedResources
+from spindown.infra.shared.resources import SharedResources, encrypt_queue
 from spindown.infra.workload import Workload
 
 #: The interruption function reconciles as well, under the same lock.
@@ -50,7 +50,7 @@ class ControlPlane(Construct):
         self.failed_events = sqs.Queue(
             self,
             "FailedEvents",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            **encrypt_queue(self),
             enforce_ssl=True,
             retention_period=Duration.days(14),
             removal_policy=RemovalPolicy.DESTROY,
@@ -288,5 +288,6 @@ class ControlPlane(Construct):
                 ],
             ),
             *grants.pass_roles(worker_role_arns=[fleet.role.role_arn for fleet in fleets]),
+            *grants.encrypt_disks(self._shared.deployment.kms_key_arn),
             grants.resolve_images([name for fleet in fleets for name in fleet.image_parameters]),
         ]

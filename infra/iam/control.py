@@ -397,6 +397,29 @@ def pass_roles(*, worker_role_arns: Sequence[str]) -> list[iam.PolicyStatement]:
     ]
 
 
+def encrypt_disks(key_arn: str | None) -> list[iam.PolicyStatement]:
+    """Allow EC2 to encrypt disks by the account's own key, on behalf of who launches.
+
+    Source: Amazon EBS User Guide, "Amazon EBS encryption", "Permissions for IAM users". A launch on
+    spot is made by EC2's role for spot, to which the key's owner gives the same.
+    """
+    if key_arn is None:
+        return []
+    through = {"StringEquals": {"kms:ViaService": f"ec2.{key_arn.split(':')[3]}.amazonaws.com"}}
+    used = [
+        "kms:Decrypt",
+        "kms:DescribeKey",
+        "kms:GenerateDataKeyWithoutPlaintext",
+        "kms:ReEncryptFrom",
+        "kms:ReEncryptTo",
+    ]
+    for_aws = {**through, "Bool": {"kms:GrantIsForAWSResource": "true"}}
+    return [
+        allow("EncryptDisks", used, [key_arn], through),
+        allow("LendKeyToDisks", ["kms:CreateGrant"], [key_arn], for_aws),
+    ]
+
+
 def resolve_images(parameters: Sequence[str]) -> iam.PolicyStatement:
     """Allow reading the parameters of images, which EC2 reads as the caller.
 

@@ -50,9 +50,37 @@ def make_role(
         assumed_by=trusted,
         permissions_boundary=stack.boundary,
     )
-    for statement in statements:
+    for statement in (*statements, *_use_key(stack.deployment.kms_key_arn, statements)):
         role.add_to_policy(statement)
     return role
+
+
+#: Service -> what it asks of KMS in the name of who uses things of it that a key encrypts.
+#: Sources: Amazon S3 User Guide, "Using server-side encryption with AWS KMS keys"; Amazon SQS and
+#: SNS Developer Guides, "Key management"; Amazon DynamoDB Developer Guide, "Authorizing use of your
+#: customer managed key".
+KEY_USE: Mapping[str, frozenset[str]] = {
+    "dynamodb": frozenset(
+        {"Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo"}
+    ),
+    "s3": frozenset({"Decrypt", "GenerateDataKey"}),
+    "sns": frozenset({"Decrypt", "GenerateDataKey"}),
+    "sqs": frozenset({"Decrypt", "GenerateDataKey"}),
+}
+
+
+def _use_key(
+    key_arn: str | None, statements: Sequence[iam.PolicyStatement]
+) -> list[iam.PolicyStatement]:
+    """Allow using the home region's key, through the services that the statements are about."""
+    services = {action.partition(":")[0] for one in statements for action in one.actions}
+    used = sorted(services & KEY_USE.keys())
+    if key_arn is None or not used:
+        return []
+    region = key_arn.split(":")[3]
+    actions = sorted({f"kms:{action}" for service in used for action in KEY_USE[service]})
+    through = {"kms:ViaService": [f"{service}.{region}.amazonaws.com" for service in used]}
+    return [allow("UseOwnKey", actions, [key_arn], {"StringEquals": through})]
 
 
 def make_profile(

@@ -11,6 +11,7 @@ from constructs import Construct
 from spindown.contract.usage import DAY, PREFIX, WORKLOAD
 from spindown.contract.usage_table import COLUMNS
 from spindown.infra.shared.resources import ANSWERS
+from spindown.infra.shared.stack import DeploymentStack
 
 #: Name -> (the log groups that it reads: a function, all ``functions``, or ``workers``; query). Its
 #: fields are those that functions and workers write.
@@ -212,6 +213,7 @@ class UsageTable(Construct):
             query.add_resource_dependency(group)
 
     def _make_workgroup(self, deployment: str, bucket_name: str) -> athena.CfnWorkGroup:
+        key_arn = DeploymentStack.holding(self).key_arn
         configuration = athena.CfnWorkGroup.WorkGroupConfigurationProperty(
             enforce_work_group_configuration=True,
             publish_cloud_watch_metrics_enabled=False,
@@ -219,7 +221,7 @@ class UsageTable(Construct):
             result_configuration=athena.CfnWorkGroup.ResultConfigurationProperty(
                 output_location=f"s3://{bucket_name}/{ANSWERS}",
                 encryption_configuration=athena.CfnWorkGroup.EncryptionConfigurationProperty(
-                    encryption_option="SSE_S3"
+                    encryption_option="SSE_KMS" if key_arn else "SSE_S3", kms_key=key_arn
                 ),
             ),
         )

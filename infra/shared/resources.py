@@ -1,6 +1,8 @@
 """The resources that workloads and functions share: ledger table, bucket, topic, log groups."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import Aws, Duration, IStackSynthesizer, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -8,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from spindown.config import DeploymentConfig
@@ -34,6 +37,8 @@ class LedgerTable(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, deployment: str) -> None:
         super().__init__(scope, construct_id)
+        key = DeploymentStack.holding(self).find_key()
+        encryption = dynamodb.TableEncryptionV2
         self.table = dynamodb.TableV2(
             self,
             "Table",
@@ -41,7 +46,9 @@ class LedgerTable(Construct):
             partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
             billing=dynamodb.Billing.on_demand(),
-            encryption=dynamodb.TableEncryptionV2.dynamo_owned_key(),
+            encryption=encryption.customer_managed_key(key)
+            if key
+            else encryption.dynamo_owned_key(),
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
@@ -70,11 +77,15 @@ class DeploymentBucket(Construct):
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
+        key = DeploymentStack.holding(self).find_key()
         self.bucket = s3.Bucket(
             self,
             "Bucket",
             versioned=True,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            # Else each object is a request to KMS.
+            bucket_key_enabled=True if key else None,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
@@ -110,8 +121,9 @@ class AlarmTopic(Construct):
 
     AWS asks the address of a subscription to confirm it.
 
-    The topic is not encrypted. CloudWatch publishes to an encrypted topic only with a key of our
-    own, which costs 1 USD a month; and the texts hold names and settings, no secret.
+    Without a key of the account's own the topic is not encrypted. CloudWatch publishes to an
+    encrypted topic only with such a key, which costs 1 USD a month; and the texts hold names and
+    settings, no secret.
     """
 
     def __init__(
@@ -123,6 +135,7 @@ class AlarmTopic(Construct):
             "Topic",
             topic_name=resource_name(deployment, "alarms"),
             display_name=f"Spindown {deployment}",
+            master_key=DeploymentStack.holding(self).find_key(),
             enforce_ssl=True,
         )
         self.topic.add_to_resource_policy(
@@ -159,6 +172,14 @@ class SharedResources:
     assets: IStackSynthesizer
 
 
+def encrypt_queue(scope: Construct) -> Mapping[str, Any]:
+    """Return what a queue is encrypted by, as CDK's queue takes it."""
+    key = DeploymentStack.holding(scope).find_key()
+    if key is None:
+        return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
+    return {"encryption": sqs.QueueEncryption.KMS, "encryption_master_key": key}
+
+
 def make_log(scope: Construct, name: str) -> logs.LogGroup:
     """Add a log group that is deleted with the stack.
 
@@ -173,5 +194,8 @@ def make_log(scope: Construct, name: str) -> logs.LogGroup:
     made = group.node.default_child
     assert isinstance(made, logs.CfnLogGroup)  # noqa: S101 - what CDK makes of it
     # In days: CDK's own words for them are another list.
-    made.retention_in_days = DeploymentStack.holding(scope).deployment.log_retention.days
+    stack = DeploymentStack.holding(scope)
+    made.retention_in_days = stack.deployment.log_retention.days
+    # The key's own policy lets CloudWatch Logs use it, which no template here writes.
+    made.kms_key_id = stack.key_arn
     return group

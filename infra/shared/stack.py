@@ -1,11 +1,12 @@
 """What each stack of a deployment is, and how one stack names what another one holds."""
 
 import hashlib
-from typing import Self
+from typing import Self, cast
 
 import jsii
 from aws_cdk import Aspects, Aws, Environment, IAspect, IStackSynthesizer, Stack, Tags
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct, IConstruct
 
 from spindown.config import DeploymentConfig
@@ -51,6 +52,20 @@ class DeploymentStack(Stack):
         if deployment.role_path is not None:
             Aspects.of(self).add(_Path(deployment.role_path))
         self._boundary = _find_boundary(self, deployment)
+
+    @property
+    def key_arn(self) -> str | None:
+        """Return the account's own key of this region; None: AWS's keys encrypt."""
+        return self.deployment.outposts[self.region].kms_key_arn
+
+    def find_key(self) -> kms.IKey | None:
+        """Return that key as CDK's constructs take it."""
+        if self.key_arn is None:
+            return None
+        found = self.node.try_find_child("Key")
+        if found is None:
+            return kms.Key.from_key_arn(self, "Key", self.key_arn)
+        return cast("kms.IKey", found)
 
     @property
     def boundary(self) -> iam.IManagedPolicy | None:

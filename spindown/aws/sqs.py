@@ -24,6 +24,7 @@ from spindown.port import Clock, Message, Outgoing
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
     from mypy_boto3_sqs.type_defs import MessageTypeDef, SendMessageBatchRequestEntryTypeDef
 
 #: SQS quotas of one batch: entries, and bytes of all of them together.
@@ -146,11 +147,18 @@ class SqsJobQueue:
         )
 
     def create(self, *, dead_letters: str, tags: Mapping[str, str]) -> None:
-        """Make the queue; SQS answers alike for one that is there with the same attributes."""
+        """Make the queue, encrypted as that of dead letters is.
+
+        SQS answers alike for one that is there with the same attributes.
+        """
         with translated():
-            letters = self._client.get_queue_attributes(
-                QueueUrl=dead_letters, AttributeNames=["QueueArn"]
-            )["Attributes"]["QueueArn"]
+            of_letters = self._client.get_queue_attributes(
+                QueueUrl=dead_letters, AttributeNames=["QueueArn", "KmsMasterKeyId"]
+            )["Attributes"]
+        letters, key = of_letters["QueueArn"], of_letters.get("KmsMasterKeyId")
+        encrypted: Mapping[QueueAttributeNameType, str] = (
+            {"KmsMasterKeyId": key} if key else {"SqsManagedSseEnabled": "true"}
+        )
         name = self._url.rpartition("/")[2]
         redrive = {"deadLetterTargetArn": letters, "maxReceiveCount": MAX_RECEIVE_COUNT}
         policy = _only_by_tls(f"{letters.rpartition(':')[0]}:{name}")
@@ -162,7 +170,7 @@ class SqsJobQueue:
                         "MessageRetentionPeriod": str(_seconds(KEPT_FOR)),
                         "ReceiveMessageWaitTimeSeconds": str(_seconds(POLL)),
                         "VisibilityTimeout": str(_seconds(HIDDEN_FOR)),
-                        "SqsManagedSseEnabled": "true",
+                        **encrypted,
                         "RedrivePolicy": json.dumps(redrive),
                         "Policy": json.dumps(policy),
                     },

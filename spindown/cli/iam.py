@@ -63,6 +63,7 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
         regions=tuple(loaded.deployment.outposts),
         workloads=tuple(named or loaded.workload),
         qualifier=loaded.deployment.qualifier,
+        key_arn=loaded.deployment.kms_key_arn,
     )
 
 

@@ -12,6 +12,7 @@ from spindown.config.form import (
     Duration,
     EmailAddress,
     Flag,
+    KeyArn,
     Name,
     PolicyName,
     Positive,
@@ -76,6 +77,8 @@ class OutpostConfig(TomlTable):
 
     zones: tuple[str, ...] = Field(min_length=1)
     network: NetworkConfig | None = None
+    #: The key of that region that encrypts what is stored there.
+    kms_key_arn: KeyArn | None = None
 
 
 class DeploymentConfig(TomlTable):
@@ -100,6 +103,8 @@ class DeploymentConfig(TomlTable):
     role_name_prefix: RoleNamePrefix | None = None
     #: What ``cdk bootstrap --qualifier`` was given; None: CDK's own.
     bootstrap_qualifier: Qualifier | None = None
+    #: Your own key, which encrypts all that is stored; None: AWS's keys do.
+    kms_key_arn: KeyArn | None = None
     #: How long logs of functions and workers are kept.
     log_retention: Retention = timedelta(days=30)
     #: Further regions where workers may run.
@@ -110,7 +115,11 @@ class DeploymentConfig(TomlTable):
         if self.region in self.outpost:
             raise remedy(f"outpost.{self.region}", "take it out: workers run at home anyway")
         for region, place in self.outposts.items():
-            _check_place("" if region == self.region else f"outpost.{region}.", region, place)
+            table = "" if region == self.region else f"outpost.{region}."
+            _check_place(table, region, place)
+            if (place.kms_key_arn is None) != (self.kms_key_arn is None):
+                advice = "name a key in every region, or in none"
+                raise remedy(f"{table}kms_key_arn", advice)
         return self
 
     @model_validator(mode="after")
@@ -136,7 +145,9 @@ class DeploymentConfig(TomlTable):
     @property
     def outposts(self) -> Mapping[str, OutpostConfig]:
         """Return every region where workers may run; home comes first."""
-        home = OutpostConfig.model_construct(zones=self.zones, network=self.network)
+        home = OutpostConfig.model_construct(
+            zones=self.zones, network=self.network, kms_key_arn=self.kms_key_arn
+        )
         return {self.region: home, **dict(sorted(self.outpost.items()))}
 
 
@@ -152,5 +163,9 @@ def _check_place(table: str, region: str, place: OutpostConfig) -> None:
             raise remedy(f"{table}zones", f"list zones of {region}, such as {region}a")
     if len(set(place.zones)) < len(place.zones):
         raise remedy(f"{table}zones", "name each zone once")
+    if place.kms_key_arn is not None and place.kms_key_arn.split(":")[3] != region:
+        raise remedy(
+            f"{table}kms_key_arn", f"name a key of {region}: one of another cannot be used"
+        )
     if place.network is not None and set(place.network.subnets) != set(place.zones):
         raise remedy(f"{table}network", "give one subnet for each of the zones")

@@ -32,6 +32,8 @@ class Whose:
     workloads: Sequence[str]
     #: Of the roles of `cdk bootstrap`.
     qualifier: str = USUAL_QUALIFIER
+    #: The account's own key of the home region; None: AWS's keys encrypt.
+    key_arn: str | None = None
 
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of what the account has in the home region."""
@@ -186,7 +188,33 @@ RIGHTS: Mapping[str, Callable[[Whose], list[Statement]]] = {
 
 def policy(role: str, whose: Whose) -> Mapping[str, Any]:
     """Return the policy document of a deployer, operator or submitter."""
-    return {"Version": "2012-10-17", "Statement": RIGHTS[role](whose)}
+    return {"Version": "2012-10-17", "Statement": [*RIGHTS[role](whose), *_use_key(role, whose)]}
+
+
+#: Who -> through which services they use what the account's own key encrypts, and for what.
+_KEY_USERS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "operator": (
+        ("dynamodb", "s3", "sqs"),
+        ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo"),
+    ),
+    "submitter": (("s3", "sqs"), ("Decrypt", "GenerateDataKey")),
+}
+
+
+def _use_key(role: str, whose: Whose) -> list[Statement]:
+    """Return what the account's own key asks of whoever sends, reads and writes."""
+    if whose.key_arn is None or role not in _KEY_USERS:
+        return []
+    services, actions = _KEY_USERS[role]
+    through = [f"{service}.{whose.regions[0]}.amazonaws.com" for service in services]
+    return [
+        _allow(
+            "UseOwnKey",
+            [f"kms:{action}" for action in actions],
+            [whose.key_arn],
+            {"StringEquals": {"kms:ViaService": through}},
+        )
+    ]
 
 
 def _allow(

@@ -10,13 +10,16 @@ PATH = "/team/vision/"
 PREFIX = "acme-"
 QUALIFIER = "acme1"
 DAYS = 365
+HOME_KEY = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+AWAY_KEY = f"arn:aws:kms:{AWAY}:111122223333:key/mrk-1234abcd12ab34cd56ef1234567890ab"
 
 RULED = f"""
 [deployment]
 name = "lab"
 region = "eu-west-1"
 zones = ["eu-west-1a"]
-outpost.{AWAY}.zones = ["{AWAY}b"]
+outpost.{AWAY} = {{ zones = ["{AWAY}b"], kms_key_arn = "{AWAY_KEY}" }}
+kms_key_arn = "{HOME_KEY}"
 tags = {{ team = "vision", "cost:center" = "12/34 Köln" }}
 permissions_boundary = "{BOUNDARY}"
 role_path = "{PATH}"

@@ -1,7 +1,7 @@
 """What an account's rules ask for is on all that they ask it for: every stack is walked."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from spindown.contract.settings import DeploymentSettings
 from spindown.infra import Deployment
 from spindown.infra.deployment import describe, load_config, synthesise_app
 from spindown.infra.flag import FLAGS
+from spindown.infra.iam.statement import KEY_USE
 from tests.infra.assembly import (
     AWAY,
     PLAIN,
     Assembly,
+    listed,
     make_app,
     report_findings,
     synthesise_core,
@@ -28,10 +30,21 @@ from tests.infra.assembly import (
     words,
     write_project,
 )
-from tests.infra.ruled import BOUNDARY, DAYS, PATH, PREFIX, QUALIFIER, TAGS, write_ruled_project
+from tests.infra.ruled import (
+    AWAY_KEY,
+    BOUNDARY,
+    DAYS,
+    HOME_KEY,
+    PATH,
+    PREFIX,
+    QUALIFIER,
+    TAGS,
+    write_ruled_project,
+)
 from tests.infra.test_fleet import launch_data, tags_of
 from tests.infra.test_rule import KEPT
 
+HOME = "eu-west-1"
 STACKS = {"lab-core", "lab-image", "lab-insight", f"lab-outpost-{AWAY}"}
 
 
@@ -48,12 +61,18 @@ def of_type(assembly: Assembly, *kinds: str) -> Iterator[Mapping[str, Any]]:
                 yield one.get("Properties", {})
 
 
+def schema_of(kind: str) -> Mapping[str, Any]:
+    """Return CloudFormation's own description of a type."""
+    found: Mapping[str, Any] = PROVIDER_SCHEMA_MANAGER.get_resource_schema(HOME, kind).schema
+    return found
+
+
 def takes_tags(kind: str) -> bool:
-    """Tell whether CloudFormation's own description of a type has tags."""
+    """Tell whether a type has tags."""
     if kind.startswith("Custom::") or kind == "AWS::CDK::Metadata":
         return False
-    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("eu-west-1", kind).schema
-    return bool({"Tags", "TagSpecifications"} & set(schema["properties"])) or kind in _DEEPER
+    known = set(schema_of(kind)["properties"])
+    return bool({"Tags", "TagSpecifications"} & known) or kind in _DEEPER
 
 
 #: Types whose tags lie deeper, in parts of them.
@@ -215,10 +234,104 @@ def test_logs_are_kept_as_long_as_asked(ruled: Assembly) -> None:
 
 
 def test_cloudwatch_knows_every_retention() -> None:
-    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("eu-west-1", "AWS::Logs::LogGroup").schema
-
-    known = set(schema["properties"]["RetentionInDays"]["enum"])
+    known = set(schema_of("AWS::Logs::LogGroup")["properties"]["RetentionInDays"]["enum"])
     assert set(RETENTION_DAYS) == {days for days in known if days <= 3650}
+
+
+def key_of(stack: str) -> str:
+    return AWAY_KEY if stack.endswith(AWAY) else HOME_KEY
+
+
+#: Type -> where it names the key that encrypts what it holds.
+KEYS: Mapping[str, Callable[[Any], Any]] = {
+    "AWS::Athena::WorkGroup": lambda one: one["WorkGroupConfiguration"]["ResultConfiguration"][
+        "EncryptionConfiguration"
+    ]["KmsKey"],
+    "AWS::DynamoDB::GlobalTable": lambda one: one["Replicas"][0]["SSESpecification"][
+        "KMSMasterKeyId"
+    ],
+    "AWS::EC2::LaunchTemplate": lambda one: one["LaunchTemplateData"]["BlockDeviceMappings"][0][
+        "Ebs"
+    ]["KmsKeyId"],
+    "AWS::ImageBuilder::ImageRecipe": lambda one: one["BlockDeviceMappings"][0]["Ebs"]["KmsKeyId"],
+    "AWS::Logs::LogGroup": lambda one: one["KmsKeyId"],
+    "AWS::S3::Bucket": lambda one: one["BucketEncryption"]["ServerSideEncryptionConfiguration"][0][
+        "ServerSideEncryptionByDefault"
+    ]["KMSMasterKeyID"],
+    "AWS::SNS::Topic": lambda one: one["KmsMasterKeyId"],
+    "AWS::SQS::Queue": lambda one: one["KmsMasterKeyId"],
+}
+
+
+def test_all_that_stores_is_encrypted_by_the_region_s_key(ruled: Assembly) -> None:
+    seen = set()
+    for stack, resources in ruled.stacks.items():
+        for one in resources.values():
+            if (find := KEYS.get(one["Type"])) is not None:
+                seen.add(one["Type"])
+                assert words(find(one["Properties"])) == key_of(stack)
+    assert seen == KEYS.keys()
+    for made in of_type(ruled, "AWS::ImageBuilder::DistributionConfiguration"):
+        (abroad,) = [one for one in made["Distributions"] if one["Region"] == AWAY]
+        assert abroad["AmiDistributionConfiguration"]["KmsKeyId"] == AWAY_KEY
+
+
+def test_nothing_else_that_we_make_takes_a_key_to_store(ruled: Assembly) -> None:
+    """What a key could encrypt too, by CloudFormation's description, and holds no user's data."""
+    left = {
+        "AWS::CloudWatch::Dashboard",
+        "AWS::ImageBuilder::Component",
+        "AWS::Lambda::Function",
+        "AWS::Scheduler::Schedule",
+    }
+    kinds = {one["Type"] for resources in ruled.stacks.values() for one in resources.values()}
+    takes = {
+        kind
+        for kind in kinds
+        if not kind.startswith(("Custom::", "AWS::CDK::"))
+        and re.search(r"kms", str(schema_of(kind)["properties"]), re.IGNORECASE)
+    }
+
+    assert takes - KEYS.keys() <= left
+
+
+def statements_by_role(ruled: Assembly, stack: str) -> dict[str, list[Mapping[str, Any]]]:
+    """Return what each role of a stack may do, by its logical id or its name."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for one in ruled.stacks[stack].values():
+        if one["Type"] in {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}:
+            for role in one["Properties"]["Roles"]:
+                name = role if isinstance(role, str) else role["Ref"]
+                found.setdefault(name, []).extend(one["Properties"]["PolicyDocument"]["Statement"])
+    return found
+
+
+@pytest.mark.parametrize("stack", ["lab-core", f"lab-outpost-{AWAY}"])
+def test_who_uses_what_is_encrypted_may_use_the_key(ruled: Assembly, stack: str) -> None:
+    for role, statements in statements_by_role(ruled, stack).items():
+        actions = {action for one in statements for action in listed(one["Action"])}
+        services = {one.partition(":")[0] for one in actions} & KEY_USE.keys()
+        by_sid = {one.get("Sid", ""): one for one in statements}
+        if services:
+            use = by_sid["UseOwnKey"]
+            through = listed(use["Condition"]["StringEquals"]["kms:ViaService"])
+            assert set(through) == {f"{one}.eu-west-1.amazonaws.com" for one in services}, role
+            assert use["Resource"] == HOME_KEY
+        if "ec2:RunInstances" in actions:
+            assert by_sid["EncryptDisks"]["Resource"] == key_of(stack)
+            assert by_sid["LendKeyToDisks"]["Resource"] == key_of(stack)
+            assert by_sid["LendKeyToDisks"]["Condition"]["Bool"] == {
+                "kms:GrantIsForAWSResource": "true"
+            }
+
+
+def test_a_key_is_used_through_services_alone(ruled: Assembly) -> None:
+    for stack in ruled.stacks:
+        for statements in statements_by_role(ruled, stack).values():
+            for one in statements:
+                if any(action.startswith("kms:") for action in listed(one["Action"])):
+                    # CDK itself grants the use of a key to who sends to an encrypted queue.
+                    assert "Sid" not in one or "kms:ViaService" in one["Condition"]["StringEquals"]
 
 
 def test_metadata_is_a_hop_away_but_for_containers_that_may_ask(ruled: Assembly) -> None:

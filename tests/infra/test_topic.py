@@ -1,24 +1,10 @@
 """One topic carries to people what alarms and functions have to say, and nobody else's words."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aws_cdk import App, Stack
 
-from spindown.infra.flag import FLAGS
-from spindown.infra.shared.resources import AlarmTopic
-from tests.infra.assembly import Assembly, words
-
-
-def make(directory: Path, email: str | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return the resources of a topic alone."""
-    app = App(outdir=str(directory), context=FLAGS, analytics_reporting=False)
-    AlarmTopic(Stack(app, "alone"), "Alarms", deployment="lab", email=email)
-    resources: Mapping[str, Mapping[str, Any]]
-    resources = app.synth().get_stack_by_name("alone").template["Resources"]
-    return resources
+from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
 
 
 @pytest.mark.parametrize(
@@ -31,13 +17,13 @@ def make(directory: Path, email: str | None) -> Mapping[str, Mapping[str, Any]]:
 def test_it_writes_to_the_address_in_the_configuration(
     tmp_path: Path, email: str | None, told: list[tuple[str, str]]
 ) -> None:
-    resources = make(tmp_path, email)
+    told_to = f'alarm_email = "{email}"\nzones' if email else "zones"
+    project = write_project(tmp_path, PLAIN.format(image="").replace("zones", told_to))
 
-    assert [
-        (one["Properties"]["Protocol"], one["Properties"]["Endpoint"])
-        for one in resources.values()
-        if one["Type"] == "AWS::SNS::Subscription"
-    ] == told
+    core = synthesise_core(project, tmp_path / "out")
+
+    subscribed = core.all_of("AWS::SNS::Subscription")
+    assert [(one["Protocol"], one["Endpoint"]) for one in subscribed] == told
 
 
 def test_it_takes_alarms_of_this_account_over_tls_only(assembly: Assembly) -> None:

@@ -60,7 +60,7 @@ def check_account(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     yield _check_plan(facts)
     if any(_may_be_spot(subject)):
         yield _check_spot_role(facts)
-    yield from _check_disk_keys(facts)
+    yield from _check_disk_keys(subject, facts)
     yield _check_concurrency(subject, facts)
 
 
@@ -152,10 +152,11 @@ def _check_spot_role(facts: Facts) -> Finding:
     )
 
 
-def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
+def _check_disk_keys(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Check the key that encrypts disks; without it instances end at once."""
     for region, trouble in sorted(facts.disk_keys.items()):
-        what = f"key {DISK_KEY} in {region}"
+        own = subject.disk_keys.get(region)
+        what = f"key {own or DISK_KEY} in {region}"
         if trouble is None:
             yield Finding(what=what, found="there")
             continue
@@ -163,7 +164,9 @@ def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
             what=what,
             found="missing" if trouble.is_missing else trouble.reason,
             needed="before the first launch there",
-            remedy=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which creates it",
+            remedy=f"enable it, or name another key of {region} as kms_key_arn"
+            if own
+            else f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which creates it",
             severity=Severity.WARNING,
         )
 

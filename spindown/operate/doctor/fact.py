@@ -133,7 +133,9 @@ def gather(
         secrets={name: ask(partial(account.try_secret, name, region=home)) for name in secrets},
         keys={arn: ask(partial(account.try_key, arn)) for arn in keys},
         disk_keys={
-            region: ask(partial(account.try_key, _disk_key(caller, region)))
+            region: ask(
+                partial(account.try_key, subject.disk_keys.get(region) or _disk_key(caller, region))
+            )
             for region in subject.regions
         },
         obstacles=None if table is None else ask(partial(_read_obstacles, subject, table, at)),

@@ -66,6 +66,8 @@ class DoctorSubject:
     budget_usd: float | None = None
     #: What names the roles and the bucket of ``cdk bootstrap``.
     qualifier: str = USUAL_QUALIFIER
+    #: Region -> the account's own key that encrypts disks there; without one EBS's default does.
+    disk_keys: Mapping[str, str] = field(default_factory=dict)
     #: The account's tags, which a launch bears.
     tags: Mapping[str, str] = field(default_factory=dict)
     #: Why it is unknown whether it is deployed; "": it is known.
@@ -95,6 +97,11 @@ def from_config(config: Config) -> DoctorSubject:
         ),
         budget_usd=deployment.budget_per_month,
         qualifier=deployment.qualifier,
+        disk_keys={
+            region: one.kms_key_arn
+            for region, one in deployment.outposts.items()
+            if one.kms_key_arn is not None
+        },
     )
 
 
@@ -141,6 +148,7 @@ def as_deployed(
         table=deployment.table,
         budget_usd=deployment.budget_per_month,
         tags=deployment.tags,
+        disk_keys=planned.disk_keys if planned is not None else {},
     )
 
 

@@ -143,3 +143,18 @@ def _shown(*handles: str) -> dict[str, object]:
         for number, handle in enumerate(handles)
     ]
     return {"QueueUrl": URL, "Entries": entries}
+
+
+def test_a_queue_is_encrypted_as_that_of_dead_letters(
+    session: boto3.Session, clock: MemoryClock
+) -> None:
+    client, key = session.client("sqs"), "arn:aws:kms:us-east-1:123456789012:key/1-2"
+    letters = client.create_queue(QueueName="ours--dlq", Attributes={"KmsMasterKeyId": key})
+    url = letters["QueueUrl"].replace("--dlq", "--c4m8")
+    queue = SqsJobQueue(client, url, clock)
+
+    queue.create(dead_letters=letters["QueueUrl"], tags={"team": "vision"})
+
+    found = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert found["KmsMasterKeyId"] == key
+    assert client.list_queue_tags(QueueUrl=url)["Tags"] == {"team": "vision"}

@@ -294,6 +294,30 @@ from tests.unit.config.document import with_value
             id="no qualifier",
         ),
         pytest.param(
+            "deployment.kms_key_arn",
+            "arn:aws:kms:eu-west-1:111122223333:key/1-2",
+            "deployment.kms_key_arn",
+            "name a key of us-east-1: one of another cannot be used",
+            id="a key of another region",
+        ),
+        pytest.param(
+            "deployment.kms_key_arn",
+            "alias/ours",
+            "deployment.kms_key_arn",
+            "write a KMS key of the form arn:aws:kms:REGION:ACCOUNT:key/ID",
+            id="no ARN of a key",
+        ),
+        pytest.param(
+            "deployment.outpost.us-west-2",
+            {
+                "zones": ["us-west-2a"],
+                "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/1-2",
+            },
+            "deployment.outpost.us-west-2.kms_key_arn",
+            "name a key in every region, or in none",
+            id="a key in one region alone",
+        ),
+        pytest.param(
             "deployment.log_retention",
             "31d",
             "deployment.log_retention",

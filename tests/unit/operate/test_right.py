@@ -1,6 +1,7 @@
 """The least rights of people name one deployment of one account, and fit into a policy."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -68,3 +69,22 @@ def test_the_bucket_of_a_long_name_is_found_by_its_beginning() -> None:
 
     assert short.objects() == ["arn:aws:s3:::lab-core-storebucket*"]
     assert long.objects("k") == ["arn:aws:s3:::a-name-that-is-quite*/k"]
+
+
+@pytest.mark.parametrize(
+    ("role", "services"), [("operator", {"dynamodb", "s3", "sqs"}), ("submitter", {"s3", "sqs"})]
+)
+def test_who_uses_what_a_key_encrypts_may_use_it(role: str, services: set[str]) -> None:
+    key = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1-2"
+    with_key = policy(role, replace(a_deployment(), key_arn=key))["Statement"]
+
+    (use,) = [one for one in with_key if one not in policy(role, a_deployment())["Statement"]]
+    through = use["Condition"]["StringEquals"]["kms:ViaService"]
+    assert use["Resource"] == [key]
+    assert {one.removesuffix(".eu-west-1.amazonaws.com") for one in through} == services
+
+
+def test_a_deployer_acts_as_the_roles_of_its_own_bootstrap() -> None:
+    (statement,) = policy("deployer", replace(a_deployment(), qualifier="acme1"))["Statement"]
+
+    assert all(":role/cdk-acme1-" in arn for arn in statement["Resource"])
