@@ -35,7 +35,7 @@ from spindown.domain.job_type import (
     shape_of,
 )
 from spindown.domain.offer import Catalogue, InstanceType
-from spindown.domain.policy import JobType, Policy, Rightsize
+from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.requirement import misfit
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.port import ControlPorts, ObjectStore
@@ -48,7 +48,6 @@ _BACK_AT_MOST = timedelta(days=2)
 _BOUNDS = ReadBounds(objects=5_000, bytes=32 * 1024 * 1024)
 _MIB_PER_GIB = 1024.0
 _ENDED = frozenset({UsageEnd.COMPLETED, UsageEnd.FAILED})
-_FAILED = frozenset({UsageEnd.FAILED, UsageEnd.OUTGROWN})
 
 
 def learn_all(ports: ControlPorts) -> dict[str, dict[str, object]]:
@@ -121,7 +120,9 @@ def learn_types(
             history = begin(declared.needs, now)
         own = [one for name, one in seen if name == declared.name and one is not None]
         history = learn(history, own, now)
-        ranges = ranges_of(declared, history, settings, policy, catalogue)
+        before = known.sizes.get(declared.name)
+        advised = Needs() if before is None else before.advised
+        ranges = ranges_of(declared, advised, settings, policy, catalogue)
         histories[declared.name], sizes[declared.name] = decide(
             history, ranges, now, applies=applies
         )
@@ -148,29 +149,32 @@ def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
         dollars=record.dollars,
         items=float(record.items),
         is_whole=record.end in _ENDED,
-        has_failed=record.end in _FAILED,
+        has_failed=record.end is UsageEnd.FAILED,
+        ran_out=record.end is UsageEnd.OUTGROWN,
     )
     return record.type, seen
 
 
 def ranges_of(
     declared: JobType,
-    history: TypeHistory,
+    advised: Needs,
     settings: WorkloadSettings,
     policy: Policy,
     catalogue: Catalogue | None,
 ) -> SizeRanges:
-    """Return between which sizes a type's needs may move, and what they cost beside the others.
+    """Return between which sizes a type's needs may move, and what each costs.
 
-    The least is what the workload requires of all machines, the most what a message of the type may
-    ask for.
+    That is beside what evidence speaks for of the others (``advised``): beside what is in force, a
+    smaller need costs no less as long as another one is too large. The least is what the workload
+    requires of all machines, the most what a message of the type may ask for.
     """
     of, most, wanted = declared.needs, policy.requirements_at_most, settings.requirements
+    others = shape_of(advised)
     shape = replace(
         shape_of(of),
-        memory_gib=history.memory_step.size,
-        gpu_memory_gib=history.vram_step.size,
-        vcpus=history.cores_step.size,
+        memory_gib=others.memory_gib,
+        gpu_memory_gib=others.gpu_memory_gib,
+        vcpus=others.vcpus,
     )
 
     def between(
@@ -217,7 +221,7 @@ def _prices(
     settings: WorkloadSettings,
     catalogue: Catalogue | None,
 ) -> Mapping[int, float]:
-    """Return size -> list price of the cheapest machine that has it and all else that is needed.
+    """Return size -> list price of the cheapest machine of a shape that has it.
 
     List prices, since spot prices would move sizes to and fro.
     """

@@ -23,7 +23,7 @@ from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 #: An attempt counts half as much after this.
 HALF_LIFE = timedelta(days=14)
 #: Share of the jobs that may run out of memory.
-RUN_OUT_AT_MOST = 0.005
+RUN_OUT_AT_MOST = 0.02
 #: Room above what one job has used, as a share; of n jobs it is ROOM / sqrt(n).
 ROOM = 0.5
 #: GiB of a machine's memory that the kernel and the worker take.
@@ -34,8 +34,9 @@ TRIAL_JOBS = 5.0
 KEPT_FOR = timedelta(days=14)
 #: Failures of a trial from which they count, and by how much their share has to rise.
 _FAILURES_LEAST, _FAILURES_RISE = 1.5, 0.05
-#: An item costs more, or less, from this share on: prices vary by themselves.
-_DEARER, _CHEAPER = 1.15, 0.95
+#: An item costs more at a size on trial, or with a number of cores, from this factor on: prices
+#: vary by themselves. Besides, it has to be more than so many standard deviations.
+_DEARER, _DEARER_BY_CORES, _SURE = 1.15, 1.05, 2.0
 #: Mean cores as a share of those that there are: the job is held up by them, or would fit in them.
 _BUSY, _FITS = 0.85, 0.9
 #: An hour of the week needs more if it did in this many weeks, by this factor of the usual hour.
@@ -48,6 +49,7 @@ _GIB_LEAST = 1.0 / 64.0
 #: What has faded to less than this many jobs is forgotten.
 _FORGOTTEN = 0.01
 _HOURS_PER_DAY = 24
+_SECONDS_PER_HOUR = 3600.0
 #: Of the first whole week of 1970.
 _MONDAY = date(1970, 1, 5).toordinal()
 
@@ -72,8 +74,9 @@ class SeenAttempt:
     items: float = 0.0
     #: The job is completed or has failed, so that its peak is the whole job's.
     is_whole: bool = True
-    #: It failed or ran out of memory.
+    #: It failed, or ran out of memory.
     has_failed: bool = False
+    ran_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +87,30 @@ class SizeTrial:
     failed: Amount = 0.0
     items: Amount = 0.0
     dollars: Amount = 0.0
+    #: Of each attempt.
+    dollars_squared: Amount = 0.0
     seconds: Amount = 0.0
     #: Cores in use times seconds.
     core_seconds: Amount = 0.0
+
+    @property
+    def doubt(self) -> float:
+        """Return the relative variance of the mean cost: of n attempts their own by n."""
+        if self.dollars <= 0.0 or self.jobs <= 0.0:
+            return math.inf
+        spread = self.dollars_squared * self.jobs / self.dollars**2 - 1.0
+        return max(spread, 0.0) / self.jobs
+
+    def exceeds(self, other: "SizeTrial", times: float, here: float, there: float) -> bool:
+        """Tell whether what an item costs here is so many times as much, beyond chance.
+
+        That is by two standard deviations of the ratio of both means: of jobs whose cost varies by
+        half of the mean, five and five differ by 32 % in one.
+        """
+        if min(self.jobs, other.jobs) < TRIAL_JOBS or min(self.items, other.items) <= 0.0:
+            return False
+        ratio = here / there if there > 0.0 else math.inf
+        return ratio > times and math.log(ratio) > _SURE * math.sqrt(self.doubt + other.doubt)
 
     @property
     def failing(self) -> float:
@@ -105,12 +129,13 @@ class SizeTrial:
 
     def with_one(self, one: SeenAttempt) -> "SizeTrial":
         """Return it with an attempt more; one that others go on from is no job of its own."""
-        is_job = one.is_whole or one.has_failed
+        has_failed = one.has_failed or one.ran_out
         return SizeTrial(
-            jobs=self.jobs + is_job,
-            failed=self.failed + one.has_failed,
+            jobs=self.jobs + (one.is_whole or has_failed),
+            failed=self.failed + has_failed,
             items=self.items + one.items,
             dollars=self.dollars + one.dollars,
+            dollars_squared=self.dollars_squared + one.dollars**2,
             seconds=self.seconds + one.seconds,
             core_seconds=self.core_seconds + (one.cores or 0.0) * one.seconds,
         )
@@ -122,6 +147,7 @@ class SizeTrial:
             failed=self.failed * share,
             items=self.items * share,
             dollars=self.dollars * share,
+            dollars_squared=self.dollars_squared * share,
             seconds=self.seconds * share,
             core_seconds=self.core_seconds * share,
         )
@@ -210,6 +236,8 @@ class Enough:
     """The size that what was used speaks for."""
 
     size: int
+    #: The least step, whatever it costs, that no more than 2 % exceed.
+    fits: int
     jobs: float
     #: GiB that 99 of 100 jobs have kept to, without room.
     used: float
@@ -272,7 +300,7 @@ def enough(
     A job that runs out at one size pays that and goes on at the next. So the next is worth its
     dollars from the start if the chance of running out exceeds what it would save:
     ``chance x next > next - this``. The chance of n jobs of which k exceed a size is
-    ``(k + 1/2) / (n + 1)`` (Jeffreys' prior). Besides, no more than 0.5 % may exceed it.
+    ``(k + 1/2) / (n + 1)`` (Jeffreys' prior). Besides, no more than 2 % may exceed it.
 
     Worked: 100 jobs of at most 6 GiB need 6 x 1.05 + 0.5 = 6.8: at 8 GiB for $0.10, before 16 GiB
     for $0.20, the chance is 0.005 x 0.20 = 0.001, less than the 0.10 that are saved.
@@ -301,7 +329,8 @@ def enough(
 
     found = next((s for s, larger in pairwise(rungs) if not is_worth(s, larger)), rungs[-1])
     used = quantile_of(seen, 0.99)
-    return Enough(size=found, jobs=jobs, used=used, room=spare, chance=chance(found)[1])
+    fits = next((s for s in sizes.steps if chance(s)[0] <= RUN_OUT_AT_MOST), sizes.steps[-1])
+    return Enough(size=found, fits=fits, jobs=jobs, used=used, room=spare, chance=chance(found)[1])
 
 
 def quantile_of(peaks: Sequence[tuple[float, float]], share: float) -> float:
@@ -364,13 +393,17 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
         if one.is_whole:
             memory.add(one.at, one.memory_gib)
             vram.add(one.at, one.vram_gib)
-        vcpus = max(step for step in VCPU_STEPS if step <= max(one.vcpus, 0.0))
-        scaling[vcpus] = scaling.get(vcpus, SizeTrial()).with_one(one)
         sizes = (one.shape.memory_gib, one.shape.gpu_memory_gib, one.shape.vcpus)
         steps = [
-            replace(s, tried=s.tried.with_one(one)) if s.size and s.size == size else s
+            replace(s, tried=s.tried.with_one(one))
+            # What runs out of memory says nothing of cores.
+            if s.size and s.size == size and not (one.ran_out and s is steps[2])
+            else s
             for s, size in zip(steps, sizes, strict=True)
         ]
+        if not one.ran_out:
+            vcpus = max(step for step in VCPU_STEPS if step <= max(one.vcpus, 0.0))
+            scaling[vcpus] = scaling.get(vcpus, SizeTrial()).with_one(one)
     return TypeHistory(
         of=history.of,
         at=now,
@@ -383,9 +416,19 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
     )
 
 
-def decide_size(step: SizeStep, want: Enough | None, sizes: SizeRange, now: datetime) -> SizeStep:
-    """Return the size of memory or VRAM that is next: the same, or one rung up or down."""
-    back = _back(step, sizes, now)
+def decide_size(
+    step: SizeStep, want: Enough | None, sizes: SizeRange, now: datetime, *, may_try: bool = True
+) -> SizeStep:
+    """Return the size of memory or VRAM that is next: the same, or one rung up or down.
+
+    Args:
+        step: the size in force.
+        want: what evidence speaks for; None: nothing.
+        sizes: between which to choose.
+        now: the present.
+        may_try: nothing else is on trial, so that what comes of it is told apart.
+    """
+    back = _back(step, sizes, now, step.tried.cost, step.earlier.cost)
     if back is not None:
         return back
     if want is None or not step.size:
@@ -397,37 +440,50 @@ def decide_size(step: SizeStep, want: Enough | None, sizes: SizeRange, now: date
         "room": want.room,
         "chance": want.chance,
     }
-    if want.size > step.size:
+    is_dearer = sizes.prices.get(want.size) != sizes.prices.get(step.size) or not sizes.prices
+    if want.size > step.size and (is_dearer or want.fits > step.size):
         larger = min(rung for rung in sizes.rungs if rung > step.size)
         told = {**about, "size": larger, "before": step.size}
         return step.moved(larger, Reason(ReasonCode.SIZE_RAISED, told))
     smaller = _next_below(step, sizes, now)
-    if smaller is None or smaller < want.size or step.tried.jobs < TRIAL_JOBS:
+    if smaller is None or smaller < want.size or step.tried.jobs < TRIAL_JOBS or not may_try:
         return step
     told = {**about, "size": smaller, "before": step.size}
     return step.moved(smaller, Reason(ReasonCode.SIZE_LOWERED, told))
 
 
 def decide_cores(
-    step: SizeStep, scaling: Mapping[int, SizeTrial], sizes: SizeRange, now: datetime
+    step: SizeStep,
+    scaling: Mapping[int, SizeTrial],
+    sizes: SizeRange,
+    now: datetime,
+    *,
+    may_try: bool = True,
 ) -> SizeStep:
     """Return the number of vCPUs that is next: more are bought only while an item gets cheaper.
 
     A number that was never tried is tried once: one fewer if the cores in use fit into it, one more
-    if all are in use. What it cost there then decides.
+    if all are in use. What it cost there then decides. The arguments are those of ``decide_size``;
+    ``scaling`` has what attempts came to by the vCPUs of their machines.
     """
-    back = _back(step, sizes, now)
-    if back is not None or not step.size:
+    here = _cost_of_cores(step.size, step.tried, sizes)
+    back = _back(step, sizes, now, here, _cost_of_cores(step.before, step.earlier, sizes))
+    if back is not None or not step.size or not may_try:
         return back or step
-    costs = {n: t.cost for n, t in scaling.items() if t.jobs >= TRIAL_JOBS and t.items > 0.0}
+    costs = {n: trial for n, trial in scaling.items() if trial.jobs >= TRIAL_JOBS}
     smaller = _next_below(step, sizes, now)
     larger = min((rung for rung in sizes.rungs if rung > step.size), default=None)
-    here = costs.get(step.size)
-    if here is not None:
+    trial = costs.get(step.size)
+
+    if trial is not None:
         for code, other in ((ReasonCode.CORES_FEWER, smaller), (ReasonCode.CORES_MORE, larger)):
             there = None if other is None else costs.get(other)
-            if other is not None and there is not None and there < _CHEAPER * here:
-                paid = {"cost": there, "cost_before": here}
+            if other is None or there is None:
+                continue
+            cost = _cost_of_cores(step.size, trial, sizes)
+            less = _cost_of_cores(other, there, sizes)
+            paid = {"cost": less, "cost_before": cost}
+            if trial.exceeds(there, _DEARER_BY_CORES, cost, less):
                 told: About = {"need": sizes.need, "size": other, "before": step.size, **paid}
                 return step.moved(other, Reason(code, told))
     used = step.tried.cores
@@ -466,11 +522,7 @@ def decide(
     scaling = {int(vcpus): trial for vcpus, trial in history.scaling.items()}
     steps = (history.memory_step, history.vram_step, history.cores_step)
     if applies:
-        steps = (
-            decide_size(steps[0], memory, ranges.memory, now),
-            decide_size(steps[1], vram, ranges.vram, now),
-            decide_cores(steps[2], scaling, ranges.vcpus, now),
-        )
+        steps = _next_steps(steps, (memory, vram), scaling, ranges, now)
     else:
         asked = begin(history.of, now)
         fresh = (asked.memory_step, asked.vram_step, asked.cores_step)
@@ -489,6 +541,31 @@ def decide(
         hours=_sizes_of_hours(history.memory, steps[0].size, ranges.memory),
         reasons=tuple(step.reason for step in steps if step.reason),
     )
+
+
+def _next_steps(
+    steps: tuple[SizeStep, SizeStep, SizeStep],
+    wants: tuple[Enough | None, Enough | None],
+    scaling: Mapping[int, SizeTrial],
+    ranges: SizeRanges,
+    now: datetime,
+) -> tuple[SizeStep, SizeStep, SizeStep]:
+    """Return the sizes that are next: one need at a time is on trial."""
+    on_trial = any(step.before and step.tried.jobs < TRIAL_JOBS for step in steps)
+    found = list(steps)
+    for number, before in enumerate(steps):
+        may_try = not on_trial
+        if number < len(wants):
+            sizes = (ranges.memory, ranges.vram)[number]
+            after = decide_size(before, wants[number], sizes, now, may_try=may_try)
+        else:
+            after = decide_cores(before, scaling, ranges.vcpus, now, may_try=may_try)
+        if after != before:
+            on_trial = True
+            # What comes of it from now on says nothing of the others' last changes.
+            found = [replace(step, before=0, earlier=SizeTrial()) for step in found]
+            found[number] = after
+    return found[0], found[1], found[2]
 
 
 def _changed(history: TypeHistory) -> Needs:
@@ -510,7 +587,7 @@ def _changed(history: TypeHistory) -> Needs:
 def _best_cores(step: SizeStep, scaling: Mapping[int, SizeTrial], sizes: SizeRange) -> int | None:
     """Return the number at which an item has cost least; of one number, what the cores fit in."""
     costs = {
-        n: t.cost
+        n: t.seconds / t.items * sizes.prices.get(n, 1.0)
         for n, t in scaling.items()
         if t.jobs >= TRIAL_JOBS and t.items > 0.0 and n in sizes.rungs
     }
@@ -536,8 +613,26 @@ def _sizes_of_hours(history: PeakHistory, usual: int, sizes: SizeRange) -> Mappi
     return found
 
 
-def _back(step: SizeStep, sizes: SizeRange, now: datetime) -> SizeStep | None:
-    """Return what a size is changed to that may not be, or that was a mistake; None: it stays."""
+def _cost_of_cores(vcpus: int, trial: SizeTrial, sizes: SizeRange) -> float:
+    """Return USD an item by the price of cores alone: machines may have had more memory."""
+    price = sizes.prices.get(vcpus)
+    if price is None or trial.items <= 0.0:
+        return trial.cost
+    return trial.seconds / trial.items * price / _SECONDS_PER_HOUR
+
+
+def _back(
+    step: SizeStep, sizes: SizeRange, now: datetime, cost: float, cost_before: float
+) -> SizeStep | None:
+    """Return what a size is changed to that may not be, or that was a mistake; None: it stays.
+
+    Args:
+        step: the size in force.
+        sizes: between which to choose.
+        now: the present.
+        cost: USD an item at this size.
+        cost_before: at the one before.
+    """
     if step.size and not sizes.least <= step.size <= sizes.most:
         # People have moved the bounds.
         return SizeStep(size=min(max(step.size, sizes.least), sizes.most))
@@ -555,12 +650,8 @@ def _back(step: SizeStep, sizes: SizeRange, now: datetime) -> SizeStep | None:
     if tried.failed >= _FAILURES_LEAST and tried.failing > earlier.failing + _FAILURES_RISE:
         told = {**about, "share": tried.failing, "share_before": earlier.failing}
         reason = Reason(ReasonCode.SIZE_BACK_FAILURES, told)
-    elif (
-        min(tried.jobs, earlier.jobs) >= TRIAL_JOBS
-        and tried.items > 0.0
-        and tried.cost > _DEARER * earlier.cost
-    ):
-        told = {**about, "cost": tried.cost, "cost_before": earlier.cost}
+    elif tried.exceeds(earlier, _DEARER, cost, cost_before):
+        told = {**about, "cost": cost, "cost_before": cost_before}
         reason = Reason(ReasonCode.SIZE_BACK_COST, told)
     else:
         return None
