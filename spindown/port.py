@@ -630,6 +630,29 @@ class SubnetView:
     free_addresses: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubnetWay:
+    """What instances in a subnet reach beyond their VPC."""
+
+    subnet_id: str
+    #: Whether it gives instances public addresses at their launch.
+    is_public: bool
+    #: What its default route leads to, as ``igw-1`` or ``nat-1``; "": it has none.
+    default_route: str
+    #: Services with an endpoint there, as the names of endpoints end: ``sqs``, ``ecr.api``.
+    endpoints: frozenset[str]
+
+    @property
+    def is_public_route(self) -> bool:
+        """Tell whether its default route serves only who has a public address."""
+        return self.default_route.startswith("igw-")
+
+    @property
+    def reaches_internet(self) -> bool:
+        """Tell whether its instances reach the internet, as far as its routes tell."""
+        return bool(self.default_route) and (self.is_public or not self.is_public_route)
+
+
 class Account(Protocol):
     """What the account is, has and allows. Nothing here changes anything."""
 
@@ -659,6 +682,10 @@ class Account(Protocol):
 
     def subnets(self, subnet_ids: Sequence[str], *, region: str) -> Sequence[SubnetView]:
         """Return those of the subnets that exist."""
+        ...
+
+    def ways_out(self, subnet_ids: Sequence[str], *, region: str) -> Mapping[str, SubnetWay]:
+        """Return what those of the subnets reach that exist, by their ids."""
         ...
 
     def try_input(self, uri_prefix: str) -> None:

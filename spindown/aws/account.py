@@ -1,6 +1,7 @@
 """Account on AWS: STS, IAM, Free Tier, Lambda, SSM, EC2 and S3, each asked for what it knows."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from spindown.port import (
     LaunchRequest,
     Refusal,
     SubnetView,
+    SubnetWay,
 )
 
 if TYPE_CHECKING:
@@ -142,6 +144,29 @@ class AwsAccount:
                 for subnet in page["Subnets"]
             ]
 
+    def ways_out(self, subnet_ids: Sequence[str], *, region: str) -> Mapping[str, SubnetWay]:
+        """Return what the subnets reach: by their route tables, and the endpoints of their VPCs."""
+        if not subnet_ids:
+            return {}
+        client = self._clients.ec2(region)
+
+        def pages(call: str, found: str, **filters: Sequence[str]) -> list[Any]:
+            asked = [{"Name": n.replace("_", "-"), "Values": list(v)} for n, v in filters.items()]
+            paginator = client.get_paginator(call)  # type: ignore[call-overload]  # by its name
+            return [one for page in paginator.paginate(Filters=asked) for one in page[found]]
+
+        with translated():
+            subnets = pages("describe_subnets", "Subnets", subnet_id=subnet_ids)
+            vpcs = sorted({one["VpcId"] for one in subnets})
+            if not vpcs:
+                return {}
+            tables = pages("describe_route_tables", "RouteTables", vpc_id=vpcs)
+            endpoints = pages("describe_vpc_endpoints", "VpcEndpoints", vpc_id=vpcs)
+        return {
+            subnet["SubnetId"]: _way(subnet, _table_of(subnet, tables), endpoints)
+            for subnet in subnets
+        }
+
     def try_input(self, uri_prefix: str) -> None:
         """List a prefix and look at its first object."""
         at = parse_location(uri_prefix)
@@ -201,4 +226,53 @@ def _view(image: "ImageTypeDef") -> ImageView:
         state=image["State"],
         root_gib=max(sizes, default=0),
         root_device=root or "",
+    )
+
+
+def _table_of(subnet: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the route table of a subnet: its own, or else the main one of its VPC."""
+    ours = [one for one in tables if one["VpcId"] == subnet["VpcId"]]
+    links = [(link, one) for one in ours for link in one.get("Associations", ())]
+    own = [one for link, one in links if link.get("SubnetId") == subnet["SubnetId"]]
+    main = [one for link, one in links if link.get("Main")]
+    return next(iter([*own, *main]), {})
+
+
+#: What a route leads to, but for what a gateway is.
+_TARGETS = ("NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "VpcPeeringConnectionId")
+
+
+#: What AWS calls the services that endpoints are of.
+_SERVICE = re.compile(r"com\.amazonaws\.[\w-]+\.(.+)")
+
+
+def _way(
+    subnet: Mapping[str, Any], table: Mapping[str, Any], endpoints: Sequence[Mapping[str, Any]]
+) -> SubnetWay:
+    """Return what a subnet reaches.
+
+    An endpoint serves a whole VPC if it has a private DNS name, or the subnets whose route table
+    names it (AWS PrivateLink Guide, "Interface VPC endpoints", "Gateway endpoints").
+    """
+    routes = [
+        next((route[name] for name in ("GatewayId", *_TARGETS) if route.get(name)), "a route")
+        for route in table.get("Routes", ())
+        if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State") != "blackhole"
+    ]
+    serving = [
+        one["ServiceName"]
+        for one in endpoints
+        if one["VpcId"] == subnet["VpcId"]
+        and one.get("State", "available").lower() == "available"
+        and (
+            one.get("PrivateDnsEnabled")
+            if one["VpcEndpointType"] == "Interface"
+            else table.get("RouteTableId") in one.get("RouteTableIds", ())
+        )
+    ]
+    return SubnetWay(
+        subnet_id=subnet["SubnetId"],
+        is_public=subnet.get("MapPublicIpOnLaunch", False),
+        default_route=next(iter(routes), ""),
+        endpoints=frozenset(found[1] for found in map(_SERVICE.fullmatch, serving) if found),
     )

@@ -11,6 +11,7 @@ from spindown.port import (
     LaunchRequest,
     Refusal,
     SubnetView,
+    SubnetWay,
 )
 
 _ADA = Caller(account="123456789012", arn="arn:aws:iam::123456789012:user/ada")
@@ -30,6 +31,8 @@ class MemoryAccount:
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)
     images: dict[tuple[str, str], ImageView] = field(default_factory=dict)
     networks: dict[tuple[str, str], SubnetView] = field(default_factory=dict)
+    #: (region, subnet id) -> what it reaches; what is not there has no such answer.
+    ways: dict[tuple[str, str], SubnetWay] = field(default_factory=dict)
     #: Prefix -> why it cannot be read; what is not there can.
     unreadable: Mapping[str, SpindownError] = field(default_factory=dict)
     #: What EC2 says to every dry run; None: it would launch.
@@ -77,6 +80,11 @@ class MemoryAccount:
         self._fail("subnets")
         keys = [(region, subnet_id) for subnet_id in subnet_ids]
         return [self.networks[key] for key in keys if key in self.networks]
+
+    def ways_out(self, subnet_ids: Sequence[str], *, region: str) -> Mapping[str, SubnetWay]:
+        """Return what those of the subnets reach that exist."""
+        self._fail("ways_out")
+        return {one: self.ways[region, one] for one in subnet_ids if (region, one) in self.ways}
 
     def try_input(self, uri_prefix: str) -> None:
         """Look whether a prefix can be read."""

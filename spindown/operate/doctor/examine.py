@@ -23,6 +23,7 @@ from spindown.operate.doctor.check import (
 )
 from spindown.operate.doctor.fact import Facts, Unknown, ask, gather
 from spindown.operate.doctor.finding import Finding, Report
+from spindown.operate.doctor.network import check_ways
 from spindown.operate.doctor.subject import DoctorSubject
 from spindown.port import Account, Clock, LaunchOverride, LaunchRequest, Market, Refusal, Table
 
@@ -71,6 +72,7 @@ def _judge(
     yield from check_jobs(facts)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
+    yield from check_ways(subject, facts)
     yield from check_reading(facts)
     yield from check_dry_runs(dry_runs)
 

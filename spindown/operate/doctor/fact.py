@@ -28,6 +28,7 @@ from spindown.port import (
     ImageView,
     Market,
     SubnetView,
+    SubnetWay,
     Table,
 )
 
@@ -89,6 +90,8 @@ class Facts:
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
     #: Region -> why EBS has no default key there; None: it has one.
     disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: Region -> what subnets of one's own reach there, by their ids.
+    ways: Mapping[str, Mapping[str, SubnetWay] | Unknown] = field(default_factory=dict)
     #: None: there is no ledger.
     obstacles: Obstacles | Unknown | None = None
     #: Workload -> jobs without a message, at least; empty: nothing is deployed.
@@ -137,6 +140,10 @@ def gather(
                 partial(account.try_key, subject.disk_keys.get(region) or _disk_key(caller, region))
             )
             for region in subject.regions
+        },
+        ways={
+            region: ask(partial(account.ways_out, sorted(set(subnets)), region=region))
+            for region, subnets in subject.own_subnets.items()
         },
         obstacles=None if table is None else ask(partial(_read_obstacles, subject, table, at)),
         lost={

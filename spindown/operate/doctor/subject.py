@@ -4,10 +4,10 @@ Before a deploy there is only the file. After it, the deployment names places an
 the policy in force applies. The file still names images and inputs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spindown.config import Config, WorkloadConfig
+from spindown.config import Config, DeploymentConfig, WorkloadConfig
 from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
@@ -16,6 +16,7 @@ from spindown.control.policy import effective_policy
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import NotFound, SpindownError
+from spindown.operate.doctor.need import needed_endpoints, why_internet
 from spindown.port import LiveEdit, SettingsStore
 
 
@@ -50,6 +51,10 @@ class DoctorCase:
     #: Further regions that could not be read -> why.
     unread: Mapping[str, str] = field(default_factory=dict)
     is_deployed: bool = False
+    #: Services that its workers call, as the names of their endpoints end.
+    endpoints: frozenset[str] = frozenset()
+    #: Why its instances need more than endpoints; "": they do not.
+    needs_internet: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,8 @@ class DoctorSubject:
     qualifier: str = USUAL_QUALIFIER
     #: Region -> the account's own key that encrypts disks there; without one EBS's default does.
     disk_keys: Mapping[str, str] = field(default_factory=dict)
+    #: Region -> subnets that the file names; a deploy makes the others.
+    own_subnets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: The account's tags, which a launch bears.
     tags: Mapping[str, str] = field(default_factory=dict)
     #: Why it is unknown whether it is deployed; "": it is known.
@@ -93,7 +100,8 @@ def from_config(config: Config) -> DoctorSubject:
         deployment=deployment.name,
         region=deployment.region,
         cases=tuple(
-            _planned(name, workload, places) for name, workload in sorted(config.workloads.items())
+            _planned(name, workload, places, deployment)
+            for name, workload in sorted(config.workloads.items())
         ),
         budget_usd=deployment.budget_per_month,
         qualifier=deployment.qualifier,
@@ -101,6 +109,11 @@ def from_config(config: Config) -> DoctorSubject:
             region: one.kms_key_arn
             for region, one in deployment.outposts.items()
             if one.kms_key_arn is not None
+        },
+        own_subnets={
+            region: tuple(one.network.subnets.values())
+            for region, one in deployment.outposts.items()
+            if one.network is not None
         },
     )
 
@@ -149,10 +162,16 @@ def as_deployed(
         budget_usd=deployment.budget_per_month,
         tags=deployment.tags,
         disk_keys=planned.disk_keys if planned is not None else {},
+        own_subnets=planned.own_subnets if planned is not None else {},
     )
 
 
-def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Outpost]) -> DoctorCase:
+def _planned(
+    name: str,
+    workload: WorkloadConfig,
+    places: Mapping[str, Outpost],
+    deployment: DeploymentConfig,
+) -> DoctorCase:
     image = workload.image
     return DoctorCase(
         name=name,
@@ -172,6 +191,8 @@ def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Outpost])
         inputs=(*workload.inputs, *workload.models),
         secrets=tuple(sorted(set(workload.run.secrets.values()))),
         keys=workload.kms_keys,
+        endpoints=needed_endpoints(deployment, workload),
+        needs_internet=why_internet(workload),
     )
 
 
@@ -206,4 +227,6 @@ def _deployed(
         inputs=planned.inputs,
         secrets=planned.secrets,
         keys=planned.keys,
+        endpoints=planned.endpoints,
+        needs_internet=planned.needs_internet,
     )

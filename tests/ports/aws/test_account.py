@@ -150,3 +150,82 @@ def test_a_dry_run_without_an_answer_is_unreachable(stub: Stub) -> None:
 
     with pytest.raises(Unreachable):
         stub.account.dry_run(a_request(in_memory()))
+
+
+@pytest.fixture
+def network(session: boto3.Session) -> tuple[Any, AwsAccount, str]:
+    """Return a client, an account, and a VPC without any way out."""
+    client: Any = session.client("ec2", REGION)
+    clients = Clients(
+        sts=lambda: client,
+        iam=lambda: client,
+        free_tier=lambda: client,
+        functions=lambda _: client,
+        ssm=lambda _: client,
+        ec2=lambda _: client,
+        s3=lambda: client,
+        secrets=lambda _: client,
+        keys=lambda _: client,
+    )
+    vpc = client.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    return client, AwsAccount(clients), vpc
+
+
+def a_subnet(client: Any, vpc: str, block: str) -> str:
+    made: str = client.create_subnet(VpcId=vpc, CidrBlock=block)["Subnet"]["SubnetId"]
+    return made
+
+
+def test_tells_what_subnets_reach_by_routes_and_addresses(
+    network: tuple[Any, AwsAccount, str],
+) -> None:
+    client, account, vpc = network
+    closed, public = (a_subnet(client, vpc, f"10.1.{n}.0/24") for n in (1, 2))
+    gateway = client.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    client.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    table = client.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    client.associate_route_table(RouteTableId=table, SubnetId=public)
+    client.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    client.modify_subnet_attribute(SubnetId=public, MapPublicIpOnLaunch={"Value": True})
+
+    ways = account.ways_out([closed, public, "subnet-0123456789abcdef0"], region=REGION)
+
+    assert set(ways) == {closed, public}
+    assert (ways[public].default_route, ways[public].is_public) == (gateway, True)
+    assert ways[public].reaches_internet
+    assert (ways[closed].default_route, ways[closed].is_public) == ("", False)
+    assert not ways[closed].reaches_internet
+
+
+def test_an_endpoint_counts_where_it_serves(network: tuple[Any, AwsAccount, str]) -> None:
+    client, account, vpc = network
+    one, other = (a_subnet(client, vpc, f"10.1.{n}.0/24") for n in (1, 2))
+    table = client.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    client.associate_route_table(RouteTableId=table, SubnetId=one)
+    service = f"com.amazonaws.{REGION}"
+    client.create_vpc_endpoint(
+        VpcId=vpc,
+        ServiceName=f"{service}.s3",
+        VpcEndpointType="Gateway",
+        RouteTableIds=[table],
+    )
+    for name, is_named in (("ecr.api", True), ("sqs", False)):
+        client.create_vpc_endpoint(
+            VpcId=vpc,
+            ServiceName=f"{service}.{name}",
+            VpcEndpointType="Interface",
+            SubnetIds=[one],
+            PrivateDnsEnabled=is_named,
+        )
+
+    ways = account.ways_out([one, other], region=REGION)
+
+    assert ways[one].endpoints == {"s3", "ecr.api"}
+    assert ways[other].endpoints == {"ecr.api"}
+
+
+def test_asked_for_no_subnet_it_tells_no_way(network: tuple[Any, AwsAccount, str]) -> None:
+    _, account, _ = network
+
+    assert account.ways_out([], region=REGION) == {}
+    assert account.ways_out(["subnet-0123456789abcdef0"], region=REGION) == {}

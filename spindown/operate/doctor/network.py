@@ -1,0 +1,69 @@
+"""Whether instances in subnets of one's own reach what they need: an address, NAT, or endpoints."""
+
+from collections.abc import Iterator, Mapping
+
+from spindown.operate.doctor.fact import Facts, Unknown
+from spindown.operate.doctor.finding import Finding, Severity
+from spindown.operate.doctor.subject import DoctorCase, DoctorSubject
+from spindown.port import SubnetWay
+
+#: Of these there are endpoints in a route table, which cost nothing.
+_GATEWAYS = frozenset({"s3", "dynamodb"})
+
+
+def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
+    """Check each subnet of a network of one's own; those that a deploy makes have all they need."""
+    for region, subnets in sorted(subject.own_subnets.items()):
+        ways = facts.ways.get(region, {})
+        if isinstance(ways, Unknown):
+            yield Finding(
+                what=f"routes in {region}",
+                found=ways.reason,
+                needed="read access to see whether workers reach what they need",
+                remedy="grant ec2:DescribeRouteTables and ec2:DescribeVpcEndpoints",
+                severity=Severity.WARNING,
+            )
+            continue
+        cases = [case for case in subject.cases if region in case.places]
+        for subnet_id in sorted(set(subnets)):
+            if subnet_id in ways:
+                yield _check_way(ways[subnet_id], cases, is_home=region == subject.region)
+
+
+def _check_way(way: SubnetWay, cases: list[DoctorCase], *, is_home: bool) -> Finding:
+    what = f"way out of {way.subnet_id}"
+    if way.reaches_internet:
+        by = "public addresses" if way.is_public else "no public addresses"
+        return Finding(what=what, found=f"{way.default_route}, {by}")
+    why = {case.name: case.needs_internet for case in cases if case.needs_internet}
+    if not is_home:
+        why |= {case.name: "its queue is at home, and no endpoint leads there" for case in cases}
+    found = "its instances get no public address" if way.is_public_route else "no default route"
+    if why:
+        return Finding(
+            what=what,
+            found=found,
+            needed="; ".join(f"{name}: {reason}" for name, reason in sorted(why.items())),
+            remedy="route 0.0.0.0/0 to a NAT gateway, or name a subnet that gives addresses",
+            severity=Severity.BLOCKED,
+        )
+    needed = frozenset().union(*(case.endpoints for case in cases))
+    missing = sorted(needed - way.endpoints)
+    listed = _spell(needed)
+    if not missing:
+        return Finding(what=what, found=f"endpoints of {listed}")
+    return Finding(
+        what=what,
+        found=f"{found}, and no endpoint of {_spell(frozenset(missing))}",
+        needed=f"endpoints of {listed}",
+        remedy="make them in the VPC, with private DNS names, for this subnet; or route 0.0.0.0/0 "
+        "to a NAT gateway",
+        # Endpoints of another VPC may serve it by routes and names of the organisation's.
+        severity=Severity.WARNING,
+    )
+
+
+def _spell(services: frozenset[str]) -> str:
+    gateways, others = sorted(services & _GATEWAYS), sorted(services - _GATEWAYS)
+    kinds: Mapping[str, list[str]] = {"gateway": gateways, "interface": others}
+    return ", ".join(f"{', '.join(names)} ({kind})" for kind, names in kinds.items() if names)

@@ -1,0 +1,128 @@
+"""Subnets of one's own: what their instances reach, and what they would need to."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.error import AccessDenied
+from spindown.operate.doctor.finding import Finding, Severity
+from spindown.port import SubnetWay
+from tests.unit.operate.examined import REGION, ZONES, Examined, a_config, subnet_of
+
+ALWAYS = {"s3", "dynamodb", "sqs", "logs", "events"}
+#: Nothing but its VPC.
+CLOSED = SubnetWay(
+    subnet_id=subnet_of(ZONES[0]), is_public=False, default_route="", endpoints=frozenset()
+)
+
+
+def examined(way: SubnetWay, *, is_deployed: bool = True, **workload: Any) -> Examined:
+    """Return an examination of a network whose first subnet has this way out."""
+    config = a_config(**workload)
+    subnets = {zone: subnet_of(zone) for zone in ZONES}
+    config["deployment"]["network"] = {"vpc_id": "vpc-1", "subnets": subnets}
+    world = Examined(config=config, is_deployed=is_deployed)
+    world.account.ways[REGION, way.subnet_id] = way
+    return world
+
+
+def told(world: Examined) -> Finding:
+    return world.finding(f"way out of {CLOSED.subnet_id}")
+
+
+def found(way: SubnetWay, **workload: Any) -> Finding:
+    return told(examined(way, **workload))
+
+
+@pytest.mark.parametrize(
+    ("route", "is_public", "severity"),
+    [
+        ("igw-1", True, Severity.GOOD),
+        ("igw-1", False, Severity.WARNING),
+        ("nat-1", False, Severity.GOOD),
+        ("tgw-1", False, Severity.GOOD),
+        ("", True, Severity.WARNING),
+    ],
+)
+def test_an_address_needs_a_gateway_and_a_gateway_an_address(
+    route: str, *, is_public: bool, severity: Severity
+) -> None:
+    way = replace(CLOSED, default_route=route, is_public=is_public)
+
+    assert found(way).severity is severity
+
+
+def test_endpoints_are_enough_for_an_image_that_holds_all() -> None:
+    assert found(replace(CLOSED, endpoints=frozenset(ALWAYS))).severity is Severity.GOOD
+
+
+@pytest.mark.parametrize("missing", sorted(ALWAYS))
+def test_the_endpoint_that_is_missing_is_named(missing: str) -> None:
+    finding = found(replace(CLOSED, endpoints=frozenset(ALWAYS - {missing})))
+
+    assert finding.severity is Severity.WARNING
+    assert missing in finding.found
+    assert all(one in finding.needed for one in ALWAYS)
+
+
+@pytest.mark.parametrize(
+    ("run", "more"),
+    [
+        ({"secrets": {"TOKEN": "/hub/token"}}, {"ssm"}),
+        ({"secrets": {"TOKEN": "hub/token"}}, {"secretsmanager"}),
+        (
+            {"image": "111122223333.dkr.ecr.us-west-2.amazonaws.com/box:1"},
+            {"ecr.api", "ecr.dkr"},
+        ),
+    ],
+)
+def test_what_a_workload_uses_needs_endpoints_too(run: dict[str, Any], more: set[str]) -> None:
+    code = {} if "image" in run else {"entrypoint": "job:run", "code": "."}
+    finding = found(replace(CLOSED, endpoints=frozenset(ALWAYS)), run={**code, **run})
+
+    assert finding.severity is Severity.WARNING
+    assert all(one in finding.found for one in more)
+    assert not any(f" {one}" in finding.found for one in ALWAYS)
+
+
+def test_a_shell_on_workers_needs_endpoints_too() -> None:
+    world = examined(replace(CLOSED, endpoints=frozenset(ALWAYS)))
+    world.config["deployment"]["session_manager"] = True
+
+    assert "ssmmessages" in told(world).found
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        {"image": {"mode": "bootstrap"}},
+        {"image": {"mode": "bake"}},
+        {"run": {"image": "docker.io/box:1"}},
+    ],
+)
+def test_what_is_installed_or_pulled_needs_the_internet(workload: dict[str, Any]) -> None:
+    finding = found(replace(CLOSED, endpoints=frozenset(ALWAYS)), **workload)
+
+    assert finding.severity is Severity.BLOCKED
+    assert "classify: " in finding.needed
+
+
+def test_before_a_deploy_it_is_told_as_well() -> None:
+    world = examined(CLOSED, is_deployed=False)
+
+    assert told(world).severity is Severity.WARNING
+
+
+def test_a_network_that_the_deploy_makes_is_not_looked_at() -> None:
+    world = Examined()
+    world.account.ways[REGION, CLOSED.subnet_id] = CLOSED
+
+    assert not [one for one in world.report().findings if one.what.startswith("way out")]
+
+
+def test_routes_that_may_not_be_read_stop_nothing() -> None:
+    world = examined(CLOSED)
+    world.account.faults["ways_out"] = AccessDenied("not you")
+
+    assert world.finding("routes in").severity is Severity.WARNING
