@@ -89,7 +89,7 @@ def _ports(event: StackEvent) -> TeardownPorts:
         compute=aws.compute(),
         table=aws.table(table) if table else None,
         pause=_wait,
-        queue=aws.queue if event.leaving.has_shapes else None,
+        queue=aws.queue,
     )
 
 

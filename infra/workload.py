@@ -48,7 +48,6 @@ class WorkloadQueues(Construct):
         *,
         deployment: str,
         workload: str,
-        has_types: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         name = queue_name(deployment, workload)
@@ -75,13 +74,13 @@ class WorkloadQueues(Construct):
                 queue=self.dead_letters, max_receive_count=MAX_RECEIVE_COUNT
             ),
         )
-        #: Pattern of the queues of its shapes; "": it has none.
-        self.shapes_arn = shape_queue(self.queue.queue_arn, SHAPES) if has_types else ""
+        #: Pattern of the queues of its shapes, which a deploy without types may have left behind.
+        self.shapes_arn = shape_queue(self.queue.queue_arn, SHAPES)
 
     @property
     def work_arns(self) -> list[str]:
         """Return the queues in which its messages wait."""
-        return [self.queue.queue_arn, *([self.shapes_arn] if self.shapes_arn else [])]
+        return [self.queue.queue_arn, self.shapes_arn]
 
 
 #: EC2 launches nothing on demand from a template with tags for it
@@ -277,13 +276,13 @@ class WorkerFleet(Construct):
         archive: CodeArchive,
         shared: SharedResources,
     ) -> list[iam.PolicyStatement]:
-        dead_letters_arn = jobs.dead_letters.queue_arn
+        dead_letters_arn, has_types = jobs.dead_letters.queue_arn, workload.has_types
         return [
             *grants.work_jobs(
-                queue_arn=jobs.shapes_arn or jobs.queue.queue_arn,
+                queue_arn=jobs.shapes_arn if has_types else jobs.queue.queue_arn,
+                other_arn=jobs.queue.queue_arn if has_types else jobs.shapes_arn,
                 dead_letters_arn=dead_letters_arn,
             ),
-            *([grants.send_back(queue_arn=jobs.queue.queue_arn)] if jobs.shapes_arn else []),
             *grants.keep_results(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
             grants.keep_usage(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
             grants.tell_of_jobs(deployment=shared.deployment.name, workload=name),
@@ -384,7 +383,6 @@ class Workload(Construct):
             "Jobs",
             deployment=shared.deployment.name,
             workload=name,
-            has_types=config.has_types,
         )
         # So who only submits finds the bucket without a right to read settings.
         Tags.of(self.jobs.queue).add(tag.BUCKET, shared.store.bucket.bucket_name)

@@ -180,7 +180,6 @@ class ControlPlane(Construct):
             workloads=[one.name for one in self._workloads],
             code=self._code,
             table=shared.ledger.table,
-            shapes=self._shapes,
             failed_events=self.failed_events,
         )
         teardown.outlive(shared.network, shared.ledger, shared.store, *self._workloads)
@@ -251,19 +250,15 @@ class ControlPlane(Construct):
         queue_arns = [arn for one in self._workloads for arn in one.jobs.work_arns]
         return [
             grants.renew_messages(queue_arns),
-            *([grants.remove_queues(self._shapes)] if self._shapes else []),
+            grants.remove_queues(deployment=self._shared.deployment.name),
             grants.keep_items(bucket_arn=self._shared.store.bucket.bucket_arn),
         ]
 
     def _learn_sizes(self) -> list[iam.PolicyStatement]:
         """Return what learning how large jobs are takes, where there are types."""
         bucket_arn = self._shared.store.bucket.bucket_arn
-        return [grants.learn_sizes(bucket_arn=bucket_arn)] if self._shapes else []
-
-    @property
-    def _shapes(self) -> list[str]:
-        """Return the patterns of the queues that ``intake`` makes."""
-        return [one.jobs.shapes_arn for one in self._workloads if one.jobs.shapes_arn]
+        has_types = any(one.config.has_types for one in self._workloads)
+        return [grants.learn_sizes(bucket_arn=bucket_arn)] if has_types else []
 
     def _launch(self) -> list[iam.PolicyStatement]:
         network, deployment = self._shared.network, self._shared.deployment.name

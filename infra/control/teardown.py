@@ -34,7 +34,6 @@ class Teardown(Construct):
         workloads: Sequence[str],
         code: lambda_.Code,
         table: dynamodb.ITable | None = None,
-        shapes: Sequence[str] = (),
         failed_events: sqs.IQueue | None = None,
     ) -> None:
         """End what has our tag in this region.
@@ -46,7 +45,6 @@ class Teardown(Construct):
             workloads: names of those that run here.
             code: of the function.
             table: the ledger, if it is in this stack.
-            shapes: patterns of the queues that ``intake`` makes; they are removed too.
             failed_events: where events go on which it fails for good.
         """
         super().__init__(scope, construct_id)
@@ -57,7 +55,7 @@ class Teardown(Construct):
             name="teardown",
             description="Ends every instance before the stack that it belongs to is deleted",
             code=code,
-            statements=_statements(deployment, table, shapes),
+            statements=_statements(deployment, table),
             memory_mib=256,
             timeout=_TIMEOUT,
             retries=2,
@@ -68,7 +66,6 @@ class Teardown(Construct):
         self._where = {
             "Deployment": deployment,
             "Table": table.table_name if table is not None else "",
-            **({"Shapes": "removed"} if shapes else {}),
         }
         self._fleet = self._ask("Fleet", {"Regions": [Aws.REGION], "Workloads": self._workloads})
 
@@ -109,13 +106,14 @@ class Teardown(Construct):
             thing.node.add_dependency(self._fleet)
 
 
-def _statements(
-    deployment: str, table: dynamodb.ITable | None, shapes: Sequence[str]
-) -> list[iam.PolicyStatement]:
-    return [
-        *([grants.remove_queues(shapes)] if shapes else []),
-        *([grants.find_shapes(table_arn=table.table_arn)] if shapes and table else []),
-        *([] if table is None else [grants.keep_reconcile_out(table_arn=table.table_arn)]),
-        grants.find_instances(),
-        grants.end_workers(deployment=deployment),
-    ]
+def _statements(deployment: str, table: dynamodb.ITable | None) -> list[iam.PolicyStatement]:
+    ledger = (
+        []
+        if table is None
+        else [
+            grants.keep_reconcile_out(table_arn=table.table_arn),
+            grants.find_shapes(table_arn=table.table_arn),
+            grants.remove_queues(deployment=deployment),
+        ]
+    )
+    return [*ledger, grants.find_instances(), grants.end_workers(deployment=deployment)]

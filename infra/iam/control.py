@@ -14,7 +14,8 @@ from aws_cdk import aws_iam as iam
 
 from spindown.contract import tag
 from spindown.contract.location import work_root
-from spindown.contract.name import resource_name
+from spindown.contract.name import queue_name, resource_name
+from spindown.contract.queue import SHAPES, shape_queue
 from spindown.contract.row import control_partition, worker_partition
 from spindown.contract.settings import (
     deployment_parameter,
@@ -103,7 +104,8 @@ def route_jobs(
     made = ["sqs:CreateQueue", "sqs:SendMessage", *(["sqs:TagQueue"] if tagged else [])]
     taken = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
     return [
-        allow("TakeMessages", [f"sqs:{action}" for action in taken], queue_arns),
+        # Also from a shape that the policy no longer comes to.
+        allow("TakeMessages", [f"sqs:{action}" for action in taken], [*queue_arns, *shapes_arns]),
         allow("RouteMessages", made, shapes_arns),
         allow("GiveUpMessages", ["sqs:GetQueueAttributes", "sqs:SendMessage"], dead_letters_arns),
     ]
@@ -129,9 +131,10 @@ def wake(name: str, *, deployment: str) -> iam.PolicyStatement:
     return allow(f"Wake{name.capitalize()}", ["lambda:InvokeFunction"], [function])
 
 
-def remove_queues(shapes_arns: Sequence[str]) -> iam.PolicyStatement:
-    """Allow deleting the queues of shapes that nobody uses."""
-    return allow("RemoveQueues", ["sqs:DeleteQueue"], shapes_arns)
+def remove_queues(*, deployment: str) -> iam.PolicyStatement:
+    """Allow deleting the queues of shapes that nobody uses, also of a workload that has left."""
+    shapes = shape_queue(queue_name(deployment, "*"), SHAPES)
+    return allow("RemoveQueues", ["sqs:DeleteQueue"], [regional("sqs", shapes)])
 
 
 def find_shapes(*, table_arn: str) -> iam.PolicyStatement:

@@ -24,26 +24,20 @@ from spindown.infra.iam.statement import (
 )
 
 
-def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatement]:
-    """Allow what a worker does with messages: receive, extend, delete, send again, dead-letter."""
+def work_jobs(
+    *, queue_arn: str, other_arn: str, dead_letters_arn: str
+) -> list[iam.PolicyStatement]:
+    """Allow what a worker does with messages: receive, extend, delete, send again, dead-letter.
+
+    From ``other_arn`` it receives nothing: with types it sends back there what is not for it. It
+    keeps what it holds after a deploy that adds the first type or removes the last.
+    """
+    held = ["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:SendMessage"]
     return [
-        allow(
-            "WorkQueue",
-            [
-                "sqs:ChangeMessageVisibility",
-                "sqs:DeleteMessage",
-                "sqs:ReceiveMessage",
-                "sqs:SendMessage",
-            ],
-            [queue_arn],
-        ),
+        allow("WorkQueue", [*held, "sqs:ReceiveMessage"], [queue_arn]),
+        allow("KeepJobs", held, [other_arn]),
         allow("GiveUpJobs", ["sqs:SendMessage"], [dead_letters_arn]),
     ]
-
-
-def send_back(*, queue_arn: str) -> iam.PolicyStatement:
-    """Allow sending a job that needs another machine to be routed again."""
-    return allow("SendBack", ["sqs:SendMessage"], [queue_arn])
 
 
 def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]:

@@ -90,8 +90,6 @@ class Leaving:
     subnets: tuple[str, ...] = ()
     #: Workloads that go on.
     staying: tuple[str, ...] = ()
-    #: Whether there may be queues that no template has made.
-    has_shapes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +184,6 @@ def _fleet_leaving(change: StackChange, new: Mapping[str, Any], old: Mapping[str
         workloads=workloads if is_whole else tuple(x for x in before if x not in workloads),
         is_whole=is_whole,
         table=str(new.get("Table", "")),
-        has_shapes="Shapes" in new,
     )
 
 

@@ -195,7 +195,7 @@ def _carry_out_one(run: Execution, action: Action) -> None:
 def _queue_of(run: Execution, shape: str) -> JobQueue:
     """Return the queue of a shape that has one, else the workload's own."""
     own = run.facts.settings.queue_url
-    return run.ports.queue(shape_queue(own, shape if shape in run.facts.shapes else ""))
+    return run.ports.queue(shape_queue(own, shape if shape in run.facts.view.shapes else ""))
 
 
 def _terminate(run: Execution, action: Terminate) -> None:

@@ -20,7 +20,7 @@ from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
 from spindown.domain.idle import idle_timeout, is_about
-from spindown.domain.job_type import Shape
+from spindown.domain.job_type import Shape, is_possible, parse_shape
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -193,7 +193,10 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
 def _read_queues(
     ports: ControlPorts, settings: WorkloadSettings, policy: Policy, view: LedgerView
 ) -> tuple[Backlog, Mapping[str, Backlog]]:
-    """Return what waits in the queue that people know, and in that of each shape in use."""
+    """Return what waits to be routed, and in the queue of each shape in use.
+
+    What waits for a shape to which no job comes any more is routed again: no machine is for it.
+    """
     intake = ports.queue(settings.queue_url).backlog()
     if not policy.types:
         return intake, {}
@@ -201,7 +204,11 @@ def _read_queues(
     found = {OWN_SHAPE: NOTHING_WAITS}
     for name in view.shapes:
         with suppress(NotFound):
-            found[name] = ports.queue(shape_queue(settings.queue_url, name)).backlog()
+            backlog = ports.queue(shape_queue(settings.queue_url, name)).backlog()
+            if is_possible(parse_shape(name) or Shape(), policy):
+                found[name] = backlog
+            else:
+                intake = all_of([intake, backlog])
     return intake, found
 
 

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Needs, Policy
@@ -145,7 +146,7 @@ def _resized(usual: Needs, sized: Sized | None, most: Needs) -> Needs:
     if sized is None or sized.of != usual:
         return usual
     bounds = {
-        name: max(getattr(usual, name) or 0, getattr(most, name) or 0)
+        name: _bound(name, usual, most)
         for name in _NUMBERS
         if getattr(sized.needs, name) is not None
     }
@@ -192,6 +193,20 @@ def shape_of(needs: Needs) -> Shape:
     )
 
 
+def is_possible(shape: Shape, policy: Policy) -> bool:
+    """Tell whether a job may come to a shape by a policy; without types none does."""
+    most = policy.requirements_at_most
+    return any(
+        replace(_largest(usual, most), architecture=shape.architecture).covers(shape)
+        for usual in ((Needs(), *(each.needs for each in policy.types)) if policy.types else ())
+    )
+
+
+def _largest(usual: Needs, most: Needs) -> Shape:
+    """Return the largest shape of jobs of a type: what it needs, or the ceiling."""
+    return shape_of(Needs(**{name: _bound(name, usual, most) for name in _NUMBERS}))
+
+
 def requirements_of(shape: Shape, workload: Requirements) -> Requirements:
     """Return what a machine of a shape must have: what the workload requires, and what it says."""
     return replace(
@@ -235,11 +250,15 @@ _NUMBERS = tuple(f.name for f in fields(Needs) if f.name != "architectures")
 def _above(asked: Needs, usual: Needs, most: Needs) -> Reason:
     """Return which ceiling a message is above; NO_REASON: none."""
     for name in _NUMBERS:
-        value, ceiling = getattr(asked, name), getattr(most, name)
-        bound = max(getattr(usual, name) or 0, ceiling or 0)
+        value, bound = getattr(asked, name), _bound(name, usual, most)
         if value is not None and value > bound:
             return _too_much(name, value, bound)
     return NO_REASON
+
+
+def _bound(name: str, usual: Needs, most: Needs) -> Any:
+    """Return the most that a message of a type may ask for."""
+    return max(getattr(usual, name) or 0, getattr(most, name) or 0)
 
 
 def _beyond_scale(needs: Needs) -> Reason:

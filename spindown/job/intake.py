@@ -7,9 +7,10 @@ routed now stays in the queue that people know and is hidden for a while.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from types import MappingProxyType
@@ -26,6 +27,7 @@ from spindown.domain.job_type import (
     SettledNeeds,
     Shape,
     Sized,
+    is_possible,
     parse_shape,
     settle,
     shape_of,
@@ -161,13 +163,15 @@ class Intake:
         #: So that threads do not count the shapes at once, and make more than there may be.
         self._placing = Lock()
 
-    def run(self, until: datetime, *, at_most: int | None = None) -> Routed:
+    def run(
+        self, until: datetime, *, at_most: int | None = None, wait: timedelta = _WAIT
+    ) -> Routed:
         """Route until the queue is empty, ``until``, or so many; return what became of them."""
         done, in_a_row = Routed(), 0
         while in_a_row < _FAILURES and self._ports.clock.now() < until:
             if done.seen == at_most:
                 break
-            message = self._ports.queue.receive(wait=_WAIT, visibility=_HIDDEN_FOR)
+            message = self._ports.queue.receive(wait=wait, visibility=_HIDDEN_FOR)
             if message is None:
                 break
             try:
@@ -272,8 +276,11 @@ class Intake:
         is_known = shape.name in declared or shape.name in listed
         if is_known or len(listed - declared) < SHAPES_AT_MOST:
             return shape
-        known = filter(None, map(parse_shape, listed | declared))
-        return min((each for each in known if each.covers(shape)), default=None)
+        known = [each for each in map(parse_shape, listed | declared) if each]
+        return min(
+            (each for each in known if each.covers(shape) and is_possible(each, self._policy)),
+            default=None,
+        )
 
     def _shapes_of_types(self) -> Iterator[Shape]:
         """Yield what jobs get that ask for nothing beside their types."""
@@ -301,6 +308,12 @@ def route(
     if done.seen >= _FEW:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             done = sum(pool.map(lambda _: intake.run(until), range(_AT_ONCE)), start=done)
+    for queue in _left_behind(settings, policy, ports):
+        again = Intake(
+            settings, policy, replace(work, queue=queue), ports.queue, tags=tags, sizes=sizes
+        )
+        with suppress(NotFound):
+            done += again.run(until, wait=timedelta(0))
     where = {DEPLOYMENT: ports.name, WORKLOAD: settings.name}
     ports.metrics.emit(
         [
@@ -326,6 +339,15 @@ def sizes_in_force(workload: str, policy: Policy, ports: ControlPorts) -> Mappin
     except SpindownError as exc:
         _log.warning("sizes_not_read: %s", exc)
         return {}
+
+
+def _left_behind(
+    settings: WorkloadSettings, policy: Policy, ports: ControlPorts
+) -> Sequence[JobQueue]:
+    """Return the queues of shapes to which no job comes any more, since the policy changed."""
+    listed = read_shapes(ports.table, settings.name)
+    known = [each for each in map(parse_shape, listed) if each and not is_possible(each, policy)]
+    return [ports.queue(shape_queue(settings.queue_url, each.name)) for each in known]
 
 
 _LEFT = Routed(left=1)

@@ -7,7 +7,8 @@ it sends there, and sends nothing to one that is being removed.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import timedelta
 
 from spindown.contract.codec import encode
 from spindown.contract.queue import shape_queue
@@ -20,15 +21,20 @@ from spindown.contract.row import (
 )
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, all_of
+from spindown.domain.job_type import Shape, is_possible, parse_shape
 from spindown.error import NotFound, PreconditionFailed, SpindownError
+from spindown.job.message import delete
+from spindown.job.policy import read_standing
 from spindown.ledger.partition import Partition
-from spindown.port import ControlPorts, JobQueue, Key, Table, When, Write
+from spindown.port import Clock, ControlPorts, JobQueue, Key, Outgoing, Table, When, Write
 
 _log = logging.getLogger(__name__)
 #: A queue that nothing was routed to for so long, and that is empty, is removed.
 UNUSED_FOR = timedelta(days=30)
 #: Longer than a run of ``intake`` that has read the row before it said so.
 _CLOSING_FOR = timedelta(minutes=30)
+#: Of one queue in one run of the hourly function.
+_SEND_BACK_FOR = timedelta(minutes=1)
 
 
 def read_shapes(table: Table, workload: str) -> Mapping[str, ShapeRow]:
@@ -39,7 +45,7 @@ def read_shapes(table: Table, workload: str) -> Mapping[str, ShapeRow]:
 
 def queues_of(ports: ControlPorts, settings: WorkloadSettings) -> list[JobQueue]:
     """Return all queues in which messages of a workload may wait, that of people first."""
-    shapes = read_shapes(ports.table, settings.name) if settings.policy.types else ()
+    shapes = read_shapes(ports.table, settings.name)
     urls = [settings.queue_url, *(shape_queue(settings.queue_url, shape) for shape in shapes)]
     return [ports.queue(url) for url in urls]
 
@@ -69,22 +75,45 @@ def remove_all_unused(ports: ControlPorts) -> Mapping[str, int]:
 
 def remove_unused(workload: str, ports: ControlPorts) -> int:
     """Take each unused queue of a workload a step nearer to its removal; return how many went."""
-    settings, _ = ports.settings.workload(workload)
-    if not settings.policy.types:
+    shapes = read_shapes(ports.table, workload)
+    if not shapes:
         return 0
-    removed = 0
-    for name, row in read_shapes(ports.table, workload).items():
+    settings, _ = ports.settings.workload(workload)
+    policy, removed = read_standing(ports.table, workload).policy, 0
+    for name, row in shapes.items():
         queue = ports.queue(shape_queue(settings.queue_url, name))
+        if not settings.policy.types:
+            _send_back(queue, ports.queue(settings.queue_url), ports.clock)
         if all_of(backlogs([queue])).is_empty:
-            removed += _step(workload, row, queue, ports.table, ports.clock.now())
+            is_over = not is_possible(parse_shape(name) or Shape(), policy)
+            removed += _step(workload, row, queue, ports, is_over=is_over)
     return removed
 
 
-def _step(workload: str, row: ShapeRow, queue: JobQueue, table: Table, now: datetime) -> bool:
+def _send_back(queue: JobQueue, people: JobQueue, clock: Clock) -> None:
+    """Send the messages of a shape back to the queue that people know.
+
+    Without types nobody routes, and every worker receives from that queue.
+    """
+    until = clock.now() + _SEND_BACK_FOR
+    with suppress(NotFound):
+        while clock.now() < until:
+            message = queue.receive(wait=timedelta(0), visibility=_SEND_BACK_FOR)
+            if message is None:
+                return
+            copy = Outgoing(body=message.body, tenant=message.tenant, attributes=message.attributes)
+            people.send([copy])
+            delete(message.receipt_handle, queue)
+
+
+def _step(
+    workload: str, row: ShapeRow, queue: JobQueue, ports: ControlPorts, *, is_over: bool
+) -> bool:
+    table, now = ports.table, ports.clock.now()
     key = Key(control_partition(workload), shape_sort(row.shape))
     seen = {"used_at": encode(row.used_at)}
     if row.closing_at is None and row.removing_at is None:
-        if now - row.used_at >= UNUSED_FOR:
+        if is_over or now - row.used_at >= UNUSED_FOR:
             unchanged = When(equals=seen, absent=frozenset({"closing_at", "removing_at"}))
             _write(table, Write(key=key, when=unchanged, set={"closing_at": encode(now)}))
         return False

@@ -40,8 +40,8 @@ class TeardownPorts:
     #: None: the ledger is elsewhere, and launches are stopped by other means.
     table: Table | None
     pause: Callable[[timedelta], None]
-    #: URL -> queue, to remove those that no template has made; None: there are none.
-    queue: Callable[[str], JobQueue] | None = None
+    #: URL -> queue, to remove those that no template has made.
+    queue: Callable[[str], JobQueue]
 
 
 def tear_down(
@@ -60,7 +60,7 @@ def tear_down(
 
 def _remove_queues(leaving: Leaving, ports: TeardownPorts) -> None:
     """Remove the queues of shapes, which cost nothing: what cannot be removed stays."""
-    if ports.table is None or ports.queue is None:
+    if ports.table is None:
         return
     for workload in leaving.workloads:
         with suppress(SpindownError):

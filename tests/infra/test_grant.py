@@ -97,8 +97,10 @@ def test_a_worker_reads_the_queue_of_its_workload_alone(assembly: Assembly) -> N
     statements = assembly.statements("WorkloadrichFleetRole")
 
     (queue,) = resources(statements["WorkQueue"])
+    (shapes,) = resources(statements["KeepJobs"])
     (dead_letters,) = resources(statements["GiveUpJobs"])
     assert queue.startswith("<WorkloadrichJobsQueue")
+    assert shapes == f"{queue}--c*"
     assert dead_letters.startswith("<WorkloadrichJobsDeadLetters")
     assert statements["GiveUpJobs"]["Action"] == "sqs:SendMessage"
 

@@ -18,6 +18,7 @@ STATEMENTS = [
         ("WorkloadrichFleetRole", sid)
         for sid in (
             "WorkQueue",
+            "KeepJobs",
             "GiveUpJobs",
             "KeepResults",
             "KeepUsage",
@@ -79,6 +80,7 @@ STATEMENTS = [
             "SeeTypes",
             "SeeListPrices",
             "RenewMessages",
+            "RemoveQueues",
             "KeepBodies",
             "SeeQuotas",
             "SeeJobs",
@@ -89,7 +91,15 @@ STATEMENTS = [
     ),
     *(
         ("ControlTeardownFunctionRole", sid)
-        for sid in ("KeepReconcileOut", "FindInstances", "EndWorkers", "WriteLog", OF_CDK)
+        for sid in (
+            "KeepReconcileOut",
+            "FindShapes",
+            "RemoveQueues",
+            "FindInstances",
+            "EndWorkers",
+            "WriteLog",
+            OF_CDK,
+        )
     ),
     *(
         ("ControlOffersRole", sid)

@@ -1,14 +1,13 @@
-"""A workload with types has a function that routes, and leave for its queues; others do not."""
+"""A workload with types has a function that routes; leave for queues of shapes is always there."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spindown.contract.event import parse_stack_event
 from tests.infra.assembly import CONFIG, Assembly, listed, synthesise_once, words, write_project
+from tests.infra.call.control import INTAKE_CALLS, INTAKE_MUST_NOT
+from tests.infra.policy import read_statements
 
 _TYPES = """
 [[workload.plain.policy.types]]
@@ -16,7 +15,6 @@ name = "large"
 memory_gib = 64
 """
 INTAKE = "ControlIntakeRole"
-EVENT = json.loads((Path(__file__).parents[1] / "events" / "stack_delete.json").read_text())
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +38,7 @@ def test_without_types_there_is_no_such_function(assembly: Assembly) -> None:
     assert "lab--intake" not in names
     for role in ("ControlScalerRole", "ControlOffersRole", "WorkloadplainFleetRole"):
         statements = assembly.statements(role)
-        assert not {"WakeIntake", "RemoveQueues", "SendBack", "LearnSizes"} & statements.keys()
+        assert not {"WakeIntake", "LearnSizes"} & statements.keys()
 
 
 def functions_of(assembly: Assembly) -> list[Any]:
@@ -58,11 +56,12 @@ def test_who_routes_moves_messages_and_nothing_else(typed: Assembly) -> None:
     services = {a.partition(":")[0] for one in statements.values() for a in listed(one["Action"])}
 
     assert services == {"dynamodb", "lambda", "logs", "s3", "sqs", "ssm"}
-    (people,) = of_queues(statements["TakeMessages"])
+    people, left = of_queues(statements["TakeMessages"])
     (shapes,) = of_queues(statements["RouteMessages"])
     assert people.startswith("<WorkloadplainJobsQueue")
     assert not people.endswith("*")
     assert is_shapes(shapes)
+    assert left == shapes
     assert set(listed(statements["RouteMessages"]["Action"])) == {
         "sqs:CreateQueue",
         "sqs:SendMessage",
@@ -72,20 +71,50 @@ def test_who_routes_moves_messages_and_nothing_else(typed: Assembly) -> None:
     }
 
 
-def test_a_worker_receives_from_shapes_and_only_sends_to_people(typed: Assembly) -> None:
+def test_who_routes_may_do_what_it_does_and_no_more(typed: Assembly) -> None:
+    statements = [one for one in read_statements(typed, INTAKE) if one.sid != "WriteLog"]
+
+    for call in INTAKE_CALLS:
+        assert any(one.allows(call) for one in statements), call
+    for call in INTAKE_MUST_NOT:
+        assert not any(one.allows(call) for one in statements), call
+    for one in statements:
+        served = [call for call in INTAKE_CALLS if one.allows(call)]
+        assert set(one.actions) <= {call.action for call in served}, one.sid
+
+
+def test_a_worker_receives_from_shapes_and_not_from_people(typed: Assembly) -> None:
     statements = typed.statements("WorkloadplainFleetRole")
 
     (worked,) = of_queues(statements["WorkQueue"])
-    (back,) = of_queues(statements["SendBack"])
+    (other,) = of_queues(statements["KeepJobs"])
     assert is_shapes(worked)
-    assert back.startswith("<WorkloadplainJobsQueue")
-    assert statements["SendBack"]["Action"] == "sqs:SendMessage"
+    assert other.startswith("<WorkloadplainJobsQueue")
+    assert not other.endswith("*")
+    assert "sqs:ReceiveMessage" not in listed(statements["KeepJobs"]["Action"])
+
+
+def test_a_deploy_that_changes_the_types_leaves_jobs_in_hand(
+    typed: Assembly, assembly: Assembly
+) -> None:
+    held = {f"sqs:{action}" for action in ("ChangeMessageVisibility", "DeleteMessage")}
+    for each in (typed, assembly):
+        statements = each.statements("WorkloadplainFleetRole")
+        reached = {
+            name: set(listed(statements[sid]["Action"]))
+            for sid in ("WorkQueue", "KeepJobs")
+            for name in of_queues(statements[sid])
+        }
+        assert len(reached) == 2
+        assert all(held <= actions for actions in reached.values())
 
 
 def test_the_worker_of_another_workload_reaches_no_shape(typed: Assembly) -> None:
     statements = typed.statements("WorkloadrichFleetRole")
 
-    assert not any("--c*" in one for each in statements.values() for one in of_queues(each))
+    reached = {one for each in statements.values() for one in of_queues(each) if "--c*" in one}
+    assert len(reached) == 1
+    assert not any("plain" in one for one in reached)
 
 
 @pytest.mark.parametrize("role", ["ControlScalerRole", "ControlInterruptionRole"])
@@ -99,22 +128,11 @@ def test_who_reconciles_sees_shapes_and_wakes_the_router(typed: Assembly, role: 
 
 
 @pytest.mark.parametrize("role", ["ControlOffersRole", "ControlTeardownFunctionRole"])
-def test_who_removes_queues_removes_those_of_shapes_alone(typed: Assembly, role: str) -> None:
-    (removed,) = of_queues(typed.statements(role)["RemoveQueues"])
+def test_who_removes_queues_removes_those_of_shapes_alone(assembly: Assembly, role: str) -> None:
+    (removed,) = of_queues(assembly.statements(role)["RemoveQueues"])
 
-    assert is_shapes(removed)
-
-
-def test_only_where_there_are_types_a_teardown_looks_for_queues(
-    typed: Assembly, assembly: Assembly
-) -> None:
-    (with_types,), (without,) = (each.all_of("Custom::SpindownFleet") for each in (typed, assembly))
-    event = {**EVENT, "ResourceProperties": {**EVENT["ResourceProperties"]}}
-
-    assert "Shapes" not in without
-    assert not parse_stack_event(event).leaving.has_shapes
-    event["ResourceProperties"]["Shapes"] = with_types["Shapes"]
-    assert parse_stack_event(event).leaving.has_shapes
+    # Also of a workload that has left, or has no types any more.
+    assert removed.endswith(":lab--*--c*")
 
 
 def test_who_measures_cannot_write_what_is_learned(typed: Assembly) -> None:

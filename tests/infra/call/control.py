@@ -2,7 +2,19 @@
 
 from spindown.contract import tag
 from tests.infra.call.launch import LAUNCH_CALLS, an_instance
-from tests.infra.call.resource import BEARS_OURS, HERE, OURS, QUEUE, TABLE, TEMPLATES, objects, rows
+from tests.infra.call.resource import (
+    BEARS_OURS,
+    DEAD_LETTERS,
+    HERE,
+    OURS,
+    QUEUE,
+    SHAPE_QUEUE,
+    TABLE,
+    TEMPLATES,
+    WORK_QUEUES,
+    objects,
+    rows,
+)
 from tests.infra.policy import STORE, Call, ours
 
 REFRESH_CALLS = [
@@ -37,7 +49,7 @@ RECONCILE_CALLS = [
     *(
         Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
         for action in ("GetQueueAttributes", "ChangeMessageVisibility")
-        for name in ("plain", "rich")
+        for name in WORK_QUEUES
     ),
     Call("ec2:DescribeInstances", context=HERE),
     Call("ec2:DescribeSpotInstanceRequests", context=HERE),
@@ -52,8 +64,9 @@ RENEW_CALLS = [
     *(
         Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
         for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
-        for name in ("plain", "rich")
+        for name in WORK_QUEUES
     ),
+    Call("sqs:DeleteQueue", SHAPE_QUEUE),
     *objects(["PutObject"], "workloads/rich/jobs/j/bodies/d.json"),
 ]
 
@@ -81,7 +94,7 @@ COUNT_LOST_CALLS = [
     *objects(["GetObject"], "workloads/rich/batches/b.json", "workloads/rich/jobs/j/manifest.json"),
     *(
         Call("sqs:GetQueueAttributes", ours("sqs", f"lab--{name}"))
-        for name in ("plain", "plain--dlq", "rich", "rich--dlq")
+        for name in (*WORK_QUEUES, "plain--dlq", "rich--dlq")
     ),
 ]
 
@@ -90,6 +103,51 @@ TEARDOWN_CALLS = [
     rows("UpdateItem", "c#rich"),
     Call("ec2:DescribeInstances", context=HERE),
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
+    # Queues that no template has made, also of a workload that has left.
+    rows("Query", "c#gone"),
+    Call("sqs:DeleteQueue", SHAPE_QUEUE),
+    Call("sqs:DeleteQueue", ours("sqs", "lab--gone--c0m8")),
+]
+
+#: Of a deployment in which ``plain`` has types.
+INTAKE_CALLS = [
+    *(
+        Call("ssm:GetParameters", ours("ssm", f"parameter/spindown/lab/{name}"))
+        for name in ("deployment", "workload/plain", "live/plain")
+    ),
+    *(rows(action, "c#plain") for action in ("GetItem", "Query", "UpdateItem")),
+    *(
+        Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
+        for action in ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
+        for name in ("plain", "plain--c0m8")
+    ),
+    *(
+        Call(f"sqs:{action}", ours("sqs", "lab--plain--c0m8"))
+        for action in ("CreateQueue", "SendMessage")
+    ),
+    *(
+        Call(f"sqs:{action}", ours("sqs", "lab--plain--dlq"))
+        for action in ("GetQueueAttributes", "SendMessage")
+    ),
+    Call("s3:ListBucket", STORE),
+    *objects(
+        ["GetObject", "PutObject"],
+        "workloads/plain/jobs/j/bodies/d.json",
+        "workloads/plain/jobs/j/message",
+    ),
+    Call("lambda:InvokeFunction", ours("lambda", "function:lab--scaler")),
+]
+INTAKE_MUST_NOT = [
+    *(
+        Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
+        for action in ("ReceiveMessage", "SendMessage")
+        for name in ("rich", "rich--c0m8")
+    ),
+    Call("sqs:ReceiveMessage", ours("sqs", "lab--plain--dlq")),
+    Call("sqs:DeleteQueue", ours("sqs", "lab--plain--c0m8")),
+    *(rows(action, name) for action in ("Query", "UpdateItem") for name in ("w#plain", "c#rich")),
+    *objects(["GetObject", "PutObject"], "workloads/plain/jobs/j/manifest.json"),
+    Call("ec2:CreateFleet", ours("ec2", "fleet/*")),
 ]
 
 _INSTANCE = {
@@ -102,6 +160,8 @@ CONTROL_MUST_NOT = [
     # Jobs and results.
     Call("sqs:ReceiveMessage", QUEUE),
     Call("sqs:DeleteMessage", QUEUE),
+    Call("sqs:DeleteQueue", QUEUE),
+    Call("sqs:DeleteQueue", DEAD_LETTERS),
     *objects(["GetObject", "PutObject"], "workloads/rich/jobs/j/manifest.json"),
     Call("dynamodb:Scan", TABLE),
     Call("dynamodb:DeleteTable", TABLE),

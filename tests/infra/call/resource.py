@@ -12,6 +12,9 @@ KIT = "arn:aws:s3:::<kit>"
 TABLE = ours("dynamodb", "table/lab--ledger")
 QUEUE = ours("sqs", "lab--rich")
 DEAD_LETTERS = ours("sqs", "lab--rich--dlq")
+#: That of people and one of a shape, of each workload.
+WORK_QUEUES = ("plain", "plain--c0m8", "rich", "rich--c4m16")
+SHAPE_QUEUE = ours("sqs", "lab--rich--c4m16")
 HERE = {"aws:RequestedRegion": [REGION]}
 OURS = {f"aws:RequestTag/{tag.DEPLOYMENT}": ["lab"]}
 BEARS_OURS = {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["lab"]}

@@ -73,7 +73,8 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
     TEARDOWN: [
         *CONTROL_MUST_NOT,
         *LAUNCH_CALLS,
-        *(Call(f"dynamodb:{action}", TABLE) for action in ("DeleteItem", "GetItem", "Query")),
+        *(Call(f"dynamodb:{action}", TABLE) for action in ("DeleteItem", "GetItem")),
+        rows("Query", "w#rich"),
         *(rows("UpdateItem", partition) for partition in ("w#rich", "h#rich", "d#")),
         Call("ssm:GetParameters", ours("ssm", "parameter/spindown/lab/deployment")),
     ],

@@ -7,6 +7,7 @@ from tests.infra.call.resource import (
     KIT,
     OURS,
     QUEUE,
+    SHAPE_QUEUE,
     TABLE,
     objects,
     rows,
@@ -19,9 +20,11 @@ _WORKER_LOG = ours("logs", "log-group:/spindown/lab/worker/rich:log-stream:i-1")
 WORKER_CALLS = [
     # Jobs: received, extended, ended, re-sent and split, given up.
     *(
-        Call(f"sqs:{action}", QUEUE)
-        for action in ("ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage", "SendMessage")
+        Call(f"sqs:{action}", queue)
+        for queue in (QUEUE, SHAPE_QUEUE)
+        for action in ("ChangeMessageVisibility", "DeleteMessage", "SendMessage")
     ),
+    Call("sqs:ReceiveMessage", QUEUE),
     Call("sqs:SendMessage", DEAD_LETTERS),
     # The manifest, and its older versions when it is torn; parts; large files in parts.
     *objects(["GetObject", "GetObjectVersion", "PutObject"], "workloads/rich/jobs/j/manifest.json"),
@@ -73,6 +76,7 @@ WORKER_MUST_NOT = [
     Call("sqs:SendMessage", ours("sqs", "lab--plain")),
     Call("sqs:ReceiveMessage", DEAD_LETTERS),
     Call("sqs:PurgeQueue", QUEUE),
+    Call("sqs:ReceiveMessage", SHAPE_QUEUE),
     # What decides, and what is only to be read.
     *objects(["GetObject", "PutObject"], "offers/catalogue.json", "decisions/rich/d.json"),
     *objects(["PutObject"], "workloads/rich/inputs/b-1/a.png", "workloads/rich/batches/b-1.json"),

@@ -11,6 +11,7 @@ from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import ReasonCode
+from spindown.job.shape_queue import backlogs, queues_of
 from spindown.operate.preview import preview
 from tests.builders import a_type, minutes
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
@@ -217,6 +218,51 @@ def test_a_shape_that_nothing_meets_says_so_and_stops_no_other() -> None:
     shapes = {shape.shape: shape for shape in decision.shapes}
     assert shapes["c0m1024"].stopped.code is ReasonCode.LAST_RULED_OUT
     assert launched_of(world, SMALL)
+
+
+def test_for_a_shape_of_no_job_any_more_nothing_is_bought() -> None:
+    world = a_typed_world(max_workers=20, drain_within=minutes(2))
+    for number in range(100):
+        world.ask(f"l{number}", type="large")
+    world.tick()
+    assert world.queue_of(LARGE).backlog().visible == 100
+
+    world.change_policy(types=TYPES[:1])
+    world.run(3)
+
+    assert world.workers() == []
+    assert world.queue_of(LARGE).bodies() == []
+    assert world.dead_letters.backlog().visible == 100
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=minutes(1))
+    assert letter is not None
+    assert letter.attributes["code"] == ReasonCode.TYPE_UNKNOWN.value
+
+
+def test_jobs_of_a_type_that_needs_less_now_get_what_it_needs() -> None:
+    world = a_typed_world()
+    for number in range(3):
+        world.ask(f"l{number}", type="large")
+    world.tick()
+    world.change_policy(types=(TYPES[0], JobType(name="large", needs=Needs(memory_gib=8))))
+    world.run(3)
+
+    assert world.queue_of(LARGE).bodies() == []
+    assert len(world.queue_of(SMALL).bodies()) == 3
+    assert {worker.shape for worker in world.workers()} == {SMALL}
+
+
+def test_without_any_type_what_is_left_in_a_shape_is_no_work_yet() -> None:
+    world = a_typed_world()
+    world.ask("l", type="large")
+    world.tick()
+    world.change_policy(types=())
+    decision = world.tick()
+
+    assert decision.shapes == ()
+    assert world.workers() == []
+    # It is whoever counts messages who sees it.
+    queues = queues_of(world.ports, world.workload_settings())
+    assert sum(found.visible for found in backlogs(queues)) == 1
 
 
 def test_a_queue_that_is_not_made_yet_is_empty() -> None:

@@ -13,6 +13,7 @@ from spindown.domain.job_type import (
     VCPU_STEPS,
     VRAM_STEPS,
     Shape,
+    is_possible,
     outgrown,
     parse_shape,
     requirements_of,
@@ -177,6 +178,19 @@ def test_what_is_settled_is_within_type_and_ceiling(name: str, asked: Needs | No
             continue
         bound = getattr(usual, each.name), getattr(POLICY.requirements_at_most, each.name)
         assert (getattr(settled.needs, each.name) or 0) <= max(value or 0 for value in bound)
+
+
+@given(name=st.sampled_from(["", "small", "gpu"]), asked=st.none() | needs)
+def test_a_shape_that_a_job_comes_to_is_a_possible_one(name: str, asked: Needs | None) -> None:
+    settled = settle(name, asked, POLICY)
+
+    assert settled.refused or is_possible(settled.shape, POLICY)
+    assert not is_possible(settled.shape, Policy())
+
+
+def test_a_shape_above_all_types_and_ceilings_is_impossible() -> None:
+    assert not is_possible(Shape(memory_gib=8192), POLICY)
+    assert is_possible(Shape(), POLICY)
 
 
 def test_what_no_machine_is_sold_with_is_refused() -> None:

@@ -212,6 +212,37 @@ def test_a_queue_that_holds_anything_stays(world: ControlWorld) -> None:
     assert world.queue_of(SMALL).bodies() == ["{}"]
 
 
+def test_without_types_messages_go_back_and_queues_go(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+    world.ask("plain")
+    world.route()
+    asked = sorted([*world.queue_of(SMALL).bodies(), *world.queue_of("c0m0").bodies()])
+    world.change_policy(types=())
+    world.tick()
+    removed = []
+    for _ in range(3):
+        removed.append(remove_unused(WORKLOAD, world.ports))
+        assert sorted(world.queue.bodies()) == asked
+        world.clock.advance(minutes(60))
+
+    assert removed == [0, 0, 2]
+    assert not world.view().shapes
+    assert not world.queue_of(SMALL).is_there
+
+
+def test_the_queue_of_a_shape_of_no_job_goes_at_once(world: ControlWorld) -> None:
+    a_shape_in_use(world)
+    large = replace(TYPES[0], needs=Needs(memory_gib=2))
+    world.change_policy(types=(large,), requirements_at_most=Needs())
+    world.tick()
+    removed = []
+    for _ in range(3):
+        removed.append(remove_unused(WORKLOAD, world.ports))
+        world.clock.advance(minutes(60))
+
+    assert removed == [0, 0, 1]
+
+
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_message_that_comes_meanwhile_is_not_lost(world: ControlWorld, steps: int) -> None:
     a_shape_in_use(world)

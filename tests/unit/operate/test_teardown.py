@@ -29,6 +29,7 @@ class Scene:
             compute=self.world.ports.compute,
             table=self.world.ports.table,
             pause=self.pause,
+            queue=self.world.ports.queue,
         )
 
     def pause(self, length: timedelta) -> None:
