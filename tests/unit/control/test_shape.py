@@ -251,7 +251,7 @@ def test_jobs_of_a_type_that_needs_less_now_get_what_it_needs() -> None:
     assert {worker.shape for worker in world.workers()} == {SMALL}
 
 
-def test_without_any_type_what_is_left_in_a_shape_is_no_work_yet() -> None:
+def test_without_any_type_what_a_shape_holds_is_no_work_yet() -> None:
     world = a_typed_world()
     world.ask("l", type="large")
     world.tick()
