@@ -14,6 +14,7 @@ from tests.infra.assembly import (
     write_project,
 )
 
+_SHAPES = "queues that are made when jobs first need them; their names begin with the workload's"
 _LAUNCHED = "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:"
 _OBJECTS = "objects below one fixed prefix of the deployment's own bucket"
 _MADE_BY_THE_LAUNCH = "it does not exist before the launch; a condition asks for our tag on it"
@@ -58,6 +59,12 @@ KEPT = {
         )
         for one in ("models/ocr/", "papers/2025/", "papers/2026/")
     },
+    **{
+        f"AwsSolutions-IAM5[Resource::<Workload{workload}JobsQueue.Arn>--c*]": _SHAPES
+        for workload in ("plain", "rich")
+    },
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:sqs:<AWS::Region>:<AWS::AccountId>"
+    ":lab--*--c*]": _SHAPES,
     "AwsSolutions-S1": "access logs would cost more than the bucket; CloudTrail can record access",
     "AwsSolutions-SQS3": "it is itself where events go that could not be handled",
     "AwsSolutions-VPC7": "flow logs are billed by volume; workers accept no connection",

@@ -1,6 +1,7 @@
 """What each use case of the control plane must be able to call, and what none may."""
 
 from spindown.contract import tag
+from spindown.contract.size import sizes_key
 from tests.infra.call.launch import LAUNCH_CALLS, an_instance
 from tests.infra.call.resource import (
     BEARS_OURS,
@@ -135,6 +136,7 @@ INTAKE_CALLS = [
         "workloads/plain/jobs/j/bodies/d.json",
         "workloads/plain/jobs/j/message",
     ),
+    *objects(["GetObject"], sizes_key("plain")),
     Call("lambda:InvokeFunction", ours("lambda", "function:lab--scaler")),
 ]
 INTAKE_MUST_NOT = [
