@@ -114,7 +114,7 @@ class Session:
     def queues(self, workload: str) -> dict[str, JobQueue]:
         """Return the queues in which a workload's messages wait, by shape; "": that of people."""
         settings = self.workload(workload)
-        shapes = read_shapes(self.table, workload)
+        shapes = read_shapes(self.table, workload) if settings.policy.types else ()
         own = settings.queue_url
         return {name: self.aws.queue(shape_queue(own, name)) for name in ("", *shapes)}
 
