@@ -292,6 +292,7 @@ class Handover:
                 commit=took if portion.finished or portion.state is not None else None,
                 job_items=held.manifest.items if is_completed else None,
                 job_busy=timedelta(seconds=held.manifest.busy_seconds),
+                job_type=held.job.type or "",
             )
         )
 

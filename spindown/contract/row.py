@@ -134,9 +134,18 @@ def parse_processor_kind(text: str) -> tuple[str, float] | None:
         return None
 
 
-def throughput_sort(name: str, count: float) -> str:
-    """Return the sort key of the learned throughput of what computes: GPU or vCPU, and count."""
-    return f"{_THROUGHPUT}{processor_kind(name, count)}"
+def throughput_sort(name: str, count: float, job_type: str = "") -> str:
+    """Return the sort key of the learned throughput of what computes: GPU or vCPU, and count.
+
+    Jobs of each type have one of their own; "": they have none.
+    """
+    kind = processor_kind(name, count)
+    return f"{TYPE_THROUGHPUT}{job_type}#{kind}" if job_type else f"{THROUGHPUT}{kind}"
+
+
+def job_sort(job_type: str) -> str:
+    """Return the sort key of how large jobs of a type are; "": those without one."""
+    return f"{TYPE_JOB}{job_type}" if job_type else JOB_RATE
 
 
 def alert_sort(name: str) -> str:
@@ -180,7 +189,10 @@ GAP_RATE = f"{RATE}gap"
 JOB_RATE = f"{RATE}job"
 CHECKPOINT_RATE = f"{RATE}checkpoint"
 
-_THROUGHPUT = f"{RATE}throughput#"
+THROUGHPUT = f"{RATE}throughput#"
+#: The same of jobs of a type.
+TYPE_THROUGHPUT = f"{RATE}type-throughput#"
+TYPE_JOB = f"{RATE}type-job#"
 #: How the sort keys of rows begin that workers write.
 OF_WORKERS = (
     WORKER,
@@ -189,7 +201,9 @@ OF_WORKERS = (
     NEWER,
     DONE,
     CLAIMS,
-    _THROUGHPUT,
+    THROUGHPUT,
+    TYPE_THROUGHPUT,
+    TYPE_JOB,
     JOB_RATE,
     CHECKPOINT_RATE,
 )
@@ -203,7 +217,9 @@ READ_AT_MOST: Mapping[str, int] = {
     NEWER: 10_000,
     CHECKPOINT_RATE: 1,
     JOB_RATE: 1,
-    _THROUGHPUT: 500,
+    THROUGHPUT: 500,
+    TYPE_THROUGHPUT: 2_000,
+    TYPE_JOB: 500,
     REQUEUED: 10_000,
 }
 #: Leases of instances that nobody knows whose jobs are given back; others return by themselves.
@@ -372,6 +388,8 @@ class ShapeRow:
     url: str
     #: When a message was last routed there, to a day.
     used_at: datetime
+    #: Types of the jobs that were routed there since then; "": without one.
+    types: tuple[str, ...] = ()
     #: Since when nobody has used it for long: it is removed if that stays so.
     closing_at: datetime | None = None
     #: Since when its queue is being removed: nobody sends to it.

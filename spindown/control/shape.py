@@ -60,6 +60,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     requirements = requirements_of(parse_shape(shape) or Shape(), facts.settings.requirements)
     others = [w for w in fleet.workers.values() if w.shape != shape]
     launched = [x for x in fleet.launches.values() if x.shape != shape]
+    listed = facts.view.shapes.get(shape)
     seen = {name: getattr(known.backlog, name) for name in QUEUE_FIELDS}
     return PlanDraft(
         facts=replace(
@@ -69,6 +70,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
             shapes={},
             settings=replace(facts.settings, requirements=requirements),
             effective=replace_fields(facts.effective, {"policy": policy}),
+            knowledge=facts.knowledge.of_types(listed.types if listed else ()),
         ),
         fleet=replace(
             fleet,

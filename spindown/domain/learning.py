@@ -6,9 +6,10 @@ prior. The prior counts as a few seconds or hours of reports. With no report it 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
+from typing import Any
 
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
@@ -66,6 +67,14 @@ class JobSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TypeKnowledge:
+    """What jobs of one type have shown."""
+
+    throughput: Mapping[Processor, ThroughputRecord] = field(default_factory=dict)
+    jobs: JobSizes = field(default_factory=JobSizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
     """Everything learned of one workload. Empty: nothing yet. Samples are newest last."""
 
@@ -80,12 +89,58 @@ class Knowledge:
     #: none that is longer than its own idle timeout, so the timeout could only become shorter.
     gaps: tuple[float, ...] = ()
     jobs: JobSizes = field(default_factory=JobSizes)
+    #: Type of jobs -> its share of throughput and jobs; "": without one. Empty: there are no types.
+    types: Mapping[str, TypeKnowledge] = field(default_factory=dict)
     #: Seconds that computing stood still for one checkpoint.
     checkpoints: tuple[float, ...] = ()
     #: "per-gpu", "per-instance" or a number: how reports a slot add up to an instance.
     slots: str = "per-gpu"
     #: What a program has to write its last checkpoint; none for a function.
     stop_grace: timedelta = timedelta(0)
+
+    def of_types(self, names: Sequence[str]) -> "Knowledge":
+        """Return what is known of work of some types, each by as much as there was of it.
+
+        Before any of it was measured, that is what is known of all.
+        """
+        found = [self.types[name] for name in names if name in self.types]
+        if not any(each.throughput for each in found):
+            return self
+        return replace(self, **add_types(found))
+
+
+def add_types(types: Sequence[TypeKnowledge]) -> dict[str, Any]:
+    """Return the throughput and the sizes of jobs of several types as fields of ``Knowledge``."""
+    by_processor: dict[Processor, ThroughputRecord] = {}
+    for each in types:
+        for processor, record in each.throughput.items():
+            known = by_processor.get(processor)
+            by_processor[processor] = record if known is None else _add_records(known, record)
+    jobs = JobSizes(
+        items=sum(each.jobs.items for each in types),
+        jobs=sum(each.jobs.jobs for each in types),
+        largest=tuple(n for each in types for n in each.jobs.largest),
+    )
+    return {"throughput": by_processor, "jobs": jobs}
+
+
+def _add_records(one: ThroughputRecord, other: ThroughputRecord) -> ThroughputRecord:
+    longest = max(one, other, key=lambda each: each.longest_hours)
+    largest = max(one, other, key=lambda each: each.largest_items)
+    return ThroughputRecord(
+        items=one.items + other.items,
+        hours=one.hours + other.hours,
+        reports=one.reports + other.reports,
+        lives=one.lives + other.lives,
+        rates=(*one.rates, *other.rates),
+        longest_hours=longest.longest_hours,
+        longest_items=longest.longest_items,
+        largest_hours=largest.largest_hours,
+        largest_items=largest.largest_items,
+        moved=one.moved + other.moved,
+        gib_in=one.gib_in + other.gib_in,
+        gib_out=one.gib_out + other.gib_out,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,8 +158,8 @@ class Intake:
         self._open_queue = open_queue
         self._tags = tags
         self._sizes = sizes
-        #: Shape -> the queue that takes its jobs, once the ledger lists it.
-        self._queues: dict[Shape, JobQueue] = {}
+        #: Shape and type -> the queue that takes such jobs, once the ledger lists it.
+        self._queues: dict[tuple[Shape, str], JobQueue] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
         self._placing = Lock()
 
@@ -205,11 +205,18 @@ class Intake:
         )
         if refused:
             return self._refuse(message, job_id, refused)
-        return self._move(message, job, settled.shape, sized)
+        return self._move(message, job, settled.shape, whole.type or "", sized)
 
-    def _move(self, message: Message, job: JobMessage, shape: Shape, sized: Sized | None) -> Routed:
+    def _move(
+        self,
+        message: Message,
+        job: JobMessage,
+        shape: Shape,
+        job_type: str,
+        sized: Sized | None,
+    ) -> Routed:
         """Move a message to the queue of a shape; one that is not there is made."""
-        queue = self._open(shape)
+        queue = self._open(shape, job_type)
         if queue is None:
             about = Reason(
                 ReasonCode.TOO_MANY_SHAPES, {"shapes": SHAPES_AT_MOST, "shape": shape.name}
@@ -249,19 +256,19 @@ class Intake:
         dead_letter_untouched(message, say(reason), self._ports, code=reason.code, job_id=job_id)
         return Routed(refused={reason.code.value: 1})
 
-    def _open(self, shape: Shape) -> JobQueue | None:
+    def _open(self, shape: Shape, job_type: str) -> JobQueue | None:
         """Return the queue that takes a job, which may not be made yet; None: there is none."""
         with self._placing:
-            return self._queues.get(shape) or self._list(shape)
+            return self._queues.get((shape, job_type)) or self._list(shape, job_type)
 
-    def _list(self, shape: Shape) -> JobQueue | None:
+    def _list(self, shape: Shape, job_type: str) -> JobQueue | None:
         place = self._place(shape)
         if place is None:
             return None
         # First the ledger: a queue that no tick knows of would be served by nobody.
         url = shape_queue(self._settings.queue_url, place.name)
-        list_shape(self._ports, self._settings.name, place.name, url)
-        queue = self._queues[shape] = self._open_queue(url)
+        list_shape(self._ports, self._settings.name, place.name, url, job_type)
+        queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
     def _place(self, shape: Shape) -> Shape | None:
@@ -354,8 +361,8 @@ _LEFT = Routed(left=1)
 _MALFORMED = Routed(refused={"malformed": 1})
 
 
-def list_shape(ports: WorkPorts, workload: str, shape: str, url: str) -> None:
-    """See to it that the ledger lists a shape as used, whose queue has this URL.
+def list_shape(ports: WorkPorts, workload: str, shape: str, url: str, job_type: str = "") -> None:
+    """See to it that the ledger lists a shape as used by jobs of a type; its queue has this URL.
 
     Raises:
         Throttled: its queue is just being removed.
@@ -363,9 +370,12 @@ def list_shape(ports: WorkPorts, workload: str, shape: str, url: str) -> None:
     key, now = Key(control_partition(workload), shape_sort(shape)), ports.clock.now()
     known = _read_row(ports.table.get(key))
     removing_at = None if known is None else known.removing_at
+    types = frozenset({job_type})
     if known is not None and removing_at is None and known.closing_at is None:
         if now - known.used_at < _NOTED_EVERY:
-            return
+            if job_type in known.types:
+                return
+            types, now = types.union(known.types), known.used_at
     elif removing_at is not None and now - removing_at < REMOVED_WITHIN:
         raise Throttled(f"the queue of {shape} is being removed")
     # Whoever removes it changes this field first.
@@ -374,7 +384,7 @@ def list_shape(ports: WorkPorts, workload: str, shape: str, url: str) -> None:
         if removing_at is None
         else When(equals={"removing_at": encode(removing_at)})
     )
-    row = ShapeRow(shape=shape, url=url, used_at=now)
+    row = ShapeRow(shape=shape, url=url, used_at=now, types=tuple(sorted(types)))
     try:
         ports.table.write(Write(key=key, when=unchanged, set=encode(row)))
     except PreconditionFailed as exc:

@@ -19,9 +19,9 @@ from spindown.contract.codec import Row, decode, encode_instant
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.row import (
     CHECKPOINT_RATE,
-    JOB_RATE,
     RateRow,
     done_sort,
+    job_sort,
     parse_processor_kind,
     throughput_sort,
     worker_partition,
@@ -67,6 +67,8 @@ class Progress:
     job_items: int | None = None
     #: Slot time of the whole job over all epochs, once it has completed.
     job_busy: timedelta = timedelta(0)
+    #: Of the job; "": it has none. What is learned of speed and size is learned for each.
+    job_type: str = ""
 
 
 class Reporter:
@@ -76,20 +78,18 @@ class Reporter:
         self._partition = worker_partition(workload)
         self._dimensions = {DEPLOYMENT: deployment, WORKLOAD: workload}
         self._processor = worker.processor
-        self._throughput = throughput_sort(*self._processor)
         self._ports = ports
         self._sampled_at: dict[str, datetime] = {}
-        #: Items of the jobs that were completed since the last report of any.
-        self._jobs: list[int] = []
+        #: Type -> items of the jobs that were completed since the last report of any.
+        self._jobs: dict[str, list[int]] = {}
         self._lock = threading.Lock()
         self._waiting: list[Datum] = []
         # Of this process: one that is started again on the same instance counts anew.
         self._process = f"{worker.instance_id}-{ports.random.getrandbits(64):016x}"
         self._reports = itertools.count()
-        #: The first report of a throughput, which counts the worker, is yet to come.
-        self._is_new = True
-        #: Most hours, and most items, of its reports.
-        self._longest = self._largest = 0.0
+        #: Type -> most hours, and most items, of its reports; the first of a throughput counts the
+        #: worker.
+        self._extremes: dict[str, tuple[float, float]] = {}
 
     def report(self, progress: Progress) -> None:
         """Add what was committed to what the day has done, the throughput and the samples."""
@@ -108,45 +108,43 @@ class Reporter:
         if items:
             hours = progress.busy / timedelta(hours=1)
             own, others = share_items(items, hours, self._processor, progress.earlier)
+            kind = progress.job_type
+            is_first, is_extreme = self._note_extremes(kind, own, hours)
             sums = {"count": own, "hours": hours, "reports": 1, **_moved(items, progress)}
-            sums = {**sums, "lives": self._count_life()}
+            sums = {**sums, "lives": int(is_first)}
             # What is like no report before must not be lost: a job that hung is known by it.
-            tries = _TRIES if self._is_extreme(own, hours) else 1
+            tries, sort = _TRIES if is_extreme else 1, throughput_sort(*self._processor, kind)
             is_told = hours > 0 and any(
-                self._sample(self._throughput, own / hours, stamp, sums, is_due=tries > 1)
-                for _ in range(tries)
+                self._sample(sort, own / hours, stamp, sums, is_due=tries > 1) for _ in range(tries)
             )
             if not is_told:
-                self._add(self._throughput, sums, stamp)
+                self._add(sort, sums, stamp)
             for gpu, begun in others.items():
-                self._add(throughput_sort(*gpu), begun, stamp)
+                self._add(throughput_sort(*gpu, kind), begun, stamp)
         if progress.job_items is not None:
-            self._learn_job(progress.job_items, stamp)
+            self._learn_job(progress.job_items, progress.job_type, stamp)
         if progress.commit is not None:
             self._sample(CHECKPOINT_RATE, progress.commit.total_seconds(), stamp)
         self._emit_progress(progress)
 
-    def _is_extreme(self, items: float, hours: float) -> bool:
-        """Tell whether a report has taken longer, or is of more items, than any before."""
+    def _note_extremes(self, job_type: str, items: float, hours: float) -> tuple[bool, bool]:
+        """Tell of a report whether it is the first of its type, and longer or larger than any."""
         with self._lock:
-            is_extreme = hours > self._longest or items > self._largest
-            self._longest, self._largest = max(self._longest, hours), max(self._largest, items)
-        return is_extreme
+            is_first = job_type not in self._extremes
+            longest, largest = self._extremes.get(job_type, (0.0, 0.0))
+            self._extremes[job_type] = max(longest, hours), max(largest, items)
+        return is_first, hours > longest or items > largest
 
-    def _learn_job(self, items: int, stamp: str) -> None:
+    def _learn_job(self, items: int, job_type: str, stamp: str) -> None:
         """Report the jobs since the last report: all of them, since a large one takes longest."""
         with self._lock:
-            self._jobs.append(items)
-            told = tuple(self._jobs)
+            waiting = self._jobs.setdefault(job_type, [])
+            waiting.append(items)
+            told = tuple(waiting)
         sums = {"count": float(sum(told)), "jobs": float(len(told))}
-        if self._sample(JOB_RATE, float(max(told)), stamp, sums, fade=_FADE):
+        if self._sample(job_sort(job_type), float(max(told)), stamp, sums, fade=_FADE):
             with self._lock:
-                del self._jobs[: len(told)]
-
-    def _count_life(self) -> int:
-        with self._lock:
-            is_new, self._is_new = self._is_new, False
-        return int(is_new)
+                del waiting[: len(told)]
 
     def emit(self, values: Mapping[str, float], *, reason: str | None = None) -> None:
         """Keep metrics of this workload, by name, for the next ``flush``."""

@@ -13,13 +13,14 @@ from spindown.domain.learning import (
     Knowledge,
     PoolRecord,
     ThroughputRecord,
+    TypeKnowledge,
+    add_types,
     interruption_rate,
 )
 from spindown.domain.offer import CapacityType, Pool, Processor
 from spindown.error import ContractError
 from spindown.port import Key, Table
 
-_THROUGHPUT = f"{rows.RATE}throughput#"
 _POOL = f"{rows.RATE}pool#"
 
 
@@ -39,14 +40,15 @@ def read_knowledge(
         workers: those that there are.
     """
     empty = RateRow()
-    job = rates.get(rows.JOB_RATE, empty)
+    types = _types(rates)
+    is_typed = len(types) > 1
     return Knowledge(
-        throughput=dict(_throughputs(rates)),
+        **add_types(list(types.values())),
+        types=types if is_typed else {},
         pools=dict(_pools(rates)),
         alive=frozenset(w.processor for w in workers if w.is_live),
         boots=rates.get(rows.BOOT_RATE, empty).samples,
         gaps=rates.get(rows.GAP_RATE, empty).samples,
-        jobs=JobSizes(items=job.count, jobs=job.jobs, largest=job.samples),
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
         stop_grace=stop_grace,
@@ -68,31 +70,47 @@ def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float
     return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
 
 
-def _throughputs(
-    rates: Mapping[str, RateRow],
-) -> list[tuple[Processor, ThroughputRecord]]:
-    found = []
+def _types(rates: Mapping[str, RateRow]) -> dict[str, TypeKnowledge]:
+    """Return what jobs of each type have shown; "": those without one, which is always there."""
+    speeds: dict[str, dict[Processor, ThroughputRecord]] = {"": {}}
+    sizes = {"": _sizes(rates.get(rows.JOB_RATE, RateRow()))}
     for sort, row in rates.items():
-        is_one = sort.startswith(_THROUGHPUT)
-        kind = parse_processor_kind(sort.removeprefix(_THROUGHPUT)) if is_one else None
-        if kind is None:
+        name, text = "", sort.removeprefix(rows.THROUGHPUT)
+        if sort.startswith(rows.TYPE_JOB):
+            sizes[sort.removeprefix(rows.TYPE_JOB)] = _sizes(row)
             continue
-        record = ThroughputRecord(
-            items=row.count,
-            hours=row.hours,
-            reports=row.reports,
-            lives=row.lives,
-            rates=row.samples,
-            longest_hours=row.longest_hours,
-            longest_items=row.longest_items,
-            largest_hours=row.largest_hours,
-            largest_items=row.largest_items,
-            moved=row.moved,
-            gib_in=row.gib_in,
-            gib_out=row.gib_out,
-        )
-        found.append((kind, record))
-    return found
+        if sort.startswith(rows.TYPE_THROUGHPUT):
+            name, _, text = sort.removeprefix(rows.TYPE_THROUGHPUT).partition("#")
+        elif text == sort:
+            continue
+        kind = parse_processor_kind(text)
+        if kind is not None:
+            speeds.setdefault(name, {})[kind] = _throughput(row)
+    return {
+        name: TypeKnowledge(throughput=speeds.get(name, {}), jobs=sizes.get(name, JobSizes()))
+        for name in sorted(speeds.keys() | sizes.keys())
+    }
+
+
+def _sizes(row: RateRow) -> JobSizes:
+    return JobSizes(items=row.count, jobs=row.jobs, largest=row.samples)
+
+
+def _throughput(row: RateRow) -> ThroughputRecord:
+    return ThroughputRecord(
+        items=row.count,
+        hours=row.hours,
+        reports=row.reports,
+        lives=row.lives,
+        rates=row.samples,
+        longest_hours=row.longest_hours,
+        longest_items=row.longest_items,
+        largest_hours=row.largest_hours,
+        largest_items=row.largest_items,
+        moved=row.moved,
+        gib_in=row.gib_in,
+        gib_out=row.gib_out,
+    )
 
 
 def _pools(rates: Mapping[str, RateRow]) -> list[tuple[Pool, PoolRecord]]:

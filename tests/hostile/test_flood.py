@@ -27,6 +27,7 @@ FLOODS: dict[str, Callable[[int], tuple[str, dict[str, Any]]]] = {
         f"requeued#j-{n}",
         encode(a_lease(job_id=f"j-{n}").left_behind(a_lease().sent_at)),
     ),
+    "type-rates": lambda n: (f"rate#type-throughput#t{n}#T4#1", {"count": 1.0, "hours": 1.0}),
     "rates": lambda n: (f"rate#throughput#T4#{n}", {"count": 1.0, "hours": 1.0, "lives": 1}),
 }
 

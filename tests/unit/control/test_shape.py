@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.contract import tag
-from spindown.contract.row import lease_sort, shape_sort
+from spindown.contract.row import lease_sort, shape_sort, throughput_sort
 from spindown.control.plan import ActionKind
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool
@@ -284,3 +284,23 @@ def test_without_types_no_queue_is_looked_at_nobody_is_woken() -> None:
     assert world.calls["router.wake"] == 0
     assert world.calls["queue.backlog"] == 2
     assert not world.shape_queues
+
+
+def test_machines_are_chosen_by_the_speed_of_the_types_at_hand() -> None:
+    world = a_typed_world()
+    measured = {"hours": 20.0, "reports": 20, "lives": 20}
+    # Small jobs run ten times as fast on an A10G, large ones do not.
+    speeds = {"T4": {"small": 100.0, "large": 100.0}, "A10G": {"small": 1000.0, "large": 100.0}}
+    for gpu, rates in speeds.items():
+        for name, rate in rates.items():
+            world.put(throughput_sort(gpu, 1.0, name), count=20 * rate, **measured)
+    a10g = a_type("g5.4xlarge", gpu_name="A10G", memory_mib=64 * 1024)
+    world.market.offer(a10g, region=REGION, zones=ZONES, on_demand=1.6, spot=0.6)
+    world.ask("s", type="small")
+    world.ask("l", type="large")
+    world.run(2)
+
+    assert world.view().shapes[SMALL].types == ("small",)
+    (small,), (large,) = launched_of(world, SMALL), launched_of(world, LARGE)
+    assert small.gpu_name == "A10G"
+    assert large.gpu_name == "T4"

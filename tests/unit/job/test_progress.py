@@ -7,16 +7,20 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.codec import Row
+from spindown.contract.codec import Row, decode
 from spindown.contract.row import (
     CHECKPOINT_RATE,
     JOB_RATE,
+    RATE,
+    RateRow,
     done_sort,
+    job_sort,
     throughput_sort,
     worker_partition,
 )
 from spindown.domain.prior import relative_throughput
 from spindown.job.progress import Progress, Reporter, share_items
+from spindown.ledger.knowledge import read_knowledge
 from spindown.memory.interception import PortCall, intercept
 from spindown.port import Key, Write
 from tests.work import WORKLOAD, WorkWorld, a_worker
@@ -315,3 +319,41 @@ def test_a_row_that_cannot_be_read_begins_anew(damage: Row) -> None:
 
     known = row(world, JOB_RATE)
     assert (known["count"], known["jobs"], known["samples"]) == (4.0, 1.0, [4.0])
+
+
+def test_each_type_of_jobs_is_learned_by_itself() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+    minute = timedelta(minutes=1)
+    for job_type, items in (("scan", 60), ("", 6), ("scan", 60), ("fit", 1)):
+        told = Progress(items_ok=items, busy=minute, job_items=items, job_type=job_type)
+        reporter.report(told)
+        world.clock.advance(2 * minute)
+
+    scan, fit = (row(world, throughput_sort("T4", 1.0, name)) for name in ("scan", "fit"))
+    assert (scan["count"], scan["reports"], scan["lives"]) == (120, 2, 1)
+    assert (fit["count"], fit["lives"]) == (1, 1)
+    assert (throughput(world)["count"], throughput(world)["lives"]) == (6, 1)
+    sizes = [row(world, job_sort(name))["samples"] for name in ("scan", "", "fit")]
+    assert sizes == [[60.0, 60.0], [6.0], [1.0]]
+
+
+def test_what_is_known_of_types_is_that_of_their_work() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+    for job_type, items in (("scan", 60), ("", 6), ("fit", 1)):
+        told = Progress(items_ok=items, busy=timedelta(hours=1), job_items=2, job_type=job_type)
+        reporter.report(told)
+        world.clock.advance(timedelta(minutes=2))
+    found = world.table.query(worker_partition(WORKLOAD), RATE).items()
+    known = read_knowledge({sort: decode(RateRow, row) for sort, row in found}, slots="per-gpu")
+
+    def items_of(*names: str) -> float:
+        return known.of_types(names).throughput["T4", 1.0].items
+
+    assert items_of("scan") == 60
+    assert items_of("fit", "scan") == 61
+    assert items_of("") == 6
+    # Of a type that nobody has seen, all that is known counts.
+    assert items_of("new") == items_of() == known.throughput["T4", 1.0].items == 67
+    assert (known.jobs.jobs, known.of_types(["fit"]).jobs.jobs) == (3, 1)
