@@ -178,11 +178,18 @@ class World:
         self.system.gateway.call(emulator.stop_functions)
 
 
-def deployed(directory: Path) -> Iterator[World]:
-    """Yield a deployment under IAM, which is taken down after."""
+def deployed(directory: Path, *, rules: str = "") -> Iterator[World]:
+    """Yield a deployment under IAM, which is taken down after.
+
+    Args:
+        directory: an empty one for its project.
+        rules: further keys of ``[deployment]``, a line each.
+    """
     (directory / "code").mkdir()
     (directory / "code" / "count.py").write_text(CODE, encoding="utf-8")
-    (directory / "spindown.toml").write_text(CONFIG, encoding="utf-8")
+    (directory / "spindown.toml").write_text(
+        CONFIG.replace("zones =", f"{rules}zones ="), encoding="utf-8"
+    )
     iam = Enforcement()
     system = a_system(directory / "spindown.toml", tick=_NEVER, credentials=iam.credentials)
     with system, iam.on(system):
