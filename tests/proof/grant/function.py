@@ -16,11 +16,13 @@ from spindown.contract.job.message import MESSAGE_BYTES_MAX
 from spindown.contract.row import (
     BACKLOG,
     BacklogRow,
+    ShapeRow,
     SpendRow,
     alert_sort,
     launch_sort,
     lease_sort,
     machine_sort,
+    shape_sort,
     worker_sort,
 )
 from spindown.domain.alert import AlertState
@@ -28,7 +30,8 @@ from spindown.domain.fleet import Lease, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import say
 from tests.day import day_rows
-from tests.proof.grant.world import INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
+from tests.local.waiting import until
+from tests.proof.grant.world import INTAKE, INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
 from tests.work import a_worker
 
 Deed = Callable[[World], bool]
@@ -38,6 +41,8 @@ CATALOGUE = "offers/catalogue.json"
 GONE = "i-0123456789abcdef0"
 #: What a function remembers for minutes is seen to be missing only when it starts afresh.
 REMEMBERED = frozenset({"ReadSettings", "SeeMissingObjects", "KeepOffers"})
+#: Seconds within which what was woken has run.
+_SOON = 10
 #: Receives after which a message is replaced by a copy.
 WORN = 50
 
@@ -270,6 +275,73 @@ def heard_by_cloudformation() -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
             thread.join()
 
 
+def wakes_intake(world: World) -> bool:
+    """Have a message routed that the tick sees."""
+    world.send({"items": ["a"], "type": "small"}, "typed")
+    world.tick("typed")
+    try:
+        until(lambda: in_shape(world, "c0m4") == 1, seconds=_SOON)
+    except AssertionError:
+        return False
+    return True
+
+
+def in_shape(world: World, shape: str) -> int:
+    """Return how many messages wait in the queue of a shape of the workload with types."""
+    name = f"--typed--{shape}"
+    queues = [url for url in world.shape_queues("typed") if url.endswith(name)]
+    return sum(world.session.aws.queue(url).backlog().visible for url in queues)
+
+
+def routes(body: Mapping[str, Any]) -> Deed:
+    """Return the deed of moving a message to the queue of its shape, which is made for it."""
+
+    def deed(world: World) -> bool:
+        world.send(body, "typed")
+        route(world)
+        return in_shape(world, "c0m4") == 1
+
+    return deed
+
+
+def refuses(body: Mapping[str, Any]) -> Deed:
+    """Return the deed of making a message a dead letter."""
+
+    def deed(world: World) -> bool:
+        world.send(body, "typed")
+        route(world)
+        return world.buried("typed") == 1
+
+    return deed
+
+
+def route(world: World) -> Mapping[str, Any]:
+    """Route what waits."""
+    return world.invoke("intake", {"source": "spindown.nudge", "workload": "typed"})
+
+
+def a_left_queue(world: World, workload: str) -> None:
+    """Leave the queue of a shape that is just being removed."""
+    name, at = f"iam--{workload}--c0m8", datetime.now(UTC) - timedelta(days=40)
+    url = world.client("sqs").create_queue(QueueName=name)["QueueUrl"]
+    row = ShapeRow(shape="c0m8", url=url, used_at=at, closing_at=at, removing_at=at)
+    ledger = world.session.ledger(workload)
+    ledger.write(ledger.put(shape_sort("c0m8"), row))
+
+
+def removes_queue(world: World) -> bool:
+    """Remove a queue that nobody uses."""
+    a_left_queue(world, "count")
+    prompt_offers(world)
+    return not world.shape_queues("count")
+
+
+def takes_queues_along(world: World) -> bool:
+    """Remove the queues of a workload that a deploy has left out."""
+    a_left_queue(world, "gone")
+    return stops_launches(world) and not world.shape_queues("gone")
+
+
 def _reconciles(prompt: Prompt, requeue: Deed) -> Mapping[str, Deed]:
     """Return what each statement serves of a function that reconciles."""
     return {
@@ -289,7 +361,10 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     **{
         (role, sid): deed
         for role, deeds in {
-            SCALER: _reconciles(prompt_scaler, requeue_by_scaler),
+            SCALER: {
+                **_reconciles(prompt_scaler, requeue_by_scaler),
+                "WakeIntake": wakes_intake,
+            },
             INTERRUPTION: _reconciles(prompt_interruption, requeues(prompt_interruption)),
         }.items()
         for sid, deed in deeds.items()
@@ -303,5 +378,17 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     (OFFERS, "KeepBodies"): renews({"items": ["a" * (MESSAGE_BYTES_MAX - 20)]}),
     (OFFERS, "ReadLedger"): judges,
     (OFFERS, "TellPeople"): tells_what_is_dear,
+    (OFFERS, "RemoveQueues"): removes_queue,
+    **dict.fromkeys(
+        ((INTAKE, sid) for sid in ("ReadSettings", "KeepShapes", "TakeMessages", "RouteMessages")),
+        routes({"items": ["a"], "type": "small"}),
+    ),
+    # Its copy bears an id, for which it has no room unless its items lie elsewhere.
+    (INTAKE, "KeepBodies"): routes(
+        {"type": "small", "items": ["a" * (MESSAGE_BYTES_MAX - 40)]},
+    ),
+    (INTAKE, "SeeMissingObjects"): refuses({"job_id": "j", "stored": "0" * 64}),
+    (INTAKE, "GiveUpMessages"): refuses({"items": ["a"], "type": "large"}),
     (TEARDOWN, "KeepReconcileOut"): stops_launches,
+    **dict.fromkeys(((TEARDOWN, "FindShapes"), (TEARDOWN, "RemoveQueues")), takes_queues_along),
 }

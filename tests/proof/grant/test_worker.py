@@ -57,6 +57,7 @@ SERVES: Mapping[str, frozenset[str]] = {
 #: What no run here can tell apart, with the reason; `tests/infra/test_grant_use.py` takes each
 #: from the template and sees which of the worker's calls is refused then.
 NOT_RUN = {
+    "KeepJobs": "it is for jobs in hand while a deploy adds the first type or removes the last",
     "ReadKit": "an instance is installed by user data here, which calls the aws command line",
     "UseKeys": "MiniStack decrypts for S3, Secrets Manager and SSM without asking KMS",
 }

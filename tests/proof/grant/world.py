@@ -22,6 +22,7 @@ WORKER = "WorkloadcountFleetRole"
 SCALER = "ControlScalerRole"
 INTERRUPTION = "ControlInterruptionRole"
 OFFERS = "ControlOffersRole"
+INTAKE = "ControlIntakeRole"
 TEARDOWN = "ControlTeardownFunctionRole"
 TRIGGER = "ControlTriggerRole"
 
@@ -37,6 +38,14 @@ zones = ["us-east-1a", "us-east-1b"]
 [workload.other.run]
 entrypoint = "count:run"
 code = "code"
+
+[workload.typed.run]
+entrypoint = "count:run"
+code = "code"
+
+[[workload.typed.policy.types]]
+name = "small"
+memory_gib = 4
 
 [workload.count]
 inputs = ["s3://papers/2026/"]
@@ -102,23 +111,28 @@ class World:
             raise FunctionFailed(said)
         return said or {}
 
-    def tick(self) -> Mapping[str, Any]:
+    def tick(self, workload: str = "count") -> Mapping[str, Any]:
         """Reconcile."""
-        return self.invoke("scaler", {"source": "spindown.tick", "workload": "count"})
+        return self.invoke("scaler", {"source": "spindown.tick", "workload": workload})
 
-    def send(self, body: object) -> None:
+    def send(self, body: object, workload: str = "count") -> None:
         """Drop a message on the queue; a text goes as it is."""
         text = body if isinstance(body, str) else json.dumps(body)
-        url = self.session.workload("count").queue_url
+        url = self.session.workload(workload).queue_url
         self.client("sqs").send_message(QueueUrl=url, MessageBody=text)
 
     def progress(self, job_id: str) -> JobProgress:
         """Return how far a job is."""
         return read_progress(job_id, self.store)
 
-    def buried(self) -> int:
+    def buried(self, workload: str = "count") -> int:
         """Return how many messages lie in the dead-letter queue."""
-        return self.session.aws.queue(self.session.workload("count").dlq_url).backlog().visible
+        return self.session.aws.queue(self.session.workload(workload).dlq_url).backlog().visible
+
+    def shape_queues(self, workload: str) -> list[str]:
+        """Return the URLs of the queues of shapes that a workload has."""
+        prefix = f"iam--{workload}--c"
+        return list(self.client("sqs").list_queues(QueueNamePrefix=prefix).get("QueueUrls", ()))
 
     def heard(self) -> list[str]:
         """Return what was said since the last look."""
@@ -163,9 +177,13 @@ class World:
         for item in table.scan(TableName="iam--ledger")["Items"]:
             key = {name: item[name] for name in ("pk", "sk")}
             table.delete_item(TableName="iam--ledger", Key=key)
-        settings = self.session.workload("count")
-        for url in (settings.queue_url, settings.dlq_url, self.inbox):
-            self.client("sqs").purge_queue(QueueUrl=url)
+        for name in ("count", "typed"):
+            settings = self.session.workload(name)
+            for url in (settings.queue_url, settings.dlq_url, self.inbox):
+                self.client("sqs").purge_queue(QueueUrl=url)
+        for name in ("count", "typed", "gone"):
+            for url in self.shape_queues(name):
+                self.client("sqs").delete_queue(QueueUrl=url)
         self.iam.denied.clear()
         self.since.append(datetime.now(UTC))
 
