@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from spindown.control.market import refresh
 from spindown.domain.fleet import LaunchState
+from spindown.job.shape_queue import remove_unused
 from tests.proof.world import MINUTE, ProofWorld
 
 #: The dead-man timer of an instance (net 2), which fires when nothing else has.
@@ -39,6 +40,7 @@ def go_on(world: ProofWorld) -> None:
     if world.now - world.refreshed_at >= _HOUR:
         world.refreshed_at = world.now
         refresh(world.ports)
+        remove_unused(world.workload, world.ports)
     ended = {i.instance_id for i in world.instances} - {i.instance_id for i in world.running}
     for process in world.live:
         if process.instance_id in ended:

@@ -29,7 +29,15 @@ from tests.proof.invariant import Chronicle
 from tests.proof.record import count_points
 from tests.proof.recovery import go_on, recover
 from tests.proof.sweep import sweep
-from tests.proof.typed import LARGE, routed, sent, sent_to_learned_sizes, typed_at_work
+from tests.proof.typed import (
+    LARGE,
+    left_by_types,
+    routed,
+    sent,
+    sent_to_learned_sizes,
+    shrunk,
+    typed_at_work,
+)
 from tests.proof.world import MINUTE, ProofWorld, a_world
 
 
@@ -206,6 +214,14 @@ def remove_and_route(world: ProofWorld) -> object:
     return world.route()
 
 
+def take_types_away(world: ProofWorld) -> object:
+    """Go through all runs of the hourly function until the queues of shapes are gone."""
+    for _ in range(4):
+        remove_unused(world.workload, world.ports)
+        world.clock.advance(60 * MINUTE)
+    return world.tick()
+
+
 def hear(kind: str) -> Callable[[ProofWorld], object]:
     """Return what handles an event about the first instance."""
 
@@ -260,6 +276,8 @@ EPISODES = {
     "launches-by-shape": Episode(prepare=routed, act=tick, calls_at_least=10),
     "sees-shapes-at-work": Episode(prepare=typed_at_work, act=tick, calls_at_least=6),
     "removes-queues": Episode(prepare=removing, act=remove_and_route, calls_at_least=20),
+    "takes-types-away": Episode(prepare=left_by_types, act=take_types_away, calls_at_least=15),
+    "routes-again": Episode(prepare=shrunk, act=route, calls_at_least=8),
     "cancels-a-routed-job": Episode(prepare=typed_at_work, act=cancel, calls_at_least=5),
     "cancels-a-job": Episode(prepare=at_work, act=cancel, calls_at_least=5),
     "cancels-a-split": Episode(prepare=splitting, act=cancel, calls_at_least=8),

@@ -56,6 +56,28 @@ def routed() -> ProofWorld:
     return world
 
 
+def left_by_types() -> ProofWorld:
+    """Return a world without types, in which routed jobs of no type wait."""
+    world = a_typed_world()
+    world.submit(3)
+    world.submit(2, stored=True)
+    world.tick()
+    assert not world.queue.bodies()
+    world.change_policy(types=(), requirements_at_most=Needs())
+    world.tick()
+    return world
+
+
+def shrunk() -> ProofWorld:
+    """Return a world in which routed jobs wait for a shape that none comes to any more."""
+    world = routed()
+    small, large = _TYPES
+    world.change_policy(
+        types=(small, replace(large, needs=small.needs)), requirements_at_most=Needs()
+    )
+    return world
+
+
 def typed_at_work() -> ProofWorld:
     """Return the same with workers of both shapes that have jobs in hand."""
     world = routed()
