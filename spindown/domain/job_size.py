@@ -383,13 +383,19 @@ def begin(of: Needs, at: datetime) -> TypeHistory:
 
 
 def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> TypeHistory:
-    """Return a history with further attempts; what was known counts less by now."""
+    """Return a history with further attempts; what was known counts less by now.
+
+    An attempt whose job was routed later than now is left out: its week would be the newest for
+    ever, and no honest one would take its place.
+    """
     share = 0.5 ** (max(now - history.at, timedelta(0)) / HALF_LIFE)
     memory, vram = _Peaks(history.memory, share), _Peaks(history.vram, share)
     scaling = {int(n): trial.faded(share) for n, trial in history.scaling.items()}
     steps = [history.memory_step, history.vram_step, history.cores_step]
     steps = [replace(s, tried=s.tried.faded(share), earlier=s.earlier.faded(share)) for s in steps]
     for one in seen:
+        if one.at > now:
+            continue
         if one.is_whole:
             memory.add(one.at, one.memory_gib)
             vram.add(one.at, one.vram_gib)

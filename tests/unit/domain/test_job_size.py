@@ -336,6 +336,19 @@ def test_an_hour_that_needs_more_no_longer_is_forgotten() -> None:
     assert busy_hours(history.memory) == {}
 
 
+def test_jobs_of_the_future_are_lies_and_leave_no_trace() -> None:
+    now = MONDAY + timedelta(days=21)
+    lies = [
+        an_attempt(384.0, at=datetime(9999, 12, day, hour, tzinfo=UTC))
+        for day in range(1, 32)
+        for hour in range(3)
+    ]
+    history = learn(begin(ASKED, MONDAY), [*weeks_of(21, special_gib=4.0), *lies], now)
+
+    assert history == learn(begin(ASKED, MONDAY), weeks_of(21, special_gib=4.0), now)
+    assert busy_hours(history.memory) == {}
+
+
 def test_jobs_of_many_sizes_have_no_hour_of_their_own() -> None:
     sizes = [2.0, 3.0, 5.0, 8.0, 13.0]
     seen = [an_attempt(sizes[n % 5], at=MONDAY + timedelta(minutes=20 * n)) for n in range(1500)]
