@@ -17,6 +17,11 @@ _WRITER = json.JSONEncoder(default=str)
 _LOGGER = "spindown.worker"
 
 
+def write_json(value: object) -> str:
+    """Return a value as it stands in a line, each character one byte."""
+    return _WRITER.encode(value)
+
+
 class Shipment(Protocol):
     """Lines that wait to be sent together; neither method may fail, nor ``add`` wait."""
 
@@ -45,7 +50,7 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return _WRITER.encode(line)
+        return write_json(line)
 
 
 class _ShippingHandler(logging.Handler):

@@ -22,7 +22,7 @@ from spindown.contract.log import (
 from spindown.contract.run import LOG_BYTES_A_DAY
 from spindown.domain.fleet import CodeProgress
 from spindown.worker.child.progress import split_progress
-from spindown.worker.log import EventLog
+from spindown.worker.log import EventLog, write_json
 
 #: What is kept of the beginning and of the end, bytes.
 HEAD_BYTES = 256 * 1024
@@ -104,7 +104,7 @@ class LogAllowance:
         return self._is_full
 
     def take(self, size: int) -> Room:
-        """Take room for a line with ``size`` bytes of text, if there is any."""
+        """Take room for a line whose text is so many bytes of its event, if there is any."""
         with self._lock:
             if self._clock() - self._day_began >= _DAY_SECONDS:
                 self._day_began, self._used, self._is_full = self._clock(), 0, False
@@ -195,7 +195,8 @@ class Output:
             self._tell(USER_PROGRESS, **encode(progress))
 
     def _tell(self, event: str, *, text: str, **fields: Any) -> None:
-        room = self._allowance.take(len(text.encode(errors="replace")))
+        # As the event writes it: a byte may become six, such as a control character.
+        room = self._allowance.take(len(write_json(text)) - len('""'))
         if room is Room.ROOM:
             self._log.info(event, **self._whose, text=text, **fields)
         elif room is Room.JUST_FULL:

@@ -98,6 +98,22 @@ def test_a_slot_fills_the_log_of_a_day_once(output: io.StringIO) -> None:
     assert len(kept.read().splitlines()) == LINES_A_SECOND + 53
 
 
+@pytest.mark.parametrize("text", ["x", "\0", "\x1b", '"', "\ud7ff", "\U0001f600", "\udcff"])
+def test_a_day_s_room_is_counted_as_it_is_billed(output: io.StringIO, text: str) -> None:
+    now, bytes_a_day = iter(range(1000)), 200_000
+    told = Output(
+        open_log(output).bind(instance_id="i-0123456789abcdef0"),
+        LogAllowance(bytes_a_day, clock=lambda: 0.0),
+        clock=lambda: float(next(now)),
+    )
+    told.belong_to("b-20261120-152800-1a2b3c4d-000001", 1, None)
+    line = (text * 8000).encode(errors="surrogateescape") + b"\n"
+    told.read(io.BytesIO(line * 100))
+
+    billed = [len(line) + 26 for line in output.getvalue().splitlines()]
+    assert bytes_a_day / 2 < sum(billed[:-1]) <= bytes_a_day
+
+
 @pytest.mark.parametrize(
     ("line", "printed", "progress"),
     [
