@@ -700,6 +700,15 @@ class Account(Protocol):
         """See that a KMS key is there and enabled (raises NotFound, AccessDenied)."""
         ...
 
+    def lends_key_to_spot(self, arn: str) -> bool:
+        """Tell whether EC2's role for spot may use a KMS key, by a grant or the key's policy.
+
+        Raises:
+            NotFound: there is no such key.
+            AccessDenied: its grants and its policy may not be read.
+        """
+        ...
+
     def dry_run(self, request: LaunchRequest) -> Refusal | None:
         """Have EC2 check a launch without making it; None: it would have been tried."""
         ...

@@ -191,6 +191,19 @@ class AwsAccount:
         if not found["KeyMetadata"]["Enabled"]:
             raise NotFound(f"{arn} is {found['KeyMetadata']['KeyState']}")
 
+    def lends_key_to_spot(self, arn: str) -> bool:
+        """Look for EC2's role for spot among the key's grants, then in its policy."""
+        client = self._clients.keys(arn.split(":")[3])
+        with translated(_NO_KEY):
+            pages = client.get_paginator("list_grants").paginate(KeyId=arn)
+            if any(
+                grant.get("GranteePrincipal", "").endswith(f"/{_SPOT_ROLE}")
+                for page in pages
+                for grant in page["Grants"]
+            ):
+                return True
+            return _SPOT_ROLE in client.get_key_policy(KeyId=arn, PolicyName="default")["Policy"]
+
     def dry_run(self, request: LaunchRequest) -> Refusal | None:
         """Have EC2 check a launch without making it."""
         client = self._clients.ec2(request.region)

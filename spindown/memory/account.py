@@ -35,6 +35,8 @@ class MemoryAccount:
     ways: dict[tuple[str, str], SubnetWay] = field(default_factory=dict)
     #: Prefix -> why it cannot be read; what is not there can.
     unreadable: Mapping[str, SpindownError] = field(default_factory=dict)
+    #: ARNs of keys that EC2's role for spot may use.
+    lent_to_spot: set[str] = field(default_factory=set)
     #: What EC2 says to every dry run; None: it would launch.
     refusal: Refusal | None = None
     #: Method -> the error with which each of its calls ends.
@@ -104,6 +106,11 @@ class MemoryAccount:
         self._fail("try_key")
         if arn in self.unreadable:
             raise self.unreadable[arn]
+
+    def lends_key_to_spot(self, arn: str) -> bool:
+        """Tell whether EC2's role for spot may use a key."""
+        self._fail("lends_key_to_spot")
+        return arn in self.lent_to_spot
 
     def dry_run(self, request: LaunchRequest) -> Refusal | None:
         """Note a launch without making it."""

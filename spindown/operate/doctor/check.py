@@ -60,6 +60,7 @@ def check_account(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     yield _check_plan(facts)
     if any(_may_be_spot(subject)):
         yield _check_spot_role(facts)
+        yield from _check_lent_keys(subject, facts)
     yield from _check_disk_keys(subject, facts)
     yield _check_concurrency(subject, facts)
 
@@ -169,6 +170,32 @@ def _check_disk_keys(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
             else f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which creates it",
             severity=Severity.WARNING,
         )
+
+
+def _check_lent_keys(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
+    """Check that EC2 may encrypt disks of spot instances by a key of the account's own."""
+    role = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    for region, arn in sorted(subject.disk_keys.items()):
+        what, lent = f"use of {arn} on spot", facts.lent_to_spot.get(arn, False)
+        if lent is True:
+            yield Finding(what=what, found="granted")
+            continue
+        yield Finding(
+            what=what,
+            found=lent.reason if isinstance(lent, Unknown) else "not granted",
+            needed="a grant, without which each spot instance ends at its launch",
+            remedy=f"aws kms create-grant --region {region} --key-id {arn} --grantee-principal "
+            f"arn:aws:iam::{_account(facts)}:{role} --operations {_LENT}",
+            severity=Severity.WARNING,
+        )
+
+
+#: What EC2's role for spot needs of a key (Amazon EC2 User Guide, "Spot Instance requests",
+#: "Prerequisites").
+_LENT = (
+    "Decrypt Encrypt GenerateDataKey GenerateDataKeyWithoutPlaintext CreateGrant DescribeKey "
+    "ReEncryptFrom ReEncryptTo"
+)
 
 
 def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:

@@ -90,6 +90,8 @@ class Facts:
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
     #: Region -> why EBS has no default key there; None: it has one.
     disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: ARN of an account's own key of disks -> whether EC2's role for spot may use it.
+    lent_to_spot: Mapping[str, bool | Unknown] = field(default_factory=dict)
     #: Region -> what subnets of one's own reach there, by their ids.
     ways: Mapping[str, Mapping[str, SubnetWay] | Unknown] = field(default_factory=dict)
     #: None: there is no ledger.
@@ -140,6 +142,9 @@ def gather(
                 partial(account.try_key, subject.disk_keys.get(region) or _disk_key(caller, region))
             )
             for region in subject.regions
+        },
+        lent_to_spot={
+            arn: ask(partial(account.lends_key_to_spot, arn)) for arn in subject.disk_keys.values()
         },
         ways={
             region: ask(partial(account.ways_out, sorted(set(subnets)), region=region))

@@ -1,5 +1,6 @@
 """How the answers of AWS's services about an account are read."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,22 +24,28 @@ class Stub:
     answers: Stubber
 
 
+def account_of(client: Any) -> AwsAccount:
+    """Return an account that asks one client, whatever the service."""
+    return AwsAccount(
+        Clients(
+            sts=lambda: client,
+            iam=lambda: client,
+            free_tier=lambda: client,
+            functions=lambda _: client,
+            ssm=lambda _: client,
+            ec2=lambda _: client,
+            s3=lambda: client,
+            secrets=lambda _: client,
+            keys=lambda _: client,
+        )
+    )
+
+
 @pytest.fixture
 def stub(request: pytest.FixtureRequest, session: boto3.Session) -> Iterator[Stub]:
     client: Any = session.client(request.param)
-    clients = Clients(
-        sts=lambda: client,
-        iam=lambda: client,
-        free_tier=lambda: client,
-        functions=lambda _: client,
-        ssm=lambda _: client,
-        ec2=lambda _: client,
-        s3=lambda: client,
-        secrets=lambda _: client,
-        keys=lambda _: client,
-    )
     with Stubber(client) as answers:
-        yield Stub(AwsAccount(clients), answers)
+        yield Stub(account_of(client), answers)
 
 
 @pytest.mark.parametrize("stub", ["freetier"], indirect=True)
@@ -156,19 +163,8 @@ def test_a_dry_run_without_an_answer_is_unreachable(stub: Stub) -> None:
 def network(session: boto3.Session) -> tuple[Any, AwsAccount, str]:
     """Return a client, an account, and a VPC without any way out."""
     client: Any = session.client("ec2", REGION)
-    clients = Clients(
-        sts=lambda: client,
-        iam=lambda: client,
-        free_tier=lambda: client,
-        functions=lambda _: client,
-        ssm=lambda _: client,
-        ec2=lambda _: client,
-        s3=lambda: client,
-        secrets=lambda _: client,
-        keys=lambda _: client,
-    )
     vpc = client.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
-    return client, AwsAccount(clients), vpc
+    return client, account_of(client), vpc
 
 
 def a_subnet(client: Any, vpc: str, block: str) -> str:
@@ -229,3 +225,17 @@ def test_asked_for_no_subnet_it_tells_no_way(network: tuple[Any, AwsAccount, str
 
     assert account.ways_out([], region=REGION) == {}
     assert account.ways_out(["subnet-0123456789abcdef0"], region=REGION) == {}
+
+
+def test_a_key_is_lent_to_spot_by_a_grant_or_by_its_policy(session: boto3.Session) -> None:
+    keys: Any = session.client("kms", REGION)
+    spot = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    principal = f"arn:aws:iam::123456789012:{spot}"
+    kept, granted = (keys.create_key()["KeyMetadata"]["Arn"] for _ in range(2))
+    keys.create_grant(KeyId=granted, GranteePrincipal=principal, Operations=["Decrypt"])
+    told = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": "*", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [told]})
+    named = keys.create_key(Policy=policy)["KeyMetadata"]["Arn"]
+    account = account_of(keys)
+
+    assert [account.lends_key_to_spot(one) for one in (kept, granted, named)] == [False, True, True]

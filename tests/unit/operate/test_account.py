@@ -152,3 +152,29 @@ def test_unreadable_settings_do_not_count_as_no_deployment() -> None:
     finding = world.finding("deployment demo")
 
     assert (finding.found, finding.severity) == ("SSM is away", Severity.WARNING)
+
+
+KEY = f"arn:aws:kms:{REGION}:123456789012:key/1-2"
+
+
+def with_a_key() -> Examined:
+    config = a_config()
+    config["deployment"]["kms_key_arn"] = KEY
+    return Examined(config=config)
+
+
+def test_a_key_of_one_s_own_is_looked_for_and_its_grant_to_spot() -> None:
+    world = with_a_key()
+    assert world.severity(f"key {KEY} in {REGION}") is Severity.GOOD
+    told = world.finding(f"use of {KEY}")
+    assert told.severity is Severity.WARNING
+    assert KEY in told.remedy
+    assert world.account.who.account in told.remedy
+
+    world.account.lent_to_spot.add(KEY)
+
+    assert world.severity(f"use of {KEY}") is Severity.GOOD
+
+
+def test_without_a_key_of_one_s_own_nothing_is_lent() -> None:
+    assert not [one for one in Examined().report().findings if one.what.startswith("use of")]
