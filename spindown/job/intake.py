@@ -120,7 +120,7 @@ def settle_message(job: JobMessage, policy: Policy, sized: Sized | None = None) 
 def read_sized(message: Message) -> Sized | None:
     """Return what a message of a shape's queue was given beside its type, as ``intake`` wrote it.
 
-    Only ``intake`` sends there; what a sender writes so it takes away. None: nothing.
+    People cannot send there, and what a sender writes so ``intake`` takes away. None: nothing.
     """
     text = message.attributes.get(_SIZED)
     try:

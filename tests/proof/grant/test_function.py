@@ -49,7 +49,7 @@ NOT_RUN = {
     **dict.fromkeys(
         ("ReadMeasured", "KeepUsage"), "the table of a day is made when that day is over"
     ),
-    "LearnSizes": "sizes are learned from the tables of days that are over",
+    "LearnSizes": "sizes are learned from what workers wrote before",
     "ReadSizes": "sizes are read where `rightsize` is apply",
     "WakeScaler": "the alarm of the queue may wake it too",
     "WakeIntake": "an interruption reconciles one workload, which has no types here",
