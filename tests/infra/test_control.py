@@ -74,7 +74,7 @@ def test_the_offers_function_has_time_for_every_region(
     assert timeout >= RENEW_FOR + regions * 2 * timedelta(seconds=REFRESH.seconds)
 
 
-def test_the_functions_share_one_package_but_the_one_with_duckdb(assembly: Assembly) -> None:
+def test_the_functions_share_a_package_but_the_one_with_duckdb(assembly: Assembly) -> None:
     packages = {name: json.dumps(function(assembly, name)["Code"]) for name in FUNCTIONS}
     with_duckdb = packages.pop("lab--offers")
 
