@@ -14,6 +14,7 @@ from constructs import Construct
 from spindown.config import ImageConfig, WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
+from spindown.contract.folder import folder_prefix
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_user_data
 from spindown.contract.job.batch import SUBMITTED
 from spindown.contract.job.manifest import STATES
@@ -288,6 +289,11 @@ class WorkerFleet(Construct):
             grants.tell_of_jobs(deployment=shared.deployment.name, workload=name),
             grants.read_code(archive_arn=archive.arn),
             *(
+                [grants.read_folders(bucket_arn=shared.store.bucket.bucket_arn, workload=name)]
+                if workload.run.folders
+                else []
+            ),
+            *(
                 []
                 if workload.image.mode == "ami"
                 else [grants.read_kit(archive_arn=shared.kit.arn)]
@@ -356,6 +362,8 @@ def _render_user_data(workload: WorkloadConfig, archive: CodeArchive, kit: Kit) 
 
 #: Far longer than ``RENEW_STATE_AFTER`` (contract.job.manifest): by then jobs write theirs anew.
 STATE_KEPT_FOR = Duration.days(30)
+#: Longer than a message waits, in both queues together, with a redrive between.
+FOLDERS_KEPT_FOR = Duration.days(60)
 #: Longer than the queue keeps a message: what is lost in that time can be sent again.
 MESSAGES_KEPT_FOR = Duration.days(30)
 
@@ -397,6 +405,12 @@ class Workload(Construct):
             prefix=f"{work_root(name)}{SUBMITTED}",
             expiration=MESSAGES_KEPT_FOR,
         )
+        if config.run.folders:
+            shared.store.bucket.add_lifecycle_rule(
+                id=f"expire-folders-{name}",
+                prefix=folder_prefix(name),
+                expiration=FOLDERS_KEPT_FOR,
+            )
         self.archive = CodeArchive(
             self, "Code", root=root, name=name, workload=config, assets=shared.assets
         )
@@ -427,6 +441,7 @@ class Workload(Construct):
                 code_digest=self.archive.digest,
                 code_version=self.archive.version,
                 root_volume_gib=self.config.image.root_volume_gib,
+                folders=self.config.run.folders,
                 stop_grace=self.config.run.stop_grace
                 if self.config.run.entrypoint is None
                 else timedelta(0),

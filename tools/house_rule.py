@@ -41,6 +41,7 @@ READS_ENVIRONMENT = (
     "spindown/cli/*.py",
     "spindown/local/*.py",
     "worker/__main__.py",
+    "worker/child/folder.py",
 )
 
 #: What a test must not touch: a patch hides a missing port, a sleep hides a missing clock.

@@ -61,7 +61,7 @@ from spindown.worker.child.place import (
     find_runtime,
     remove_containers,
 )
-from spindown.worker.child.runner import ChildRunner, Runner
+from spindown.worker.child.runner import ChildRunner, Runner, run_module
 from spindown.worker.code_folder import make_own, remove_tree
 from spindown.worker.daemon import Daemon, Parts
 from spindown.worker.home import Home, WorkerSettings, find_asked, find_home
@@ -197,6 +197,16 @@ def with_secrets(code: Code, read: Callable[[str], str]) -> tuple[Code, str | No
     return replace(code, spec=replace(code.spec, env={**code.spec.env, **known})), None
 
 
+def readable(home: Home, code: Code) -> Sequence[str]:
+    """Return what messages may name as input.
+
+    Where an input is code, that is only what those may write who may choose what code runs.
+    """
+    if code.spec.mode is RunMode.FOLDER:
+        return [home.folders]
+    return [*code.spec.inputs, home.uploads]
+
+
 def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts:
     """Return the ports of a worker at home."""
     return WorkPorts(
@@ -207,7 +217,7 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
         queue_of=lambda shape: aws.queue(shape_queue(home.queue_url, shape)),
         dead_letters=aws.queue(home.dead_letter_url),
         objects=aws.object_store(home.bucket, work_root(home.workload)),
-        inputs=aws.input_source([*code.spec.inputs, home.uploads]),
+        inputs=aws.input_source(readable(home, code)),
         table=aws.table(home.table),
         metrics=aws.logged_metrics(stream),
     )
@@ -226,6 +236,10 @@ def make_runner(
         return ChildRunner(
             code, slot=slot, scratch=scratch / SETUP, python=settings.python, env=env, log=log
         )
+    if spec.mode is RunMode.FOLDER:
+        # The interpreter becomes the user of the user's code by itself.
+        argv = run_module(settings.python, "spindown.worker.child.folder")
+        return CommandRunner(code, Machine(argv=argv, env=env), slot=slot, log=log)
     if spec.mode is RunMode.IMAGE:
         container = make_container(worker, slot, code, settings)
         kills = MemoryKills(is_anywhere=True)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spindown.contract import tag
+from spindown.contract.folder import folder_prefix
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import work_root
 from spindown.error import ContractError
@@ -34,6 +35,11 @@ class Home:
     def uploads(self) -> str:
         """Return the prefix of what ``submit`` uploads, which every job may read."""
         return f"s3://{self.bucket}/{work_root(self.workload)}{UPLOADS}"
+
+    @property
+    def folders(self) -> str:
+        """Return the prefix of what ``spindown run`` sends."""
+        return f"s3://{self.bucket}/{folder_prefix(self.workload)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

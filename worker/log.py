@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO
 
 from spindown.contract.codec import encode_instant
-from spindown.contract.log import AWAITED
+from spindown.contract.log import AWAITED, JOB_USED
 
 _WRITER = json.JSONEncoder(default=str)
 _LOGGER = "spindown.worker"
@@ -61,15 +61,26 @@ class _ShippingHandler(logging.Handler):
         self.shipment = shipment
         #: Whether somebody may be waiting to see what waits here.
         self.is_awaited = False
+        #: Jobs that have printed and have not ended.
+        self._printing: set[object] = set()
         self.setFormatter(_JsonFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self.shipment.add(self.format(record), datetime.fromtimestamp(record.created, UTC))
-            if record.getMessage() in AWAITED:
-                self.is_awaited = True
+            self._note(record)
         except Exception:  # noqa: BLE001 - the edge of the log, as in the handlers of the stdlib
             self.handleError(record)
+
+    def _note(self, record: logging.LogRecord) -> None:
+        """Note whether somebody may be waiting for an event: a job that prints, or its end."""
+        event, job_id = record.getMessage(), getattr(record, "fields", {}).get("job_id")
+        if event in AWAITED:
+            self._printing.add(job_id)
+            self.is_awaited = True
+        elif event == JOB_USED and job_id in self._printing:
+            self._printing.discard(job_id)
+            self.is_awaited = True
 
 
 class EventLog:

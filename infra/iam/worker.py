@@ -7,6 +7,7 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from spindown.contract import row
+from spindown.contract.folder import folder_prefix
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.event import DETAIL_TYPES, event_source
 from spindown.contract.job.manifest import STATES
@@ -82,6 +83,11 @@ def tell_of_jobs(*, deployment: str, workload: str) -> iam.PolicyStatement:
 def read_code(*, archive_arn: str) -> iam.PolicyStatement:
     """Allow reading one code archive and nothing beside it."""
     return allow("ReadCode", ["s3:GetObject"], [archive_arn])
+
+
+def read_folders(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
+    """Allow reading what `spindown run` has sent for this workload."""
+    return allow("ReadFolders", ["s3:GetObject"], [f"{bucket_arn}/{folder_prefix(workload)}*"])
 
 
 def read_kit(*, archive_arn: str) -> iam.PolicyStatement:

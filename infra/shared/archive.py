@@ -10,13 +10,15 @@ import hashlib
 import io
 import zipfile
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stage
 from constructs import Construct
 
-from spindown.config import WorkloadConfig
+from spindown.config import RunConfig, WorkloadConfig
 from spindown.contract.image import Kit
+from spindown.contract.pack import Member, is_left_out, pack_members
 from spindown.contract.run import (
     RUN_SPEC_NAME,
     RunSpec,
@@ -24,9 +26,9 @@ from spindown.contract.run import (
     decode_run_spec,
     encode_run_spec,
 )
+from spindown.domain.lease import VISIBILITY_CAP
 from spindown.error import ConfigError
 from spindown.infra.shared.kit import pack_kit
-from spindown.infra.shared.pack import Member, pack_members
 
 
 class Archive(Construct):
@@ -77,9 +79,6 @@ class KitArchive(Archive):
 
 
 _ANY_EXECUTE = 0o111
-
-#: What tools write beside code. Hidden files and folders are left out as well.
-_LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 
 
 class CodeArchive(Archive):
@@ -141,11 +140,12 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
         entrypoint=run.entrypoint or "",
         command=run.command or (),
         image=run.image or "",
+        folders=run.folders,
         results=run.results,
         requirements=run.requirements,
         allow_source_builds=run.allow_source_builds,
-        batch_size=run.batch_size,
-        item_timeout=run.item_timeout,
+        batch_size=1 if run.folders else run.batch_size,
+        item_timeout=_item_timeout(run),
         setup_timeout=run.setup_timeout,
         job_timeout=run.job_timeout,
         stop_grace=run.stop_grace,
@@ -155,6 +155,12 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
         secrets=run.secrets,
         on_new_code=run.on_new_code,
     )
+
+
+def _item_timeout(run: RunConfig) -> timedelta:
+    """Return how long an item may take; a command of a folder, if nothing is said, all its time."""
+    is_said = "item_timeout" in run.model_fields_set
+    return VISIBILITY_CAP if run.folders and not is_said else run.item_timeout
 
 
 def pack(directory: Path | None, spec: RunSpec) -> bytes:
@@ -180,7 +186,7 @@ def _pack_code(directory: Path) -> dict[str, Member]:
     members = {}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)
-        if _is_left_out(PurePosixPath(name)) or path.is_dir():
+        if is_left_out(PurePosixPath(name)) or path.is_dir():
             continue
         if not path.resolve().is_relative_to(directory.resolve()):
             raise ConfigError("run.code", str(name), "replace this link by what it points at")
@@ -189,10 +195,3 @@ def _pack_code(directory: Path) -> dict[str, Member]:
         is_executable = bool(path.stat().st_mode & _ANY_EXECUTE)
         members[name.as_posix()] = Member(data=path.read_bytes(), is_executable=is_executable)
     return members
-
-
-def _is_left_out(name: PurePosixPath) -> bool:
-    return any(
-        part in _LEFT_OUT or part.startswith(".") or part.endswith((".pyc", ".egg-info"))
-        for part in name.parts
-    )

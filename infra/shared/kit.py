@@ -10,7 +10,7 @@ from pathlib import Path
 
 import spindown
 from spindown import __version__
-from spindown.infra.shared.pack import Member, pack_members
+from spindown.contract.pack import Member, pack_members
 
 #: The installed package, which is also in a checkout the one tree that holds all that is deployed.
 PACKAGE = Path(spindown.__file__).parent

@@ -31,6 +31,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Run the pinned command line of CDK: `spindown cdk bootstrap`, `spindown cdk diff`.",
     ),
     "submit": ("submit:submit", "Put work on a workload's queue, cut into jobs of one batch."),
+    "run": (
+        "run:run",
+        "Run a command in a copy of a folder on a machine. Exit with its status, or 1.",
+    ),
     "results": (
         "results:results",
         "Print the results committed so far, one JSON record for each item.",

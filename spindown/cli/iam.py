@@ -34,6 +34,17 @@ def operator(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account
     _print("operator", _read(config, account))
 
 
+@app.command("runner")
+def runner(
+    workloads: option.Workloads = None,
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    account: Account = None,
+) -> None:
+    """Print what an operator needs besides for `spindown run`: to choose what code runs."""
+    _print("runner", _read(config, account, workloads))
+
+
 @app.command("submitter")
 def submitter(
     workloads: option.Workloads = None,

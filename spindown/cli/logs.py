@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
 from spindown.contract.log import (
     ATTEMPT_FAILED,
+    JOB_USED,
     USER_OUTPUT,
     USER_OUTPUT_LEFT_OUT,
     USER_OUTPUT_LIMIT,
@@ -71,9 +72,18 @@ def logs(
 
 
 def show_jobs(
-    session: Session, workload: str, jobs: Sequence[str], screen: "Screen", *, follow: bool
+    session: Session,
+    workload: str,
+    jobs: Sequence[str],
+    screen: "Screen",
+    *,
+    follow: bool,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Mapping[str, JobProgress]:
-    """Show the output of jobs; return how those ended that were followed."""
+    """Show the output of jobs; return how those ended that were followed.
+
+    ``meanwhile`` is called before each look.
+    """
     store = session.work_store(workload)
     kept: set[tuple[str, int]] = set()
     for job_id in jobs:
@@ -87,7 +97,7 @@ def show_jobs(
         screen.show(live)
         return {}
     ends = JobEnds(jobs, store)
-    _follow(Follower(live, ends.look, session.aws.clock), screen)
+    _follow(Follower(live, ends.look, session.aws.clock), screen, meanwhile)
     screen.show_ends(ends.ended.values())
     return ends.ended
 
@@ -113,9 +123,12 @@ def _show_instance(
     _follow(Follower(live, has_ended, clock), screen)
 
 
-def _follow(follower: Follower, screen: "Screen") -> None:
+def _follow(
+    follower: Follower, screen: "Screen", meanwhile: Callable[[], None] = lambda: None
+) -> None:
     pause = Event()
     while True:
+        meanwhile()
         # Asked first: what comes with the end is shown by the look after it.
         is_over = follower.is_over
         screen.show(follower)
@@ -199,6 +212,8 @@ def _words(line: LogLine) -> str:
             return f"[spindown] no more today: {line.value} bytes are a day's bound"
         case event if event == USER_PROGRESS:
             return f"[progress] {line.done}/{line.of} {line.value}".rstrip()
+        case event if event == JOB_USED:
+            return f"[spindown] {line.value}"
         case event if event == ATTEMPT_FAILED:
             return f"[spindown] the attempt failed: {line.value}"
         case _:

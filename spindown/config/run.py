@@ -45,7 +45,8 @@ def _check_slots(value: object) -> object:
 class RunConfig(TomlTable):
     """``[workload.NAME.run]``: the user's code and how it is called.
 
-    Exactly one of ``entrypoint``, ``command`` and ``image``; an image may have a command besides.
+    Exactly one of ``entrypoint``, ``command``, ``image`` and ``folders``; an image may have a
+    command besides.
     """
 
     #: ``module:callable``, found below ``code``.
@@ -64,7 +65,9 @@ class RunConfig(TomlTable):
     )
     #: A container image.
     image: ImageReference | None = None
-    #: Directory of the user's code, relative to spindown.toml; an image may do without.
+    #: Whether jobs are folders with a command, as ``spindown run`` sends them.
+    folders: Flag = False
+    #: Directory of the user's code, relative to spindown.toml; images and folders may do without.
     code: Path | None = None
     #: requirements.txt below ``code``, installed on the instance.
     requirements: str | None = None
@@ -95,12 +98,23 @@ class RunConfig(TomlTable):
         return self
 
     @model_validator(mode="after")
+    def _take_folders_alone(self) -> "RunConfig":
+        if not self.folders:
+            return self
+        if (self.entrypoint, self.command, self.image) != (None, None, None):
+            raise remedy("folders", "leave it out beside entrypoint, command or image")
+        if self.results is not Results.PER_ITEM:
+            raise remedy("results", "leave it out: the result of a folder is its exit status")
+        return self
+
+    @model_validator(mode="after")
     def _have_one_mode(self) -> "RunConfig":
-        if self.entrypoint is None and self.command is None and self.image is None:
-            raise remedy("entrypoint", "give one of entrypoint, command and image")
+        called = (self.entrypoint, self.command, self.image)
+        if not self.folders and called == (None, None, None):
+            raise remedy("entrypoint", "give one of entrypoint, command, image and folders")
         if self.entrypoint is not None and (self.command or self.image):
             raise remedy("entrypoint", "leave it out beside command or image")
-        if self.code is None and self.image is None:
+        if self.code is None and self.image is None and not self.folders:
             raise remedy("code", "name the directory of the code")
         if self.requirements is not None and (self.code is None or self.image is not None):
             raise remedy("requirements", "leave it out: an image brings its own packages")

@@ -19,6 +19,8 @@ USER_OUTPUT_LIMIT = "user_output_limit"
 USER_PROGRESS = "user_progress"
 #: An attempt failed: ``reason``.
 ATTEMPT_FAILED = "attempt_failed"
+#: What an attempt has used of its machine: ``summary``.
+JOB_USED = "job_used"
 
 #: What somebody may be waiting to see: sent at once, and not with the next heartbeat.
 AWAITED = frozenset({USER_OUTPUT, USER_OUTPUT_LEFT_OUT, USER_OUTPUT_LIMIT, USER_PROGRESS})

@@ -37,6 +37,8 @@ class RunMode(StrEnum):
     COMMAND = "command"
     #: A container, started for each call.
     IMAGE = "image"
+    #: The command of a folder that ``spindown run`` has sent (``contract.folder``).
+    FOLDER = "folder"
 
 
 class Results(StrEnum):
@@ -59,7 +61,7 @@ class OnNewCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """How to call the user's code: by exactly one of entrypoint, command, image.
+    """How to call the user's code: by exactly one of entrypoint, command, image, folders.
 
     An image may have a command besides: what its container runs instead of the image's own.
     """
@@ -70,6 +72,8 @@ class RunSpec:
     command: tuple[str, ...] = ()
     #: Reference of a container image.
     image: str = ""
+    #: Whether each item names the archive of a folder, whose command is run.
+    folders: bool = False
     results: Results = Results.PER_ITEM
     #: requirements.txt below the root, installed with the image; None: none.
     requirements: str | None = None
@@ -102,6 +106,8 @@ class RunSpec:
     @property
     def mode(self) -> RunMode:
         """Return what the user's code is to the worker."""
+        if self.folders:
+            return RunMode.FOLDER
         if self.image:
             return RunMode.IMAGE
         return RunMode.COMMAND if self.command else RunMode.ENTRYPOINT
@@ -150,8 +156,10 @@ def _check(spec: RunSpec) -> None:
         if not _ENTRYPOINT.fullmatch(spec.entrypoint):
             raise ContractError("run.entrypoint", spec.entrypoint, "write it as module:callable")
     elif spec.entrypoint:
-        remedy = "give one of entrypoint, command and image"
+        remedy = "give one of entrypoint, command, image and folders"
         raise ContractError("run.entrypoint", spec.entrypoint, remedy)
+    if spec.folders and (spec.command or spec.image):
+        raise ContractError("run.folders", spec.folders, "leave command and image out beside it")
     if spec.batch_size < 1:
         raise ContractError("run.batch_size", spec.batch_size, "make it at least 1")
     for name in ("item_timeout", "setup_timeout", "job_timeout"):

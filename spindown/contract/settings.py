@@ -111,6 +111,8 @@ class RunSettings:
     #: ``RunSpec.version`` of what is in it.
     code_version: str = ""
     root_volume_gib: int = 100
+    #: Whether its jobs are folders with a command (``contract.folder``).
+    folders: bool = False
     #: What a program has between SIGTERM and SIGKILL; none for a function.
     stop_grace: timedelta = timedelta(0)
 

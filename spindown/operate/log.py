@@ -17,6 +17,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import own_children
 from spindown.contract.log import (
     ATTEMPT_FAILED,
+    JOB_USED,
     USER_OUTPUT,
     USER_OUTPUT_LEFT_OUT,
     USER_OUTPUT_LIMIT,
@@ -45,6 +46,7 @@ _SHOWN: Mapping[str, tuple[str, type]] = {
     USER_OUTPUT_LIMIT: ("bytes_a_day", int),
     USER_PROGRESS: ("text", str),
     ATTEMPT_FAILED: ("reason", str),
+    JOB_USED: ("summary", str),
 }
 
 

@@ -1,4 +1,4 @@
-"""The least rights of people: who deploys, who operates, who only submits, as policies of IAM.
+"""The least rights of people: who deploys, operates, runs folders or only submits, for IAM.
 
 Actions, resources and condition keys are those of the Service Authorization Reference of each
 service. What is made by CloudFormation has a name that nobody knows before: there a pattern stands,
@@ -11,6 +11,7 @@ from typing import Any
 
 from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.contract import tag
+from spindown.contract.folder import folder_prefix
 from spindown.contract.job.batch import BATCHES, SUBMITTED, UPLOADS
 from spindown.contract.location import work_root
 from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
@@ -117,9 +118,16 @@ def operator(whose: Whose) -> list[Statement]:
             [whose.arn("sqs", f"{name}{SEPARATOR}*")],
         ),
         _allow(
-            "KeepObjects",
-            ["s3:AbortMultipartUpload", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
+            "ReadObjects",
+            ["s3:GetObject", "s3:GetObjectVersion"],
             whose.objects("*"),
+            whose.ours,
+        ),
+        # Not the folders of `spindown run`, which are code.
+        _allow(
+            "KeepObjects",
+            ["s3:AbortMultipartUpload", "s3:PutObject"],
+            whose.objects("workloads/*"),
             whose.ours,
         ),
         _allow(
@@ -175,6 +183,12 @@ def operator(whose: Whose) -> list[Statement]:
     ]
 
 
+def runner(whose: Whose) -> list[Statement]:
+    """Return what `spindown run` needs beside an operator's rights: to choose code that runs."""
+    keys = [f"{folder_prefix(workload)}*" for workload in whose.workloads]
+    return [_allow("SendFolders", ["s3:PutObject"], whose.objects(*keys), whose.ours)]
+
+
 def _wake_scaler(whose: Whose) -> Statement:
     function = f"function:{scaler_name(whose.deployment)}"
     return _allow("WakeScaler", ["lambda:InvokeFunction"], [whose.arn("lambda", function)])
@@ -184,12 +198,13 @@ def _wake_scaler(whose: Whose) -> Statement:
 RIGHTS: Mapping[str, Callable[[Whose], list[Statement]]] = {
     "deployer": deployer,
     "operator": operator,
+    "runner": runner,
     "submitter": submitter,
 }
 
 
 def policy(role: str, whose: Whose) -> Mapping[str, Any]:
-    """Return the policy document of a deployer, operator or submitter."""
+    """Return the policy document of a role of ``RIGHTS``."""
     return {"Version": "2012-10-17", "Statement": [*RIGHTS[role](whose), *_use_key(role, whose)]}
 
 

@@ -1,6 +1,7 @@
 """The deployed template with real Lambda code and real workers: from a message to its results."""
 
 import json
+import signal
 import struct
 import zlib
 from collections.abc import Iterator
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from spindown.contract.job.batch import UPLOADS
+from spindown.contract.log import JOB_USED
 from spindown.domain.fleet import CodeProgress
 from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
+from spindown.operate.folder import pack_folder
 from tests.e2e.world import HANGING, World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
@@ -20,7 +24,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("e2e")
-    with deployed(write_deployment(directory, "count", "thumbnail", "absent")) as world:
+    with deployed(write_deployment(directory, "count", "thumbnail", "absent", "lab")) as world:
         yield world
 
 
@@ -170,37 +174,89 @@ def test_a_log_is_followed_from_machine_to_machine(world: World) -> None:
     batch = world.spindown_json("submit", "count", "--items", str(waiting))
     (job_id,) = batch["jobs"]
 
-    with world.followed("logs", job_id, "--follow") as follower:
+    with world.followed("logs", job_id, "--follow", "--json") as follower:
         assert follower.stdout is not None
-        lines = iter(follower.stdout)
+        rows = map(json.loads, follower.stdout)
+        # How each attempt has used its machine may come late.
+        lines = (row for row in rows if row.get("event") != JOB_USED)
         # The job goes on only when its line has been seen.
-        titles = [next(lines)]
-        assert next(lines) == f"waits\\x1b[2J for {gate}\n"
-        assert next(lines) == "[progress] 2/2 \\x1b[2Jwaiting\n"
-        first = world.worker_at_work("count", job_id=job_id)
+        first = next(lines)
+        assert (first["attempt"], first["value"]) == (1, f"waits\x1b[2J for {gate}")
+        told = next(lines)
+        assert (told["done"], told["of"], told["value"]) == (2, 2, "\\x1b[2Jwaiting")
+        assert first["instance_id"] == world.worker_at_work("count", job_id=job_id).instance_id
         progress = found(lambda: progress_of(world, job_id))
         assert (progress.done, progress.of) == (2, 2)
-        world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=5))
-        titles.append(next(lines))
-        assert str(gate) in next(lines)
+        world.system.market.interrupt(first["instance_id"], notice=timedelta(seconds=5))
+        second = next(lines)
+        assert (second["attempt"], second["value"]) == (2, first["value"])
         # What was committed is not in the batch any more.
-        assert next(lines).startswith("[progress] 2/1")
+        told = next(lines)
+        assert (told["done"], told["of"]) == (2, 1)
         gate.touch()
-        assert list(lines) == []
+        (end,) = lines
+        assert end["state"] == "completed"
         assert follower.wait(HANGING) == 0
 
-    second = next(name for name in titles[1].split() if name.startswith("i-"))
-    assert titles == [
-        f"== {job_id}, attempt 1 on {first.instance_id} ==\n",
-        f"== {job_id}, attempt 2 on {second} ==\n",
-    ]
-    assert second != first.instance_id
+    assert second["instance_id"] != first["instance_id"]
     kept = world.spindown("logs", job_id).stdout.splitlines()
     assert [line for line in kept if line.startswith("==")] == [
         f"== {job_id}, attempt 1 ==",
         f"== {job_id}, attempt 2 ==",
     ]
-    assert world.spindown("logs", second).stdout.count(str(gate)) == 1
+    assert world.spindown("logs", second["instance_id"]).stdout.count(str(gate)) == 1
+
+
+def test_a_command_is_run_in_a_copy_of_a_folder(world: World, tmp_path: Path) -> None:
+    (tmp_path / "say.sh").write_text("read word < data; echo $word > outputs/made; exit 7")
+    (tmp_path / "data").write_text("hello")
+    (tmp_path / ".env").write_text("secret")
+    folder = ("--config", str(world.directory / "spindown.toml"), "--folder", str(tmp_path))
+    # The workload declares no types.
+    assert world.run("run", *folder, "--cpu", "1", "true").returncode == 1
+
+    found(lambda: is_quiet(world.session.status("lab")))
+    done = world.run("run", *folder, "--", "sh", "-c", "ls -A; . ./say.sh")
+
+    title, *listed = done.stdout.splitlines()
+    assert listed[:4] == [".spindown-command.json", "data", "outputs", "say.sh"]
+    (made,) = (tmp_path / "outputs").glob("*/made")
+    assert made.read_text() == "hello\n"
+    assert done.returncode == 7
+    instances = {one.instance_id: one for one in world.instances("lab")}
+    (instance,) = [one for one in instances.values() if one.instance_id in title]
+    # Which pools were tried, and what one run has used.
+    assert f"{instance.instance_type}/{instance.zone}/" in done.stderr
+    assert any("CPU" in line for line in listed[4:])
+
+
+def test_an_interrupted_run_goes_on_without_its_sender(world: World, tmp_path: Path) -> None:
+    gate = world.directory / "lab-gate"
+    waits = f"echo begun; while [ ! -e {gate} ]; do sleep 0.1; done; echo over"
+
+    with world.followed("run", "--folder", str(tmp_path), "--", "sh", "-c", waits) as runner:
+        assert runner.stdout is not None
+        title = next(runner.stdout)
+        assert next(runner.stdout) == "begun\n"
+        runner.send_signal(signal.SIGINT)
+        assert runner.wait(HANGING) == 130
+
+    job_id = title.removeprefix("== ").partition(",")[0]
+    gate.touch()
+    assert world.finished(job_id).state == "completed"
+    assert [one["result"] for one in world.records(job_id)] == [{"exit_status": 0}]
+
+
+def test_what_a_sender_uploads_is_never_run(world: World, tmp_path: Path) -> None:
+    evil = pack_folder(tmp_path, ["sh", "-c", "echo owned"])
+    store = world.session.work_store("lab")
+    store.put(f"{UPLOADS}b/{evil.digest}.zip", evil.archive)
+    items = [f"{world.session.work_uri('lab')}{UPLOADS}b/{evil.digest}.zip", "sh -c true"]
+
+    world.send("lab", {"items": items, "job_id": "evil"})
+
+    assert world.finished("evil").items_failed == 2
+    assert "owned" not in world.spindown("logs", "evil", "--workload", "lab").stdout
 
 
 def test_a_prefix_in_s3_is_a_job_of_all_that_lies_there(world: World, tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ boot_estimate = "1s"
 _POLICY = {
     "count": f"{SWIFT}\nmax_items_per_job = 4",
     "thumbnail": SWIFT,
+    "lab": SWIFT,
     "absent": f"{SWIFT}\nmax_failures = 1\nmax_failures_on_two = 1",
 }
 
@@ -95,21 +96,33 @@ code = "{name}"
 {policy}
 """
 
+#: A workload that takes folders.
+_LAB = """
+[workload.{name}.run]
+folders = true
+
+[workload.{name}.policy]
+{policy}
+"""
+
 Found = TypeVar("Found")
 
 
 def write_deployment(directory: Path, *names: str) -> Path:
-    """Write a spindown.toml of these of the three workloads with their code; return its path."""
+    """Write a spindown.toml of some of the four workloads with their code; return its path."""
     for name in names:
         if name in CODE:
             (directory / name).mkdir()
             (directory / name / f"{name}.py").write_text(CODE[name], encoding="utf-8")
-        else:
+        elif name != "lab":
             shutil.copytree(ROOT / "examples" / name, directory / name)
     head = (
         '[deployment]\nname = "e2e"\nregion = "us-east-1"\nzones = ["us-east-1a", "us-east-1b"]\n'
     )
-    tables = [_WORKLOAD.format(name=name, policy=_POLICY[name]) for name in names]
+    tables = [
+        (_LAB if name == "lab" else _WORKLOAD).format(name=name, policy=_POLICY[name])
+        for name in names
+    ]
     path = directory / "spindown.toml"
     path.write_text(head + "".join(tables), encoding="utf-8")
     return path
@@ -176,7 +189,7 @@ class Deployed:
         """Run the installed command beside the test, which reads what it prints meanwhile."""
         known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
         with subprocess.Popen(
-            [SPINDOWN, *arguments, "--local"],
+            [SPINDOWN, arguments[0], "--local", *arguments[1:]],
             cwd=self.directory,
             env=known,
             stdin=subprocess.DEVNULL,

@@ -62,7 +62,8 @@ def test_every_command_of_ours_is_there_and_takes_its_options(path: Path) -> Non
 
 def is_command(line: str) -> bool:
     """Tell whether words after ``spindown`` are a command and options of it."""
-    name, *words = line.split()
+    # What follows two dashes is a command of somebody else.
+    name, *words = line.partition(" -- ")[0].split()
     if name not in COMMANDS:
         return False
     command = load(name)

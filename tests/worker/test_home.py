@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from spindown.worker.__main__ import (
     main,
     make_runner,
     read_settings,
+    readable,
     visible_gpus,
     with_secrets,
 )
@@ -50,6 +52,16 @@ def identity(tags: dict[str, str], region: str = "us-east-1") -> Identity:
         capacity_type=CapacityType.SPOT,
         tags=tags,
     )
+
+
+def test_folders_come_from_where_no_sender_writes(tmp_path: Path) -> None:
+    home = find_home(identity(TAGS))
+    spec = RunSpec(folders=True, inputs=("s3://mine/inputs/",))
+    folders = Code(root=tmp_path, spec=spec, digest="d")
+    program = replace(folders, spec=replace(spec, folders=False, command=("true",)))
+
+    assert readable(home, folders) == ["s3://demo-bucket/folders/classify/"]
+    assert readable(home, program) == ["s3://mine/inputs/", home.uploads]
 
 
 def test_finds_home_by_the_tags_of_the_instance() -> None:

@@ -72,6 +72,11 @@ _BOOT = (
 _ROOT = str(Path(spindown.__file__).resolve().parent.parent)
 
 
+def run_module(python: str, module: str) -> tuple[str, ...]:
+    """Return how the interpreter of the user's code runs a module of ours."""
+    return (python, "-P", "-c", _BOOT, _ROOT, module)
+
+
 class Runner(Protocol):
     """What runs the user's code for one slot."""
 
@@ -238,7 +243,7 @@ class ChildRunner:
 
     def _command(self, read_fd: int, write_fd: int) -> list[str]:
         return [
-            *(self._python, "-P", "-c", _BOOT, _ROOT, "spindown.worker.child.user_code"),
+            *run_module(self._python, "spindown.worker.child.user_code"),
             *(str(read_fd), str(write_fd), str(self._code.root), self._code.spec.entrypoint),
             *(str(self._slot), str(self._scratch)),
         ]

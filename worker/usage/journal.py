@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from spindown.contract.job.manifest import Manifest
+from spindown.contract.log import JOB_USED
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.fleet import Worker
 from spindown.error import SpindownError
@@ -146,4 +147,6 @@ class UsageRecorder:
             **{field.name: getattr(use, field.name) for field in fields(Use)},
         )
         self._journal.add(record)
-        self._log.info("job_used", job_id=record.job_id, summary=summarise(record))
+        self._log.info(
+            JOB_USED, job_id=record.job_id, epoch=record.epoch, summary=summarise(record)
+        )

@@ -344,7 +344,7 @@ from tests.unit.config.document import with_value
             "workload.ocr.run",
             {"code": "code"},
             "workload.ocr.run.entrypoint",
-            "give one of entrypoint, command and image",
+            "give one of entrypoint, command, image and folders",
             id="nothing to run",
         ),
         pytest.param(
@@ -495,6 +495,13 @@ from tests.unit.config.document import with_value
             "deployment.network.subnets.us-east-1a",
             "write a subnet id of the form subnet-0123abcd",
             id="a pattern of subnets",
+        ),
+        pytest.param(
+            "workload.ocr.run.folders",
+            True,
+            "workload.ocr.run.folders",
+            "leave it out beside entrypoint, command or image",
+            id="folders beside code",
         ),
         pytest.param(
             "workload.ocr.requirements.instance_types",

@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pytest
 
+from spindown.contract.folder import digest_of, folder_key
 from spindown.operate.right import RIGHTS, Whose, policy
 
 ACCOUNT = "123456789012"
@@ -53,6 +55,38 @@ def test_who_submits_to_one_workload_sends_to_no_other() -> None:
 
     assert "lab--ocr" in text
     assert "video" not in text
+
+
+@pytest.mark.parametrize("role", sorted(RIGHTS))
+def test_only_a_runner_places_code_that_runs(role: str) -> None:
+    digest = "0" * 64
+    key = folder_key("ocr", digest)
+    assert digest_of(f"s3://lab-core-storebucket-1/{key}") == digest
+
+    # As IAM has it: a star matches a slash too.
+    writers = [
+        arn
+        for one in policy(role, a_deployment())["Statement"]
+        if "s3:PutObject" in one["Action"]
+        for arn in one["Resource"]
+        if fnmatchcase(f"arn:aws:s3:::lab-core-storebucket-1/{key}", arn)
+    ]
+
+    assert bool(writers) is (role == "runner")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "folders/ocr/workloads/ocr/batches/{}.zip",
+        "workloads/ocr/inputs/b/{}.zip",
+        "folders/ocr/{}",
+        "folders/ocr/{}.zip/a.zip",
+        "folders/{}.zip",
+    ],
+)
+def test_no_other_key_is_that_of_a_folder(key: str) -> None:
+    assert digest_of(f"s3://lab-core-storebucket-1/{key.format('0' * 64)}") == ""
 
 
 def test_a_deploy_reaches_every_region() -> None:

@@ -8,6 +8,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 #: The earliest time that a zip archive can hold.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
@@ -41,3 +42,15 @@ def pack_members(members: Mapping[str, Member]) -> bytes:
             info.compress_type = zipfile.ZIP_DEFLATED
             made.writestr(info, member.data)
     return archive.getvalue()
+
+
+#: What tools write beside code. Hidden files and folders are left out as well.
+_LEFT_OUT = frozenset({"__pycache__", "node_modules"})
+
+
+def is_left_out(name: PurePosixPath) -> bool:
+    """Tell whether a file of a folder of code is none of the code, by its relative name."""
+    return any(
+        part in _LEFT_OUT or part.startswith(".") or part.endswith((".pyc", ".egg-info"))
+        for part in name.parts
+    )

@@ -1,0 +1,205 @@
+"""``spindown run``: send a folder with a command, follow it, fetch what it leaves."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from random import SystemRandom
+from typing import Annotated, Any
+
+import typer
+
+from spindown.cli import option
+from spindown.cli.logs import Screen, show_jobs
+from spindown.cli.render.count import say_count
+from spindown.cli.render.screen import print_aside
+from spindown.cli.session import Session, open_session
+from spindown.contract.codec import decode
+from spindown.contract.decision import Decision
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, encode_job, needs_of, parse_job
+from spindown.contract.row import DECISION, DecisionRow, control_partition
+from spindown.domain.job_type import settle, why_unmet
+from spindown.error import BadInput, SpindownError
+from spindown.job.cancel import cancel
+from spindown.job.result import JobProgress, read_records
+from spindown.job.submit import Draft, name_batch, submit_items
+from spindown.operate.folder import (
+    OUTPUTS,
+    exit_status,
+    fetch_outputs,
+    pack_folder,
+    send_folder,
+)
+from spindown.operate.why import fates, read_decisions
+from spindown.port import Key
+from spindown.wording import say, say_outcome
+
+_INTERRUPTED = 130
+#: Told at once, at most.
+_DECISIONS = 10
+
+
+def run(  # noqa: PLR0913 - each is an option of the command line
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What is run in the folder.")
+    ],
+    *,
+    folder: Annotated[Path, typer.Option(help="What is sent; hidden files are not.")] = Path(),
+    output: Annotated[
+        Path | None, typer.Option(help="Where its files are fetched to; default: outputs/RUN.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Send it, and do not wait.")] = False,
+    workload: option.OfWorkload = None,
+    type_name: Annotated[
+        str | None, typer.Option("--type", help="Type of the job, as the workload declares it.")
+    ] = None,
+    cpu: Annotated[float | None, typer.Option(min=0.1, help="vCPUs that it needs.")] = None,
+    memory: Annotated[float | None, typer.Option(min=0.1, help="GiB that it needs.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs that it needs.")] = None,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Run a command in a copy of a folder on a machine. Exit with its status, or 1."""
+    session = open_session(config, deployment=deployment, local=local)
+    owner = _find_workload(session, workload)
+    asked = {"vcpus": cpu, "memory_gib": memory, "gpus": gpus}
+    needs = {name: value for name, value in asked.items() if value is not None}
+    draft = Draft(
+        workload=owner,
+        batch_id=name_batch(datetime.now(UTC), SystemRandom()),
+        type=type_name,
+        requirements=needs or None,
+    )
+    _check_type(session, draft)
+    launches = Launches(session, owner)
+    job_id = _send(session, draft, folder, command)
+    print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
+    if detach:
+        print(json.dumps({"job_id": job_id}) if as_json else job_id)
+        return
+    try:
+        ends = show_jobs(
+            session,
+            owner,
+            [job_id],
+            Screen(as_json=as_json),
+            follow=True,
+            meanwhile=launches.tell,
+        )
+    except KeyboardInterrupt:
+        _leave(session, owner, job_id)
+        raise typer.Exit(_INTERRUPTED) from None
+    place = output or folder / OUTPUTS / draft.batch_id
+    raise typer.Exit(_end(session, owner, ends[job_id], place))
+
+
+def _find_workload(session: Session, named: str | None) -> str:
+    names = [named] if named else session.deployment.workloads
+    found = [name for name in names if session.workload(name).run.folders]
+    if not found:
+        remedy = "set folders = true in the `run` of a workload, and deploy"
+        raise BadInput("workload", named or ", ".join(names), remedy)
+    if len(found) > 1:
+        raise BadInput("workload", ", ".join(found), "say with --workload which one runs it")
+    return found[0]
+
+
+def _check_type(session: Session, draft: Draft) -> None:
+    """Refuse what the workload makes a dead letter of."""
+    settings = session.workload(draft.workload)
+    message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
+    job = parse_job(encode_job(message))
+    found = settle(job.type or "", needs_of(job), settings.policy)
+    disk = settings.run.root_volume_gib
+    refused = found.refused or why_unmet(found.needs, settings.requirements, disk)
+    if refused:
+        raise BadInput("--type", draft.type or draft.requirements, say(refused))
+
+
+def _send(session: Session, draft: Draft, folder: Path, command: Sequence[str]) -> str:
+    packed = pack_folder(folder, command)
+    address = send_folder(packed, draft.workload, session.bucket, session.store)
+    left_out = f", {len(packed.left_out)} left out" if packed.left_out else ""
+    print_aside(f"sent {say_count(packed.files, 'file')}{left_out}, {len(packed.archive):,} bytes")
+    queue, store = session.queue(draft.workload), session.work_store(draft.workload)
+    (job_id,) = submit_items([address], draft, queue=queue, store=store).jobs
+    session.nudge(draft.workload)
+    return job_id
+
+
+class Launches:
+    """Tells which machines are tried for a workload, and what EC2 says, decision by decision."""
+
+    def __init__(self, session: Session, workload: str) -> None:
+        self._session = session
+        self._workload = workload
+        #: Key of the last decision that was told, or was there before; keys sort by time.
+        self._told = self._newest()
+
+    def tell(self) -> None:
+        """Print what was decided since the last look; without an answer of AWS that is nothing."""
+        with suppress(SpindownError):
+            if self._newest() <= self._told:
+                return
+            now, store = self._session.aws.clock.now(), self._session.store
+            found, _ = read_decisions(self._workload, store, last=_DECISIONS, today=now)
+            for decision in reversed(found):
+                if decision.key > self._told:
+                    for line in _say(decision):
+                        print_aside(line)
+            self._told = max([self._told, *(decision.key for decision in found)])
+
+    def _newest(self) -> str:
+        """Return the key of the last decision; "": there is none."""
+        row = self._session.table.get(Key(control_partition(self._workload), DECISION))
+        return "" if row is None else decode(DecisionRow, row).key
+
+
+def _say(decision: Decision) -> Iterator[str]:
+    for pool, words in fates(decision).items():
+        yield f"{pool} {words}"
+    if not decision.requests:
+        yield say_outcome(decision.outcome, decision.summary)
+
+
+def _leave(session: Session, workload: str, job_id: str) -> None:
+    """Ask what becomes of a job whose run was interrupted; nobody there to ask: it goes on."""
+    answer = ""
+    if sys.stdin.isatty():
+        try:
+            answer = input("\nspindown: detach (the job goes on) or cancel? [d/c] ")
+        except (EOFError, KeyboardInterrupt):
+            answer = ""
+    if answer.strip().lower().startswith("c"):
+        for _ in cancel(workload, [job_id], session.work_ports(workload)):
+            print_aside(f"{job_id} is cancelled")
+        return
+    print_aside(f"{job_id} goes on: spindown logs {job_id} --follow{session.options}")
+
+
+def _end(session: Session, workload: str, end: JobProgress, place: Path) -> int:
+    """Fetch what a run has left; return the exit status."""
+    store = session.work_store(workload)
+    if end.state is not JobState.COMPLETED:
+        print_aside(f"{end.job_id} {end.state}: {end.reason}")
+        return 1
+    status = 1
+    for record in read_records(end.job_id, store):
+        status = _status_of(record)
+        count = sum(1 for _ in fetch_outputs(record, store, place))
+        if count:
+            print_aside(f"{say_count(count, 'file')} in {place}")
+    return status
+
+
+def _status_of(record: Mapping[str, Any]) -> int:
+    status = exit_status(record)
+    if status is None:
+        print_aside(str(record.get("error")))
+        return 1
+    return status
