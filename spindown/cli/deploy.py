@@ -15,6 +15,8 @@ import typer
 
 from spindown import config as configuration
 from spindown.cli import option
+from spindown.cli.session import has_credentials
+from spindown.error import BadInput
 from spindown.installed import cdk_command
 
 #: What is not an option of ours goes to CDK.
@@ -37,6 +39,7 @@ deploy_app, destroy_app, cdk_app = map(_make_app, ("deploy", "destroy", "cdk"))
 def deploy(rest: Rest = None, *, config: option.ConfigFile = option.CONFIG_FILE) -> None:
     """Deploy what spindown.toml describes, as the pinned `cdk deploy --all` does."""
     words = rest or []
+    _check("deploy", words, config)
     stacks = [] if _choose_stacks("deploy", words) else ["--all"]
     _run("deploy", *stacks, *words, config=config)
 
@@ -45,6 +48,7 @@ def deploy(rest: Rest = None, *, config: option.ConfigFile = option.CONFIG_FILE)
 def destroy(rest: Rest = None, *, config: option.ConfigFile = option.CONFIG_FILE) -> None:
     """Delete a deployment, or only the stacks that are named; the bucket with results stays."""
     words = rest or []
+    _check("destroy", words, config)
     stacks = [] if _choose_stacks("destroy", words) else [_own_stacks(config)]
     _run("destroy", *stacks, *words, config=config)
 
@@ -52,7 +56,34 @@ def destroy(rest: Rest = None, *, config: option.ConfigFile = option.CONFIG_FILE
 @cdk_app.command("cdk", context_settings={**_PASSED_ON, "help_option_names": []})
 def cdk(rest: Rest = None) -> None:
     """Run the pinned command line of CDK: `spindown cdk bootstrap`, `spindown cdk diff`."""
-    _run(*(rest or []), config=option.CONFIG_FILE)
+    words = rest or []
+    if words:
+        _check(words[0], words[1:], option.CONFIG_FILE)
+    _run(*words, config=option.CONFIG_FILE)
+
+
+def _check(command: str, words: Sequence[str], config: Path) -> None:
+    """Raise ConfigError or BadInput for what CDK would tell late, in its own words, or never.
+
+    CDK ignores an option that it does not know, so that `destroy --local` would be for AWS.
+    """
+    if "--local" in words:
+        remedy = "leave it out, or use `spindown local up` and `spindown local down`"
+        raise BadInput("--local", f"an option of `{command}`", remedy)
+    # An option may choose another app, other credentials, or only ask for help.
+    if command not in _CALLS_AWS or any(word.startswith("-") for word in words):
+        return
+    settings = _settings_of_cdk()
+    if settings.get("app", _OWN_APP) == _OWN_APP:
+        configuration.load(config)
+    if not settings.keys() & {"profile", "plugin"} and not has_credentials():
+        raise BadInput("credentials", None, "log in to AWS, or try it with `spindown local up`")
+
+
+#: Commands of CDK that synthesise the app, and then cannot go on without an account.
+_CALLS_AWS = frozenset({"bootstrap", "deploy", "destroy"})
+#: The app of the cdk.json that `spindown init` writes.
+_OWN_APP = "spindown-app"
 
 
 def _choose_stacks(command: str, words: Sequence[str]) -> bool:
@@ -93,7 +124,7 @@ def _run(*arguments: str, config: Path) -> None:
     path = os.pathsep.join([here, str(Path(node).parent), os.environ.get("PATH", os.defpath)])
     environment = {**os.environ, "JSII_NODE": node, "PATH": path}
     added = []
-    if not _names_app(Path("cdk.json")):
+    if "app" not in _settings_of_cdk():
         added += ["--app", shlex.join([sys.executable, "-m", "spindown.infra.app"])]
     if config != option.CONFIG_FILE:
         added += ["--context", f"config={config}"]
@@ -101,9 +132,13 @@ def _run(*arguments: str, config: Path) -> None:
     os.execve(node, [node, program, *arguments, *added], environment)  # noqa: S606 - no shell
 
 
-def _names_app(path: Path) -> bool:
-    """Tell whether a project's own cdk.json says what its app is."""
-    try:
-        return "app" in json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return False
+def _settings_of_cdk() -> dict[str, object]:
+    """Return the settings of CDK's command line: the person's own, below those of the project."""
+    settings: dict[str, object] = {}
+    for path in (Path.home() / ".cdk.json", Path("cdk.json")):
+        try:
+            settings |= json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            # CDK itself says what is wrong with the file.
+            continue
+    return settings

@@ -282,6 +282,13 @@ def reach(region: str | None) -> "Aws":
     return Aws(session)
 
 
+def has_credentials() -> bool:
+    """Tell whether the AWS configuration of this process has credentials."""
+    import boto3  # noqa: PLC0415 - slow
+
+    return boto3.Session().get_credentials() is not None
+
+
 def point_at_local_system() -> str:
     """Point this process at the local system of its directory, and at nothing else of AWS.
 

@@ -6,14 +6,16 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from aws_cdk import App, Stack, Stage
 from constructs import Construct
 
+from spindown.cli.deploy import cdk, deploy, destroy
 from spindown.cli.init import init
+from spindown.error import BadInput, ConfigError
 from spindown.installed import cdk_command
 
 
@@ -50,6 +52,9 @@ def surroundings(project: Path) -> Mapping[str, str]:
         "CDK_HOME": str(project / "home"),
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "CDK_VALIDATION": "false",
+        # Credentials that no call gets to use.
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nobody",
         # Not what a shell of the tests may find.
         "PATH": "/usr/bin:/bin",
     }
@@ -112,6 +117,74 @@ def test_the_pinned_version_gets_the_options(project: Path, command: str) -> Non
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(pinned())
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder without credentials, settings of AWS or settings of CDK."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [deploy, destroy, lambda rest: cdk(["destroy", *rest])],
+    ids=["deploy", "destroy", "cdk"],
+)
+def test_local_is_never_ignored(home: Path, command: Callable[[list[str]], None]) -> None:
+    init(config=home / "spindown.toml", region="eu-west-1")
+
+    with pytest.raises(BadInput) as caught:
+        command(["--force", "--local"])
+
+    assert caught.value.field == "--local"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [deploy, destroy, lambda: cdk(["bootstrap"])],
+    ids=["deploy", "destroy", "bootstrap"],
+)
+def test_missing_credentials_are_told_first(home: Path, command: Callable[[], None]) -> None:
+    init(config=home / "spindown.toml", region="eu-west-1")
+
+    with pytest.raises(BadInput) as caught:
+        command()
+
+    assert caught.value.field == "credentials"
+
+
+def test_settings_are_read_before_cdk_starts(home: Path) -> None:
+    assert not list(home.iterdir())
+
+    with pytest.raises(ConfigError):
+        deploy()
+
+
+def test_a_profile_of_cdk_has_credentials(home: Path) -> None:
+    init(config=home / "spindown.toml", region="eu-west-1")
+    (home / "cdk.json").write_text('{"app": "echo spoken >&2; exit 3"}')
+    (home / ".cdk.json").write_text('{"profile": "work"}')
+    (home / "config").write_text(
+        "[profile work]\naws_access_key_id = a\naws_secret_access_key = b\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-m", "spindown", "deploy"],
+        check=False,
+        cwd=home,
+        env={**os.environ, "AWS_CONFIG_FILE": str(home / "config"), "CDK_HOME": str(home)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert "spoken" in done.stderr
 
 
 def test_its_exit_code_and_its_words_are_passed_on(project: Path) -> None:
