@@ -138,7 +138,10 @@ def _money_line(status: Status) -> Text:
     today = status.today
     line = Text()
     line.append("today  ", style="bold")
-    line.append(f"{say_count(today.items, 'item')}, ${today.dollars:.4f}")
+    line.append(say_count(today.items, "item"))
+    if today.items_failed:
+        line.append(f", {today.items_failed:,} failed", style="bold red")
+    line.append(f", ${today.dollars:.4f}")
     day, week = status.last_day.cost_per_item, status.last_week.cost_per_item
     if day is not None:
         line.append(f", {format_item_cost(day)} in 24 hours", style="bold green")

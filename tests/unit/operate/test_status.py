@@ -268,6 +268,14 @@ def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     assert "; month $90.00 of $100.00" in screen_of(status, width=200)
 
 
+@pytest.mark.parametrize(("failed", "shown"), [(0, False), (2345, True)])
+def test_failed_items_of_today_are_counted(failed: int, *, shown: bool) -> None:
+    world = World()
+    world.put(rows.done_sort(NOW), DoneRow(items=6, items_failed=failed))
+
+    assert ("2,345 failed" in screen_of(world.status())) is shown
+
+
 def test_names_what_a_person_must_fix() -> None:
     world = World()
     world.dead_letters.send([Outgoing(body="{}")])
