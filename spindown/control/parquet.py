@@ -1,7 +1,7 @@
 """The table of usage records as Parquet files, made and read by DuckDB."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,25 +16,44 @@ from spindown.error import ContractError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: What a query asks for is in the package: nothing is loaded from elsewhere.
-OFFLINE: Mapping[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
+#: Of DuckDB in the hourly function, which has 512 MiB and other duties; beyond it, it uses a file.
+_MEMORY = "192MiB"
+#: Rows that are held at once while a file is written.
+_ROW_GROUP = 2_048
+
+
+def open_fenced(folders: Iterable[Path], **settings: str | int) -> "DuckDBPyConnection":
+    """Open a database in memory that reaches these folders and nothing else.
+
+    No query can change its settings, nor read another file, nor load an extension (DuckDB,
+    "Securing DuckDB").
+    """
+    # Heavy, and only one function of the control plane has it.
+    from duckdb import connect  # noqa: PLC0415
+
+    offline = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    database = connect(":memory:", config={**offline, **settings})
+    quoted = ("'" + str(folder).replace("'", "''") + "'" for folder in sorted(set(folders)))
+    database.execute(f"SET allowed_directories = [{', '.join(quoted)}]")
+    # Once access is closed no folder can be allowed.
+    database.execute("SET enable_external_access = false")
+    database.execute("SET lock_configuration = true")
+    return database
 
 
 def encode_table(rows: Sequence[TableRow]) -> bytes:
     """Return rows as a Parquet file; what a row does not name is null."""
     with _open_database() as (database, folder):
         lines, table = folder / "rows.json", folder / "table.parquet"
-        text = "\n".join(json.dumps(row, default=_to_text, ensure_ascii=False) for row in rows)
-        # A lone surrogate has no UTF-8.
-        lines.write_bytes(text.encode("utf-8", "replace"))
+        # One by one, since a day's text may be 64 MiB. A lone surrogate has no UTF-8.
+        with lines.open("w", encoding="utf-8", errors="replace") as file:
+            for row in rows:
+                file.write(json.dumps(row, default=_to_text, ensure_ascii=False) + "\n")
         database.read_json(
             str(lines),
             columns={name: column.name for name, column in COLUMNS.items()},
             format="newline_delimited",
-        ).write_parquet(str(table), compression="gzip")
+        ).write_parquet(str(table), compression="gzip", row_group_size=_ROW_GROUP)
         return table.read_bytes()
 
 
@@ -64,14 +83,10 @@ def _read_rows(data: bytes) -> Iterator[Mapping[str, Any]]:
 @contextmanager
 def _open_database() -> "Iterator[tuple[DuckDBPyConnection, Path]]":
     """Give a database in memory, and a folder for the files that it reads and writes."""
-    # Heavy, and only one function of the control plane has it.
-    from duckdb import connect  # noqa: PLC0415
-
-    with (
-        TemporaryDirectory(prefix="spindown-usage-") as folder,
-        connect(":memory:", config=dict(OFFLINE)) as database,
-    ):
-        yield database, Path(folder)
+    with TemporaryDirectory(prefix="spindown-usage-") as name:
+        folder = Path(name)
+        with open_fenced([folder], threads=1, memory_limit=_MEMORY, temp_directory=name) as made:
+            yield made, folder
 
 
 def _to_text(value: datetime) -> str:

@@ -18,7 +18,7 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import open_session
-from spindown.control.parquet import OFFLINE
+from spindown.control.parquet import open_fenced
 from spindown.error import BadInput
 from spindown.installed import require
 from spindown.operate.usage import fetch_usage
@@ -131,10 +131,11 @@ def usage(  # noqa: PLR0913 - its options
 
 @contextmanager
 def asking(files: Sequence[Path]) -> "Iterator[DuckDBPyConnection]":
-    """Give a connection to a database in memory that has the table ``usage`` of some files."""
-    import duckdb  # noqa: PLC0415 - heavy, and only for this command
+    """Give a connection to a database in memory that has the table ``usage`` of some files.
 
-    with duckdb.connect(":memory:", config=dict(OFFLINE)) as connection:
+    What is asked there may be a stranger's text: it reads nothing but these files.
+    """
+    with open_fenced(file.parent for file in files) as connection:
         connection.from_parquet(
             [str(file) for file in files], hive_partitioning=True, union_by_name=True
         ).create_view("usage")
@@ -143,7 +144,7 @@ def asking(files: Sequence[Path]) -> "Iterator[DuckDBPyConnection]":
 
 def run_query(connection: "DuckDBPyConnection", sql: str) -> QueryAnswer:
     """Return what a query gives (raises BadInput, with what DuckDB says of it)."""
-    import duckdb  # noqa: PLC0415 - as above
+    import duckdb  # noqa: PLC0415 - heavy, and only for this command
 
     try:
         asked = connection.execute(sql)

@@ -131,6 +131,32 @@ def test_what_a_worker_wrote_is_no_sql_no_path_no_escape(
     assert all(path.name == "usage.parquet" for path in inside)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{}/secret')",
+        "SELECT * FROM read_csv('{}/secret')",
+        "SELECT * FROM glob('{}/*')",
+        "COPY usage TO '{}/copied.csv'",
+        "SELECT 1; EXPORT DATABASE '{}/exported'",
+        "ATTACH '{}/attached.db'",
+        "LOAD '{}/secret'",
+        "INSTALL httpfs FROM '{}'",
+        "SET allowed_directories = ['{}']",
+        "RESET allowed_directories",
+        "SET enable_external_access = true",
+        "SET home_directory = '{}'",
+    ],
+)
+def test_a_stranger_s_query_reaches_no_file(world: ControlWorld, tmp_path: Path, sql: str) -> None:
+    (tmp_path / "secret").write_text("key")
+
+    with pytest.raises(BadInput):
+        ask(world, tmp_path / "tables", sql.format(tmp_path))
+
+    assert {path.name for path in tmp_path.iterdir()} == {"secret", "tables"}
+
+
 def test_without_a_gpu_a_table_has_no_column_of_one(world: ControlWorld, tmp_path: Path) -> None:
     assert "GPU" in shown(render_types(ask(world, tmp_path / "a", _BY_TYPE)))
     only = ask(world, tmp_path / "b", _BY_TYPE, type_=WORKLOAD)
