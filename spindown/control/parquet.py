@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Of DuckDB in the hourly function, which has 512 MiB and other duties; beyond it, it uses a file.
-_MEMORY = "192MiB"
+_MEMORY = "256MiB"
 #: Rows that are held at once while a file is written.
 _ROW_GROUP = 2_048
 
@@ -42,18 +42,24 @@ def open_fenced(folders: Iterable[Path], **settings: str | int) -> "DuckDBPyConn
 
 
 def encode_table(rows: Sequence[TableRow]) -> bytes:
-    """Return rows as a Parquet file; what a row does not name is null."""
+    """Return rows as a Parquet file; what a row does not name is null (raises ContractError)."""
+    from duckdb import Error  # noqa: PLC0415 - as below
+
     with _open_database() as (database, folder):
         lines, table = folder / "rows.json", folder / "table.parquet"
         # One by one, since a day's text may be 64 MiB. A lone surrogate has no UTF-8.
         with lines.open("w", encoding="utf-8", errors="replace") as file:
             for row in rows:
                 file.write(json.dumps(row, default=_to_text, ensure_ascii=False) + "\n")
-        database.read_json(
-            str(lines),
-            columns={name: column.name for name, column in COLUMNS.items()},
-            format="newline_delimited",
-        ).write_parquet(str(table), compression="gzip", row_group_size=_ROW_GROUP)
+        try:
+            database.read_json(
+                str(lines),
+                columns={name: column.name for name, column in COLUMNS.items()},
+                format="newline_delimited",
+            ).write_parquet(str(table), compression="gzip", row_group_size=_ROW_GROUP)
+        except Error as exc:
+            # Rows too large for its memory: no other table is lost with this one.
+            raise ContractError("usage", str(exc)[:100], "write less a record") from exc
         return table.read_bytes()
 
 

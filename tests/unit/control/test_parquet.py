@@ -98,3 +98,11 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ContractError):
         decode_table(file.read_bytes(), workload=RECORD.workload)
+
+
+def test_what_duckdb_cannot_take_is_refused() -> None:
+    # Four times DuckDB's ``maximum_object_size``.
+    huge = to_row(replace(RECORD, batch_id="x" * 2**26))
+
+    with pytest.raises(ContractError):
+        encode_table([huge])
