@@ -38,6 +38,8 @@ class ReadBounds:
     """What is read of one workload and day: no worker that writes without end fills a memory."""
 
     objects: int = 20_000
+    #: Names that are looked at, read or not: of a day there may be millions.
+    listed: int = 100_000
     bytes: int = 64 * 1024 * 1024
     #: A row takes 4 kB of memory, of which the function has 512 MiB.
     records: int = 20_000
@@ -164,11 +166,12 @@ def _keys_within(
     objects: ObjectStore,
     written: tuple[datetime, datetime] | None,
 ) -> Iterator[str]:
-    left, listed = bounds.bytes, objects.list(measured_prefix(workload, day))
-    if written is not None:
-        since, until = written
-        listed = (found for found in listed if since <= found.modified_at < until)
-    for found in islice(listed, bounds.objects):
+    left = bounds.bytes
+    listed = islice(objects.list(measured_prefix(workload, day)), bounds.listed)
+    within = (
+        found for found in listed if written is None or written[0] <= found.modified_at < written[1]
+    )
+    for found in islice(within, bounds.objects):
         left -= found.bytes
         if left < 0:
             return

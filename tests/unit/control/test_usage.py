@@ -16,7 +16,7 @@ from spindown.contract.usage import (
     measured_prefix,
     table_key,
 )
-from spindown.control.usage import ReadBounds, compact, compact_all, read_usage
+from spindown.control.usage import ReadBounds, compact, compact_all, read_usage, read_written
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall, intercept
 from tests.builders import NOW, a_usage_record
@@ -128,6 +128,22 @@ def test_a_worker_that_writes_without_end_is_read_within_bounds() -> None:
     measure(other, RECORD)
     other.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", huge)
     assert compact(WORKLOAD, DAY, other.objects, bounds=few) == 0
+
+
+def test_names_without_end_are_not_listed_to_the_end() -> None:
+    world = ControlWorld()
+    measure(world, *(replace(RECORD, job_id=name) for name in "abcdef"))
+
+    found = read_written(
+        WORKLOAD,
+        world.objects,
+        lambda record: record.job_id,
+        since=NOW - timedelta(days=1),
+        until=NOW + timedelta(days=1),
+        bounds=ReadBounds(listed=4),
+    )
+
+    assert set(found) == set("abcd")
 
 
 def test_so_many_records_and_types_of_a_day_are_kept() -> None:
