@@ -196,8 +196,8 @@ class CommandRunner:
                 limit = self._code.spec.item_timeout.total_seconds() * len(call.batch)
                 raise _Failure(
                     FailureCause.TIMEOUT,
-                    f"a call of {len(call.batch)} items took longer than {limit:g} s "
-                    "(item_timeout times items)",
+                    f"a call took longer than {limit:g} s "
+                    f"(item_timeout times items, of which it had {len(call.batch)})",
                 )
             status = program.status(min(timeout.total_seconds(), left, _LOOK_SECONDS))
             if status is not None:

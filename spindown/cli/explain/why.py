@@ -78,7 +78,7 @@ def _render(console: TextConsole, decision: Decision, of: Why | None, top: int) 
 
 def _say_lost(worker: Worker) -> str:
     at = f"{worker.ended_at:%Y-%m-%d %H:%M:%S} UTC" if worker.ended_at else "an unknown time"
-    return f"{worker.instance_id} ({worker.pool}) was lost at {at}: {say(worker.reason)}"
+    return f"{worker.instance_id} ({worker.pool}) ended at {at}: {say(worker.reason)}"
 
 
 def _to_json(found: Why) -> dict[str, Any]:
