@@ -140,6 +140,7 @@ class Enforcement:
     def statements(self, role: str) -> set[str]:
         """Return the ids of all statements of a role."""
         iam = self._system.client("iam")
+        self._draw_in(iam, role)
         names = iam.list_role_policies(RoleName=role)["PolicyNames"]
         documents = [
             iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"] for name in names
@@ -150,6 +151,7 @@ class Enforcement:
     def without(self, role: str, sid: str) -> Iterator[None]:
         """Take one statement from a role's policies."""
         iam = self._system.client("iam")
+        self._draw_in(iam, role)
         taken = 0
         before: dict[str, Any] = {}
         for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
@@ -164,6 +166,18 @@ class Enforcement:
         finally:
             for name, document in before.items():
                 self._put(iam, role, name, document)
+
+    def _draw_in(self, iam: Any, role: str) -> None:
+        """Make what a role has by policies of their own part of it: CDK moves there what overflows.
+
+        Source: IAM User Guide, "IAM and AWS STS quotas": 10,240 characters in a role.
+        """
+        for policy in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
+            arn, name = policy["PolicyArn"], policy["PolicyName"]
+            version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+            found = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]
+            self._put(iam, role, name, found["Document"])
+            iam.detach_role_policy(RoleName=role, PolicyArn=arn)
 
     @staticmethod
     def _put(iam: Any, role: str, name: str, document: Any) -> None:
