@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from spindown.config.duration import format_duration
-from spindown.domain.job_type import MOST
+from spindown.domain.job_type import SCALES
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import JobType, Needs, Policy, Rung
 from spindown.error import ConfigError
@@ -88,7 +88,7 @@ def _counts(policy: Policy) -> Iterator[tuple[str, bool, str]]:
 def _types(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     names = [each.name for each in policy.types]
     yield "types", len(set(names)) == len(names), "give each type a name of its own"
-    for name, most in MOST.items():
+    for name, (*_, most) in SCALES.items():
         for each in policy.types:
             asked = getattr(each.needs, name)
             yield "types", asked is None or asked <= most, f"make {name} at most {most}"

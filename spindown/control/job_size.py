@@ -16,9 +16,12 @@ from spindown.control.market import load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.usage import ReadBounds, read_written
 from spindown.domain.job_size import (
+    LEARNED,
+    MEMORY,
+    VCPUS,
+    VRAM,
     SeenAttempt,
     SizeRange,
-    SizeRanges,
     TypeHistory,
     TypeSize,
     begin,
@@ -26,13 +29,13 @@ from spindown.domain.job_size import (
     learn,
 )
 from spindown.domain.job_type import (
-    MEMORY_STEPS,
-    VCPU_STEPS,
-    VRAM_STEPS,
+    SCALES,
     Shape,
+    most_of,
     parse_shape,
     requirements_of,
     shape_of,
+    size_up,
 )
 from spindown.domain.offer import Catalogue, InstanceType
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
@@ -161,65 +164,43 @@ def ranges_of(
     settings: WorkloadSettings,
     policy: Policy,
     catalogue: Catalogue | None,
-) -> SizeRanges:
-    """Return between which sizes a type's needs may move, and what each costs.
+) -> Mapping[str, SizeRange]:
+    """Return between which sizes each need of a type may move, and what each size costs.
 
     That is beside what evidence speaks for of the others (``advised``): beside what is in force, a
     smaller need costs no less as long as another one is too large. The least is what the workload
     requires of all machines, the most what a message of the type may ask for.
     """
-    of, most, wanted = declared.needs, policy.requirements_at_most, settings.requirements
-    others = shape_of(advised)
+    of, others, wanted = declared.needs, shape_of(advised), settings.requirements
     shape = replace(
         shape_of(of),
         memory_gib=others.memory_gib,
         gpu_memory_gib=others.gpu_memory_gib,
         vcpus=others.vcpus,
     )
+    floors = {
+        MEMORY: wanted.memory_mib_min / _MIB_PER_GIB,
+        VRAM: wanted.gpu_memory_mib_min / _MIB_PER_GIB,
+        VCPUS: wanted.vcpus_min,
+    }
 
-    def between(
-        need: str, steps: Sequence[int], asked: float | None, ceiling: float | None, floor: float
-    ) -> SizeRange:
-        top = max(asked or 0.0, ceiling or 0.0)
-        least = next((step for step in steps if step >= max(floor, 1.0)), steps[-1])
-        highest = max((step for step in steps if step <= _step_up(top, steps)), default=0)
-        return SizeRange(
+    def least(need: str) -> int:
+        asked, floor = getattr(of, need), size_up(need, max(floors[need], 1.0))
+        return min(floor, size_up(need, asked)) if asked else 0
+
+    return {
+        need: SizeRange(
             need=need,
-            steps=steps,
-            least=min(least, _step_up(asked or 0.0, steps)) if asked else 0,
-            most=highest,
-            prices=_prices(need, steps, shape, settings, catalogue),
+            least=least(need),
+            most=size_up(need, most_of(need, of, policy.requirements_at_most)),
+            prices=_prices(need, shape, settings, catalogue),
         )
-
-    return SizeRanges(
-        memory=between(
-            "memory_gib",
-            MEMORY_STEPS,
-            of.memory_gib,
-            most.memory_gib,
-            wanted.memory_mib_min / _MIB_PER_GIB,
-        ),
-        vram=between(
-            "gpu_memory_gib",
-            VRAM_STEPS,
-            of.gpu_memory_gib,
-            most.gpu_memory_gib,
-            wanted.gpu_memory_mib_min / _MIB_PER_GIB,
-        ),
-        vcpus=between("vcpus", VCPU_STEPS, of.vcpus, most.vcpus, float(wanted.vcpus_min)),
-    )
-
-
-def _step_up(value: float, steps: Sequence[int]) -> int:
-    return next((step for step in steps if step >= value), steps[-1])
+        for need in LEARNED
+    }
 
 
 def _prices(
-    need: str,
-    steps: Sequence[int],
-    shape: Shape,
-    settings: WorkloadSettings,
-    catalogue: Catalogue | None,
+    need: str, shape: Shape, settings: WorkloadSettings, catalogue: Catalogue | None
 ) -> Mapping[int, float]:
     """Return size -> list price of the cheapest machine of a shape that has it.
 
@@ -227,19 +208,15 @@ def _prices(
     """
     if catalogue is None:
         return {}
-    loose = {
-        "memory_gib": replace(shape, memory_gib=0),
-        "gpu_memory_gib": replace(shape, gpu_memory_gib=0),
-        "vcpus": replace(shape, vcpus=0),
-    }
+    any_size: Shape = replace(shape, **{need: 0})
     listed = [
-        (_size_of(need, kind), price) for kind, price in _fitting(loose[need], settings, catalogue)
+        (_size_of(need, kind), price) for kind, price in _fitting(any_size, settings, catalogue)
     ]
     found = {}
-    for step in steps:
-        price = min((price for size, price in listed if size >= step), default=None)
+    for size in SCALES[need]:
+        price = min((price for has, price in listed if has >= size), default=None)
         if price is not None:
-            found[step] = price
+            found[size] = price
     return found
 
 
@@ -259,7 +236,7 @@ def _fitting(
 
 
 def _size_of(need: str, kind: InstanceType) -> float:
-    if need == "vcpus":
+    if need == VCPUS:
         return float(kind.vcpus)
-    mib = kind.memory_mib if need == "memory_gib" else kind.gpu_memory_mib
+    mib = kind.memory_mib if need == MEMORY else kind.gpu_memory_mib
     return mib / _MIB_PER_GIB

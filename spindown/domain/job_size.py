@@ -2,8 +2,8 @@
 
 Memory and VRAM are the smallest size that nearly all jobs fit into, with room that shrinks as
 evidence grows; an hour of the week that needs more, week by week, has a size of its own. Cores are
-those at which an item has cost least. A size in force changes by one rung at a time, is tried
-there, and goes back if failures or costs have risen.
+those at which an item has cost least. A size changes to the next larger or smaller one, is on trial
+there, and goes back if failures or costs rise.
 
 What is learned comes from workers, which may lie: it moves sizes between the least and the most
 that people have set, and no further.
@@ -11,15 +11,19 @@ that people have set, and no further.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 from spindown.domain.bound import Amount, Tally
-from spindown.domain.job_type import MEMORY_STEPS, VCPU_STEPS, VRAM_STEPS, Shape, Sized
+from spindown.domain.job_type import SCALES, Shape, Sized, size_up
 from spindown.domain.policy import Needs
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 
+MEMORY, VRAM, VCPUS = "memory_gib", "gpu_memory_gib", "vcpus"
+#: The needs whose size is learned, as ``Needs`` calls them, in the order in which they are tried.
+LEARNED = (MEMORY, VRAM, VCPUS)
 #: An attempt counts half as much after this.
 HALF_LIFE = timedelta(days=14)
 #: Share of the jobs that may run out of memory.
@@ -142,19 +146,11 @@ class SizeTrial:
 
     def faded(self, share: float) -> "SizeTrial":
         """Return it as it counts later."""
-        return SizeTrial(
-            jobs=self.jobs * share,
-            failed=self.failed * share,
-            items=self.items * share,
-            dollars=self.dollars * share,
-            dollars_squared=self.dollars_squared * share,
-            seconds=self.seconds * share,
-            core_seconds=self.core_seconds * share,
-        )
+        return SizeTrial(**{each.name: getattr(self, each.name) * share for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeStep:
+class SizeInForce:
     """The size of one need that is in force for a type, and how it came to that."""
 
     #: On the need's scale; 0: the type states no such need, and none is learned.
@@ -169,8 +165,9 @@ class SizeStep:
     kept_until: datetime | None = None
     reason: Reason = NO_REASON
 
-    def moved(self, size: int, reason: Reason) -> "SizeStep":
+    def moved(self, size: int, code: ReasonCode, about: About) -> "SizeInForce":
         """Return another size, which has still to show what it is worth."""
+        reason = Reason(code, {**about, "size": size, "before": self.size})
         return replace(
             self, size=size, before=self.size, earlier=self.tried, tried=SizeTrial(), reason=reason
         )
@@ -196,13 +193,12 @@ class TypeHistory:
     #: Its needs as they stood: once people change them, its sizes begin anew.
     of: Needs
     at: datetime
-    memory: PeakHistory = PeakHistory()
-    vram: PeakHistory = PeakHistory()
+    #: Of memory and VRAM.
+    peaks: Mapping[str, PeakHistory]
     #: vCPUs of a machine -> what attempts on it came to.
     scaling: Mapping[str, SizeTrial] = field(default_factory=dict)
-    memory_step: SizeStep = SizeStep()
-    vram_step: SizeStep = SizeStep()
-    cores_step: SizeStep = SizeStep()
+    #: Of each need in ``LEARNED``.
+    sizes: Mapping[str, SizeInForce]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,24 +207,32 @@ class SizeRange:
 
     #: As ``Needs`` calls it.
     need: str
-    steps: Sequence[int]
     least: int
     most: int
     #: Size -> USD per hour of the cheapest machine that has it; empty: not known.
     prices: Mapping[int, float] = field(default_factory=dict)
 
     @property
-    def rungs(self) -> Sequence[int]:
+    def choices(self) -> Sequence[int]:
         """Return the sizes to choose from: of those that cost the same the largest."""
-        within = [s for s in self.steps if self.least <= s <= self.most]
+        within = [size for size in SCALES[self.need] if self.least <= size <= self.most]
         if not self.prices:
             return within
-        sold = [s for s in within if s in self.prices]
+        sold = [size for size in within if size in self.prices]
         return [
             size
             for size, larger in zip(sold, [*sold[1:], None], strict=True)
             if larger is None or self.prices[larger] > self.prices[size]
         ]
+
+    def above(self, size: int) -> int | None:
+        """Return the next larger one to choose; None: there is none."""
+        return min((larger for larger in self.choices if larger > size), default=None)
+
+    def below(self, current: SizeInForce, now: datetime) -> int | None:
+        """Return the next smaller one that may be tried; None: there is none."""
+        kept = current.kept_from if current.kept_until and now < current.kept_until else 0
+        return max((size for size in self.choices if kept <= size < current.size), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +240,7 @@ class Enough:
     """The size that what was used speaks for."""
 
     size: int
-    #: The least step, whatever it costs, that no more than 2 % exceed.
+    #: The least size, whatever it costs, that no more than 2 % exceed.
     fits: int
     jobs: float
     #: GiB that 99 of 100 jobs have kept to, without room.
@@ -295,7 +299,7 @@ def room(jobs: float) -> float:
 def enough(
     peaks: Iterable[tuple[float, float]], sizes: SizeRange, *, taken: float = 0.0
 ) -> Enough | None:
-    """Return the smallest size that is worth no step more; None: nothing was seen or is sold.
+    """Return the smallest size from which no larger one pays; None: nothing was seen or is sold.
 
     A job that runs out at one size pays that and goes on at the next. So the next is worth its
     dollars from the start if the chance of running out exceeds what it would save:
@@ -311,8 +315,8 @@ def enough(
         taken: GiB of a machine that no job gets.
     """
     seen = [(gib, jobs) for gib, jobs in peaks if jobs > 0.0]
-    jobs, rungs = math.fsum(n for _, n in seen), sizes.rungs
-    if jobs < 1.0 - _FORGOTTEN or not rungs:
+    jobs, choices = math.fsum(n for _, n in seen), sizes.choices
+    if jobs < 1.0 - _FORGOTTEN or not choices:
         return None
     spare = room(jobs)
 
@@ -327,9 +331,10 @@ def enough(
         price, next_price = sizes.prices.get(size, 0.0), sizes.prices.get(larger, 1.0)
         return likely * next_price > next_price - price
 
-    found = next((s for s, larger in pairwise(rungs) if not is_worth(s, larger)), rungs[-1])
+    found = next((s for s, larger in pairwise(choices) if not is_worth(s, larger)), choices[-1])
     used = quantile_of(seen, 0.99)
-    fits = next((s for s in sizes.steps if chance(s)[0] <= RUN_OUT_AT_MOST), sizes.steps[-1])
+    scale = SCALES[sizes.need]
+    fits = next((s for s in scale if chance(s)[0] <= RUN_OUT_AT_MOST), scale[-1])
     return Enough(size=found, fits=fits, jobs=jobs, used=used, room=spare, chance=chance(found)[1])
 
 
@@ -348,9 +353,9 @@ def usual_peaks(history: PeakHistory) -> Sequence[tuple[float, float]]:
     special, found = busy_hours(history), dict[str, float]()
     for hour, peaks in history.hours.items():
         if hour not in special:
-            for bucket, jobs in peaks.items():
-                found[bucket] = found.get(bucket, 0.0) + jobs
-    return [(_gib_of(bucket), jobs) for bucket, jobs in found.items()]
+            for peak, jobs in peaks.items():
+                found[peak] = found.get(peak, 0.0) + jobs
+    return [(_gib_of(peak), jobs) for peak, jobs in found.items()]
 
 
 def busy_hours(history: PeakHistory) -> Mapping[str, float]:
@@ -365,10 +370,14 @@ def busy_hours(history: PeakHistory) -> Mapping[str, float]:
     usual = mosts[(len(mosts) - 1) // 2]
     found = {}
     for hour, weeks in history.weeks.items():
-        last = [weeks[week] for week in sorted(weeks, key=int)[-_WEEKS_LEAST:]]
+        last = list(_newest(weeks, _WEEKS_LEAST).values())
         if len(last) == _WEEKS_LEAST and min(last) > _MUCH_MORE * usual:
             found[hour] = max(weeks.values())
     return found
+
+
+def _newest(weeks: Mapping[str, float], count: int) -> Mapping[str, float]:
+    return {week: weeks[week] for week in sorted(weeks, key=int)[-count:]}
 
 
 def begin(of: Needs, at: datetime) -> TypeHistory:
@@ -376,9 +385,8 @@ def begin(of: Needs, at: datetime) -> TypeHistory:
     return TypeHistory(
         of=of,
         at=at,
-        memory_step=SizeStep(size=_step_of(of.memory_gib, MEMORY_STEPS)),
-        vram_step=SizeStep(size=_step_of(of.gpu_memory_gib, VRAM_STEPS)),
-        cores_step=SizeStep(size=_step_of(of.vcpus, VCPU_STEPS)),
+        peaks={MEMORY: PeakHistory(), VRAM: PeakHistory()},
+        sizes={need: SizeInForce(size=size_up(need, getattr(of, need))) for need in LEARNED},
     )
 
 
@@ -389,56 +397,88 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
     ever, and no honest one would take its place.
     """
     share = 0.5 ** (max(now - history.at, timedelta(0)) / HALF_LIFE)
-    memory, vram = _Peaks(history.memory, share), _Peaks(history.vram, share)
-    scaling = {int(n): trial.faded(share) for n, trial in history.scaling.items()}
-    steps = [history.memory_step, history.vram_step, history.cores_step]
-    steps = [replace(s, tried=s.tried.faded(share), earlier=s.earlier.faded(share)) for s in steps]
+    seen = [one for one in seen if one.at <= now]
+    scaling = {vcpus: trial.faded(share) for vcpus, trial in history.scaling.items()}
+    sizes = {
+        need: replace(size, tried=size.tried.faded(share), earlier=size.earlier.faded(share))
+        for need, size in history.sizes.items()
+    }
     for one in seen:
-        if one.at > now:
-            continue
-        if one.is_whole:
-            memory.add(one.at, one.memory_gib)
-            vram.add(one.at, one.vram_gib)
-        sizes = (one.shape.memory_gib, one.shape.gpu_memory_gib, one.shape.vcpus)
-        steps = [
-            replace(s, tried=s.tried.with_one(one))
+        for need, size in sizes.items():
             # What runs out of memory says nothing of cores.
-            if s.size and s.size == size and not (one.ran_out and s is steps[2])
-            else s
-            for s, size in zip(steps, sizes, strict=True)
-        ]
+            is_told = not (one.ran_out and need == VCPUS)
+            if is_told and 0 < size.size == getattr(one.shape, need):
+                sizes[need] = replace(size, tried=size.tried.with_one(one))
         if not one.ran_out:
-            vcpus = max(step for step in VCPU_STEPS if step <= max(one.vcpus, 0.0))
+            vcpus = str(max(n for n in SCALES[VCPUS] if n <= max(one.vcpus, 0.0)))
             scaling[vcpus] = scaling.get(vcpus, SizeTrial()).with_one(one)
-    return TypeHistory(
-        of=history.of,
+    peaks = {
+        need: _with_peaks(
+            known, share, [(one.at, getattr(one, _PEAKS[need])) for one in seen if one.is_whole]
+        )
+        for need, known in history.peaks.items()
+    }
+    return replace(
+        history,
         at=now,
-        memory=memory.history(),
-        vram=vram.history(),
-        scaling={str(n): t for n, t in sorted(scaling.items()) if t.jobs >= _FORGOTTEN},
-        memory_step=steps[0],
-        vram_step=steps[1],
-        cores_step=steps[2],
+        peaks=peaks,
+        scaling={n: trial for n, trial in scaling.items() if trial.jobs >= _FORGOTTEN},
+        sizes=sizes,
+    )
+
+
+#: Need -> field of an attempt that tells its peak.
+_PEAKS = {MEMORY: "memory_gib", VRAM: "vram_gib"}
+
+
+def _with_peaks(
+    known: PeakHistory, share: float, seen: Iterable[tuple[datetime, float | None]]
+) -> PeakHistory:
+    """Return peaks with further ones; jobs of those that were known count by a share."""
+    hours = {
+        hour: {peak: jobs * share for peak, jobs in peaks.items()}
+        for hour, peaks in known.hours.items()
+    }
+    weeks = {hour: dict(mosts) for hour, mosts in known.weeks.items()}
+    for at, gib in seen:
+        if gib is None:
+            continue
+        hour, week = str(hour_of_week(at)), str((at.toordinal() - _MONDAY) // 7)
+        peak, peaks, mosts = _peak_of(gib), hours.setdefault(hour, {}), weeks.setdefault(hour, {})
+        peaks[peak] = peaks.get(peak, 0.0) + 1.0
+        mosts[week] = max(mosts.get(week, 0.0), _gib_of(peak))
+    left = {
+        hour: {peak: jobs for peak, jobs in peaks.items() if jobs >= _FORGOTTEN}
+        for hour, peaks in hours.items()
+    }
+    return PeakHistory(
+        hours={hour: peaks for hour, peaks in left.items() if peaks},
+        weeks={hour: _newest(mosts, _WEEKS_KEPT) for hour, mosts in weeks.items()},
     )
 
 
 def decide_size(
-    step: SizeStep, want: Enough | None, sizes: SizeRange, now: datetime, *, may_try: bool = True
-) -> SizeStep:
-    """Return the size of memory or VRAM that is next: the same, or one rung up or down.
+    current: SizeInForce,
+    want: Enough | None,
+    sizes: SizeRange,
+    now: datetime,
+    *,
+    may_try: bool = True,
+) -> SizeInForce:
+    """Return the size of memory or VRAM that is next: the same, the next larger or smaller one.
 
     Args:
-        step: the size in force.
+        current: the size in force.
         want: what evidence speaks for; None: nothing.
         sizes: between which to choose.
         now: the present.
         may_try: nothing else is on trial, so that what comes of it is told apart.
     """
-    back = _back(step, sizes, now, step.tried.cost, step.earlier.cost)
+    back = _go_back(current, sizes, now, current.tried.cost, current.earlier.cost)
     if back is not None:
         return back
-    if want is None or not step.size:
-        return step
+    if want is None or not current.size:
+        return current
     about: About = {
         "need": sizes.need,
         "jobs": want.jobs,
@@ -446,174 +486,149 @@ def decide_size(
         "room": want.room,
         "chance": want.chance,
     }
-    is_dearer = sizes.prices.get(want.size) != sizes.prices.get(step.size) or not sizes.prices
-    if want.size > step.size and (is_dearer or want.fits > step.size):
-        larger = min(rung for rung in sizes.rungs if rung > step.size)
-        told = {**about, "size": larger, "before": step.size}
-        return step.moved(larger, Reason(ReasonCode.SIZE_RAISED, told))
-    smaller = _next_below(step, sizes, now)
-    if smaller is None or smaller < want.size or step.tried.jobs < TRIAL_JOBS or not may_try:
-        return step
-    told = {**about, "size": smaller, "before": step.size}
-    return step.moved(smaller, Reason(ReasonCode.SIZE_LOWERED, told))
+    prices, larger = sizes.prices, sizes.above(current.size)
+    is_dearer = prices.get(want.size) != prices.get(current.size) or not prices
+    if larger and want.size > current.size and (is_dearer or want.fits > current.size):
+        return current.moved(larger, ReasonCode.SIZE_RAISED, about)
+    smaller = sizes.below(current, now)
+    if smaller is None or smaller < want.size or current.tried.jobs < TRIAL_JOBS or not may_try:
+        return current
+    return current.moved(smaller, ReasonCode.SIZE_LOWERED, about)
 
 
 def decide_cores(
-    step: SizeStep,
+    current: SizeInForce,
     scaling: Mapping[int, SizeTrial],
     sizes: SizeRange,
     now: datetime,
     *,
     may_try: bool = True,
-) -> SizeStep:
+) -> SizeInForce:
     """Return the number of vCPUs that is next: more are bought only while an item gets cheaper.
 
     A number that was never tried is tried once: one fewer if the cores in use fit into it, one more
     if all are in use. What it cost there then decides. The arguments are those of ``decide_size``;
     ``scaling`` has what attempts came to by the vCPUs of their machines.
     """
-    here = _cost_of_cores(step.size, step.tried, sizes)
-    back = _back(step, sizes, now, here, _cost_of_cores(step.before, step.earlier, sizes))
-    if back is not None or not step.size or not may_try:
-        return back or step
-    costs = {n: trial for n, trial in scaling.items() if trial.jobs >= TRIAL_JOBS}
-    smaller = _next_below(step, sizes, now)
-    larger = min((rung for rung in sizes.rungs if rung > step.size), default=None)
-    trial = costs.get(step.size)
-
-    if trial is not None:
-        for code, other in ((ReasonCode.CORES_FEWER, smaller), (ReasonCode.CORES_MORE, larger)):
-            there = None if other is None else costs.get(other)
-            if other is None or there is None:
-                continue
-            cost = _cost_of_cores(step.size, trial, sizes)
-            less = _cost_of_cores(other, there, sizes)
-            paid = {"cost": less, "cost_before": cost}
-            if trial.exceeds(there, _DEARER_BY_CORES, cost, less):
-                told: About = {"need": sizes.need, "size": other, "before": step.size, **paid}
-                return step.moved(other, Reason(code, told))
-    used = step.tried.cores
-    if step.tried.jobs < TRIAL_JOBS or used <= 0.0:
-        return step
-    about: About = {"need": sizes.need, "before": step.size, "used": used, "jobs": step.tried.jobs}
-    if smaller is not None and smaller not in costs and used <= _FITS * smaller:
-        return step.moved(smaller, Reason(ReasonCode.CORES_FEWER_TRIED, {**about, "size": smaller}))
-    if larger is not None and larger not in costs and used >= _BUSY * step.size:
-        return step.moved(larger, Reason(ReasonCode.CORES_MORE_TRIED, {**about, "size": larger}))
-    return step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeRanges:
-    """Between which sizes the needs of a type may move."""
-
-    memory: SizeRange
-    vram: SizeRange
-    vcpus: SizeRange
+    here = _cost_of_cores(current.size, current.tried, sizes)
+    earlier = _cost_of_cores(current.before, current.earlier, sizes)
+    back = _go_back(current, sizes, now, here, earlier)
+    if back is not None or not current.size or not may_try:
+        return back or current
+    known = {vcpus: trial for vcpus, trial in scaling.items() if trial.jobs >= TRIAL_JOBS}
+    smaller, larger = sizes.below(current, now), sizes.above(current.size)
+    trial, tried, need = known.get(current.size), current.tried, sizes.need
+    for code, other in ((ReasonCode.CORES_FEWER, smaller), (ReasonCode.CORES_MORE, larger)):
+        if trial is None or other is None or other not in known:
+            continue
+        cost = _cost_of_cores(current.size, trial, sizes)
+        less = _cost_of_cores(other, known[other], sizes)
+        if trial.exceeds(known[other], _DEARER_BY_CORES, cost, less):
+            return current.moved(other, code, {"need": need, "cost": less, "cost_before": cost})
+    if tried.jobs < TRIAL_JOBS or tried.cores <= 0.0:
+        return current
+    about: About = {"need": need, "used": tried.cores, "jobs": tried.jobs}
+    if smaller is not None and smaller not in known and tried.cores <= _FITS * smaller:
+        return current.moved(smaller, ReasonCode.CORES_FEWER_TRIED, about)
+    if larger is not None and larger not in known and tried.cores >= _BUSY * current.size:
+        return current.moved(larger, ReasonCode.CORES_MORE_TRIED, about)
+    return current
 
 
 def decide(
-    history: TypeHistory, ranges: SizeRanges, now: datetime, *, applies: bool
+    history: TypeHistory, ranges: Mapping[str, SizeRange], now: datetime, *, applies: bool
 ) -> tuple[TypeHistory, TypeSize]:
     """Return what jobs of a type get from now on, and the history that remembers it.
 
     Args:
         history: with all that was seen.
-        ranges: between which sizes to choose.
+        ranges: need -> between which sizes to choose.
         now: the present.
         applies: the sizes are in force; else they are only advised, and none changes.
     """
-    memory = enough(usual_peaks(history.memory), ranges.memory, taken=SYSTEM_GIB)
-    vram = enough(usual_peaks(history.vram), ranges.vram)
+    wants = {
+        need: enough(usual_peaks(peaks), ranges[need], taken=SYSTEM_GIB if need == MEMORY else 0.0)
+        for need, peaks in history.peaks.items()
+    }
     scaling = {int(vcpus): trial for vcpus, trial in history.scaling.items()}
-    steps = (history.memory_step, history.vram_step, history.cores_step)
+    asked = begin(history.of, now).sizes
     if applies:
-        steps = _next_steps(steps, (memory, vram), scaling, ranges, now)
+        sizes = _next_sizes(history.sizes, wants, scaling, ranges, now)
     else:
-        asked = begin(history.of, now)
-        fresh = (asked.memory_step, asked.vram_step, asked.cores_step)
         # What was in force before is so no more.
-        pairs = zip(steps, fresh, strict=True)
-        steps = tuple(s if s.size == f.size else f for s, f in pairs)  # type: ignore[assignment]
-    history = replace(history, memory_step=steps[0], vram_step=steps[1], cores_step=steps[2])
-    return history, TypeSize(
+        sizes = {
+            need: size if size.size == asked[need].size else asked[need]
+            for need, size in history.sizes.items()
+        }
+    changed = {n: size.size for n, size in sizes.items() if size.size != asked[n].size}
+    advised = {need: want.size for need, want in wants.items() if want and sizes[need].size}
+    cores = _best_cores(sizes[VCPUS], scaling, ranges[VCPUS])
+    memory = sizes[MEMORY].size
+    return replace(history, sizes=sizes), TypeSize(
         of=history.of,
-        needs=_changed(history),
-        advised=Needs(
-            memory_gib=None if memory is None or not steps[0].size else float(memory.size),
-            gpu_memory_gib=None if vram is None or not steps[1].size else float(vram.size),
-            vcpus=_best_cores(steps[2], scaling, ranges.vcpus),
-        ),
-        hours=_sizes_of_hours(history.memory, steps[0].size, ranges.memory),
-        reasons=tuple(step.reason for step in steps if step.reason),
+        needs=_needs(changed),
+        advised=replace(_needs(advised), vcpus=cores),
+        hours=_sizes_of_hours(history.peaks[MEMORY], memory, ranges[MEMORY]),
+        reasons=tuple(sizes[need].reason for need in LEARNED if sizes[need].reason),
     )
 
 
-def _next_steps(
-    steps: tuple[SizeStep, SizeStep, SizeStep],
-    wants: tuple[Enough | None, Enough | None],
+def _needs(sizes: Mapping[str, Any]) -> Needs:
+    return Needs(**sizes)
+
+
+def _next_sizes(
+    sizes: Mapping[str, SizeInForce],
+    wants: Mapping[str, Enough | None],
     scaling: Mapping[int, SizeTrial],
-    ranges: SizeRanges,
+    ranges: Mapping[str, SizeRange],
     now: datetime,
-) -> tuple[SizeStep, SizeStep, SizeStep]:
+) -> Mapping[str, SizeInForce]:
     """Return the sizes that are next: one need at a time is on trial."""
-    on_trial = any(step.before and step.tried.jobs < TRIAL_JOBS for step in steps)
-    found = list(steps)
-    for number, before in enumerate(steps):
-        may_try = not on_trial
-        if number < len(wants):
-            sizes = (ranges.memory, ranges.vram)[number]
-            after = decide_size(before, wants[number], sizes, now, may_try=may_try)
+    on_trial = any(size.before and size.tried.jobs < TRIAL_JOBS for size in sizes.values())
+    found = dict(sizes)
+    for need in LEARNED:
+        before, within, may_try = sizes[need], ranges[need], not on_trial
+        if need == VCPUS:
+            after = decide_cores(before, scaling, within, now, may_try=may_try)
         else:
-            after = decide_cores(before, scaling, ranges.vcpus, now, may_try=may_try)
+            after = decide_size(before, wants[need], within, now, may_try=may_try)
         if after != before:
             on_trial = True
             # What comes of it from now on says nothing of the others' last changes.
-            found = [replace(step, before=0, earlier=SizeTrial()) for step in found]
-            found[number] = after
-    return found[0], found[1], found[2]
+            found = {n: replace(size, before=0, earlier=SizeTrial()) for n, size in found.items()}
+            found[need] = after
+    return found
 
 
-def _changed(history: TypeHistory) -> Needs:
-    """Return the sizes that are other than those of the type."""
-    asked = begin(history.of, history.at)
-
-    def size(now: SizeStep, then: SizeStep) -> int | None:
-        return None if now.size == then.size else now.size
-
-    memory = size(history.memory_step, asked.memory_step)
-    vram = size(history.vram_step, asked.vram_step)
-    return Needs(
-        vcpus=size(history.cores_step, asked.cores_step),
-        memory_gib=None if memory is None else float(memory),
-        gpu_memory_gib=None if vram is None else float(vram),
-    )
-
-
-def _best_cores(step: SizeStep, scaling: Mapping[int, SizeTrial], sizes: SizeRange) -> int | None:
+def _best_cores(
+    current: SizeInForce, scaling: Mapping[int, SizeTrial], sizes: SizeRange
+) -> int | None:
     """Return the number at which an item has cost least; of one number, what the cores fit in."""
+    choices = sizes.choices
     costs = {
         n: t.seconds / t.items * sizes.prices.get(n, 1.0)
         for n, t in scaling.items()
-        if t.jobs >= TRIAL_JOBS and t.items > 0.0 and n in sizes.rungs
+        if t.jobs >= TRIAL_JOBS and t.items > 0.0 and n in choices
     }
-    if not step.size or not costs:
+    if not current.size or not costs:
         return None
     best = min(costs, key=lambda n: (costs[n], n))
     if len(costs) > 1:
         return best
     used = scaling[best].cores
-    return min((n for n in sizes.rungs if used <= _FITS * n), default=best) if used else best
+    return min((n for n in choices if used <= _FITS * n), default=best) if used else best
 
 
 def _sizes_of_hours(history: PeakHistory, usual: int, sizes: SizeRange) -> Mapping[str, int]:
     """Return the memory of the hours of the week that need more than the usual size."""
-    if not usual or not sizes.rungs:
+    choices = sizes.choices
+    if not usual or not choices:
         return {}
     found = {}
     for hour, most in busy_hours(history).items():
         need = most * room(math.fsum(history.hours.get(hour, {}).values())) + SYSTEM_GIB
-        size = next((rung for rung in sizes.rungs if rung >= need), sizes.rungs[-1])
+        size = next((choice for choice in choices if choice >= need), choices[-1])
         if size > usual:
             found[hour] = size
     return found
@@ -627,94 +642,44 @@ def _cost_of_cores(vcpus: int, trial: SizeTrial, sizes: SizeRange) -> float:
     return trial.seconds / trial.items * price / _SECONDS_PER_HOUR
 
 
-def _back(
-    step: SizeStep, sizes: SizeRange, now: datetime, cost: float, cost_before: float
-) -> SizeStep | None:
-    """Return what a size is changed to that may not be, or that was a mistake; None: it stays.
+def _go_back(
+    current: SizeInForce, sizes: SizeRange, now: datetime, cost: float, cost_before: float
+) -> SizeInForce | None:
+    """Return what replaces a size that may not be, or that was a mistake; None: it stays.
 
     Args:
-        step: the size in force.
+        current: the size in force.
         sizes: between which to choose.
         now: the present.
         cost: USD an item at this size.
         cost_before: at the one before.
     """
-    if step.size and not sizes.least <= step.size <= sizes.most:
+    if current.size and not sizes.least <= current.size <= sizes.most:
         # People have moved the bounds.
-        return SizeStep(size=min(max(step.size, sizes.least), sizes.most))
-    tried, earlier = step.tried, step.earlier
-    if step.before <= step.size or tried.jobs < 1.0 - _FORGOTTEN:
+        return SizeInForce(size=min(max(current.size, sizes.least), sizes.most))
+    tried, earlier = current.tried, current.earlier
+    if current.before <= current.size or tried.jobs < 1.0 - _FORGOTTEN:
         return None
-    until, size = now + KEPT_FOR, min(step.before, sizes.most)
-    about: About = {
-        "need": sizes.need,
-        "size": size,
-        "before": step.size,
-        "jobs": tried.jobs,
-        "until": until.isoformat(),
-    }
+    until, size = now + KEPT_FOR, min(current.before, sizes.most)
+    about: About = {"need": sizes.need, "jobs": tried.jobs, "until": until.isoformat()}
     if tried.failed >= _FAILURES_LEAST and tried.failing > earlier.failing + _FAILURES_RISE:
-        told = {**about, "share": tried.failing, "share_before": earlier.failing}
-        reason = Reason(ReasonCode.SIZE_BACK_FAILURES, told)
+        told: About = {"share": tried.failing, "share_before": earlier.failing}
+        back = current.moved(size, ReasonCode.SIZE_BACK_FAILURES, {**about, **told})
     elif tried.exceeds(earlier, _DEARER, cost, cost_before):
-        told = {**about, "cost": cost, "cost_before": cost_before}
-        reason = Reason(ReasonCode.SIZE_BACK_COST, told)
+        told = {"cost": cost, "cost_before": cost_before}
+        back = current.moved(size, ReasonCode.SIZE_BACK_COST, {**about, **told})
     else:
         return None
-    return SizeStep(size=size, kept_from=size, kept_until=until, tried=earlier, reason=reason)
+    return SizeInForce(
+        size=size, kept_from=size, kept_until=until, tried=earlier, reason=back.reason
+    )
 
 
-def _next_below(step: SizeStep, sizes: SizeRange, now: datetime) -> int | None:
-    """Return the next rung down that may be tried."""
-    kept = step.kept_from if step.kept_until is not None and now < step.kept_until else 0
-    return max((rung for rung in sizes.rungs if kept <= rung < step.size), default=None)
-
-
-class _Peaks:
-    """Peaks while attempts are added."""
-
-    def __init__(self, before: PeakHistory, share: float) -> None:
-        self._hours = {
-            hour: {b: jobs * share for b, jobs in peaks.items()}
-            for hour, peaks in before.hours.items()
-        }
-        self._weeks = {hour: dict(weeks) for hour, weeks in before.weeks.items()}
-
-    def add(self, at: datetime, gib: float | None) -> None:
-        if gib is None:
-            return
-        hour, week = str(hour_of_week(at)), str((at.toordinal() - _MONDAY) // 7)
-        peaks = self._hours.setdefault(hour, {})
-        bucket = _bucket_of(gib)
-        peaks[bucket] = peaks.get(bucket, 0.0) + 1.0
-        weeks = self._weeks.setdefault(hour, {})
-        weeks[week] = max(weeks.get(week, 0.0), _gib_of(bucket))
-
-    def history(self) -> PeakHistory:
-        hours = {
-            hour: {b: jobs for b, jobs in peaks.items() if jobs >= _FORGOTTEN}
-            for hour, peaks in self._hours.items()
-        }
-        return PeakHistory(
-            hours={hour: peaks for hour, peaks in hours.items() if peaks},
-            weeks={
-                hour: {week: weeks[week] for week in sorted(weeks, key=int)[-_WEEKS_KEPT:]}
-                for hour, weeks in self._weeks.items()
-            },
-        )
-
-
-def _bucket_of(gib: float) -> str:
+def _peak_of(gib: float) -> str:
     """Return the number of the least step on a scale of powers that is no less."""
-    kept = min(max(gib, _GIB_LEAST), float(MEMORY_STEPS[-1]))
+    kept = min(max(gib, _GIB_LEAST), float(SCALES[MEMORY][-1]))
     return str(math.ceil(_STEPS_PER_DOUBLING * math.log2(kept) - 1e-9))
 
 
-def _gib_of(bucket: str) -> float:
-    exponent = int(bucket) / _STEPS_PER_DOUBLING
-    return math.exp2(exponent)
-
-
-def _step_of(value: float | None, steps: Sequence[int]) -> int:
-    """Return the least step that is no less; 0: nothing is asked for."""
-    return next((s for s in steps if s >= value), steps[-1]) if value else 0
+def _gib_of(peak: str) -> float:
+    return math.exp2(int(peak) / _STEPS_PER_DOUBLING)

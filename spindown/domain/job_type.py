@@ -15,24 +15,20 @@ from spindown.domain.offer import Requirements
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
-#: Steps of the scale. Between two powers of two lies at most one more, since machines are sold so;
-#: VRAM has the sizes of GPUs that are sold, as EC2 tells them, rounded down to a GiB.
-VCPU_STEPS = (0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-MEMORY_STEPS = (
-    *(0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512),
-    *(768, 1024, 1536, 2048, 3072, 4096, 6144, 8192),
-)
-GPU_STEPS = (0, 1, 2, 4, 8, 16)
-VRAM_STEPS = (
-    *(0, 2, 4, 6, 8, 12, 15, 16, 20, 22, 24, 32, 40, 44, 48),
-    *(64, 80, 96, 128, 140, 179, 192, 256, 288),
-)
-#: Need -> the last step of its scale: no machine that is sold has more.
-MOST: Mapping[str, int] = {
-    "vcpus": VCPU_STEPS[-1],
-    "memory_gib": MEMORY_STEPS[-1],
-    "gpus": GPU_STEPS[-1],
-    "gpu_memory_gib": VRAM_STEPS[-1],
+#: Need -> the sizes that a shape may have of it. Between two powers of two lies at most one more,
+#: since machines are sold so; VRAM has the sizes of GPUs that are sold, as EC2 tells them, rounded
+#: down to a GiB. No machine that is sold has more than the last size.
+SCALES: Mapping[str, tuple[int, ...]] = {
+    "vcpus": (0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512),
+    "memory_gib": (
+        *(0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512),
+        *(768, 1024, 1536, 2048, 3072, 4096, 6144, 8192),
+    ),
+    "gpus": (0, 1, 2, 4, 8, 16),
+    "gpu_memory_gib": (
+        *(0, 2, 4, 6, 8, 12, 15, 16, 20, 22, 24, 32, 40, 44, 48),
+        *(64, 80, 96, 128, 140, 179, 192, 256, 288),
+    ),
 }
 _MIB_PER_GIB = 1024
 #: How an architecture is written in a name.
@@ -64,13 +60,8 @@ class Shape:
 
     def covers(self, other: "Shape") -> bool:
         """Tell whether a machine of this shape can do what another shape is asked for."""
-        return (
-            self.vcpus >= other.vcpus
-            and self.memory_gib >= other.memory_gib
-            and self.gpus >= other.gpus
-            and self.gpu_memory_gib >= other.gpu_memory_gib
-            and other.architecture in {"", self.architecture}
-        )
+        is_as_large = all(getattr(self, need) >= getattr(other, need) for need in SCALES)
+        return is_as_large and other.architecture in {"", self.architecture}
 
 
 def parse_shape(name: str) -> Shape | None:
@@ -146,7 +137,7 @@ def _resized(usual: Needs, sized: Sized | None, most: Needs) -> Needs:
     if sized is None or sized.of != usual:
         return usual
     bounds = {
-        name: _bound(name, usual, most)
+        name: most_of(name, usual, most)
         for name in _NUMBERS
         if getattr(sized.needs, name) is not None
     }
@@ -173,24 +164,27 @@ def outgrown(
         policy: the types, and the ceilings.
         memory_gib: what the machine had.
     """
-    larger = [step for step in MEMORY_STEPS if step > memory_gib]
-    if not larger:
+    larger = next((size for size in SCALES["memory_gib"] if size > memory_gib), None)
+    if larger is None:
         return None
-    needs = replace(asked or Needs(), memory_gib=larger[0])
+    needs = replace(asked or Needs(), memory_gib=larger)
     return None if settle(type_name, needs, policy).refused else needs
 
 
 def shape_of(needs: Needs) -> Shape:
     """Return the smallest shape on the scale that meets some needs."""
     architectures = needs.architectures or frozenset()
-    return Shape(
-        vcpus=_step(needs.vcpus, VCPU_STEPS),
-        memory_gib=_step(needs.memory_gib, MEMORY_STEPS),
+    sizes = {need: size_up(need, getattr(needs, need)) for need in SCALES}
+    if sizes["gpu_memory_gib"]:
         # VRAM without a GPU is that of one.
-        gpus=_step(max(needs.gpus or 0, 1 if needs.gpu_memory_gib else 0), GPU_STEPS),
-        gpu_memory_gib=_step(needs.gpu_memory_gib, VRAM_STEPS),
-        architecture=min(architectures) if len(architectures) == 1 else "",
-    )
+        sizes["gpus"] = max(sizes["gpus"], 1)
+    return Shape(**sizes, architecture=min(architectures) if len(architectures) == 1 else "")
+
+
+def size_up(need: str, value: float | None) -> int:
+    """Return the least size of a scale that is no less; the last one of what is beyond it."""
+    scale = SCALES[need]
+    return scale[min(bisect_left(scale, value or 0), len(scale) - 1)]
 
 
 def is_possible(shape: Shape, policy: Policy) -> bool:
@@ -204,7 +198,7 @@ def is_possible(shape: Shape, policy: Policy) -> bool:
 
 def _largest(usual: Needs, most: Needs) -> Shape:
     """Return the largest shape of jobs of a type: what it needs, or the ceiling."""
-    return shape_of(Needs(**{name: _bound(name, usual, most) for name in _NUMBERS}))
+    return shape_of(Needs(**{name: most_of(name, usual, most) for name in _NUMBERS}))
 
 
 def requirements_of(shape: Shape, workload: Requirements) -> Requirements:
@@ -250,31 +244,26 @@ _NUMBERS = tuple(f.name for f in fields(Needs) if f.name != "architectures")
 def _above(asked: Needs, usual: Needs, most: Needs) -> Reason:
     """Return which ceiling a message is above; NO_REASON: none."""
     for name in _NUMBERS:
-        value, bound = getattr(asked, name), _bound(name, usual, most)
+        value, bound = getattr(asked, name), most_of(name, usual, most)
         if value is not None and value > bound:
             return _too_much(name, value, bound)
     return NO_REASON
 
 
-def _bound(name: str, usual: Needs, most: Needs) -> Any:
+def most_of(name: str, usual: Needs, most: Needs) -> Any:
     """Return the most that a message of a type may ask for."""
     return max(getattr(usual, name) or 0, getattr(most, name) or 0)
 
 
 def _beyond_scale(needs: Needs) -> Reason:
     """Return what is beyond any machine that is sold; NO_REASON: nothing."""
-    for name, most in MOST.items():
+    for name, scale in SCALES.items():
         value = getattr(needs, name)
-        if value is not None and value > most:
-            return _too_much(name, value, most)
+        if value is not None and value > scale[-1]:
+            return _too_much(name, value, scale[-1])
     return NO_REASON
 
 
 def _too_much(name: str, asked: str | float, most: str | float) -> Reason:
     about = {"field": name, "asked": asked, "most": most}
     return Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
-
-
-def _step(value: float | None, steps: tuple[int, ...]) -> int:
-    """Return the least step that is no less; the last one of what is beyond the scale."""
-    return steps[min(bisect_left(steps, value or 0), len(steps) - 1)]

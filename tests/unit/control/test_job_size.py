@@ -10,7 +10,7 @@ import pytest
 from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
 from spindown.control.job_size import learn_all, learn_sizes, read_learned
-from spindown.domain.job_size import TypeSize
+from spindown.domain.job_size import MEMORY, TypeSize
 from spindown.domain.job_type import Shape
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
@@ -82,7 +82,7 @@ def test_the_same_records_are_read_once(world: ControlWorld) -> None:
         world.clock.advance(minutes(60))
 
     history = read_learned(WORKLOAD, world.objects).histories["scan"]
-    jobs = sum(sum(peaks.values()) for peaks in history.memory.hours.values())
+    jobs = sum(sum(peaks.values()) for peaks in history.peaks[MEMORY].hours.values())
     assert jobs == pytest.approx(6, rel=0.01)
 
 

@@ -1,4 +1,4 @@
-"""How large jobs of a type are, is learned: by evidence, within bounds, one rung at a time."""
+"""How large jobs of a type are, is learned: by evidence, within bounds, one after the other."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from spindown.domain.job_size import (
     KEPT_FOR,
+    MEMORY,
     RUN_OUT_AT_MOST,
     TRIAL_JOBS,
+    VCPUS,
+    VRAM,
     SeenAttempt,
+    SizeInForce,
     SizeRange,
-    SizeRanges,
-    SizeStep,
     SizeTrial,
     TypeHistory,
     TypeSize,
@@ -32,28 +34,28 @@ from spindown.domain.job_size import (
     sized_at,
     usual_peaks,
 )
-from spindown.domain.job_type import MEMORY_STEPS, VCPU_STEPS, VRAM_STEPS, Shape
+from spindown.domain.job_type import SCALES, Shape
 from spindown.domain.policy import Needs
 from spindown.domain.reason import ReasonCode
 
 #: A Monday.
 MONDAY = datetime(2026, 11, 2, tzinfo=UTC)
 #: USD an hour in proportion to the size.
-LINEAR = {size: 0.01 * size for size in MEMORY_STEPS if size}
-CORES = {size: 0.05 * size for size in VCPU_STEPS if size}
+LINEAR = {size: 0.01 * size for size in SCALES[MEMORY] if size}
+CORES = {size: 0.05 * size for size in SCALES[VCPUS] if size}
 ASKED = Needs(memory_gib=256, vcpus=8)
 
 
 def a_range(least: int = 1, most: int = 384, **changes: Any) -> SizeRange:
-    base = SizeRange(need="memory_gib", steps=MEMORY_STEPS, least=least, most=most, prices=LINEAR)
+    base = SizeRange(need=MEMORY, least=least, most=most, prices=LINEAR)
     return replace(base, **changes)
 
 
-RANGES = SizeRanges(
-    memory=a_range(),
-    vram=SizeRange(need="gpu_memory_gib", steps=VRAM_STEPS, least=0, most=0),
-    vcpus=SizeRange(need="vcpus", steps=VCPU_STEPS, least=1, most=32, prices=CORES),
-)
+RANGES = {
+    MEMORY: a_range(),
+    VRAM: SizeRange(need=VRAM, least=0, most=0),
+    VCPUS: SizeRange(need=VCPUS, least=1, most=32, prices=CORES),
+}
 
 
 def an_attempt(gib: float | None, size: int = 256, **changes: Any) -> SeenAttempt:
@@ -119,7 +121,7 @@ def test_a_chance_to_run_out_is_weighed_by_dollars(price: float, size: int) -> N
 def test_of_machines_of_one_price_the_largest_is_taken() -> None:
     sizes = a_range(1, 64, prices={8: 0.1, 16: 0.1, 32: 0.1, 48: 0.3, 64: 0.3})
 
-    assert sizes.rungs == [32, 64]
+    assert sizes.choices == [32, 64]
     assert size_of([(3.0, 500)], sizes) == 32
 
 
@@ -149,15 +151,15 @@ def test_more_of_the_same_makes_nothing_larger(
 @given(peaks=PEAKS)
 def test_so_few_run_out_of_what_is_enough(peaks: list[tuple[float, float]]) -> None:
     found = enough(peaks, a_range(1, 8192))
-    if found is not None and found.size < MEMORY_STEPS[-1]:
+    if found is not None and found.size < SCALES[MEMORY][-1]:
         jobs = sum(n for _, n in peaks)
         over = sum(n for gib, n in peaks if gib * room(jobs) > found.size)
         assert over <= RUN_OUT_AT_MOST * jobs
 
 
 STEPS = st.builds(
-    SizeStep,
-    size=st.sampled_from([s for s in MEMORY_STEPS if 4 <= s <= 96]),
+    SizeInForce,
+    size=st.sampled_from([s for s in SCALES[MEMORY] if 4 <= s <= 96]),
     before=st.sampled_from([0, 8, 64, 128]),
     tried=st.builds(
         lambda jobs, bad: a_trial(jobs, failed=bad * jobs), st.floats(0, 50), st.floats(0, 1)
@@ -169,19 +171,19 @@ STEPS = st.builds(
 
 
 @given(step=STEPS, peaks=PEAKS)
-def test_a_size_moves_by_one_rung_within_its_bounds(
-    step: SizeStep, peaks: list[tuple[float, float]]
+def test_a_size_moves_to_a_neighbour_within_its_bounds(
+    step: SizeInForce, peaks: list[tuple[float, float]]
 ) -> None:
     sizes = a_range(4, 128)
     after = decide_size(step, enough(peaks, sizes), sizes, MONDAY)
 
     assert 4 <= after.size <= 128
-    rungs = list(sizes.rungs)
+    choices = list(sizes.choices)
     is_back = after.reason.code in {ReasonCode.SIZE_BACK_FAILURES, ReasonCode.SIZE_BACK_COST}
     if is_back:
         assert after.size == step.before > step.size
     else:
-        assert abs(rungs.index(after.size) - rungs.index(step.size)) <= 1
+        assert abs(choices.index(after.size) - choices.index(step.size)) <= 1
     if after.size < step.size:
         assert step.tried.jobs >= TRIAL_JOBS
         assert after.size >= (step.kept_from if step.kept_until else 0)
@@ -189,7 +191,7 @@ def test_a_size_moves_by_one_rung_within_its_bounds(
 
 def test_a_size_is_tried_before_the_next_one_down() -> None:
     sizes, want = a_range(), enough([(6.0, 50)], a_range())
-    step = SizeStep(size=256)
+    step = SizeInForce(size=256)
     assert decide_size(step, want, sizes, MONDAY) == step
 
     step = decide_size(replace(step, tried=a_trial()), want, sizes, MONDAY)
@@ -209,7 +211,7 @@ def test_a_size_is_tried_before_the_next_one_down() -> None:
     ],
 )
 def test_it_goes_back_if_failures_or_costs_rise(tried: SizeTrial, code: ReasonCode | None) -> None:
-    step = SizeStep(size=128, before=256, earlier=a_trial(), tried=tried)
+    step = SizeInForce(size=128, before=256, earlier=a_trial(), tried=tried)
     want = enough([(100.0, 50)], a_range())
     after = decide_size(step, want, a_range(), MONDAY)
 
@@ -225,13 +227,13 @@ def test_it_goes_back_if_failures_or_costs_rise(tried: SizeTrial, code: ReasonCo
 
 def test_what_failed_before_is_no_reason_to_go_back() -> None:
     bad = a_trial(failed=5.0)
-    step = SizeStep(size=128, before=256, earlier=bad, tried=bad)
+    step = SizeInForce(size=128, before=256, earlier=bad, tried=bad)
 
     assert decide_size(step, None, a_range(), MONDAY) == step
 
 
 def test_bounds_that_people_move_hold_at_once() -> None:
-    step = SizeStep(size=128, before=256, tried=a_trial())
+    step = SizeInForce(size=128, before=256, tried=a_trial())
 
     assert decide_size(step, None, a_range(192), MONDAY).size == 192
     assert decide_size(step, None, a_range(1, 64), MONDAY).size == 64
@@ -240,7 +242,7 @@ def test_bounds_that_people_move_hold_at_once() -> None:
 def test_jobs_that_differ_much_are_no_reason_to_go_back() -> None:
     # A third dearer on average: by five jobs, of which one took long.
     tried = replace(a_trial(5.0, dollars=6.7), dollars_squared=4 * 1.0 + 2.7**2)
-    step = SizeStep(size=128, before=256, earlier=a_trial(), tried=tried)
+    step = SizeInForce(size=128, before=256, earlier=a_trial(), tried=tried)
 
     assert decide_size(step, None, a_range(), MONDAY) == step
 
@@ -253,9 +255,9 @@ def test_one_need_at_a_time_is_on_trial() -> None:
         now = MONDAY + timedelta(hours=hour)
         before = history
         history, _ = decide(learn(history, seen, now), RANGES, now, applies=True)
-        steps = (before.memory_step, before.cores_step), (history.memory_step, history.cores_step)
-        changed.append([old.size != new.size for old, new in zip(*steps, strict=True)])
-        shape = Shape(memory_gib=history.memory_step.size, vcpus=history.cores_step.size)
+        sizes = history.sizes
+        changed.append([before.sizes[n].size != sizes[n].size for n in (MEMORY, VCPUS)])
+        shape = Shape(memory_gib=sizes[MEMORY].size, vcpus=sizes[VCPUS].size)
         seen = [an_attempt(5.0, cores=1.0, shape=shape, vcpus=shape.vcpus)] * 6
 
     assert changed[0] == [True, False]
@@ -289,7 +291,7 @@ def test_cores_are_bought_while_an_item_gets_cheaper(
     known: dict[int, SizeTrial], cores: float, size: int, code: ReasonCode | None
 ) -> None:
     tried = a_trial(core_seconds=cores * 600.0)
-    after = decide_cores(SizeStep(size=8, tried=tried), known, RANGES.vcpus, MONDAY)
+    after = decide_cores(SizeInForce(size=8, tried=tried), known, RANGES[VCPUS], MONDAY)
 
     assert after.size == size
     assert after.reason.code == (code or ReasonCode.NONE)
@@ -307,7 +309,7 @@ def weeks_of(days: int, special_gib: float = 32.0) -> list[SeenAttempt]:
 
 def settled(seen: list[SeenAttempt], now: datetime, *, applies: bool = True) -> TypeSize:
     history = learn(begin(ASKED, MONDAY), seen, now)
-    history = replace(history, memory_step=SizeStep(size=8))
+    history = replace(history, sizes={**history.sizes, MEMORY: SizeInForce(size=8)})
     return decide(history, RANGES, now, applies=applies)[1]
 
 
@@ -333,7 +335,7 @@ def test_an_hour_that_needs_more_no_longer_is_forgotten() -> None:
     ]
     history = learn(begin(ASKED, MONDAY), seen, MONDAY + timedelta(days=21))
 
-    assert busy_hours(history.memory) == {}
+    assert busy_hours(history.peaks[MEMORY]) == {}
 
 
 def test_jobs_of_the_future_are_lies_and_leave_no_trace() -> None:
@@ -346,7 +348,7 @@ def test_jobs_of_the_future_are_lies_and_leave_no_trace() -> None:
     history = learn(begin(ASKED, MONDAY), [*weeks_of(21, special_gib=4.0), *lies], now)
 
     assert history == learn(begin(ASKED, MONDAY), weeks_of(21, special_gib=4.0), now)
-    assert busy_hours(history.memory) == {}
+    assert busy_hours(history.peaks[MEMORY]) == {}
 
 
 def test_jobs_of_many_sizes_have_no_hour_of_their_own() -> None:
@@ -354,8 +356,8 @@ def test_jobs_of_many_sizes_have_no_hour_of_their_own() -> None:
     seen = [an_attempt(sizes[n % 5], at=MONDAY + timedelta(minutes=20 * n)) for n in range(1500)]
     history = learn(begin(ASKED, MONDAY), seen, MONDAY + timedelta(days=21))
 
-    assert busy_hours(history.memory) == {}
-    assert len(usual_peaks(history.memory)) == len(sizes)
+    assert busy_hours(history.peaks[MEMORY]) == {}
+    assert len(usual_peaks(history.peaks[MEMORY])) == len(sizes)
 
 
 def follow(history: TypeHistory, need: float, runs: int) -> tuple[TypeHistory, list[int]]:
@@ -363,7 +365,7 @@ def follow(history: TypeHistory, need: float, runs: int) -> tuple[TypeHistory, l
     sizes, now = [], history.at
     for _ in range(runs):
         now += timedelta(hours=1)
-        size = history.memory_step.size
+        size = history.sizes[MEMORY].size
         sizes.append(size)
         fits = need + 0.5 <= size
         seen = [
@@ -376,7 +378,7 @@ def follow(history: TypeHistory, need: float, runs: int) -> tuple[TypeHistory, l
     return history, sizes
 
 
-def test_what_is_asked_for_too_much_comes_down_rung_by_rung() -> None:
+def test_what_is_asked_for_too_much_comes_down_size_by_size() -> None:
     history, sizes = follow(begin(ASKED, MONDAY), 5.0, 12)
 
     assert sizes == [256, 192, 128, 96, 64, 48, 32, 16, 8, 8, 8, 8]
@@ -396,7 +398,7 @@ def test_old_evidence_fades() -> None:
     history = learn(begin(ASKED, MONDAY), [an_attempt(100.0)] * 20, MONDAY)
     history = learn(history, [an_attempt(5.0)] * 200, MONDAY + timedelta(days=120))
 
-    assert size_of(usual_peaks(history.memory)) == 8
+    assert size_of(usual_peaks(history.peaks[MEMORY])) == 8
 
 
 def test_nothing_is_learned_of_needs_that_a_type_does_not_state() -> None:

@@ -7,11 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.job_type import (
-    GPU_STEPS,
-    MEMORY_STEPS,
-    MOST,
-    VCPU_STEPS,
-    VRAM_STEPS,
+    SCALES,
     Shape,
     is_possible,
     outgrown,
@@ -51,10 +47,10 @@ needs = st.builds(
 )
 shapes = st.builds(
     Shape,
-    vcpus=st.sampled_from(VCPU_STEPS),
-    memory_gib=st.sampled_from(MEMORY_STEPS),
-    gpus=st.sampled_from(GPU_STEPS),
-    gpu_memory_gib=st.sampled_from(VRAM_STEPS),
+    vcpus=st.sampled_from(SCALES["vcpus"]),
+    memory_gib=st.sampled_from(SCALES["memory_gib"]),
+    gpus=st.sampled_from(SCALES["gpus"]),
+    gpu_memory_gib=st.sampled_from(SCALES["gpu_memory_gib"]),
     architecture=st.sampled_from(["", "x86_64", "arm64"]),
 )
 
@@ -80,11 +76,11 @@ def test_needs_are_rounded_up_to_the_next_step(asked: Needs, name: str) -> None:
 @given(needs)
 def test_a_shape_has_all_that_is_asked_for(asked: Needs) -> None:
     shape = shape_of(asked)
-    for name, most in MOST.items():
+    for name, (*_, most) in SCALES.items():
         value = getattr(asked, name)
         assert value is None or getattr(shape, name) >= min(value, most)
     # Whoever asks for the shape itself gets no larger one.
-    again = Needs(**{name: getattr(shape, name) for name in MOST})
+    again = Needs(**{name: getattr(shape, name) for name in SCALES})
     assert replace(shape_of(again), architecture=shape.architecture) == shape
 
 
@@ -196,7 +192,7 @@ def test_a_shape_above_all_types_and_ceilings_is_impossible() -> None:
 def test_what_no_machine_is_sold_with_is_refused() -> None:
     policy = replace(POLICY, requirements_at_most=Needs(memory_gib=1e6))
     refused = settle("small", Needs(memory_gib=1e5), policy).refused
-    assert refused.about["most"] == MOST["memory_gib"]
+    assert refused.about["most"] == SCALES["memory_gib"][-1]
 
 
 @pytest.mark.parametrize(
@@ -240,5 +236,5 @@ def test_what_runs_out_of_memory_asks_for_the_next_step(
 
 
 def test_memory_grows_no_further_than_any_machine_has() -> None:
-    assert outgrown("small", None, POLICY, MOST["memory_gib"]) is None
+    assert outgrown("small", None, POLICY, SCALES["memory_gib"][-1]) is None
     assert outgrown("", None, Policy(), 2) is None

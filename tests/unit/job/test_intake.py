@@ -18,7 +18,7 @@ from spindown.contract.row import shape_sort
 from spindown.contract.size import LearnedSizes, encode_sizes, sizes_key
 from spindown.control.plan import ActionKind
 from spindown.domain.job_size import TypeSize
-from spindown.domain.job_type import MEMORY_STEPS, VCPU_STEPS, parse_shape, shape_of
+from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound, Unreachable
@@ -283,7 +283,9 @@ def test_a_tick_routes_while_anything_waits(world: ControlWorld) -> None:
 def fill_shapes(world: ControlWorld) -> None:
     """Let a sender make up more sizes than there are queues for."""
     world.change_policy(requirements_at_most=Needs(memory_gib=8192, vcpus=512))
-    sizes = [(vcpus, memory) for vcpus in VCPU_STEPS[1:] for memory in MEMORY_STEPS[1:]]
+    sizes = [
+        (vcpus, memory) for vcpus in SCALES["vcpus"][1:] for memory in SCALES["memory_gib"][1:]
+    ]
     for vcpus, memory in sizes[:60]:
         asked = {"vcpus": vcpus, "memory_gib": memory}
         world.ask(f"j{vcpus}-{memory}", requirements=asked)
