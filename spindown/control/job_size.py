@@ -8,6 +8,7 @@ the same records. What workers write is read as hostile (``control.usage``).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
@@ -208,10 +209,9 @@ def _prices(
     """
     if catalogue is None:
         return {}
-    any_size: Shape = replace(shape, **{need: 0})
-    listed = [
-        (_size_of(need, kind), price) for kind, price in _fitting(any_size, settings, catalogue)
-    ]
+    nothing: dict[str, Any] = {need: 0}
+    fitting = _fitting(replace(shape, **nothing), settings, catalogue)
+    listed = [(_size_of(need, kind), price) for kind, price in fitting]
     found = {}
     for size in SCALES[need]:
         price = min((price for has, price in listed if has >= size), default=None)
