@@ -8,7 +8,6 @@ no account of money.
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -21,7 +20,7 @@ from spindown.job.held import ClaimedJob
 from spindown.port import Clock, ObjectStore
 from spindown.worker.home import AskedMachine
 from spindown.worker.log import EventLog
-from spindown.worker.usage.meter import Meter, Use
+from spindown.worker.usage.meter import Meter
 from spindown.worker.usage.summary import summarise
 
 #: How long a record waits for others.
@@ -116,7 +115,7 @@ class UsageRecorder:
     ) -> None:
         """Note how a job has left: as it was ``taken``, and its manifest as it was ``left``."""
         self._look(wait=True)
-        worker, before, use = self._worker, taken.manifest, self._meter.end()
+        worker, before = self._worker, taken.manifest
         slots = max(worker.slots, 1)
         record = UsageRecord(
             job_id=taken.job_id,
@@ -144,8 +143,8 @@ class UsageRecorder:
             asked_vcpus=self._asked.vcpus,
             asked_memory_gib=self._asked.memory_gib,
             asked_vram_gib=self._asked.vram_gib,
-            **{field.name: getattr(use, field.name) for field in fields(Use)},
         )
+        record = self._meter.end(record)
         self._journal.add(record)
         self._log.info(
             JOB_USED, job_id=record.job_id, epoch=record.epoch, summary=summarise(record)

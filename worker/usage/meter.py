@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
-from spindown.contract.usage import DeviceUse, UsageSeries
+from spindown.contract.usage import DeviceUse, UsageRecord, UsageSeries
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.worker.usage.gpu import Gpu
 from spindown.worker.usage.reading import SlotUse
@@ -14,6 +15,8 @@ _GIB = 1024**3
 _MIB = 1024**2
 #: CPU time is counted in ticks of 10 ms, so that less than this tells no number of cores.
 _SECONDS_LEAST = 0.2
+#: Of a number in a record.
+_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,40 +34,6 @@ class MeteredMachine:
     disks: tuple[int, int] | None = None
     #: Ticks of each core, busy and all; empty: nobody asked.
     cores: Sequence[tuple[int, int]] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """What was seen of one job, as ``UsageRecord`` has it."""
-
-    vcpus: float
-    memory_gib: float
-    vram_gib: float | None
-    cpu_seconds: float | None
-    cpu_mean: float | None
-    cpu_p95: float | None
-    cpu_max: float | None
-    throttled_seconds: float | None
-    memory_mean: float | None
-    memory_p95: float | None
-    memory_max: float | None
-    memory_peak: float | None
-    gpu_mean: float | None
-    gpu_p95: float | None
-    gpu_max: float | None
-    vram_mean: float | None
-    vram_p95: float | None
-    vram_max: float | None
-    power_mean: float | None
-    power_p95: float | None
-    power_max: float | None
-    disk_read: int | None
-    disk_written: int | None
-    net_in: int | None
-    net_out: int | None
-    cores: tuple[float, ...]
-    devices: tuple[DeviceUse, ...]
-    series: UsageSeries
 
 
 class _Counter:
@@ -96,36 +65,148 @@ class _Counter:
         return more
 
 
-class _Job:
-    """What is seen of one job."""
-
-    def __init__(self) -> None:
-        self.began_at: float | None = None
-        self.seen_at: float | None = None
-        self.cpu, self.memory = Tally(), Tally()
-        self.gpu, self.vram, self.power = Tally(), Tally(), Tally()
-        self.spent, self.throttled = _Counter(), _Counter()
-        self.flows = {name: _Counter() for name in _FLOWS}
-        self.peak: float | None = None
-        self.peak_before: Mapping[str, int] = {}
-        self.devices: dict[int, _Device] = {}
-        self.vram_total: float | None = None
-        self.first_cores: Sequence[tuple[int, int]] = ()
-        self.last_cores: Sequence[tuple[int, int]] = ()
-        #: CPU seconds that no tally has yet, and since when.
-        self.open_cpu = 0.0
-        self.open_since = 0.0
-        self.series = SeriesMaker(largest=("memory", "vram"))
-
-
 class _Device:
-    """What is seen of one GPU."""
+    """What is seen of one GPU, or of all of a slot's."""
 
     def __init__(self) -> None:
         self.gpu, self.vram, self.power = Tally(), Tally(), Tally()
 
 
 _FLOWS = ("disk_read", "disk_written", "net_in", "net_out")
+
+
+class _Job:
+    """What is seen of one job."""
+
+    def __init__(self, slots: int, gpus: Sequence[int] | None) -> None:
+        self._slots, self._gpus = slots, gpus
+        self._is_seen = False
+        self._began_at = self._seen_at = 0.0
+        self._cpu, self._memory, self._all_gpus = Tally(), Tally(), _Device()
+        self._spent, self._throttled = _Counter(), _Counter()
+        self._flows = {name: _Counter() for name in _FLOWS}
+        self._peak: float | None = None
+        self._peak_before: Mapping[str, int] = {}
+        self._devices: dict[int, _Device] = {}
+        self._vram_total: float | None = None
+        self._first_cores: Sequence[tuple[int, int]] = ()
+        self._last_cores: Sequence[tuple[int, int]] = ()
+        #: CPU seconds that no tally has yet, and since when.
+        self._open_cpu = self._open_since = 0.0
+        self._series = SeriesMaker(largest=("memory", "vram"))
+
+    @property
+    def seen_for(self) -> float:
+        """Return for how long it has been looked at, seconds."""
+        return self._seen_at - self._began_at
+
+    def take(self, machine: MeteredMachine, use: SlotUse | None) -> None:
+        """Add the machine as it stands; ``use`` is None while no process of the slot runs."""
+        is_new = self._is_seen
+        if not self._is_seen:
+            self._is_seen = True
+            self._began_at = self._seen_at = self._open_since = machine.at
+        passed, self._seen_at = machine.at - self._seen_at, machine.at
+        values = self._take_gpus(machine.gpus, passed)
+        values |= self._take_flows(machine, use, passed, is_new=is_new)
+        if use is not None:
+            values |= self._take_use(use, passed, is_new=is_new)
+        if machine.cores:
+            self._first_cores = self._first_cores or machine.cores
+            self._last_cores = machine.cores
+        self._series.add(self.seen_for, values)
+
+    def fill(self, record: UsageRecord) -> UsageRecord:
+        """Return a record with what was seen."""
+        spent, cpu = self._spent.grown, self._cpu
+        mean = None if spent is None or self.seen_for <= 0.0 else spent / self.seen_for
+        peaks = [peak for peak in (self._peak, self._memory.max) if peak is not None]
+        told: dict[str, Any] = {name: _whole(self._flows[name].grown) for name in _FLOWS}
+        for name, tally in (("memory", self._memory), *vars(self._all_gpus).items()):
+            told |= {
+                f"{name}_mean": _round(tally.mean),
+                f"{name}_p95": _round(tally.p95),
+                f"{name}_max": _round(tally.max),
+            }
+        return replace(
+            record,
+            vram_gib=_round(self._vram_total),
+            cpu_seconds=_round(spent),
+            cpu_mean=_round(mean),
+            # Of a job that was over at once the mean is all that is known.
+            cpu_p95=_round(mean if cpu.p95 is None else cpu.p95),
+            cpu_max=_round(mean if cpu.max is None else cpu.max),
+            throttled_seconds=_round(self._throttled.grown),
+            memory_peak=_round(max(peaks, default=None)),
+            cores=_busy(self._first_cores, self._last_cores),
+            devices=tuple(_device_use(n, seen) for n, seen in sorted(self._devices.items())),
+            series=_series(self._series),
+            **told,
+        )
+
+    def _take_use(self, use: SlotUse, passed: float, *, is_new: bool) -> dict[str, float]:
+        values = {}
+        more = self._spent.take(use.cpu_seconds, use.source, is_new=is_new)
+        self._throttled.take(use.throttled_seconds, use.source, is_new=is_new)
+        if more is not None:
+            self._open_cpu += more
+            length = self._seen_at - self._open_since
+            if length >= _SECONDS_LEAST:
+                values["cpu"] = self._open_cpu / length
+                self._cpu.add(values["cpu"], length)
+                self._open_cpu, self._open_since = 0.0, self._seen_at
+        else:
+            self._open_since = self._seen_at
+        values["memory"] = use.memory_bytes / _GIB
+        self._memory.add(values["memory"], passed)
+        if use.memory_peak is not None:
+            if not is_new:
+                self._peak_before = {use.source: use.memory_peak}
+            if use.memory_peak > self._peak_before.get(use.source, 0):
+                self._peak = max(self._peak or 0.0, use.memory_peak / _GIB)
+        return values
+
+    def _take_gpus(self, gpus: Mapping[int, Gpu], passed: float) -> dict[str, float]:
+        own = {n: gpu for n, gpu in gpus.items() if self._gpus is None or n in self._gpus}
+        seen: dict[str, list[float]] = {}
+        for index, gpu in own.items():
+            device = self._devices.setdefault(index, _Device())
+            used = None if gpu.memory_bytes is None else gpu.memory_bytes / _GIB
+            for name, value in (("gpu", gpu.busy), ("vram", used), ("power", gpu.power_watts)):
+                if value is not None:
+                    vars(device)[name].add(value, passed)
+                    seen.setdefault(name, []).append(value)
+        total = sum(gpu.memory_total or 0.0 for gpu in own.values()) / _GIB
+        self._vram_total = total or self._vram_total
+        values = {name: sum(of_each) for name, of_each in seen.items()}
+        if "gpu" in values:
+            values["gpu"] /= len(seen["gpu"])
+        for name, value in values.items():
+            vars(self._all_gpus)[name].add(value, passed)
+        return values
+
+    def _take_flows(
+        self, machine: MeteredMachine, use: SlotUse | None, passed: float, *, is_new: bool
+    ) -> dict[str, float]:
+        disk, source = machine.disks, ""
+        if use is not None and use.disk is not None:
+            disk, source = use.disk, use.source
+        elif self._slots > 1:
+            # Whose bytes they are nobody can tell.
+            disk = None
+        network = None if self._slots > 1 else machine.network
+        values = {}
+        for name, value, of in (
+            ("disk_read", disk and disk[0], source),
+            ("disk_written", disk and disk[1], source),
+            ("net_in", network and network[0], ""),
+            ("net_out", network and network[1], ""),
+        ):
+            # The machine's own counters were there before the job.
+            more = self._flows[name].take(value, of, is_new=is_new and bool(of))
+            if more is not None and passed > 0.0:
+                values[name] = more / _MIB / passed
+        return values
 
 
 class Meter:
@@ -136,7 +217,8 @@ class Meter:
         self._slots = slots
         self._gpus = gpus
         self._lock = threading.Lock()
-        self._job = _Job()
+        self._job = _Job(slots, gpus)
+        #: Of the machine: vCPUs and GiB.
         self._share = (0.0, 0.0)
         #: Whether the slot holds a job.
         self.is_open = False
@@ -144,169 +226,27 @@ class Meter:
     def begin(self) -> None:
         """Forget what was seen: a job begins."""
         with self._lock:
-            self._job = _Job()
+            self._job = _Job(self._slots, self._gpus)
             self.is_open = True
 
     @property
     def seen_for(self) -> float:
         """Return for how long the job has been looked at, seconds."""
-        job = self._job
-        if job.began_at is None or job.seen_at is None:
-            return 0.0
-        return job.seen_at - job.began_at
+        return self._job.seen_for
 
     def take(self, machine: MeteredMachine, use: SlotUse | None) -> None:
         """Add the machine as it stands; ``use`` is None while no process of the slot runs."""
         with self._lock:
-            job = self._job
-            is_first = job.began_at is None
-            began_at = machine.at if job.began_at is None else job.began_at
-            passed = machine.at - (machine.at if job.seen_at is None else job.seen_at)
-            job.began_at, job.seen_at = began_at, machine.at
-            self._share = (
-                machine.cpus / self._slots,
-                machine.memory_bytes / self._slots / _GIB,
-            )
-            if is_first:
-                job.open_since = machine.at
-            values: dict[str, float] = {}
-            if use is not None:
-                self._take_use(job, machine.at, use, passed, values, is_first=is_first)
-            self._take_gpus(job, machine.gpus, passed, values)
-            self._take_flows(job, machine, use, passed, values, is_first=is_first)
-            if machine.cores:
-                job.first_cores = job.first_cores or machine.cores
-                job.last_cores = machine.cores
-            job.series.add(machine.at - began_at, values)
+            self._share = machine.cpus / self._slots, machine.memory_bytes / self._slots / _GIB
+            self._job.take(machine, use)
 
-    def end(self) -> Use:
-        """Return what was seen since the job began; it is over."""
+    def end(self, record: UsageRecord) -> UsageRecord:
+        """Return the job's record with what was seen since it began; it is over."""
         with self._lock:
-            job = self._job
             self.is_open = False
-            seen = (job.seen_at or 0.0) - (job.began_at or 0.0)
-            spent = job.spent.grown
-            mean = None if spent is None or seen <= 0.0 else spent / seen
-            flows = {name: _whole(job.flows[name].grown) for name in _FLOWS}
-            peak = max((p for p in (job.peak, job.memory.max) if p is not None), default=None)
-            return Use(
-                vcpus=self._share[0],
-                memory_gib=_round(self._share[1]) or 0.0,
-                vram_gib=_round(job.vram_total),
-                cpu_seconds=_round(spent),
-                cpu_mean=_round(mean),
-                # Of a job that was over at once the mean is all that is known.
-                cpu_p95=_round(mean if job.cpu.p95 is None else job.cpu.p95),
-                cpu_max=_round(mean if job.cpu.max is None else job.cpu.max),
-                throttled_seconds=_round(job.throttled.grown),
-                **_told("memory", job.memory),
-                memory_peak=_round(peak),
-                **_told("gpu", job.gpu),
-                **_told("vram", job.vram),
-                **_told("power", job.power),
-                disk_read=flows["disk_read"],
-                disk_written=flows["disk_written"],
-                net_in=flows["net_in"],
-                net_out=flows["net_out"],
-                cores=_busy(job.first_cores, job.last_cores),
-                devices=tuple(_device_use(n, seen) for n, seen in sorted(job.devices.items())),
-                series=_series(job.series),
-            )
-
-    def _take_use(
-        self,
-        job: _Job,
-        at: float,
-        use: SlotUse,
-        passed: float,
-        values: dict[str, float],
-        *,
-        is_first: bool,
-    ) -> None:
-        is_new = not is_first
-        more = job.spent.take(use.cpu_seconds, use.source, is_new=is_new)
-        job.throttled.take(use.throttled_seconds, use.source, is_new=is_new)
-        if more is not None:
-            job.open_cpu += more
-            length = at - job.open_since
-            if length >= _SECONDS_LEAST:
-                cores = job.open_cpu / length
-                job.cpu.add(cores, length)
-                values["cpu"] = cores
-                job.open_cpu, job.open_since = 0.0, at
-        else:
-            job.open_since = at
-        memory = use.memory_bytes / _GIB
-        job.memory.add(memory, passed)
-        values["memory"] = memory
-        if use.memory_peak is not None:
-            if is_first:
-                job.peak_before = {use.source: use.memory_peak}
-            if use.memory_peak > job.peak_before.get(use.source, 0):
-                job.peak = max(job.peak or 0.0, use.memory_peak / _GIB)
-
-    def _take_gpus(
-        self, job: _Job, gpus: Mapping[int, Gpu], passed: float, values: dict[str, float]
-    ) -> None:
-        own = {n: gpu for n, gpu in gpus.items() if self._gpus is None or n in self._gpus}
-        for index, gpu in own.items():
-            device = job.devices.setdefault(index, _Device())
-            _add(device.gpu, gpu.busy, passed)
-            _add(device.vram, _gib(gpu.memory_bytes), passed)
-            _add(device.power, gpu.power_watts, passed)
-        busy = [gpu.busy for gpu in own.values() if gpu.busy is not None]
-        used = [gpu.memory_bytes / _GIB for gpu in own.values() if gpu.memory_bytes is not None]
-        drawn = [gpu.power_watts for gpu in own.values() if gpu.power_watts is not None]
-        total = sum(gpu.memory_total or 0.0 for gpu in own.values()) / _GIB
-        job.vram_total = total or job.vram_total
-        for name, tally, value in (
-            ("gpu", job.gpu, sum(busy) / len(busy) if busy else None),
-            ("vram", job.vram, sum(used) if used else None),
-            ("power", job.power, sum(drawn) if drawn else None),
-        ):
-            if value is not None:
-                tally.add(value, passed)
-                values[name] = value
-
-    def _take_flows(
-        self,
-        job: _Job,
-        machine: MeteredMachine,
-        use: SlotUse | None,
-        passed: float,
-        values: dict[str, float],
-        *,
-        is_first: bool,
-    ) -> None:
-        disk, source, is_new = machine.disks, "", False
-        if use is not None and use.disk is not None:
-            disk, source, is_new = use.disk, use.source, not is_first
-        elif self._slots > 1:
-            # Whose bytes they are nobody can tell.
-            disk = None
-        network = None if self._slots > 1 else machine.network
-        for name, value, of, fresh in (
-            ("disk_read", disk and disk[0], source, is_new),
-            ("disk_written", disk and disk[1], source, is_new),
-            ("net_in", network and network[0], "", False),
-            ("net_out", network and network[1], "", False),
-        ):
-            more = job.flows[name].take(value, of, is_new=fresh)
-            if more is not None and passed > 0.0:
-                values[name] = more / _MIB / passed
-
-
-def _add(tally: Tally, value: float | None, passed: float) -> None:
-    if value is not None:
-        tally.add(value, passed)
-
-
-def _told(name: str, tally: Tally) -> dict[str, float | None]:
-    return {
-        f"{name}_mean": _round(tally.mean),
-        f"{name}_p95": _round(tally.p95),
-        f"{name}_max": _round(tally.max),
-    }
+            vcpus, memory_gib = self._share
+            record = replace(record, vcpus=vcpus, memory_gib=round(memory_gib, _DIGITS))
+            return self._job.fill(record)
 
 
 def _device_use(index: int, seen: _Device) -> DeviceUse:
@@ -324,18 +264,9 @@ def _series(made: SeriesMaker) -> UsageSeries:
         values = made.column(name)
         return None if values is None else tuple(_round(value, 3) for value in values)
 
-    return UsageSeries(
-        at=tuple(round(at, 1) for at in made.times),
-        cpu=column("cpu"),
-        memory=column("memory"),
-        gpu=column("gpu"),
-        vram=column("vram"),
-        power=column("power"),
-        disk_read=column("disk_read"),
-        disk_written=column("disk_written"),
-        net_in=column("net_in"),
-        net_out=column("net_out"),
-    )
+    names = [each.name for each in fields(UsageSeries) if each.name != "at"]
+    columns: dict[str, Any] = {name: column(name) for name in names}
+    return UsageSeries(at=tuple(round(at, 1) for at in made.times), **columns)
 
 
 def _busy(first: Sequence[tuple[int, int]], last: Sequence[tuple[int, int]]) -> tuple[float, ...]:
@@ -349,11 +280,7 @@ def _busy(first: Sequence[tuple[int, int]], last: Sequence[tuple[int, int]]) -> 
     )
 
 
-def _gib(value: float | None) -> float | None:
-    return None if value is None else value / _GIB
-
-
-def _round(value: float | None, digits: int = 4) -> float | None:
+def _round(value: float | None, digits: int = _DIGITS) -> float | None:
     return None if value is None else round(value, digits)
 
 

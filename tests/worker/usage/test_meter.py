@@ -9,6 +9,7 @@ from spindown.domain.fleet import GpuUse
 from spindown.worker.usage.gpu import Gpu
 from spindown.worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus
 from spindown.worker.usage.reading import SlotUse
+from tests.builders import a_usage_record
 from tests.work import a_worker
 from tests.worker.usage.machine import GIB, told
 
@@ -38,7 +39,7 @@ def test_a_meter_tells_what_the_slot_used_of_its_share() -> None:
     last = {1: Gpu(60.0, 4 * GIB, 8 * GIB, 50.0)}
     meter.take(a_machine(10.0, gpus=last), a_use(130.0, gib=3.0))
 
-    found = meter.end()
+    found = meter.end(a_usage_record())
 
     assert (found.vcpus, found.memory_gib, found.vram_gib) == (4.0, 8.0, 8.0)
     assert (found.cpu_seconds, found.cpu_mean, found.cpu_max) == (30.0, 3.0, 4.0)
@@ -64,7 +65,7 @@ def test_a_meter_tells_what_the_slot_used_of_its_share() -> None:
 def test_without_a_gpu_nothing_of_one_is_zero() -> None:
     meter = a_meter()
     meter.take(a_machine(0.0), a_use(0.0))
-    found = meter.end()
+    found = meter.end(a_usage_record())
 
     names = [f"{what}_{how}" for what in ("gpu", "vram", "power") for how in ("mean", "p95", "max")]
     assert set(told(found, "vram_gib", *names).values()) == {None}
@@ -76,19 +77,19 @@ def test_a_meter_that_saw_nothing_says_so() -> None:
     meter = a_meter()
     meter.take(a_machine(0.0), None)
     names = ("cpu_seconds", "cpu_mean", "cpu_p95", "memory_mean", "memory_peak", "disk_read")
-    assert set(told(meter.end(), *names).values()) == {None}
+    assert set(told(meter.end(a_usage_record()), *names).values()) == {None}
     meter.take(a_machine(5.0), a_use(100.0))
     meter.begin()
-    assert set(told(meter.end(), *names).values()) == {None}
+    assert set(told(meter.end(a_usage_record()), *names).values()) == {None}
 
 
 def test_cpu_time_before_the_job_is_not_counted() -> None:
     meter = a_meter()
     meter.take(a_machine(0.0), a_use(500.0))
-    assert meter.end().cpu_seconds is None
+    assert meter.end(a_usage_record()).cpu_seconds is None
     # A child that ended unwaited for has taken time along.
     meter.take(a_machine(5.0), a_use(490.0))
-    assert meter.end().cpu_seconds == 0.0
+    assert meter.end(a_usage_record()).cpu_seconds == 0.0
 
 
 def test_a_process_that_began_within_the_job_is_counted_whole() -> None:
@@ -98,7 +99,7 @@ def test_a_process_that_began_within_the_job_is_counted_whole() -> None:
     meter.take(a_machine(2.0), a_use(1.25, source="42"))
     meter.take(a_machine(3.0), a_use(2.25, source="42"))
 
-    found = meter.end()
+    found = meter.end(a_usage_record())
     assert found.cpu_seconds == 0.5 + 1.25 + 1.0
     assert found.cpu_max == pytest.approx(1.25)
 
@@ -110,7 +111,7 @@ def test_two_looks_at_once_make_no_peak() -> None:
     # One tick of the clock, a millisecond later.
     meter.take(a_machine(1.001), a_use(1.51))
 
-    found = meter.end()
+    found = meter.end(a_usage_record())
     assert (found.cpu_seconds, found.cpu_max) == (0.51, 0.5)
 
 
@@ -119,7 +120,7 @@ def test_a_job_of_a_tenth_of_a_second_has_a_summary() -> None:
     meter.take(a_machine(0.0), a_use(1.0))
     meter.take(a_machine(0.1), a_use(1.1))
 
-    found = meter.end()
+    found = meter.end(a_usage_record())
     assert told(found, "cpu_seconds", "cpu_mean", "cpu_p95", "cpu_max") == {
         "cpu_seconds": 0.1,
         "cpu_mean": 1.0,
@@ -133,16 +134,16 @@ def test_the_kernel_s_peak_counts_if_it_rose_within_the_job() -> None:
     meter = a_meter()
     meter.take(a_machine(0.0), before)
     meter.take(a_machine(1.0), before)
-    assert meter.end().memory_peak == 1.0
+    assert meter.end(a_usage_record()).memory_peak == 1.0
     meter.begin()
     meter.take(a_machine(2.0), before)
     meter.take(a_machine(3.0), a_use(0.0, memory_peak=10 * GIB))
-    assert meter.end().memory_peak == 10.0
+    assert meter.end(a_usage_record()).memory_peak == 10.0
     # A group that began within the job.
     meter.begin()
     meter.take(a_machine(4.0), None)
     meter.take(a_machine(5.0), a_use(0.0, source="new", memory_peak=3 * GIB))
-    assert meter.end().memory_peak == 3.0
+    assert meter.end(a_usage_record()).memory_peak == 3.0
 
 
 def test_bytes_and_throttling_are_those_of_the_job() -> None:
@@ -152,7 +153,7 @@ def test_bytes_and_throttling_are_those_of_the_job() -> None:
     last = a_machine(2.0, network=(150, 300), disks=(12 * MIB, 5 * MIB))
     meter.take(last, a_use(0.0, throttled_seconds=1.5))
 
-    found = meter.end()
+    found = meter.end(a_usage_record())
     assert (found.net_in, found.net_out) == (50, 100)
     assert (found.disk_read, found.disk_written) == (2 * MIB, 5 * MIB)
     assert found.throttled_seconds == 0.5
@@ -165,7 +166,7 @@ def test_slots_share_a_machine_and_no_bytes_but_a_group_s() -> None:
         machine = a_machine(at, network=(int(at), 0), disks=(int(at), 0))
         meter.take(machine, a_use(at, disk=(read, 1)))
 
-    found = meter.end()
+    found = meter.end(a_usage_record())
     assert (found.net_in, found.disk_read, found.disk_written) == (None, 4, 0)
 
 
@@ -175,7 +176,7 @@ def test_cores_are_told_one_by_one() -> None:
     meter.take(a_machine(1.0), None)
     meter.take(a_machine(2.0, cores=[(150, 200), (50, 300)]), None)
 
-    assert meter.end().cores == (75.0, 0.0)
+    assert meter.end(a_usage_record()).cores == (75.0, 0.0)
 
 
 def test_a_slot_is_young_by_what_was_seen() -> None:
@@ -184,7 +185,7 @@ def test_a_slot_is_young_by_what_was_seen() -> None:
     meter.take(a_machine(10.0), None)
     meter.take(a_machine(75.0), None)
     assert meter.seen_for == 65.0
-    meter.end()
+    meter.end(a_usage_record())
     assert not meter.is_open
 
 
