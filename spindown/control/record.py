@@ -182,7 +182,7 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
 
 
 def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, ...]:
-    """Return each shape of a workload with types as a decision spells it out."""
+    """Return each shape that is in use as a decision spells it out; none without types."""
     live = Counter(worker.shape for worker in workers if worker.is_live)
     choices = {x.shape: x for x in (plan.choice, *plan.others)}
     return tuple(
@@ -196,6 +196,7 @@ def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, .
             stopped=choices[name].stopped or none_fits(choices[name].candidates),
         )
         for name, known in sorted(plan.fleet.shapes.items())
+        if name in choices
     )
 
 

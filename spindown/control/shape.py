@@ -33,15 +33,33 @@ QUEUE_FIELDS = (
 
 
 def shapes_of(draft: PlanDraft) -> Sequence[str]:
-    """Return the shapes whose fleets are sized, that first whose work waits longest; "": none."""
+    """Return the shapes whose fleets are sized, that first whose work waits longest; "": none.
+
+    Of those with no work and no workers one at most: a type whose size is learned leaves many.
+    """
     if not draft.fleet.shapes:
         return ("",)
+    in_use = _in_use(draft)
 
     def turn(name: str) -> tuple[datetime, str]:
         since = draft.fleet.shapes[name].backlog.backlog_since
         return since or draft.now, name
 
-    return sorted(draft.fleet.shapes, key=turn)
+    found = sorted(draft.fleet.shapes, key=turn)
+    return [name for name in found if name in in_use] or found[:1]
+
+
+def _in_use(draft: PlanDraft) -> frozenset[str]:
+    """Return the shapes of whatever waits, works, is launched or is kept warm."""
+    fleet = draft.fleet
+    waiting = (name for name, known in fleet.shapes.items() if not known.queue.is_empty)
+    held = (
+        *(worker.shape for worker in fleet.workers.values()),
+        *(launch.shape for launch in fleet.launches.values()),
+        *(lease.shape for lease in fleet.leases),
+        *(job.shape for job in fleet.requeued_jobs.values()),
+    )
+    return frozenset((OWN_SHAPE, *waiting, *held))
 
 
 def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:

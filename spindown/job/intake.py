@@ -298,7 +298,12 @@ class Intake:
 
 
 def route(
-    settings: WorkloadSettings, policy: Policy, work: WorkPorts, ports: ControlPorts
+    settings: WorkloadSettings,
+    policy: Policy,
+    work: WorkPorts,
+    ports: ControlPorts,
+    *,
+    threads: int = _AT_ONCE,
 ) -> Routed:
     """Route until nothing waits or the time is up, many messages by several threads; count them.
 
@@ -307,14 +312,15 @@ def route(
         policy: in force.
         work: the workload's own ports, as ``Intake`` takes them.
         ports: the world.
+        threads: how many route at once.
     """
     until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
     sizes = sizes_in_force(settings.name, policy, ports)
     intake = Intake(settings, policy, work, ports.queue, tags=tags, sizes=sizes)
     done = intake.run(until, at_most=_FEW)
     if done.seen >= _FEW:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            done = sum(pool.map(lambda _: intake.run(until), range(_AT_ONCE)), start=done)
+        with ThreadPoolExecutor(threads) as pool:
+            done = sum(pool.map(lambda _: intake.run(until), range(threads)), start=done)
     for queue in _left_behind(settings, policy, ports):
         again = Intake(
             settings, policy, replace(work, queue=queue), ports.queue, tags=tags, sizes=sizes

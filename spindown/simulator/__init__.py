@@ -22,7 +22,15 @@ from spindown.simulator.baseline import (
 from spindown.simulator.fault import Alarm, Faults
 from spindown.simulator.result import Quantiles, Sample, SimResult
 from spindown.simulator.run import Run, simulate
-from spindown.simulator.scenario import Arrival, Boot, Listing, SimDelays, SimScenario, Zone
+from spindown.simulator.scenario import (
+    Arrival,
+    Boot,
+    Listing,
+    SimDelays,
+    SimScenario,
+    TrueNeed,
+    Zone,
+)
 
 __all__ = [
     "BASELINES",
@@ -39,6 +47,7 @@ __all__ = [
     "SimDelays",
     "SimResult",
     "SimScenario",
+    "TrueNeed",
     "Zone",
     "on_demand_only",
     "simulate",

@@ -6,12 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import fsum
+from typing import NamedTuple
 
+from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda, Ec2Bill
 from spindown.port import Datum
 from spindown.simulator.result import CAUSES, Sample, SimResult, spread
 from spindown.simulator.scenario import SimScenario
+
+
+class MeasuredAttempt(NamedTuple):
+    """One attempt at a job of a shape, as ``UsageRecord`` has it."""
+
+    #: Second of its end.
+    at: float
+    job_id: str
+    type: str
+    shape: str
+    instance_type: str
+    end: UsageEnd
+    seconds: float
+    dollars: float
 
 
 class SimRecorder:
@@ -32,6 +48,8 @@ class SimRecorder:
         self.peak = 0
         #: Job -> second of its arrival, until it is done.
         self._open: dict[str, float] = {}
+        #: Of jobs of types, in the order in which they ended.
+        self.attempts: list[MeasuredAttempt] = []
         #: Begun job -> second since which nobody works on it.
         self._stopped: dict[str, float] = {}
         #: Parent -> children not done; child -> parent.
@@ -51,6 +69,10 @@ class SimRecorder:
         self._open[job_id] = self.agenda.seconds
         self.note("arrived", job_id)
 
+    def age(self, job_id: str) -> float:
+        """Return the seconds since a job was sent."""
+        return self.agenda.seconds - self._open.get(job_id, self.agenda.seconds)
+
     def claimed(self, job_id: str, waited: float) -> None:
         """Note the first claim of a job; a child of a split one waited for no user."""
         if job_id not in self._parents:
@@ -66,6 +88,11 @@ class SimRecorder:
         since = self._stopped.pop(job_id, None)
         if since is not None:
             self.stands.append(self.agenda.seconds - since)
+
+    def measured(self, record: UsageRecord) -> None:
+        """Note what an attempt at a job of a shape has used."""
+        told = {field: getattr(record, field) for field in MeasuredAttempt._fields[1:]}
+        self.attempts.append(MeasuredAttempt(at=self.agenda.seconds, **told))
 
     def was_split(self, job_id: str, children: Sequence[str]) -> None:
         """Note that children carry a job on."""

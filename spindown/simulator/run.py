@@ -4,18 +4,24 @@
 """
 
 import json
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.contract.job.manifest import STATES
+from spindown.contract.usage import measured_prefix
 from spindown.control.interrupt import react
+from spindown.control.job_size import learn_all
 from spindown.control.market import refresh
+from spindown.control.policy import current_policy
 from spindown.control.spend import sum_spend
 from spindown.control.tick import reconcile
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Needs, Policy
 from spindown.ec2sim import Agenda, Planned, Turn
+from spindown.job.intake import route
 from spindown.ledger import Ledger
 from spindown.memory.interception import Interceptor
 from spindown.port import Outgoing
@@ -23,7 +29,7 @@ from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
-from spindown.simulator.worker import ITEM_SECONDS, KEEPS_STATE, USES_STATE
+from spindown.simulator.worker import ITEM_SECONDS, KEEPS_STATE, NEED, USES_STATE
 from spindown.simulator.world import WORKLOAD, World
 
 #: The functions' schedules (``infra.control.trigger``).
@@ -70,6 +76,7 @@ class Run:
             seed=seed,
             record=self.record,
             tell=self._tell,
+            route=self._route,
             interceptor=interceptor,
         )
         #: What the last tick decided.
@@ -100,7 +107,7 @@ class Run:
             return False
         if now >= self._ends_at:
             return True
-        if self._left or not self.world.queue.backlog().is_empty:
+        if self._left or not self.world.backlog.is_empty:
             return False
         # What is kept warm never ends by itself.
         return self.world.compute.running == 0 or self._policy.warm_workers > 0
@@ -108,7 +115,7 @@ class Run:
     def step(self) -> None:
         """Let one event happen, and whoever waits for a message get what has become visible."""
         self.agenda.step()
-        self.world.poll_queue.serve()
+        self.world.serve()
 
     def run(self) -> SimResult:
         """Go on to the end; return what came of it."""
@@ -132,12 +139,18 @@ class Run:
 
     def _arrive(self, number: int, arrival: Arrival) -> None:
         job_id = f"job-{number:07d}"
-        params: dict[str, float] = {ITEM_SECONDS: arrival.item_seconds}
+        params: dict[str, Any] = {ITEM_SECONDS: arrival.item_seconds}
         if arrival.keeps_state:
             params[KEEPS_STATE] = True
             if not arrival.uses_state:
                 params[USES_STATE] = False
+        if arrival.need is not None:
+            params[NEED] = asdict(arrival.need)
         body = {"job_id": job_id, "items": list(range(arrival.items)), "params": params}
+        if arrival.job_type:
+            body["type"] = arrival.job_type
+        if arrival.requirements is not None:
+            body["requirements"] = _asked(arrival.requirements)
         message = Outgoing(body=json.dumps(body))
         self.world.queue.send([message])
         if self._luck.random() < self._faults.doubled:
@@ -170,6 +183,18 @@ class Run:
         elif not self._is_down:
             self._calls += 1
             react(event, self.world.control, holder=f"call-{self._calls}")
+
+    def _route(self) -> None:
+        """Run the intake, which wakes the scaler if it has routed anything."""
+        if self._is_down:
+            return
+        world = self.world
+        settings, policy = current_policy(WORKLOAD, world.control)
+        # By one thread, so that the same seed gives the same result.
+        done = route(settings, policy, world.work, world.control, threads=1)
+        self.record.note("routed", str(done.routed))
+        if done.routed:
+            self.agenda.plan_in(self.scenario.delays.event, Turn.EVENT, self._nudge)
 
     def _reconcile(self, source: str) -> Decision | None:
         if self._is_down:
@@ -209,6 +234,8 @@ class Run:
 
     def _refresh(self) -> None:
         refresh(self.world.control)
+        if self.world.has_types:
+            learn_all(self.world.control)
         self.agenda.plan(self.agenda.now + _REFRESH, Turn.EVENT, self._refresh)
 
     def _sweep(self) -> None:
@@ -217,6 +244,7 @@ class Run:
             self.world.objects.expire(f"jobs/{job_id}/")
             self.world.objects.expire(f"{STATES}{job_id}/")
         self.world.objects.expire("decisions/")
+        self.world.objects.expire(measured_prefix(WORKLOAD, self.agenda.now.date() - 2 * _SWEEP))
         self._sweepable = self.record.take_closed()
         self.agenda.plan(self.agenda.now + _SWEEP, Turn.EVENT, self._sweep)
 
@@ -224,6 +252,14 @@ class Run:
 def simulate(scenario: SimScenario, policy: Policy, seed: int) -> SimResult:
     """Run a scenario under a policy to its end. The same seed gives the same result."""
     return Run(scenario, policy, seed).run()
+
+
+def _asked(needs: Needs) -> dict[str, object]:
+    """Return needs as a message states them."""
+    told = {name: value for name, value in asdict(needs).items() if value is not None}
+    if needs.architectures is not None:
+        told["architectures"] = sorted(needs.architectures)
+    return told
 
 
 def _is_within(seconds: float, spans: Spans) -> bool:

@@ -11,12 +11,37 @@ from math import fsum
 from random import Random
 
 from spindown.domain.offer import InstanceType, Requirements, slot_count
+from spindown.domain.policy import Needs
 from spindown.simulator.fault import Faults, Spans
 
 #: Piecewise constant: (from this second on, value), in order of time.
 Steps = tuple[tuple[float, float], ...]
 
 DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrueNeed:
+    """What a job needs in truth, which nobody is told: it has a machine for itself."""
+
+    #: The most GiB of memory, and of VRAM, that it uses.
+    memory_gib: float = 0.0
+    vram_gib: float = 0.0
+    #: Share of its work that all vCPUs of a machine do together; one of them does the rest
+    #: (Amdahl's law). None: the vCPUs do not matter, as where a GPU does the work.
+    parallel: float | None = None
+    #: Share of an item's work after which it has taken its memory, and fails if that is too much.
+    peaks_at: float = 0.5
+
+    def slower(self, vcpus: float) -> float:
+        """Return by what factor it takes longer than if all vCPUs did all of its work."""
+        if self.parallel is None:
+            return 1.0
+        return (1.0 - self.parallel) * vcpus + self.parallel
+
+    def cores(self, vcpus: float) -> float:
+        """Return the mean number of vCPUs that are at work."""
+        return vcpus / self.slower(vcpus) if self.parallel is not None else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +56,12 @@ class Arrival:
     keeps_state: bool = False
     #: Whether that checkpoint is of use; otherwise each worker begins the item anew all the same.
     uses_state: bool = True
+    #: Of the policy's types; "": none.
+    job_type: str = ""
+    #: What its message asks for; None: nothing, so what its type says counts.
+    requirements: Needs | None = None
+    #: None: any machine will do, and as fast as its speed says.
+    need: TrueNeed | None = None
 
     @property
     def work_seconds(self) -> float:
@@ -142,6 +173,11 @@ class SimScenario:
     def work_seconds(self) -> float:
         """Return how much work arrives, in seconds on the reference GPU."""
         return fsum(arrival.work_seconds for arrival in self.arrivals)
+
+    @property
+    def has_types(self) -> bool:
+        """Tell whether any job states what machine it needs."""
+        return any(each.job_type or each.requirements is not None for each in self.arrivals)
 
     def slots_of(self, listing: Listing) -> int:
         """Return how many jobs an instance of a type works on at once."""

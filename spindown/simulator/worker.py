@@ -14,15 +14,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from spindown.contract.codec import replace_fields
+from spindown.contract.codec import decode, replace_fields
 from spindown.contract.job.manifest import JobState, StateFile, state_key
+from spindown.contract.job.message import needs_of
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.contract.row import POLICY, control_partition, processor_kind
+from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.fleet import Lease
+from spindown.domain.job_size import SYSTEM_GIB
+from spindown.domain.job_type import outgrown
 from spindown.domain.lease import RELEASE_AFTER
-from spindown.domain.policy import Policy
+from spindown.domain.offer import InstanceType
+from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason
 from spindown.domain.worker_lifecycle import (
     AskToEnd,
@@ -71,18 +77,27 @@ from spindown.job.message import put_back
 from spindown.job.policy import read_standing
 from spindown.job.presence import Condemned, Presence
 from spindown.job.progress import Progress, Reporter
-from spindown.job.release import abandon, dead_letter_job, release, settle_release
+from spindown.job.release import (
+    abandon,
+    dead_letter_job,
+    release,
+    send_to_larger,
+    settle_failure,
+    settle_release,
+)
 from spindown.job.split import is_too_large, split
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.port import Key, Message
 from spindown.simulator.poll_queue import PollQueue, WaitingPoll
 from spindown.simulator.record import InstanceTally, SimRecorder
-from spindown.simulator.scenario import SimDelays
+from spindown.simulator.scenario import SimDelays, TrueNeed
 
 #: Keys in a job's params: seconds of one item on the reference GPU; whether a checkpoint is kept.
 ITEM_SECONDS = "item_seconds"
 KEEPS_STATE = "keeps_state"
 USES_STATE = "uses_state"
+#: What the job needs in truth, as ``TrueNeed`` has it.
+NEED = "need"
 #: The file that a checkpoint is.
 _STATE = "progress"
 
@@ -94,16 +109,21 @@ _LOOK_UP = timedelta(milliseconds=200)
 #: Instants are whole microseconds; an item that ends within ten of them is done.
 _ROUNDING = 1e-5
 _ZERO = timedelta(0)
+_MIB_PER_GIB = 1024.0
+#: How long a usage record waits for others (``worker.usage.journal``).
+_USAGE_WAITS = timedelta(minutes=5)
 #: A request takes at least this long, so that polling without a pause moves in time.
 _HABITS = Habits(shortest_rest=timedelta(seconds=0.01))
 
 
 @dataclass(slots=True, kw_only=True)
 class SimSite:
-    """What all workers of a simulation share."""
+    """What all workers of one shape share."""
 
     workload: str
     deployment: str
+    #: Name of the shape; "": the workload has no types.
+    shape: str = ""
     agenda: Agenda
     ports: WorkPorts
     poll_queue: PollQueue
@@ -135,27 +155,40 @@ class SimWorker:
     """One instance as its worker lives on it."""
 
     def __init__(
-        self, site: SimSite, *, instance_id: str, speed: float, launched_at: datetime
+        self,
+        site: SimSite,
+        *,
+        instance_id: str,
+        machine: InstanceType,
+        speed: float,
+        launched_at: datetime,
     ) -> None:
         """Begin as an instance that boots; it has a row only when its launch is written down.
 
         Args:
             site: what it shares with all others.
             instance_id: EC2's.
+            machine: its instance type.
             speed: of one slot; the reference GPU is 1.
             launched_at: now.
         """
         self.site = site
         self.instance_id = instance_id
+        self.machine = machine
         self.speed = speed
         self.launched_at = launched_at
-        self.presence = Presence(workload=site.workload, instance_id=instance_id, ports=site.ports)
+        self.presence = Presence(
+            workload=site.workload, instance_id=instance_id, ports=site.ports, shape=site.shape
+        )
         self.life = Lifecycle(habits=_HABITS, standing=site.standing())
         self.tally = InstanceTally(launched_at)
         self.checked_in_at: datetime | None = None
         self.ended_at: datetime | None = None
         self.slots: list[SimSlot] = []
         self.interruption_rate = 0.0
+        #: Records that are not written yet.
+        self._usage: list[UsageRecord] = []
+        self._usage_since = launched_at
         #: What the last poll has brought.
         self._last: Message | None = None
         self._commands: deque[Command] = deque()
@@ -248,6 +281,8 @@ class SimWorker:
         if standing is not self.life.standing:
             self.tell(PolicySeen(now, standing))
         self.reporter.flush()
+        if self._usage and now - self._usage_since >= _USAGE_WAITS:
+            self._write_usage()
         self._beat = self.site.agenda.plan(
             now + self.policy.heartbeat_interval, Turn.WORKER, self.beat
         )
@@ -331,7 +366,21 @@ class SimWorker:
             case PowerOff():
                 self._power_off()
 
+    def measure(self, record: UsageRecord) -> None:
+        """Let a usage record wait for others, with which it is written (``worker.usage``)."""
+        if not self._usage:
+            self._usage_since = self.site.agenda.now
+        self._usage.append(record)
+        self.site.record.measured(record)
+
+    def _write_usage(self) -> None:
+        records, self._usage = self._usage, []
+        key = measured_key(records[0], self.site.agenda.now.date())
+        self.site.ports.objects.put(key, encode_usage(records))
+
     def _power_off(self) -> None:
+        if self._usage:
+            self._write_usage()
         at = self.site.agenda.now + timedelta(seconds=self.site.delays.power_off)
         self.site.agenda.plan(at, Turn.WORKER, lambda: self.site.power_off(self.instance_id))
 
@@ -351,6 +400,7 @@ class SimSlot:
             gpu=processor_kind(*worker.row.processor),
             spot=worker.row.spot_terms(worker.interruption_rate),
             boot=worker.row.boot,
+            shape=worker.site.shape,
         )
         self.attempt: SimAttempt | None = None
         self._poll: WaitingPoll | None = None
@@ -433,8 +483,11 @@ class SimSlot:
     def _begin(self, held: ClaimedJob) -> None:
         worker, ports = self.worker, self.site.ports
         if held.manifest.epoch == 1:
-            waited = self.site.agenda.now - held.message.sent_at
-            self.site.record.claimed(held.job_id, waited.total_seconds())
+            waited = (self.site.agenda.now - held.message.sent_at).total_seconds()
+            if self.site.shape:
+                # What was routed is a copy of the message that was sent.
+                waited = self.site.record.age(held.job_id)
+            self.site.record.claimed(held.job_id, waited)
         self.site.record.resumed(held.job_id)
         values = settle_items(held.job, ports)
         if is_too_large(held, values, worker.policy):
@@ -465,8 +518,14 @@ class SimAttempt:
         self._first = held.manifest.next_item
         #: Items before this one are in a commit, done or under way.
         self._next = self._first
+        machine, need = slot.worker.machine, held.job.params.get(NEED)
+        self._need = TrueNeed() if need is None else decode(TrueNeed, need)
         #: Seconds of one item on this slot.
-        self._per_item = float(held.job.params[ITEM_SECONDS]) / slot.worker.speed
+        self._per_item = (
+            float(held.job.params[ITEM_SECONDS])
+            / slot.worker.speed
+            * self._need.slower(machine.vcpus)
+        )
         self._keeps_state = bool(held.job.params.get(KEEPS_STATE))
         #: Seconds on this slot of what state has brought of the first item.
         self._uses_state = bool(held.job.params.get(USES_STATE, True))
@@ -520,6 +579,23 @@ class SimAttempt:
         else:
             self._keep(lease)
 
+    @property
+    def _lacks_memory(self) -> bool:
+        """Tell whether the machine has too little memory for the job, and it has not the room."""
+        gib = self._worker.machine.memory_mib / _MIB_PER_GIB
+        return self._need.memory_gib + SYSTEM_GIB > gib
+
+    @property
+    def _fails_at(self) -> datetime | None:
+        """Return when the job asks for more than the machine has; None: it never does."""
+        vram = self._worker.machine.gpu_memory_mib / _MIB_PER_GIB
+        if not self._need.memory_gib + self._need.vram_gib:
+            return None
+        if not self._lacks_memory and self._need.vram_gib <= vram:
+            return None
+        peak = self._first + min(max(self._need.peaks_at, 0.0), 1.0)
+        return max(self._done_at_share(peak), self._agenda.now)
+
     def bound(self, deadline: datetime) -> None:
         """Let the lease end with the instance."""
         presence = self._worker.presence
@@ -527,6 +603,21 @@ class SimAttempt:
 
     def give_back(self) -> None:
         """Commit what is done and release the job."""
+        is_interrupted = self._worker.life.is_interrupted
+        self._leave(UsageEnd.INTERRUPTED if is_interrupted else UsageEnd.RELEASED)
+
+    def _fail(self) -> None:
+        """Send the job to the next size of memory, or count a failure (``worker.attempt``)."""
+        larger = None
+        if self._lacks_memory:
+            gib = self._worker.machine.memory_mib / _MIB_PER_GIB
+            job, policy = self.held.job, self._worker.policy
+            if self._site.shape:
+                larger = outgrown(job.type or "", needs_of(job), policy, gib)
+        self._leave(UsageEnd.FAILED if larger is None else UsageEnd.OUTGROWN, larger)
+
+    def _leave(self, end: UsageEnd, larger: Needs | None = None) -> None:
+        """Commit what is done, and let the job go on elsewhere."""
         if self._writing is not None:
             # ``worker.writer`` waits for it; that fraction of a second is left out.
             self._written()
@@ -534,15 +625,17 @@ class SimAttempt:
                 return
         portion = self._portion(self.items_done)
         before = self.held
+        given: dict[str, Any] = {
+            "slot_id": self._slot.slot_id,
+            "ports": self._site.ports,
+            "policy": self._worker.policy,
+        }
         try:
-            self.held = settle_release(
-                before,
-                portion,
-                interrupted=self._worker.life.is_interrupted,
-                slot_id=self._slot.slot_id,
-                ports=self._site.ports,
-                policy=self._worker.policy,
-            )
+            if end is UsageEnd.FAILED:
+                self.held = settle_failure(before, portion, "it needs more than there is", **given)
+            else:
+                interrupted = self._worker.life.is_interrupted
+                self.held = settle_release(before, portion, interrupted=interrupted, **given)
         except LeaseLost:
             self._lose()
             return
@@ -554,15 +647,16 @@ class SimAttempt:
             case JobState.FAILED:
                 self._bury()
                 return
-        release(
-            self.held,
-            slot_id=self._slot.slot_id,
-            presence=self._worker.presence,
-            ports=self._site.ports,
-            policy=self._worker.policy,
-        )
-        self._site.record.note("released", self.held.job_id)
+        given["presence"] = self._worker.presence
+        if larger is None:
+            release(self.held, **given)
+            self._site.record.note("released", self.held.job_id)
+        else:
+            del given["policy"]
+            send_to_larger(self.held, larger, **given)
+            self._site.record.note("outgrown", self.held.job_id)
         self._site.record.stopped(self.held.job_id)
+        self._measure(end)
         self._slot.ended()
 
     def call_off(self) -> None:
@@ -574,6 +668,9 @@ class SimAttempt:
         self._planned = self._writing = None
 
     def _done_at(self, item: int) -> datetime:
+        return self._done_at_share(item)
+
+    def _done_at_share(self, item: float) -> datetime:
         return self.began + timedelta(seconds=(item - self._first) * self._per_item - self._ahead)
 
     def _plan_on(self) -> None:
@@ -582,8 +679,12 @@ class SimAttempt:
             self._planned.call_off()
         end = self._done_at(self._total)
         give_back = self.held.message.received_at + RELEASE_AFTER
-        if self._writing is None and (due := self._commit_due()) < min(end, give_back):
+        fails = self._fails_at
+        first = min(end, give_back) if fails is None else min(end, give_back, fails)
+        if self._writing is None and (due := self._commit_due()) < first:
             self._planned = self._agenda.plan(due, Turn.WORKER, self._checkpoint)
+        elif first == fails:
+            self._planned = self._agenda.plan(fails, Turn.WORKER, self._fail)
         elif give_back < end:
             self._planned = self._agenda.plan(give_back, Turn.WORKER, self.give_back)
         else:
@@ -641,6 +742,7 @@ class SimAttempt:
             self.held, slot_id=slot.slot_id, presence=self._worker.presence, ports=self._site.ports
         )
         self._site.record.completed(self.held.job_id, self._total)
+        self._measure(UsageEnd.COMPLETED)
         slot.ended((self.held.job_id, False))
 
     def _bury(self) -> None:
@@ -649,12 +751,60 @@ class SimAttempt:
             self.held, slot_id=slot.slot_id, presence=self._worker.presence, ports=self._site.ports
         )
         self._site.record.note("dead-lettered", self.held.job_id)
+        self._measure(UsageEnd.FAILED)
         slot.ended((self.held.job_id, True))
 
     def _lose(self) -> None:
         abandon(self.held, slot_id=self._slot.slot_id, presence=self._worker.presence)
         self._site.record.note("lost", self.held.job_id)
+        self._measure(UsageEnd.LOST)
         self._slot.ended()
+
+    def _measure(self, end: UsageEnd) -> None:
+        """Tell what the attempt has used, as a worker of a shape does."""
+        if not self._site.shape:
+            return
+        worker, row, machine, need = (
+            self._worker,
+            self._worker.row,
+            self._worker.machine,
+            self._need,
+        )
+        slots, memory = max(row.slots, 1), machine.memory_mib / _MIB_PER_GIB
+        manifest, now = self.held.manifest, self._agenda.now
+        cores = need.cores(machine.vcpus) / slots
+        seconds = (now - self.began).total_seconds()
+        worker.measure(
+            UsageRecord(
+                job_id=self.held.job_id,
+                epoch=manifest.epoch,
+                workload=self._site.workload,
+                type=self.held.job.type or "",
+                instance_id=worker.instance_id,
+                instance_type=row.instance_type,
+                region=row.region,
+                zone=row.zone,
+                capacity_type=row.capacity_type.value,
+                gpu=row.gpu_name,
+                gpu_count=row.gpu_count / slots,
+                slots=slots,
+                price_per_hour=row.price_per_hour,
+                started_at=self.began,
+                end=end,
+                routed_at=manifest.routed_at,
+                shape=self._site.shape,
+                seconds=seconds,
+                items=manifest.next_item - self._first,
+                items_failed=0,
+                vcpus=machine.vcpus / slots,
+                memory_gib=memory / slots,
+                vram_gib=machine.gpu_memory_mib / _MIB_PER_GIB or None,
+                cpu_seconds=cores * seconds,
+                cpu_mean=cores,
+                memory_max=min(need.memory_gib, memory / slots),
+                vram_max=need.vram_gib or None,
+            )
+        )
 
     def _keep(self, lease: Lease) -> None:
         if lease is not self.held.lease:
@@ -727,6 +877,7 @@ class SimAttempt:
                 busy=busy,
                 earlier=earlier,
                 commit=self._commit_takes if portion.finished or portion.state else None,
+                job_type=self.held.job.type or "",
                 job_items=manifest.items if is_completed else None,
                 job_busy=timedelta(seconds=manifest.busy_seconds),
             )
