@@ -41,9 +41,12 @@ class Workplace:
 
     def open(self) -> None:
         """Make the directories that are there before the code."""
-        # Nothing else has this name, unless an attempt that broke off could not be removed.
-        remove_tree(self._scratch)
-        make_own(self._scratch)
+        try:
+            make_own(self._scratch)
+        except FileExistsError:
+            # Of an attempt that broke off and could not be removed; nothing else has this name.
+            remove_tree(self._scratch)
+            make_own(self._scratch)
         make_shared(self.outputs)
         make_shared(self.state.root)
 

@@ -93,15 +93,12 @@ class ResultBuffer:
 
     def keep(self, done: ItemDone, now: datetime) -> None:
         """Turn an answer into a record, with the files that lie where they may."""
-        error = next(filter(None, map(find_fault, done.files)), None)
-        if done.error is not None:
-            error = done.error or _NO_REASON
+        error = done.error
         files: tuple[LocalFile, ...] = ()
-        if error is None:
-            try:
-                files = self._take_files(done)
-            except (_Foreign, TooMuch) as exc:
-                error = str(exc)
+        if error is not None:
+            error = error or _NO_REASON
+        elif done.files:
+            files, error = self._try_files(done)
         record = Record(
             job_id=self._job_id,
             index=done.index,
@@ -121,10 +118,9 @@ class ResultBuffer:
     def take(self, now: datetime, state: State | None = None) -> Portion:
         """Take what is done in a row from the next item on, and the time since the last."""
         indexes = range(self.next, self.row_end)
-        finished = tuple(self._results.pop(index) for index in indexes)
-        bytes_in = sum(self._taken.pop(index, 0) for index in indexes)
-        bytes_out = sum(self._given.pop(index, 0) for index in indexes)
-        self.waiting_bytes -= sum(self._sizes.pop(index, 0) for index in indexes)
+        finished = tuple(map(self._results.pop, indexes))
+        bytes_in, bytes_out = _pop_sum(self._taken, indexes), _pop_sum(self._given, indexes)
+        self.waiting_bytes -= _pop_sum(self._sizes, indexes)
         self.next = self.row_end
         busy, self._busy_from = now - self._busy_from, now
         worked = timedelta(0)
@@ -145,10 +141,18 @@ class ResultBuffer:
         can_follow = self.in_a_row > 0 and self.next == held.manifest.next_item
         return self.take(now) if can_follow else Portion()
 
+    def _try_files(self, done: ItemDone) -> tuple[tuple[LocalFile, ...], str | None]:
+        """Return the files of an answer, or why they cannot be taken."""
+        error = next(filter(None, map(find_fault, done.files)), None)
+        if error is not None:
+            return (), error
+        try:
+            return self._take_files(done), None
+        except (_Foreign, TooMuch) as exc:
+            return (), str(exc)
+
     def _take_files(self, done: ItemDone) -> tuple[LocalFile, ...]:
         """Return the files of an answer (raises _Foreign, TooMuch)."""
-        if not done.files:
-            return ()
         check_amount(range(len(done.files)), self._below)
         root = self._outputs / str(done.index)
         into = self._private() / "files" / str(next(self._numbers))
@@ -164,6 +168,11 @@ class ResultBuffer:
         check_amount(sizes, self._below)
         self._given[done.index] = sum(sizes)
         return tuple(files)
+
+
+def _pop_sum(counts: dict[int, int], indexes: range) -> int:
+    """Take what was counted of some items; return the sum."""
+    return sum(counts.pop(index, 0) for index in indexes) if counts else 0
 
 
 class _Foreign(Exception):

@@ -5,7 +5,6 @@ event with its cause and a reason that a person understands; the next batch star
 So does a frame that is none of ours: the user's code may write to the line.
 """
 
-import math
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -305,6 +304,10 @@ def read_results(frame: Frame, left: Collection[int], size: int) -> Sequence[Ite
         raise BadFrame("results that are no list")
     share = size // max(len(rows), 1)
     found = [_read_result(row, share) for row in rows]
+    # All at once, since most are small and each look has its price.
+    if is_too_deep([one.value for one in found], DEPTH_MAX + 1):
+        deep = next(one.index for one in found if is_too_deep(one.value))
+        raise BadFrame(f"item {deep}: a value that nests deeper than {DEPTH_MAX} levels")
     indexes = {done.index for done in found}
     if len(indexes) < len(found) or not indexes <= set(left):
         raise BadFrame("an answer for no open item")
@@ -314,15 +317,14 @@ def read_results(frame: Frame, left: Collection[int], size: int) -> Sequence[Ite
 def _read_result(row: object, size: int) -> ItemDone:
     if not isinstance(row, dict):
         raise BadFrame("a result that is no object")
+    # What is read from JSON is of these very types, and True is no number.
     index, seconds, files = row.get("index"), row.get("seconds"), row.get("files", [])
-    if not isinstance(index, int) or isinstance(index, bool):
+    if type(index) is not int:
         raise BadFrame("a result without an index")
-    if not isinstance(seconds, int | float) or not _is_span(seconds):
+    if (type(seconds) is not float and type(seconds) is not int) or not 0 <= seconds <= _LONGEST:
         raise BadFrame(f"item {index}: no time that it took")
-    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+    if type(files) is not list or (files and not all(type(file) is str for file in files)):
         raise BadFrame(f"item {index}: files that are no list of names")
-    if is_too_deep(row.get("value")):
-        raise BadFrame(f"item {index}: a value that nests deeper than {DEPTH_MAX} levels")
     error = None if row.get("error") is None else _read_text(row, "error")
     return ItemDone(
         index=index,
@@ -332,10 +334,6 @@ def _read_result(row: object, size: int) -> ItemDone:
         files=tuple(files),
         size=size,
     )
-
-
-def _is_span(seconds: float) -> bool:
-    return not isinstance(seconds, bool) and 0 <= seconds <= _LONGEST and math.isfinite(seconds)
 
 
 def _read_text(row: Frame, name: str) -> str:
