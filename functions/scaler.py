@@ -3,13 +3,18 @@
 Trigger: the backlog alarm, the tick of every minute, the nudge after a submit.
 Input: which workload; nothing else in the event is trusted.
 Effects: launches and ends instances, writes the ledger and the decision.
+
+`spindown doctor` invokes it for a rehearsal, which has EC2 check launches and has no effect.
 """
 
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from spindown.contract.codec import encode
 from spindown.contract.event import parse_wake_up
+from spindown.contract.rehearsal import is_rehearsal, parse_rehearsal
+from spindown.control.rehearse import rehearse
 from spindown.control.tick import reconcile
 from spindown.error import ContractError, NotFound
 from spindown.functions.malformed import acknowledge
@@ -20,11 +25,13 @@ from spindown.wording import say_outcome
 logger = Logger(service="scaler")
 
 
-def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) -> dict[str, str]:
-    """Reconcile the workload that an event names; return what was decided."""
+def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) -> dict[str, Any]:
+    """Reconcile the workload that an event names, or rehearse; return what came of it."""
     try:
+        if is_rehearsal(event):
+            return dict(encode(rehearse(parse_rehearsal(event), ports)))
         wake_up = parse_wake_up(event, deployment=deployment)
-    except ContractError as exc:
+    except (ContractError, NotFound) as exc:
         return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
     try:
         decision = reconcile(wake_up.workload, ports, holder=holder, source=wake_up.source)
@@ -38,9 +45,10 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
 
 
 @logger.inject_lambda_context
-def handler(event: dict[str, Any], context: Any) -> dict[str, str]:
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Answer Lambda."""
     holder = context.aws_request_id
     said = handle(event, deployment=deployment_name(), holder=holder, ports=control_ports())
-    logger.info("reconciled", extra={"action": "reconciled", **said})
+    action = "rehearsed" if is_rehearsal(event) else "reconciled"
+    logger.info(action, extra={"action": action, **said})
     return said

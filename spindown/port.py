@@ -514,6 +514,17 @@ class Compute(Protocol):
         """
         ...
 
+    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+        """Have EC2 check a launch of one override, and make nothing; None: it would be tried.
+
+        EC2 checks what the caller may do and what the request names, not whether there is capacity.
+
+        Raises:
+            Throttled: EC2 asks to slow down.
+            Unreachable: no answer.
+        """
+        ...
+
     def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
         """Return the instances that carry all these tags, terminated ones as long as EC2 has."""
         ...
@@ -707,10 +718,6 @@ class Account(Protocol):
             NotFound: there is no such key.
             AccessDenied: its grants and its policy may not be read.
         """
-        ...
-
-    def dry_run(self, request: LaunchRequest) -> Refusal | None:
-        """Have EC2 check a launch without making it; None: it would have been tried."""
         ...
 
 

@@ -195,6 +195,7 @@ CALLED: Mapping[str, Sequence[str]] = {
         "DescribeInstances",
         "DescribeSpotInstanceRequests",
         "DescribeSpotPriceHistory",
+        "RunInstances",
         "TerminateInstances",
     ),
     "lambda": ("Invoke",),

@@ -5,16 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from spindown.aws.ec2 import fleet_arguments
 from spindown.aws.error import (
-    code_of,
-    is_server_fault,
-    message_of,
-    refusal_kind,
-    refusal_words,
-    translate,
     translated,
 )
 from spindown.contract.location import parse_location
@@ -24,8 +15,6 @@ from spindown.port import (
     AccountPlan,
     Caller,
     ImageView,
-    LaunchRequest,
-    Refusal,
     SubnetView,
     SubnetWay,
 )
@@ -52,8 +41,6 @@ _NO_IMAGE = {
 }
 _NO_SECRET = {"ResourceNotFoundException": NotFound}
 _NO_KEY = {"NotFoundException": NotFound}
-#: What EC2 answers to a dry run that would have worked.
-_WOULD_HAVE = "DryRunOperation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,27 +190,6 @@ class AwsAccount:
             ):
                 return True
             return _SPOT_ROLE in client.get_key_policy(KeyId=arn, PolicyName="default")["Policy"]
-
-    def dry_run(self, request: LaunchRequest) -> Refusal | None:
-        """Have EC2 check a launch without making it."""
-        client = self._clients.ec2(request.region)
-        try:
-            client.create_fleet(**fleet_arguments(request), DryRun=True)
-        except ClientError as error:
-            if is_server_fault(error):
-                raise translate(error) from error
-            return _refusal(error)
-        except BotoCoreError as error:
-            raise translate(error) from error
-        return None
-
-
-def _refusal(error: ClientError) -> Refusal | None:
-    code = code_of(error)
-    if code == _WOULD_HAVE:
-        return None
-    kind = refusal_kind(code, is_whole_request=True)
-    return Refusal(kind=kind, code=code, message=refusal_words(code, message_of(error)))
 
 
 def _view(image: "ImageTypeDef") -> ImageView:

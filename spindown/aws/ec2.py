@@ -97,6 +97,20 @@ class Ec2Compute:
             refusals=tuple(_refusal(request, error) for error in answer.get("Errors", [])),
         )
 
+    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+        """Ask both calls of a launch with ``DryRun``: CreateFleet, and RunInstances within it.
+
+        A dry run of CreateFleet looks only at the caller's rights to it. Karpenter makes one with a
+        template and subnets that do not exist (aws/karpenter-provider-aws,
+        pkg/controllers/nodeclass/validation.go). What a policy says of a type or a zone, whether
+        the role of the instances may be passed and whether the image fits its disk, RunInstances
+        says.
+        """
+        client = self._client(request.region)
+        return _dry_run(lambda: client.create_fleet(**fleet_arguments(request), DryRun=True)) or (
+            _dry_run(lambda: client.run_instances(**instance_arguments(request), DryRun=True))
+        )
+
     def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
         """Return the instances that carry all these tags."""
         return self._find(region, {f"tag:{key}": [value] for key, value in tags.items()})
@@ -224,6 +238,56 @@ def fleet_arguments(request: LaunchRequest) -> dict[str, Any]:
         },
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in _TAGGED],
     }
+
+
+def instance_arguments(request: LaunchRequest) -> dict[str, Any]:
+    """Return the arguments of RunInstances for one instance of a request's first override.
+
+    A fleet is made by no RunInstances of ours, so its tag stays out.
+    """
+    override = request.overrides[0]
+    tags = [{"Key": key, "Value": value} for key, value in request.tags.items()]
+    return {
+        "ClientToken": request.client_token,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "LaunchTemplate": {
+            "LaunchTemplateId": request.template.id,
+            "Version": request.template.version,
+        },
+        "InstanceType": override.instance_type,
+        "SubnetId": override.subnet_id,
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tags} for kind in _TAGGED if kind != "fleet"
+        ],
+        **(
+            {"InstanceMarketOptions": {"MarketType": "spot"}}
+            if request.capacity_type is CapacityType.SPOT
+            else {}
+        ),
+    }
+
+
+#: What EC2 answers to a dry run that would have worked.
+_WOULD_HAVE = "DryRunOperation"
+
+
+def _dry_run(call: Callable[[], object]) -> Refusal | None:
+    """Return what EC2 has against a call; None: nothing."""
+    try:
+        call()
+    except ClientError as error:
+        code = code_of(error)
+        kind = refusal_kind(code, is_whole_request=True)
+        if code == _WOULD_HAVE:
+            return None
+        if is_server_fault(error) or kind is RefusalKind.THROTTLE:
+            raise translate(error) from error
+        said = f"{error.operation_name}: {message_of(error)}"
+        return Refusal(kind=kind, code=code, message=refusal_words(code, said))
+    except BotoCoreError as error:
+        raise translate(error) from error
+    return None
 
 
 def _launched(

@@ -1,11 +1,14 @@
-"""Wake a function for a workload without waiting for it."""
+"""Invoke the scaler: wake it without waiting for it, or have it rehearse launches."""
 
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spindown.aws.error import translated
+from spindown.contract.codec import decode, from_json
 from spindown.contract.event import NUDGE
+from spindown.contract.rehearsal import Rehearsal, RehearsalRequest, rehearsal_event
+from spindown.error import ContractError
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -26,3 +29,29 @@ class LambdaWaker:
             self._make_client().invoke(
                 FunctionName=self._function, InvocationType="Event", Payload=payload.encode()
             )
+
+
+class LambdaRehearser:
+    """What has a scaler rehearse launches, and waits for its answer."""
+
+    def __init__(self, make_client: "Callable[[], LambdaClient]", function: str) -> None:
+        """Take what makes the client, since few ever rehearse."""
+        self._make_client = make_client
+        self._function = function
+
+    def __call__(self, request: RehearsalRequest) -> Rehearsal:
+        """Return what EC2 has said to the scaler.
+
+        Raises:
+            AccessDenied: the caller may not invoke the function.
+            ContractError: the function has failed, or it is of a release without rehearsals.
+        """
+        payload = json.dumps(rehearsal_event(request)).encode()
+        with translated():
+            answer = self._make_client().invoke(FunctionName=self._function, Payload=payload)
+            text = answer["Payload"].read()
+        found = from_json("answer of the scaler", text)
+        if answer.get("FunctionError") or not isinstance(found, dict) or "launches" not in found:
+            said = text.decode(errors="replace")[:400]
+            raise ContractError(self._function, said, "read its log; deploy it anew")
+        return decode(Rehearsal, found)

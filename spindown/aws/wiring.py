@@ -23,7 +23,7 @@ from spindown.aws.cloudwatch import (
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.eventbridge import EventBridgeBus
-from spindown.aws.function import LambdaWaker
+from spindown.aws.function import LambdaRehearser, LambdaWaker
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
@@ -31,6 +31,7 @@ from spindown.aws.session import CoreSession
 from spindown.aws.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue, find_queue
 from spindown.aws.ssm import SsmSettingsStore
+from spindown.contract.row import SCALER_TIMEOUT
 from spindown.error import BadInput
 from spindown.port import Clock
 
@@ -154,6 +155,14 @@ class Aws:
     def waker(self, function: str) -> LambdaWaker:
         """Return what wakes a function: the one that reconciles, or the one that routes."""
         return LambdaWaker(self._lambda, function)
+
+    def rehearser(self, function: str) -> LambdaRehearser:
+        """Return what has a scaler rehearse launches."""
+        config = _config(int(SCALER_TIMEOUT.total_seconds()) + READ_TIMEOUT)
+        return LambdaRehearser(
+            lambda: self._once("lambda", "", lambda: self._session.client("lambda", config=config)),
+            function,
+        )
 
     def topic(self, arn: str) -> SnsTopic:
         """Return where people are told."""

@@ -16,6 +16,7 @@ from spindown.cli import option
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
+from spindown.contract.name import scaler_name
 from spindown.error import BadInput, NotFound
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
@@ -81,6 +82,7 @@ def _examine(planned: DoctorSubject | None, deployment: str | None) -> Report:
         clock=aws.clock,
         table=table,
         count_lost=_lost_counter(aws, name) if subject.is_deployed else None,
+        rehearse=aws.rehearser(scaler_name(name)) if subject.is_deployed else None,
     )
     # An instance of the local system is a process: it has no image.
     return examine(without_images(subject) if is_local() else subject, ports)

@@ -289,18 +289,37 @@ def request_tags(
     The template has the account's and whose it is as well, but the permission for CreateFleet sees
     only the tags of the request (``infra.iam.control``).
     """
-    lives_for = facts.policy.max_lifetime + facts.policy.lifetime_grace
+    return launch_tags(
+        facts.deployment,
+        facts.settings,
+        region=region,
+        launch_id=launch_id,
+        lease_until=facts.now + facts.policy.max_lifetime + facts.policy.lifetime_grace,
+        shape=shape,
+    )
+
+
+def launch_tags(
+    deployment: DeploymentSettings,
+    settings: WorkloadSettings,
+    *,
+    region: str,
+    launch_id: str,
+    lease_until: datetime,
+    shape: str = "",
+) -> Mapping[str, str]:
+    """Return the tags of a launch in a region."""
     launched = {
-        **facts.deployment.tags,
-        tag.DEPLOYMENT: facts.deployment.name,
-        tag.WORKLOAD: facts.workload,
+        **deployment.tags,
+        tag.DEPLOYMENT: deployment.name,
+        tag.WORKLOAD: settings.name,
         tag.LAUNCH: launch_id,
-        tag.LEASE_UNTIL: f"{facts.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
+        tag.LEASE_UNTIL: f"{lease_until:%Y-%m-%dT%H:%M:%SZ}",
         **({tag.SHAPE: shape} if shape else {}),
     }
-    if region == facts.deployment.region:
+    if region == deployment.region:
         return launched
-    return {**tag.home_tags(facts.deployment, facts.settings), **launched}
+    return {**tag.home_tags(deployment, settings), **launched}
 
 
 def client_token(facts: TickFacts, launch_id: str, at: datetime) -> str:

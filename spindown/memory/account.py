@@ -8,8 +8,6 @@ from spindown.port import (
     AccountPlan,
     Caller,
     ImageView,
-    LaunchRequest,
-    Refusal,
     SubnetView,
     SubnetWay,
 )
@@ -37,11 +35,8 @@ class MemoryAccount:
     unreadable: Mapping[str, SpindownError] = field(default_factory=dict)
     #: ARNs of keys that EC2's role for spot may use.
     lent_to_spot: set[str] = field(default_factory=set)
-    #: What EC2 says to every dry run; None: it would launch.
-    refusal: Refusal | None = None
     #: Method -> the error with which each of its calls ends.
     faults: dict[str, SpindownError] = field(default_factory=dict)
-    dry_runs: list[LaunchRequest] = field(default_factory=list)
 
     def caller(self) -> Caller:
         """Return who asks."""
@@ -111,12 +106,6 @@ class MemoryAccount:
         """Tell whether EC2's role for spot may use a key."""
         self._fail("lends_key_to_spot")
         return arn in self.lent_to_spot
-
-    def dry_run(self, request: LaunchRequest) -> Refusal | None:
-        """Note a launch without making it."""
-        self._fail("dry_run")
-        self.dry_runs.append(request)
-        return self.refusal
 
     def _fail(self, method: str) -> None:
         if method in self.faults:

@@ -81,6 +81,9 @@ class MemoryCompute:
         self._metadata: dict[str, MemoryMetadata] = {}
         #: For each of the next launches whose answer is lost: whether it is carried out.
         self._lost: deque[bool] = deque()
+        #: What EC2 refuses for good -> why.
+        self._forbidden: dict[Pool, Refusal] = {}
+        self.rehearsed: list[LaunchRequest] = []
 
     # The port.
 
@@ -96,6 +99,13 @@ class MemoryCompute:
             if lost:
                 raise Unreachable("no answer from EC2")
             return answer
+
+    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+        """Note a launch without making it."""
+        with self._lock:
+            self.rehearsed.append(request)
+            (order,) = _orders(request, {})
+            return self._no_template(request) or self._forbidden.get(order.pool)
 
     def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
         """Return the instances that carry all these tags."""
@@ -154,6 +164,11 @@ class MemoryCompute:
         with self._lock:
             self.ec2.refuse_next(refusal, pool=pool, times=times)
 
+    def forbid(self, pool: Pool, code: str) -> None:
+        """Let rehearsals hear that the account may not have a pool."""
+        with self._lock:
+            self._forbidden[pool] = Refusal(kind=RefusalKind.ACCOUNT, code=code, message="no")
+
     def lose_next_answer(self, *, is_carried_out: bool = True) -> None:
         """Let the next launch end without an answer, after its effect or before it."""
         with self._lock:
@@ -192,19 +207,23 @@ class MemoryCompute:
         return [one for one in found if one is not None and one.region == region]
 
     def _launch(self, request: LaunchRequest) -> LaunchAnswer:
-        template_tags = self._template_tags
-        if template_tags is not None and request.template.id not in template_tags:
-            code = "InvalidLaunchTemplateId.NotFound"
-            refusal = Refusal(kind=RefusalKind.ACCOUNT, code=code, message=request.template.id)
-            return LaunchAnswer(refusals=(refusal,))
+        if absent := self._no_template(request):
+            return LaunchAnswer(refusals=(absent,))
         fleet = self.ec2.create_fleet(
-            _orders(request, (template_tags or {}).get(request.template.id, {})),
+            _orders(request, (self._template_tags or {}).get(request.template.id, {})),
             count=request.count,
             region=request.region,
             request=request,
             token=request.client_token,
         )
         return LaunchAnswer(refusals=(fleet,)) if isinstance(fleet, Refusal) else _answer(fleet)
+
+    def _no_template(self, request: LaunchRequest) -> Refusal | None:
+        known = self._template_tags
+        if known is None or request.template.id in known:
+            return None
+        code = "InvalidLaunchTemplateId.NotFound"
+        return Refusal(kind=RefusalKind.ACCOUNT, code=code, message=request.template.id)
 
 
 def _orders(request: LaunchRequest, template_tags: Mapping[str, str]) -> list[LaunchOrder]:

@@ -11,12 +11,14 @@ import pytest
 
 from spindown.contract.usage import encode_usage, measured_key, table_key
 from spindown.control.market import load_catalogue
-from spindown.error import ContractError, NotFound, Unreachable
+from spindown.domain.offer import CapacityType, Pool
+from spindown.error import ContractError, NotFound, Throttled, Unreachable
 from spindown.functions import interruption, offers, scaler
 from spindown.job.submit import Draft, submit_items
+from spindown.memory import PortCall
 from spindown.port import SETTINGS_FOR
 from tests.builders import NOW, a_usage_record, minutes
-from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld
+from tests.control import DEPLOYMENT, REGION, WORKLOAD, ZONES, ControlWorld
 from tests.failure import failing
 
 EVENTS = Path(__file__).parents[1] / "events"
@@ -26,7 +28,7 @@ def load(name: str) -> Any:
     return json.loads((EVENTS / f"{name}.json").read_text())
 
 
-def scale(world: ControlWorld, event: object) -> dict[str, str]:
+def scale(world: ControlWorld, event: object) -> dict[str, Any]:
     return scaler.handle(event, deployment=DEPLOYMENT, holder="request-1", ports=world.ports)
 
 
@@ -274,3 +276,78 @@ def test_a_function_stays_thin(module: str) -> None:
     code = [line for line in lines if line.strip() and not line.lstrip().startswith(("#", '"""'))]
 
     assert len(code) <= 40
+
+
+def _rehearsal(**changes: Any) -> dict[str, Any]:
+    pools = [
+        {
+            "region": REGION,
+            "zone": zone,
+            "instance_type": "g6.xlarge",
+            "architecture": "x86_64",
+            "capacity_type": "spot",
+        }
+        for zone in ZONES
+    ]
+    return {"source": "spindown.rehearsal", "workload": WORKLOAD, "pools": pools, **changes}
+
+
+def test_a_rehearsal_checks_each_pool_and_launches_nothing() -> None:
+    world = ControlWorld()
+    spot = CapacityType.SPOT
+    pool = Pool(instance_type="g6.xlarge", zone=ZONES[1], capacity_type=spot)
+    world.compute.forbid(pool, "UnauthorizedOperation")
+
+    said = scale(world, _rehearsal())
+
+    assert [(one["pool"]["zone"], one["code"]) for one in said["launches"]] == [
+        (ZONES[0], ""),
+        (ZONES[1], "UnauthorizedOperation"),
+    ]
+    assert world.compute.bills() == []
+    # What a grant asks of a launch, the rehearsal of it bears too.
+    tags = world.compute.rehearsed[0].tags
+    assert {"spindown:deployment", "spindown:workload", "spindown:lease-until"} <= tags.keys()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pools": []},
+        {"pools": _rehearsal()["pools"] * 13},
+        {"pools": [{**_rehearsal()["pools"][0], "zone": "us-east-1a"}]},
+        {"pools": [{**_rehearsal()["pools"][0], "region": "us-east-1"}]},
+        {"pools": [{**_rehearsal()["pools"][0], "architecture": "arm64"}]},
+        {"pools": [{**_rehearsal()["pools"][0], "capacity_type": "free"}]},
+        {"pools": "g6.xlarge"},
+        {"template": "lt-2"},
+        {"workload": "gone"},
+    ],
+    ids=str,
+)
+def test_a_rehearsal_of_something_else_is_let_go(change: dict[str, Any]) -> None:
+    world = ControlWorld()
+
+    said = scale(world, _rehearsal(**change))
+
+    assert said["outcome"] == "ignored"
+    assert world.compute.rehearsed == []
+
+
+def test_a_rehearsal_ends_when_ec2_asks_to_slow_down() -> None:
+    world = ControlWorld()
+    asked = 0
+
+    def slow_down_after_one(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        nonlocal asked
+        asked += call.method == "rehearse"
+        if call.method == "rehearse" and asked > 1:
+            raise Throttled("slow down")
+        return proceed()
+
+    world.interfere = slow_down_after_one
+
+    said = scale(world, _rehearsal())
+
+    assert len(said["launches"]) == 1
+    assert said["ended"] == "slow down"

@@ -1,12 +1,10 @@
 """An account in memory, and the names of what is in it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from spindown.contract.settings import TemplateRef
-from spindown.domain.offer import CapacityType
 from spindown.error import NotFound
 from spindown.memory import MemoryAccount
-from spindown.port import Account, ImageView, LaunchOverride, LaunchRequest, SubnetView
+from spindown.port import Account, ImageView, SubnetView
 
 REGION = "us-east-1"
 ZONE = f"{REGION}a"
@@ -23,7 +21,6 @@ class World:
     image_id: str
     subnet_id: str
     key: str
-    template: TemplateRef = field(default_factory=lambda: TemplateRef(id="lt-1", version="1"))
 
 
 def in_memory() -> World:
@@ -45,17 +42,3 @@ def in_memory() -> World:
         },
     )
     return World(account=account, image_id=image.image_id, subnet_id=subnet.subnet_id, key="arn")
-
-
-def a_request(world: World) -> LaunchRequest:
-    return LaunchRequest(
-        client_token="doctor-1",
-        region=REGION,
-        template=world.template,
-        capacity_type=CapacityType.SPOT,
-        overrides=(
-            LaunchOverride(instance_type="g6.xlarge", zone=ZONE, subnet_id=world.subnet_id),
-        ),
-        count=1,
-        tags={"spindown:deployment": "demo"},
-    )

@@ -4,7 +4,6 @@ import boto3
 import pytest
 
 from spindown.aws.wiring import Aws
-from spindown.contract.settings import TemplateRef
 from spindown.error import NotFound
 from tests.ports.account import (
     ABSENT_KEY,
@@ -13,7 +12,6 @@ from tests.ports.account import (
     REGION,
     ZONE,
     World,
-    a_request,
     in_memory,
 )
 
@@ -27,16 +25,12 @@ def on_aws(session: boto3.Session, aws: Aws) -> World:
     s3.create_bucket(Bucket="documents")
     s3.put_object(Bucket="documents", Key="scans/1.png", Body=b"1")
     s3.create_bucket(Bucket="bare")
-    template = ec2.create_launch_template(
-        LaunchTemplateName="worker", LaunchTemplateData={"ImageId": image_id}
-    )["LaunchTemplate"]
     session.client("secretsmanager").create_secret(Name="hub/token", SecretString="t")
     return World(
         account=aws.account(),
         key=session.client("kms").create_key()["KeyMetadata"]["Arn"],
         image_id=image_id,
         subnet_id=subnets["Subnets"][0]["SubnetId"],
-        template=TemplateRef(id=template["LaunchTemplateId"], version="1"),
     )
 
 
@@ -138,13 +132,3 @@ def test_a_key_that_is_off_is_not_found(session: boto3.Session, worlds: dict[str
 
     with pytest.raises(NotFound, match="is Disabled"):
         worlds["aws"].account.try_key(key["Arn"])
-
-
-def test_a_dry_run_that_would_be_carried_out_has_no_refusal(world: World) -> None:
-    assert world.account.dry_run(a_request(world)) is None
-
-
-def test_a_dry_run_launches_nothing(session: boto3.Session, worlds: dict[str, World]) -> None:
-    worlds["aws"].account.dry_run(a_request(worlds["aws"]))
-
-    assert session.client("ec2").describe_instances()["Reservations"] == []

@@ -219,3 +219,24 @@ def test_an_instance_and_its_fleet_on_ec2_bear_their_tags(session: boto3.Session
     assert tags in fleets
     (made,) = instance["Instances"]
     assert {one["Key"]: one["Value"] for one in made["Tags"]}.items() >= tags.items()
+
+
+def _rehearsed(world: World) -> LaunchRequest:
+    request = _request(world)
+    return replace(request, overrides=request.overrides[:1])
+
+
+def test_a_rehearsal_of_a_good_launch_is_not_refused(world: World) -> None:
+    assert world.compute.rehearse(_rehearsed(world)) is None
+
+
+@pytest.mark.parametrize("capacity_type", CapacityType)
+def test_a_rehearsal_makes_no_instance(world: World, capacity_type: CapacityType) -> None:
+    launch = f"l-rehearsed-{capacity_type}"
+    request = replace(
+        _rehearsed(world), capacity_type=capacity_type, tags={"spindown:launch": launch}
+    )
+
+    world.compute.rehearse(request)
+
+    assert not world.compute.instances(region=REGION, tags={"spindown:launch": launch})

@@ -47,7 +47,7 @@ _LOGGER = logging.getLogger(__name__)
 #: Signing name to botocore's service name and the operations owned.
 _JSON_SERVICES = {"pricing": ("pricing", PRICING), "servicequotas": ("service-quotas", QUOTA)}
 #: Spindown asks for none of these. The emulator would answer about instances that do not exist.
-_NOT_MODELLED = frozenset({"RunInstances", "StartInstances", "StopInstances", "RebootInstances"})
+_NOT_MODELLED = frozenset({"StartInstances", "StopInstances", "RebootInstances"})
 _JSON_TYPE = "application/x-amz-json-1.1"
 
 

@@ -1,13 +1,13 @@
 """Every check of a deployment: each judges facts and asks nothing.
 
 They come in the order in which they depend on each other: the account, what can be bought, what
-holds launches back, then images, subnets, inputs and a dry run of a launch.
+holds launches back, then images, subnets and inputs. ``rehearsal`` judges the launches.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from spindown.config.deployment import USUAL_QUALIFIER
@@ -24,13 +24,13 @@ from spindown.contract.row import (
 from spindown.domain.budget import LaunchRoom, foresight
 from spindown.domain.job_type import requirements_of, shape_of
 from spindown.domain.learning import Knowledge
-from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Quota, build_offers
+from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Pool, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
 from spindown.domain.requirement import limit_types
 from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
-from spindown.port import AccountPlan, ImageView, Refusal, RefusalKind, SubnetView
+from spindown.port import AccountPlan, ImageView, SubnetView
 from spindown.wording import say
 
 #: Concurrent executions of Lambda (Service Quotas, service code lambda).
@@ -243,11 +243,14 @@ class OfferChoice:
 
     case: DoctorCase
     candidates: CandidateList
+    #: Pools that EC2 refuses to the scaler -> its error code.
+    refused: Mapping[Pool, str] = field(default_factory=dict)
 
     @property
     def fitting(self) -> tuple[Offer, ...]:
         """Return the offers that may be bought, best first."""
-        return tuple(candidate.offer for candidate in self.candidates.candidates)
+        offers = (candidate.offer for candidate in self.candidates.candidates)
+        return tuple(offer for offer in offers if offer.pool not in self.refused)
 
 
 def choose(subject: DoctorSubject, facts: Facts) -> tuple[OfferChoice, ...]:
@@ -393,7 +396,10 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
         )
     unread = [r for r in case.places if isinstance(facts.regions[r].catalogue, Unknown)]
     reason = _nearest(choice.candidates)
-    if unread:
+    if choice.refused:
+        found += f"; EC2 refuses {len(choice.refused)} offers to the scaler"
+        remedy = "see the rehearsal below"
+    elif unread:
         remedy = f"read the market of {join(unread)} first"
     elif reason is None:
         remedy = "choose zones that offer types that fit"
@@ -654,10 +660,6 @@ def _check_month(budget: float, committed: float, choices: Sequence[OfferChoice]
     )
 
 
-#: The person who runs doctor may lack a permission that the scaler has.
-_NOT_YOURS = frozenset({"AccessDenied", "UnauthorizedOperation"})
-
-
 def check_images(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Check each image that an instance starts from."""
     for case in subject.cases:
@@ -830,30 +832,3 @@ def _without(kind: str, trouble: Unknown) -> Severity:
     """Return how bad it is. A worker without its secret ends itself before its first job."""
     is_fatal = kind == "secret" and trouble.is_missing
     return Severity.BLOCKED if is_fatal else Severity.WARNING
-
-
-def check_dry_runs(
-    dry_runs: Mapping[tuple[str, str], Refusal | Unknown | None],
-) -> Iterator[Finding]:
-    """Check what EC2 answered to the dry runs of launches."""
-    for (name, pool), answer in sorted(dry_runs.items()):
-        what, needed = f"dry run of a launch of {name}", "a request that EC2 would carry out"
-        if answer is None:
-            yield Finding(what=what, found=f"EC2 would launch {pool}")
-        elif isinstance(answer, Unknown):
-            yield Finding(what=what, found=answer.reason, needed=needed, severity=Severity.WARNING)
-        else:
-            yield Finding(
-                what=what,
-                found=f"{pool}: {answer.code}: {answer.message}",
-                needed=needed,
-                remedy="let a person who may launch run `spindown doctor`"
-                if answer.code in _NOT_YOURS
-                else "fix what EC2 names, in the file or the account, and deploy",
-                severity=_judge_refusal(answer),
-            )
-
-
-def _judge_refusal(refusal: Refusal) -> Severity:
-    is_blocked = refusal.kind is RefusalKind.ACCOUNT and refusal.code not in _NOT_YOURS
-    return Severity.BLOCKED if is_blocked else Severity.WARNING

@@ -270,3 +270,36 @@ def test_a_launch_template_needs_its_version_and_must_exist() -> None:
                     {"LaunchTemplateSpecification": specification, "Overrides": [an_override()]}
                 ]
             )
+
+
+def _instance(**changes: Any) -> dict[str, Any]:
+    return {
+        "MinCount": 1,
+        "MaxCount": 1,
+        "InstanceType": "g6.xlarge",
+        "SubnetId": "subnet-a",
+        "LaunchTemplate": {"LaunchTemplateId": TEMPLATE_ID, "Version": "3"},
+        "InstanceMarketOptions": {"MarketType": "spot"},
+        "DryRun": True,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, "DryRunOperation"),
+        ({"InstanceType": "zz9.huge"}, "InvalidParameterValue"),
+        ({"SubnetId": "subnet-z"}, "InvalidSubnetID.NotFound"),
+        (
+            {"LaunchTemplate": {"LaunchTemplateId": "lt-00000000000000000", "Version": "3"}},
+            "InvalidLaunchTemplateId.NotFound",
+        ),
+        ({"DryRun": False}, "UnsupportedOperation"),
+    ],
+)
+def test_of_one_instance_it_only_checks_the_launch(changes: dict[str, Any], code: str) -> None:
+    world = a_world()
+    with refused(code):
+        world.ec2.run_instances(**_instance(**changes))
+    assert world.market.instances() == ()

@@ -7,13 +7,12 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 
 from spindown.aws.account import AwsAccount, Clients
-from spindown.error import AccessDenied, Unreachable
-from spindown.port import AccountPlan, RefusalKind
-from tests.ports.account import INPUT, REGION, a_request, in_memory
+from spindown.error import AccessDenied
+from spindown.port import AccountPlan
+from tests.ports.account import INPUT, REGION
 
 
 @dataclass
@@ -122,41 +121,6 @@ def test_an_object_that_may_be_listed_but_not_read_is_denied(stub: Stub) -> None
 
     with pytest.raises(AccessDenied):
         stub.account.try_input(INPUT)
-
-
-@pytest.mark.parametrize("stub", ["ec2"], indirect=True)
-@pytest.mark.parametrize(
-    "code",
-    ["InvalidLaunchTemplateId.NotFound", "InvalidFleetConfiguration", "UnauthorizedOperation"],
-)
-def test_a_dry_run_tells_what_stands_in_the_way(stub: Stub, code: str) -> None:
-    stub.answers.add_client_error("create_fleet", code, "no")
-
-    refusal = stub.account.dry_run(a_request(in_memory()))
-
-    assert refusal is not None
-    assert (refusal.kind, refusal.code, refusal.message) == (RefusalKind.ACCOUNT, code, "no")
-
-
-@pytest.mark.parametrize("stub", ["ec2"], indirect=True)
-def test_a_fault_of_ec2_is_no_refusal(stub: Stub) -> None:
-    stub.answers.add_client_error("create_fleet", "InternalError", http_status_code=500)
-
-    with pytest.raises(Unreachable):
-        stub.account.dry_run(a_request(in_memory()))
-
-
-@pytest.mark.parametrize("stub", ["ec2"], indirect=True)
-def test_a_dry_run_without_an_answer_is_unreachable(stub: Stub) -> None:
-    client = stub.answers.client
-
-    def fail(**_: Any) -> None:
-        raise EndpointConnectionError(endpoint_url="https://ec2")
-
-    client.meta.events.register_first("before-parameter-build.ec2.CreateFleet", fail)
-
-    with pytest.raises(Unreachable):
-        stub.account.dry_run(a_request(in_memory()))
 
 
 @pytest.fixture

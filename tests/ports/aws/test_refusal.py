@@ -6,7 +6,7 @@ by botocore's Stubber twice: for one pool beside others, and for the call as a w
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
@@ -15,6 +15,7 @@ from botocore.stub import Stubber
 from spindown.aws.ec2 import Ec2Compute
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
+from spindown.error import Throttled, Unreachable
 from spindown.port import LaunchOverride, LaunchRequest, Refusal, RefusalKind
 
 if TYPE_CHECKING:
@@ -205,3 +206,89 @@ def test_what_is_wrong_with_a_request_is_wrong_with_its_pools(
     assert [(r.kind, r.instance_type, r.zone) for r in refusals] == [
         (ACCOUNT, "g6.xlarge", zone) for zone in zones
     ]
+
+
+def _would(answers: Stubber, call: str, expected: dict[str, Any] | None = None) -> None:
+    """Let EC2 say that it would have carried out a call."""
+    code = "DryRunOperation"
+    answers.add_client_error(call, code, http_status_code=412, expected_params=expected)
+
+
+def test_a_rehearsal_asks_both_calls_of_a_launch(stub: tuple[Ec2Compute, Stubber]) -> None:
+    compute, answers = stub
+    _would(answers, "create_fleet")
+    _would(answers, "run_instances")
+
+    assert compute.rehearse(_request()) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("UnauthorizedOperation", ACCOUNT),
+        ("InvalidBlockDeviceMapping", ACCOUNT),
+        ("InvalidParameterValue", ACCOUNT),
+        ("OptInRequired", ACCOUNT),
+        ("Unsupported", CAPACITY),
+        ("VcpuLimitExceeded", QUOTA),
+        ("NeverHeardOf", UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("call", ["create_fleet", "run_instances"])
+def test_a_rehearsal_says_what_ec2_refuses(
+    stub: tuple[Ec2Compute, Stubber], call: str, code: str, kind: RefusalKind
+) -> None:
+    compute, answers = stub
+    if call == "run_instances":
+        _would(answers, "create_fleet")
+    answers.add_client_error(call, code, "no", http_status_code=403)
+
+    refusal = compute.rehearse(_request())
+
+    assert refusal is not None
+    assert (refusal.kind, refusal.code) == (kind, code)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "error"),
+    [
+        ("InternalError", 500, Unreachable),
+        ("RequestLimitExceeded", 503, Throttled),
+        ("RequestLimitExceeded", 400, Throttled),
+    ],
+)
+def test_a_rehearsal_without_an_answer_is_an_error(
+    stub: tuple[Ec2Compute, Stubber], code: str, status: int, error: type[Exception]
+) -> None:
+    compute, answers = stub
+    answers.add_client_error("create_fleet", code, http_status_code=status)
+
+    with pytest.raises(error):
+        compute.rehearse(_request())
+
+
+def test_an_instance_is_asked_for_as_the_fleet_would(stub: tuple[Ec2Compute, Stubber]) -> None:
+    compute, answers = stub
+    tags = [{"Key": "spindown:deployment", "Value": "demo"}]
+    _would(answers, "create_fleet")
+    _would(
+        answers,
+        "run_instances",
+        {
+            "ClientToken": "token-1",
+            "DryRun": True,
+            "MinCount": 1,
+            "MaxCount": 1,
+            "LaunchTemplate": {"LaunchTemplateId": "lt-1", "Version": "7"},
+            "InstanceType": "g6.xlarge",
+            "SubnetId": "subnet-a",
+            "InstanceMarketOptions": {"MarketType": "spot"},
+            # A grant may ask of each thing that is made to bear our tag.
+            "TagSpecifications": [
+                {"ResourceType": "instance", "Tags": tags},
+                {"ResourceType": "volume", "Tags": tags},
+            ],
+        },
+    )
+
+    compute.rehearse(replace(_request(), tags={"spindown:deployment": "demo"}))

@@ -1,10 +1,16 @@
 """A deployment that is well, in memory; a case takes one thing away and looks again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spindown.config import parse
+from spindown.contract.rehearsal import (
+    Rehearsal,
+    RehearsalRequest,
+    RehearsedLaunch,
+    RehearsedPool,
+)
 from spindown.contract.settings import (
     DeploymentSettings,
     Outpost,
@@ -24,7 +30,7 @@ from spindown.memory import (
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
 from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config
-from spindown.port import ImageView, SubnetView, Table
+from spindown.port import ImageView, RefusalKind, SubnetView, Table
 from tests.builders import NOW, a_type
 
 REGION = "us-west-2"
@@ -59,9 +65,14 @@ class Examined:
     budget_per_month: float | None = None
     #: Workload -> jobs that have no message; an error: nobody may look.
     lost: dict[str, int | SpindownError] = field(default_factory=dict)
+    #: EC2's code and its kind for a pool that the scaler rehearses; None: it would launch.
+    refuse: Callable[[RehearsedPool], tuple[str, RefusalKind] | None] = lambda _: None
+    #: Why the scaler's answer is short, or why there is none.
+    ended: str | SpindownError = ""
 
     def __post_init__(self) -> None:
         self.clock = MemoryClock(NOW)
+        self.rehearsed: list[RehearsedPool] = []
         self.table: Table = MemoryTable(self.clock)
         self.market = MemoryMarket(self.clock)
         for name, price in (("g4dn.xlarge", 0.526), ("g6.xlarge", 0.805)):
@@ -138,6 +149,7 @@ class Examined:
             clock=self.clock,
             table=self.table if subject.table else None,
             count_lost=self._count_lost if subject.table else None,
+            rehearse=self._rehearse if subject.is_deployed else None,
         )
         return examine(subject, ports)
 
@@ -146,6 +158,16 @@ class Examined:
         if isinstance(found, SpindownError):
             raise found
         return found
+
+    def _rehearse(self, request: RehearsalRequest) -> Rehearsal:
+        if isinstance(self.ended, SpindownError):
+            raise self.ended
+        self.rehearsed += request.pools
+        launches = []
+        for pool in request.pools:
+            code, kind = self.refuse(pool) or ("", "")
+            launches.append(RehearsedLaunch(pool=pool, code=code, kind=kind, said="no"))
+        return Rehearsal(launches=tuple(launches), ended=self.ended)
 
     def finding(self, what: str) -> Finding:
         """Return the one line that begins with ``what``."""

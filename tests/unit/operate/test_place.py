@@ -1,4 +1,4 @@
-"""What doctor says of images, subnets and inputs, and of a launch that EC2 only checks."""
+"""What doctor says of images, subnets and inputs."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from spindown.contract.image import image_parameter
-from spindown.domain.offer import CapacityType
-from spindown.error import AccessDenied, NotFound, SpindownError, Throttled
+from spindown.error import AccessDenied, NotFound, SpindownError
 from spindown.operate.doctor.finding import Severity
-from spindown.port import Refusal, RefusalKind
-from tests.unit.operate.examined import IMAGE, REGION, TEMPLATE, ZONES, Examined, a_config
+from tests.unit.operate.examined import IMAGE, REGION, ZONES, Examined, a_config
 
 IMAGE_LINE = "image of classify in us-west-2, x86_64"
 BAKED = {"mode": "bake", "parameters": {"x86_64": "/aws/service/base"}}
@@ -181,54 +179,6 @@ def test_what_cannot_be_read_is_said(line: str, error: SpindownError, severity: 
     assert (finding.found, finding.severity) == (str(error), severity)
     assert finding.remedy
     assert world.report().can_launch is (severity is not Severity.BLOCKED)
-
-
-def test_the_best_launch_is_tried_as_the_scaler_asks_it() -> None:
-    world = Examined()
-    world.report()
-
-    (request,) = world.account.dry_runs
-
-    assert (request.template, request.count) == (TEMPLATE, 1)
-    assert request.capacity_type is CapacityType.SPOT
-    assert [(o.instance_type, o.subnet_id) for o in request.overrides] == [
-        ("g4dn.xlarge", "subnet-a")
-    ]
-    assert request.tags == {"spindown:deployment": "demo", "spindown:workload": "classify"}
-
-
-def test_before_a_deploy_there_is_nothing_to_dry_run() -> None:
-    world = Examined(is_deployed=False)
-    world.report()
-
-    assert world.account.dry_runs == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "code", "severity"),
-    [
-        (RefusalKind.ACCOUNT, "InvalidAMIID.NotFound", Severity.BLOCKED),
-        (RefusalKind.ACCOUNT, "UnauthorizedOperation", Severity.WARNING),
-        (RefusalKind.CAPACITY, "InsufficientInstanceCapacity", Severity.WARNING),
-    ],
-)
-def test_says_what_ec2_said_to_the_dry_run(
-    kind: RefusalKind, code: str, severity: Severity
-) -> None:
-    world = Examined()
-    world.account.refusal = Refusal(kind=kind, code=code, message="no")
-
-    finding = world.finding("dry run of a launch of classify")
-
-    assert finding.severity is severity
-    assert f"{code}: no" in finding.found
-
-
-def test_a_dry_run_without_an_answer_only_warns() -> None:
-    world = Examined()
-    world.account.faults["dry_run"] = Throttled("slow down")
-
-    assert world.severity("dry run") is Severity.WARNING
 
 
 AWAY = "eu-west-1"

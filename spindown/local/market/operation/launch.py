@@ -1,4 +1,4 @@
-"""CreateFleet, of type instant.
+"""CreateFleet, of type instant; of RunInstances only the dry run.
 
 An instant fleet is one synchronous attempt over overrides, which the allocation strategy orders.
 A dry pool shows in `Errors` beside the instances of a later one, and a fleet without any instance
@@ -92,6 +92,37 @@ async def create_fleet(call: ApiCall) -> Answer:
     if isinstance(fleet, Refusal):
         raise ApiError(fleet.code, fleet.message)
     return {"FleetId": fleet.fleet_id, **_outcome(fleet)}
+
+
+_INSTANCE_REQUEST = {
+    "ClientToken",
+    "DryRun",
+    "InstanceMarketOptions",
+    "InstanceType",
+    "LaunchTemplate",
+    "MaxCount",
+    "MinCount",
+    "SubnetId",
+    "TagSpecifications",
+}
+
+
+async def run_instances(call: ApiCall) -> Answer:
+    """Check one instance, which is never made: Spindown launches by CreateFleet alone."""
+    request = call.parameters
+    require_modelled(request, _INSTANCE_REQUEST, where="RunInstances")
+    for specification in request.get("TagSpecifications", []):
+        if specification["ResourceType"] not in _TAGGED - {"fleet"}:
+            message = f"'{specification['ResourceType']}' is not taggable by RunInstances."
+            raise ApiError("InvalidParameterValue", message)
+    tags_of(request.get("TagSpecifications", []), "instance")
+    template = await launch_template(call, request.get("LaunchTemplate", {}))
+    image(template.image_id)
+    known_type(request.get("InstanceType"))
+    await call.network.subnets(region=call.region, subnet_ids=[request["SubnetId"]])
+    call.refuse_dry_run()
+    message = "The local market makes instances by CreateFleet only."
+    raise ApiError("UnsupportedOperation", message)
 
 
 def _ordered(
@@ -300,4 +331,5 @@ def max_price(text: str | None) -> float | None:
 
 OPERATIONS: dict[str, Operation] = {
     "CreateFleet": create_fleet,
+    "RunInstances": run_instances,
 }

@@ -1,0 +1,90 @@
+"""Have EC2 check launches with the scaler's own role, and make none.
+
+What an organisation's policy, a boundary or a wrong grant forbids shows so before the first job.
+"""
+
+from datetime import timedelta
+
+from spindown.contract.rehearsal import (
+    Rehearsal,
+    RehearsalRequest,
+    RehearsedLaunch,
+    RehearsedPool,
+)
+from spindown.contract.settings import WorkloadSettings
+from spindown.control.observation import launch_tags
+from spindown.control.policy import current_policy
+from spindown.domain.policy import Policy
+from spindown.error import AccessDenied, ContractError, Throttled, Unreachable
+from spindown.port import ControlPorts, LaunchOverride, LaunchRequest, RefusalKind
+
+#: No further launch is checked after this, so that the last ends within ``SCALER_TIMEOUT``.
+_BEGIN_WITHIN = timedelta(seconds=60)
+
+
+def rehearse(request: RehearsalRequest, ports: ControlPorts) -> Rehearsal:
+    """Check the launches one by one, until all are done or EC2 asks to slow down.
+
+    Raises:
+        NotFound: there is no such workload.
+        ContractError: a pool is none in which the workload may run.
+    """
+    settings, policy = current_policy(request.workload, ports)
+    requests = [_launch_request(pool, settings, policy, ports) for pool in request.pools]
+    begun, done = ports.clock.elapsed(), list[RehearsedLaunch]()
+    for pool, launch in zip(request.pools, requests, strict=True):
+        if ports.clock.elapsed() - begun > _BEGIN_WITHIN:
+            return Rehearsal(launches=tuple(done), ended="it took too long")
+        try:
+            refusal = ports.compute.rehearse(launch)
+        except (Throttled, Unreachable) as exc:
+            return Rehearsal(launches=tuple(done), ended=str(exc))
+        except AccessDenied as exc:
+            # Of credentials, not of what was asked for, which EC2 calls UnauthorizedOperation.
+            done.append(
+                RehearsedLaunch(
+                    pool=pool, code="AccessDenied", kind=RefusalKind.ACCOUNT, said=str(exc)
+                )
+            )
+            continue
+        done.append(
+            RehearsedLaunch(pool=pool)
+            if refusal is None
+            else RehearsedLaunch(
+                pool=pool, code=refusal.code, kind=refusal.kind, said=refusal.message
+            )
+        )
+    return Rehearsal(launches=tuple(done))
+
+
+def _launch_request(
+    pool: RehearsedPool, settings: WorkloadSettings, policy: Policy, ports: ControlPorts
+) -> LaunchRequest:
+    """Return the request that a launch in this pool would be, but for its token."""
+    outpost = settings.outposts.get(pool.region)
+    if outpost is None or pool.zone not in outpost.subnets:
+        raise ContractError("event.pools", pool.zone, f"name zones of {settings.name}")
+    if pool.architecture not in outpost.templates:
+        raise ContractError("event.pools", pool.architecture, f"name one of {settings.name}")
+    now = ports.clock.now()
+    return LaunchRequest(
+        client_token=f"rehearsal-{now:%Y%m%d%H%M%S%f}-{ports.random.getrandbits(64):016x}",
+        region=pool.region,
+        template=outpost.template(pool.architecture, pool.capacity_type),
+        capacity_type=pool.capacity_type,
+        overrides=(
+            LaunchOverride(
+                instance_type=pool.instance_type,
+                zone=pool.zone,
+                subnet_id=outpost.subnets[pool.zone],
+            ),
+        ),
+        count=1,
+        tags=launch_tags(
+            ports.deployment(),
+            settings,
+            region=pool.region,
+            launch_id="rehearsal",
+            lease_until=now + policy.max_lifetime + policy.lifetime_grace,
+        ),
+    )

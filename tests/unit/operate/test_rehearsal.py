@@ -1,0 +1,130 @@
+"""What doctor makes of what EC2 says to the scaler of launches that are not made."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from spindown.contract.rehearsal import POOLS_AT_MOST, RehearsedPool
+from spindown.domain.offer import CapacityType, Offer
+from spindown.error import AccessDenied
+from spindown.operate.doctor.finding import Severity
+from spindown.operate.doctor.rehearsal import sample
+from spindown.port import RefusalKind
+from tests.builders import a_type, an_offer
+from tests.unit.operate.examined import ZONES, Examined
+
+SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+DENIED = ("UnauthorizedOperation", RefusalKind.ACCOUNT)
+DRY = ("InsufficientInstanceCapacity", RefusalKind.CAPACITY)
+Refuse = Callable[[RehearsedPool], tuple[str, RefusalKind] | None]
+
+
+def severities(world: Examined) -> list[Severity]:
+    found = world.report().findings
+    return [one.severity for one in found if one.what == "rehearsal of classify"]
+
+
+def only(refusal: tuple[str, RefusalKind], condition: Callable[[RehearsedPool], bool]) -> Refuse:
+    return lambda pool: refusal if condition(pool) else None
+
+
+def test_every_pool_that_may_be_bought_is_asked_about() -> None:
+    world = Examined()
+
+    assert severities(world) == [Severity.GOOD]
+    types = ("g4dn.xlarge", "g6.xlarge")
+    assert {(one.instance_type, one.zone, one.capacity_type) for one in world.rehearsed} == set(
+        product(types, ZONES, CapacityType)
+    )
+    assert {one.architecture for one in world.rehearsed} == {"x86_64"}
+
+
+def test_before_a_deploy_there_is_nobody_to_rehearse() -> None:
+    world = Examined(is_deployed=False)
+
+    assert severities(world) == []
+    assert world.rehearsed == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pytest.param(lambda pool: pool.instance_type == "g4dn.xlarge", id="type"),
+        pytest.param(lambda pool: pool.zone == ZONES[0], id="zone"),
+        pytest.param(lambda pool: pool.capacity_type is SPOT, id="capacity type"),
+    ],
+)
+def test_what_is_refused_in_part_is_left_out(condition: Callable[[RehearsedPool], bool]) -> None:
+    world = Examined(refuse=only(DENIED, condition))
+
+    assert severities(world) == [Severity.GOOD, Severity.WARNING]
+    assert world.report().can_launch
+
+
+def test_the_best_offer_is_one_that_is_not_refused() -> None:
+    assert "best g4dn.xlarge" in Examined().finding("offers for classify").found
+    world = Examined(refuse=only(DENIED, lambda pool: pool.instance_type == "g4dn.xlarge"))
+
+    assert "best g6.xlarge" in world.finding("offers for classify").found
+
+
+@pytest.mark.parametrize(("refusal", "can_launch"), [(DENIED, False), (DRY, True)])
+def test_what_is_refused_everywhere_blocks_until_a_person_acts(
+    refusal: tuple[str, RefusalKind], can_launch: bool
+) -> None:
+    world = Examined(refuse=only(refusal, lambda _: True))
+
+    worst = Severity.WARNING if can_launch else Severity.BLOCKED
+    assert severities(world) == [worst]
+    if not can_launch:
+        assert not world.report().can_launch
+
+
+def test_each_code_is_told_with_its_own_mend() -> None:
+    world = Examined(
+        refuse=lambda pool: (
+            DENIED if pool.zone == ZONES[0] else ("OptInRequired", RefusalKind.ACCOUNT)
+        )
+    )
+    found = [x for x in world.report().findings if x.what == "rehearsal of classify"]
+
+    assert len({one.remedy for one in found}) == len(found) == 2
+
+
+@pytest.mark.parametrize("ended", ["slow down", AccessDenied("InvokeFunction: no")], ids=str)
+def test_without_a_whole_answer_it_warns(ended: str | AccessDenied) -> None:
+    world = Examined(ended=ended)
+
+    assert Severity.WARNING in severities(world)
+    assert world.report().can_launch
+
+
+def many(types: int, zones: int) -> list[Offer]:
+    """Return offers of many pools in the order of their rank: type by type, spot first."""
+    return [
+        an_offer(a_type(f"g{number}.xlarge"), zone=f"us-west-2{chr(97 + zone)}", capacity_type=kind)
+        for number in range(types)
+        for kind in CapacityType
+        for zone in range(zones)
+    ]
+
+
+def test_of_hundreds_a_sample_has_every_zone_and_many_types() -> None:
+    asked = sample(many(60, 4))
+
+    assert len(asked) == len({one.pool for one in asked}) == POOLS_AT_MOST
+    assert {(one.zone, one.capacity_type) for one in asked} == {
+        (f"us-west-2{zone}", kind) for zone in "abcd" for kind in CapacityType
+    }
+    # 8 pools of the best type, then the best of 8 further types on spot and on demand.
+    assert len({one.instance_type.name for one in asked}) == 9
+
+
+def test_of_few_all_are_asked_the_best_first() -> None:
+    offers = many(2, 2)
+
+    asked = sample(offers)
+
+    assert asked[0] == offers[0]
+    assert {one.pool for one in asked} == {one.pool for one in offers}
