@@ -47,3 +47,4 @@ def test_plan_and_doctor_know_such_machines(world: World) -> None:
     assert "g4dn" not in plan
     assert "Standard/Spot" in doctor
     assert "G/Spot" not in doctor
+    assert "rehearsal of count: EC2 would launch" in doctor
