@@ -350,7 +350,7 @@ class ImageStack(DeploymentStack):
         archives = [self._kit, *(code for code in codes.values() if code is not None)]
         for statement in grants.bake(
             component_arns=[image.component.attr_arn for image in images],
-            archive_arns=[archive.arn for archive in archives],
+            archives_arns=[archive.releases_arn for archive in archives],
             log_group_arns=[image.log_group.log_group_arn for image in images],
             key_arns=sorted({arn for one in workloads.values() for arn in one.kms_keys}),
         ):
@@ -363,7 +363,13 @@ class ImageStack(DeploymentStack):
         if not workload.run.requirements:
             return None
         return CodeArchive(
-            self, f"Code-{name}", root=self._root, name=name, workload=workload, assets=self._assets
+            self,
+            f"Code-{name}",
+            root=self._root,
+            deployment=self._config.deployment.name,
+            name=name,
+            workload=workload,
+            assets=self._assets,
         )
 
     def _make_recipe(

@@ -287,17 +287,14 @@ class WorkerFleet(Construct):
             *grants.keep_results(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
             grants.keep_usage(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
             grants.tell_of_jobs(deployment=shared.deployment.name, workload=name),
-            grants.read_code(archive_arn=archive.arn),
+            grants.read_code(archives_arn=archive.releases_arn),
             *(
                 [grants.read_folders(bucket_arn=shared.store.bucket.bucket_arn, workload=name)]
                 if workload.run.folders
                 else []
             ),
-            *(
-                []
-                if workload.image.mode == "ami"
-                else [grants.read_kit(archive_arn=shared.kit.arn)]
-            ),
+            # Also for an image of one's own: the release before may have installed itself.
+            grants.read_kit(archives_arn=shared.kit.releases_arn),
             *grants.read_declared([*workload.inputs, *workload.models]),
             *grants.read_secrets(sorted(set(workload.run.secrets.values()))),
             *grants.use_keys(workload.kms_keys),
@@ -412,7 +409,13 @@ class Workload(Construct):
                 expiration=FOLDERS_KEPT_FOR,
             )
         self.archive = CodeArchive(
-            self, "Code", root=root, name=name, workload=config, assets=shared.assets
+            self,
+            "Code",
+            root=root,
+            deployment=shared.deployment.name,
+            name=name,
+            workload=config,
+            assets=shared.assets,
         )
         self.fleet = WorkerFleet(
             self,

@@ -23,7 +23,7 @@ _MADE_FOR = "aws:ResourceTag/Ec2ImageBuilderArn"
 def bake(
     *,
     component_arns: Sequence[str],
-    archive_arns: Sequence[str],
+    archives_arns: Sequence[str],
     log_group_arns: Sequence[str],
     key_arns: Sequence[str],
 ) -> list[iam.PolicyStatement]:
@@ -47,7 +47,7 @@ def bake(
         # Image Builder's program that executes the steps, and what that program needs.
         allow("ReadTools", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::ec2imagebuilder*"]),
         allow("ReadComponents", ["imagebuilder:GetComponent"], component_arns),
-        allow("ReadArchives", ["s3:GetObject"], archive_arns),
+        allow("ReadArchives", ["s3:GetObject"], archives_arns),
         *use_keys(key_arns),
         allow(
             "WriteLogs",

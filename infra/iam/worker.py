@@ -80,9 +80,9 @@ def tell_of_jobs(*, deployment: str, workload: str) -> iam.PolicyStatement:
     return allow("TellOfJobs", ["events:PutEvents"], [bus], {"ForAllValues:StringEquals": wanted})
 
 
-def read_code(*, archive_arn: str) -> iam.PolicyStatement:
-    """Allow reading one code archive and nothing beside it."""
-    return allow("ReadCode", ["s3:GetObject"], [archive_arn])
+def read_code(*, archives_arn: str) -> iam.PolicyStatement:
+    """Allow reading the code archives of one workload, one a release, and nothing beside them."""
+    return allow("ReadCode", ["s3:GetObject"], [archives_arn])
 
 
 def read_folders(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
@@ -90,9 +90,9 @@ def read_folders(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
     return allow("ReadFolders", ["s3:GetObject"], [f"{bucket_arn}/{folder_prefix(workload)}*"])
 
 
-def read_kit(*, archive_arn: str) -> iam.PolicyStatement:
-    """Allow reading the kit that an instance installs itself from."""
-    return allow("ReadKit", ["s3:GetObject"], [archive_arn])
+def read_kit(*, archives_arn: str) -> iam.PolicyStatement:
+    """Allow reading the kits that instances install themselves from, one a release."""
+    return allow("ReadKit", ["s3:GetObject"], [archives_arn])
 
 
 def open_sessions() -> iam.PolicyStatement:

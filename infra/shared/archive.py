@@ -3,7 +3,9 @@
 There are two kinds: the kit from which workers install themselves, and the code of a workload.
 
 The digest of an archive is its name, an unchanged archive is not uploaded again, and whoever pins
-the digest pins the content.
+the digest pins the content. What is deployed under one label, deploy after deploy, lies in one
+folder. A role may read that folder, since instances that boot during a deploy are still launched
+with the archives of the release before, and those that run may start their worker again.
 """
 
 import hashlib
@@ -43,10 +45,11 @@ class Archive(Construct):
         construct_id: str,
         *,
         data: bytes,
+        folder: str,
         label: str,
         assets: IStackSynthesizer,
     ) -> None:
-        """Add ``data``; ``label`` is what the upload's progress calls it."""
+        """Add ``data`` to a folder of the bucket of assets; the upload calls it ``label``."""
         super().__init__(scope, construct_id)
         #: SHA-256 of the archive, and its name.
         self.digest = hashlib.sha256(data).hexdigest()
@@ -55,22 +58,31 @@ class Archive(Construct):
         path = Path(stage.asset_outdir) / f"asset.{self.digest}.zip"
         path.write_bytes(data)
         place = assets.add_file_asset(
-            source_hash=self.digest,
+            # The key is made of it, and so it may name a folder.
+            source_hash=f"{folder}/{self.digest}",
             file_name=path.name,
             packaging=FileAssetPackaging.FILE,
             display_name=label,
         )
         #: Where the archive lies, as ``s3://bucket/key``.
         self.uri = f"s3://{place.bucket_name}/{place.object_key}"
-        #: The ARN of that object.
-        self.arn = f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{place.object_key}"
+        releases = place.object_key.replace(f"{self.digest}{path.suffix}", "*")
+        #: The ARN of that object and of those that other releases have in its folder.
+        self.releases_arn = f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{releases}"
 
 
 class KitArchive(Archive):
     """The kit, one for all workloads."""
 
     def __init__(self, scope: Construct, construct_id: str, *, assets: IStackSynthesizer) -> None:
-        super().__init__(scope, construct_id, data=pack_kit(), label="Worker kit", assets=assets)
+        super().__init__(
+            scope,
+            construct_id,
+            data=pack_kit(),
+            folder="spindown/kit",
+            label="Worker kit",
+            assets=assets,
+        )
 
     @property
     def kit(self) -> Kit:
@@ -90,13 +102,21 @@ class CodeArchive(Archive):
         construct_id: str,
         *,
         root: Path,
+        deployment: str,
         name: str,
         workload: WorkloadConfig,
         assets: IStackSynthesizer,
     ) -> None:
         """Pack the code of ``workload``; its path is relative to ``root`` (raises ConfigError)."""
         data = pack(find_code(root, name, workload), run_spec(workload))
-        super().__init__(scope, construct_id, data=data, label=f"Code of {name}", assets=assets)
+        super().__init__(
+            scope,
+            construct_id,
+            data=data,
+            folder=f"spindown/code/{deployment}/{name}",
+            label=f"Code of {name}",
+            assets=assets,
+        )
         #: ``RunSpec.version`` of what is in it.
         self.version = read_version(data)
         #: The digest if the code has requirements that an image must hold, else None.

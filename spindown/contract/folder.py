@@ -15,7 +15,7 @@ from spindown.error import ContractError
 COMMAND_NAME = ".spindown-command.json"
 #: Key of an item's result that holds the exit status.
 EXIT_STATUS = "exit_status"
-#: An archive is not larger.
+#: The files of a folder are not larger, together.
 FOLDER_BYTES = 256 * 1024 * 1024
 
 _ADDRESS = re.compile(r"s3://[^/]+/folders/[^/]+/([0-9a-f]{64})\.zip")

@@ -1,6 +1,8 @@
 """Zip archives whose bytes follow from their content alone.
 
-The same files give the same archive on every machine: names are sorted, times and owners fixed.
+The same files give the same archive on every machine: names are sorted, times and owners fixed,
+and nothing is compressed, since what compressing gives depends on the library (zlib-ng gives other
+bytes than zlib, and Pythons have either).
 """
 
 import hashlib
@@ -39,7 +41,7 @@ def pack_members(members: Mapping[str, Member]) -> bytes:
             info = zipfile.ZipInfo(name, date_time=_NO_TIME)
             info.create_system = _UNIX
             info.external_attr = _EXECUTABLE_FILE if member.is_executable else _REGULAR_FILE
-            info.compress_type = zipfile.ZIP_DEFLATED
+            info.compress_type = zipfile.ZIP_STORED
             made.writestr(info, member.data)
     return archive.getvalue()
 

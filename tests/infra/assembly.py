@@ -241,7 +241,7 @@ class Assembly:
 
     @cached_property
     def assets(self) -> Mapping[str, Mapping[str, Any]]:
-        """What is uploaded with the core stack, by the digest that it is named by."""
+        """What is uploaded with the core stack, by the name that it has there."""
         path = self.directory / f"{self.stack_name}.assets.json"
         files: Mapping[str, Mapping[str, Any]] = json.loads(path.read_text())["files"]
         return files
@@ -263,7 +263,8 @@ class Assembly:
             if one["displayName"] == "Worker kit"
         )
         (place,) = asset["destinations"].values()
-        return Kit(uri=f"s3://{place['bucketName']}/{place['objectKey']}", sha256=digest)
+        uri = f"s3://{place['bucketName']}/{place['objectKey']}"
+        return Kit(uri=uri, sha256=digest.rpartition("/")[2])
 
     @property
     def resources(self) -> Mapping[str, Mapping[str, Any]]:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import py_compile
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -53,13 +54,27 @@ def test_the_archive_holds_the_code_and_how_to_call_it(code: Path) -> None:
     assert len(spec.version) == 64
 
 
-def test_the_same_code_always_gives_the_same_bytes(code: Path) -> None:
-    first = pack(code, SPEC)
-    for path in code.rglob("*"):
-        os.utime(path, (1_000_000_000, 1_000_000_000))
-    (code / "job.py").chmod(0o600)
+def test_the_same_code_gives_the_same_bytes_to_whoever_packs_it(code: Path, tmp_path: Path) -> None:
+    other, usual = tmp_path / "elsewhere" / "of another name", os.umask(0o077)
+    try:
+        # In another order, at another time, with other rights, beside what running it leaves.
+        for path in sorted(code.rglob("*"), reverse=True):
+            if path.is_file():
+                copy = other / path.relative_to(code)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(path.read_bytes())
+                os.utime(copy, (1_000_000_000, 1_000_000_000))
+    finally:
+        os.umask(usual)
+    py_compile.compile(str(other / "job.py"))
+    (other / "empty").mkdir()
 
-    assert pack(code, SPEC) == first
+    assert pack(other, SPEC) == pack(code, SPEC)
+
+
+def test_no_library_decides_on_the_bytes_of_an_archive(code: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(pack(code, SPEC))) as archive:
+        assert {one.compress_type for one in archive.infolist()} == {zipfile.ZIP_STORED}
 
 
 def test_another_way_to_call_it_is_another_archive(code: Path) -> None:
@@ -188,8 +203,8 @@ def test_code_that_is_not_there_is_one_sentence(
 
 def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None:
     archives = {
-        digest: one
-        for digest, one in assembly.assets.items()
+        name.rpartition("/")[2]: one
+        for name, one in assembly.assets.items()
         if one["displayName"].startswith("Code of")
     }
 
@@ -198,7 +213,8 @@ def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None
         data = (assembly.directory / one["source"]["path"]).read_bytes()
         assert hashlib.sha256(data).hexdigest() == digest
         (destination,) = one["destinations"].values()
-        assert destination["objectKey"] == f"{digest}.zip"
+        workload = one["displayName"].removeprefix("Code of ")
+        assert destination["objectKey"] == f"spindown/code/lab/{workload}/{digest}.zip"
 
 
 def test_a_worker_s_code_is_named_by_its_deployed_digest(assembly: Assembly) -> None:

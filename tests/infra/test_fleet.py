@@ -46,6 +46,7 @@ def test_every_tag_that_a_worker_reads_is_on_its_template(assembly: Assembly, na
     assert tags[tag.QUEUE_URL].startswith(f"<Workload{workload}JobsQueue")
     assert tags[tag.DLQ_URL].startswith(f"<Workload{workload}JobsDeadLetters")
     assert tags[tag.CODE].startswith("s3://cdk-")
+    assert f"/spindown/code/lab/{workload}/" in tags[tag.CODE]
     assert len(tags) <= 50
 
 
@@ -181,4 +182,3 @@ def test_an_image_of_one_s_own_has_only_to_start_its_units(tmp_path: Path) -> No
     data = launch_data(made, "lab--plain--x86_64")
     assert data["UserData"]["Fn::Base64"] == render_user_data(None)
     assert data["ImageId"] == "resolve:ssm:/my/image"
-    assert "ReadKit" not in made.statements("WorkloadplainFleetRole")

@@ -142,12 +142,12 @@ def test_no_sign_of_an_input_s_key_is_a_pattern(declared: str, beside: tuple[str
         assert any(matches(one, folder) for one in folders) is is_allowed
 
 
-def test_a_worker_reads_one_code_archive_and_no_other_asset(assembly: Assembly) -> None:
-    (archive,) = resources(assembly.statements("WorkloadplainFleetRole")["ReadCode"])
+def test_a_worker_reads_its_own_code_and_no_other_asset(assembly: Assembly) -> None:
+    (archives,) = resources(assembly.statements("WorkloadplainFleetRole")["ReadCode"])
 
-    assert archive.startswith("arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-")
-    assert archive.endswith(".zip")
-    assert "*" not in archive
+    bucket, _, key = archives.partition("/")
+    assert bucket.startswith("arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-")
+    assert key == "spindown/code/lab/plain/*"
 
 
 @pytest.mark.parametrize("role", WORKERS)
@@ -155,8 +155,10 @@ def test_a_worker_reads_the_kit_that_it_is_installed_from(assembly: Assembly, ro
     statement = assembly.statements(role)["ReadKit"]
 
     assert statement["Action"] == "s3:GetObject"
-    (kit,) = resources(statement)
-    assert kit == f"arn:<AWS::Partition>:s3:::{assembly.kit.uri.removeprefix('s3://')}"
+    (kits,) = resources(statement)
+    bucket = assembly.kit.uri.removeprefix("s3://").partition("/")[0]
+    assert kits == f"arn:<AWS::Partition>:s3:::{bucket}/spindown/kit/*"
+    assert assembly.kit.uri.startswith(f"s3://{bucket}/spindown/kit/")
 
 
 def test_workers_have_a_shell_only_where_it_is_asked_for(

@@ -1,14 +1,12 @@
 """Every call that a role makes is granted, and every grant is for a call that it makes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from tests.infra.assembly import Assembly
-from tests.infra.call.resource import CODE, KIT
 from tests.infra.call.role import CALLS, MUST_NOT, WORKER
-from tests.infra.policy import Call, Statement, matches, read_statements, resolve
+from tests.infra.policy import Call, Statement, matches, read_statements
 
 #: CDK's own, for the destination of failed events: all three are its choice.
 OF_CDK = ""
@@ -122,23 +120,11 @@ def is_allowed(statements: Sequence[Statement], call: Call) -> bool:
     return any(statement.allows(call) for statement in statements)
 
 
-def calls(assembly: Assembly, role: str) -> list[Call]:
-    """Return what a role calls, the archives by the names that this assembly gives them."""
-    archives = {
-        stand_in: resolve(assembly, assembly.statements(role)[sid]["Resource"])
-        for stand_in, sid in ((CODE, "ReadCode"), (KIT, "ReadKit"))
-        if sid in assembly.statements(role)
-    }
-    return [
-        replace(call, resource=archives.get(call.resource, call.resource)) for call in CALLS[role]
-    ]
-
-
 @pytest.mark.parametrize("role", CALLS)
 def test_what_a_role_calls_is_granted(assembly: Assembly, role: str) -> None:
     statements = read_statements(assembly, role)
 
-    refused = [str(call) for call in calls(assembly, role) if not is_allowed(statements, call)]
+    refused = [str(call) for call in CALLS[role] if not is_allowed(statements, call)]
 
     assert refused == []
 
@@ -171,7 +157,7 @@ def test_without_any_one_statement_a_call_is_refused(
     rest = [statement for statement in statements if statement.sid != sid]
 
     assert len(rest) == len(statements) - 1
-    assert [call for call in calls(assembly, role) if not is_allowed(rest, call)]
+    assert [call for call in CALLS[role] if not is_allowed(rest, call)]
 
 
 def test_the_statements_are_all_there_are(assembly: Assembly) -> None:
@@ -186,7 +172,7 @@ def test_each_action_and_each_resource_of_a_grant_is_for_a_call(
 ) -> None:
     idle = []
     for one in read_statements(assembly, role):
-        served = [call for call in calls(assembly, role) if one.allows(call)]
+        served = [call for call in CALLS[role] if one.allows(call)]
         if one.sid != OF_CDK:
             idle += [
                 f"{one.sid}: {action}"

@@ -65,6 +65,13 @@ KEPT = {
     },
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:sqs:<AWS::Region>:<AWS::AccountId>"
     ":lab--*--c*]": _SHAPES,
+    **{
+        "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-"
+        f"<AWS::AccountId>-eu-west-1/spindown/{folder}/*]": (
+            "archives of one workload, or kits: one a release, named by its digest"
+        )
+        for folder in ("code/lab/plain", "code/lab/rich", "kit")
+    },
     "AwsSolutions-S1": "access logs would cost more than the bucket; CloudTrail can record access",
     "AwsSolutions-SQS3": "it is itself where events go that could not be handled",
     "AwsSolutions-VPC7": "flow logs are billed by volume; workers accept no connection",

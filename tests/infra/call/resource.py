@@ -3,11 +3,17 @@
 from collections.abc import Sequence
 
 from spindown.contract import tag
-from tests.infra.policy import REGION, STORE, Call, ours
+from tests.infra.policy import ACCOUNT, REGION, STORE, Call, ours
 
-#: Stand for the archives, whose names are digests.
-CODE = "arn:aws:s3:::<code>"
-KIT = "arn:aws:s3:::<kit>"
+#: What CDK keeps assets in, and archives in it: of whatever release, since instances of the release
+#: before may still boot.
+ASSETS = f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+_ANY_RELEASE = f"{'0' * 64}.zip"
+CODE = f"{ASSETS}/spindown/code/lab/rich/{_ANY_RELEASE}"
+CODES_OF_OTHERS = [
+    f"{ASSETS}/spindown/code/lab/{workload}/{_ANY_RELEASE}" for workload in ("plain", "rich2")
+] + [f"{ASSETS}/spindown/code/lab2/rich/{_ANY_RELEASE}"]
+KIT = f"{ASSETS}/spindown/kit/{_ANY_RELEASE}"
 
 TABLE = ours("dynamodb", "table/lab--ledger")
 QUEUE = ours("sqs", "lab--rich")

@@ -1,8 +1,10 @@
 """What a worker must be able to call, and what it must not."""
 
 from tests.infra.call.resource import (
+    ASSETS,
     BEARS_OURS,
     CODE,
+    CODES_OF_OTHERS,
     DEAD_LETTERS,
     KIT,
     OURS,
@@ -101,7 +103,9 @@ WORKER_MUST_NOT = [
     Call("s3:ListBucket", "arn:aws:s3:::papers"),
     Call("s3:ListBucketVersions", STORE),
     Call("s3:ListBucketVersions", STORE, {"s3:prefix": ["workloads/plain/jobs/j/manifest.json"]}),
-    Call("s3:PutObject", CODE),
+    *(Call("s3:PutObject", archive) for archive in (CODE, KIT)),
+    *(Call("s3:GetObject", archive) for archive in CODES_OF_OTHERS),
+    Call("s3:GetObject", f"{ASSETS}/0123456789abcdef.json"),
     Call("secretsmanager:GetSecretValue", ours("secretsmanager", "secret:hub/token2-a1B2c3")),
     Call("secretsmanager:PutSecretValue", ours("secretsmanager", "secret:hub/token-a1B2c3")),
     Call("ssm:GetParameter", ours("ssm", "parameter/rich/password2")),

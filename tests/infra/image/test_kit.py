@@ -52,7 +52,7 @@ def test_the_wheel_in_it_is_the_worker_and_what_it_imports(kit: zipfile.ZipFile)
 
 
 def test_the_kit_is_uploaded_under_its_own_digest(assembly: Assembly) -> None:
-    asset = assembly.assets[assembly.kit.sha256]
+    asset = assembly.assets[f"spindown/kit/{assembly.kit.sha256}"]
 
     data = (assembly.directory / asset["source"]["path"]).read_bytes()
 

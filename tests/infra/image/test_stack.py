@@ -52,6 +52,13 @@ KEPT = {
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::ec2imagebuilder*]": (
         "buckets of AWS's own, from which Image Builder's program comes"
     ),
+    **{
+        "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-"
+        f"<AWS::AccountId>-eu-west-1/spindown/{folder}/*]": (
+            "archives of one workload, or kits: one a release, named by its digest"
+        )
+        for folder in ("code/lab/rich", "kit")
+    },
     "AwsSolutions-VPC7": "flow logs are billed by volume; build instances accept no connection",
 }
 
@@ -70,13 +77,13 @@ def script_of(image: Assembly, name: str) -> str:
 
 def code_of(core: Assembly, workload: str) -> tuple[str, str]:
     """Return where a workload's code lies, and its digest."""
-    ((digest, asset),) = (
-        (digest, one)
-        for digest, one in core.assets.items()
+    ((name, asset),) = (
+        (name, one)
+        for name, one in core.assets.items()
         if one["displayName"] == f"Code of {workload}"
     )
     (place,) = asset["destinations"].values()
-    return f"s3://{place['bucketName']}/{place['objectKey']}", digest
+    return f"s3://{place['bucketName']}/{place['objectKey']}", name.rpartition("/")[2]
 
 
 def test_each_architecture_of_a_baking_workload_has_an_image(image: Assembly) -> None:
@@ -252,7 +259,7 @@ def test_what_is_baked_reads_its_own_parts_and_nothing_else(
     read = {words(one) for one in listed(statements["ReadArchives"]["Resource"])}
 
     assert {one.partition(":::")[2] for one in read} == {
-        place.removeprefix("s3://") for place in (core.kit.uri, uri)
+        f"{place.removeprefix('s3://').rpartition('/')[0]}/*" for place in (core.kit.uri, uri)
     }
     assert len(listed(statements["ReadComponents"]["Resource"])) == len(IMAGES)
     assert (
@@ -302,7 +309,8 @@ def test_only_snapshots_of_own_images_are_deleted(
 def test_a_worker_of_a_baked_image_may_still_install_itself(core: Assembly) -> None:
     for role in ("WorkloadleanFleetRole", "WorkloadrichFleetRole", "WorkloadplainFleetRole"):
         read = words(core.statements(role)["ReadKit"]["Resource"])
-        assert read.partition(":::")[2] == core.kit.uri.removeprefix("s3://")
+        folder = core.kit.uri.removeprefix("s3://").rpartition("/")[0]
+        assert read.partition(":::")[2] == f"{folder}/*"
 
 
 def test_builds_log_where_logs_end_after_a_month(image: Assembly) -> None:
