@@ -352,8 +352,10 @@ class ControlWorld:
         self.change(lease.instance_id, state=WorkerState.IDLE, busy_slots=0, idle_since=self.now)
 
     def claim(self, instance_id: str, job_id: str = "job-1") -> Lease:
-        """Let a worker take a job off the queue, as far as the ledger sees it."""
-        message = self.queue.receive(wait=timedelta(0), visibility=timedelta(minutes=5))
+        """Let a worker take a job off the queue of its shape, as far as the ledger sees it."""
+        shape = self.view().workers[instance_id].shape
+        queue = self.queue_of(shape)
+        message = queue.receive(wait=timedelta(0), visibility=timedelta(minutes=5))
         assert message is not None
         lease = Lease(
             instance_id=instance_id,
@@ -365,6 +367,7 @@ class ControlWorld:
             not_after=self.now + timedelta(hours=11),
             claimed_at=self.now,
             sent_at=message.sent_at,
+            shape=shape,
         )
         self.put(lease_sort(instance_id, 0), **encode(lease))
         self.change(

@@ -29,12 +29,14 @@ from spindown.control.size import size_fleet
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import Policy, WhenSpent
+from spindown.domain.policy import JobType, Needs, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, StaleHandle
+from spindown.job.shape_queue import backlogs
 from spindown.memory import PortCall
 from spindown.operate.preview import Preview, preview
 from spindown.port import Key, LaunchRequest, Write
+from tests.builders import a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
 from tests.reading import only_reading
 
@@ -70,7 +72,10 @@ def _boot(world: ControlWorld, number: int) -> None:
 def _work(world: ControlWorld, number: int) -> None:
     """Let a worker take a job that was sent some hours ago."""
     instance_id = _nth(world, number, WorkerState.IDLE)
-    if instance_id is not None and world.queue.backlog().visible:
+    if instance_id is None:
+        return
+    queue = world.queue_of(world.view().workers[instance_id].shape)
+    if any(waits.visible for waits in backlogs([queue])):
         world.claim(instance_id, f"job-{instance_id}-{number}")
         sent_at = world.now - (0, 0.5, 3, 9, 9, 20)[number] * _HOUR
         items = {"sent_at": sent_at, "items": 1000, "items_done": (0, 100, 900)[number % 3]}
@@ -189,6 +194,36 @@ ACTS: dict[str, Callable[[ControlWorld, int], object]] = {
     "damage": _damage,
     "tick": lambda world, _: world.tick(_MINUTE),
 }
+#: Asked for by jobs of a world with types, in turn; the last one for more than a machine has.
+_ASKS: tuple[dict[str, Any], ...] = (
+    {"type": "small"},
+    {"type": "large"},
+    {},
+    {"type": "small", "requirements": {"vcpus": 8}},
+    {"requirements": {"memory_gib": 48}},
+    {"requirements": {"memory_gib": 900}},
+)
+_TYPES = (
+    JobType(name="small", needs=Needs(memory_gib=8)),
+    JobType(name="large", needs=Needs(memory_gib=48)),
+)
+
+
+def _ask(world: ControlWorld, number: int) -> None:
+    """Send some jobs that state what they need, and have them routed."""
+    for count in range(1 + 7 * (number % 2)):
+        world.ask(f"t{number}-{count}-{world.ticks}", **_ASKS[number])
+    world.route()
+
+
+def _retype(world: ControlWorld, number: int) -> None:
+    """Let people declare other types."""
+    types = (_TYPES, _TYPES[:1], (replace(_TYPES[0], needs=Needs(memory_gib=48)), _TYPES[1]))
+    world.change_policy(types=types[number % 3])
+
+
+#: What may happen in a world with types besides.
+TYPED_ACTS = {**ACTS, "ask": _ask, "retype": _retype}
 #: A story is mostly of a queue, its workers and ticks.
 _OFTEN = ("send", "send", "boot", "work", *4 * ("job",), *3 * ("beat",), *4 * ("tick",))
 
@@ -306,6 +341,34 @@ def test_the_next_tick_does_what_the_plan_says(
 ) -> None:
     for act, number in story:
         ACTS[act](world, number)
+
+    check(world)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    world=_WORLDS,
+    story=st.lists(
+        st.tuples(
+            st.sampled_from([*sorted(TYPED_ACTS), *8 * ("ask",), *_OFTEN]), st.integers(0, 5)
+        ),
+        max_size=20,
+    ),
+)
+def test_with_shapes_too_a_tick_does_what_the_plan_says(
+    world: ControlWorld, story: list[tuple[str, int]]
+) -> None:
+    most = Needs(memory_gib=1000, vcpus=64)
+    world.market.offer(
+        a_type("g4dn.2xlarge", memory_mib=64 * 1024),
+        region=REGION,
+        zones=ZONES,
+        on_demand=0.9,
+        spot=0.4,
+    )
+    world.change_policy(types=_TYPES, requirements_at_most=most)
+    for act, number in story:
+        TYPED_ACTS[act](world, number)
 
     check(world)
 
