@@ -87,12 +87,22 @@ def test_every_decision_is_listed_under_its_title() -> None:
     listed = (folder / "README.md").read_text(encoding="utf-8")
 
     for path in sorted(folder.glob("0*.md")):
-        first, _, status = path.read_text(encoding="utf-8").splitlines()[:3]
+        text = path.read_text(encoding="utf-8")
+        first, _, status = text.splitlines()[:3]
         number, title = first[2:].split(". ", 1)
         assert int(path.name[:4]) == int(number)
         stated = re.match(r"Status: (accepted|partly replaced by|replaced by)", status)
         assert stated, f"{path.name}: the third line tells the status"
         assert f"| [{number}]({path.name}) | {title} | {stated[1]}" in listed
+        (decided,) = re.findall(r"^\*\*Decision\.\*\*", text, re.MULTILINE)
+        assert text.partition(decided)[0].count("**") == 0, f"{path.name}: the decision comes first"
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"), [("spindown/control/tick.py", 200), ("docs/glossary.md", 100)]
+)
+def test_what_is_read_first_is_read_at_one_go(path: str, lines: int) -> None:
+    assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= lines
 
 
 def test_every_metric_in_the_runbook_is_sent() -> None:

@@ -29,8 +29,9 @@ def _run() -> tuple[str, str]:
 def _learn_and_route() -> tuple[object, ...]:
     """Learn the size of a type, route two jobs, refuse a third, and launch for the two."""
     scan = JobType(name="scan", needs=Needs(memory_gib=16))
-    types = {"types": (scan,), "requirements_at_most": Needs(memory_gib=32)}
-    world = ControlWorld(policy=replace(Policy(), rightsize=Rightsize.APPLY, **types))
+    most = Needs(memory_gib=32)
+    policy = Policy(types=(scan,), requirements_at_most=most, rightsize=Rightsize.APPLY)
+    world = ControlWorld(policy=policy)
     record = a_usage_record(
         workload=WORKLOAD,
         type="scan",
