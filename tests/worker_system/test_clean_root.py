@@ -173,6 +173,39 @@ def test_a_failing_worker_starts_clean_five_times_and_then_ends(
     assert (left / "rests").read_text() == "0\n" * 5
 
 
+def test_whoever_restarts_a_worker_by_the_way_is_refused(root: CleanRoot, left: Path) -> None:
+    restart = "systemctl restart spindown-worker; echo $$? >>{left}/told; touch {left}/go"
+    run = f"echo ran >>{LEFT}/runs; while ! test -e {LEFT}/go; do sleep 0.1; done; sleep 1"
+    units = {
+        "boot.target": BOOT.format("spindown-worker.service needrestart.service"),
+        "spindown-worker.service.d/run.conf": worker_runs(
+            f"sh -c '{run}; echo done >>{LEFT}/runs'"
+        ),
+        "needrestart.service": "[Unit]\nAfter=spindown-worker.service\n"
+        f"[Service]\nType=oneshot\nExecStart=sh -c '{restart.format(left=LEFT)}'\n",
+    }
+
+    assert root.boot(units)
+    assert (left / "runs").read_text() == "ran\ndone\n"
+    assert (left / "told").read_text() != "0\n"
+
+
+def test_an_install_waits_for_whoever_holds_apt_s_locks(root: CleanRoot) -> None:
+    hold = (
+        "import fcntl, sys, time; "
+        "held = [open(path, 'w') for path in sys.argv[1:]]; "
+        "[fcntl.lockf(one, fcntl.LOCK_EX) for one in held]; print(flush=True); time.sleep(12)"
+    )
+    locks = "/var/lib/apt/lists/lock /var/lib/dpkg/lock-frontend"
+    install = "sh /kit/system/install.sh --offline"
+    script = f'dpkg --purge nftables && python3 -c "{hold}" {locks} | (read _; {install})'
+
+    done = root.run("sh", "-c", script)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert root.run("nft", "--version").returncode == 0
+
+
 def test_no_worker_runs_where_metadata_cannot_be_guarded(root: CleanRoot, left: Path) -> None:
     units = {
         "boot.target": BOOT.format("spindown-worker.service"),

@@ -83,11 +83,23 @@ def test_an_install_starts_and_enables_nothing(installed: Prefix) -> None:
     units = installed.root / "etc" / "systemd" / "system"
 
     assert not installed.stubs.calls_of("systemctl")
-    assert sorted(path.name for path in units.iterdir()) == [
+    assert sorted(path.name for path in units.iterdir() if not path.is_symlink()) == [
         "spindown-deadman.service",
         "spindown-deadman.timer",
         "spindown-worker.service",
     ]
+
+
+def test_nothing_is_updated_beside_a_worker(installed: Prefix) -> None:
+    units = installed.root / "etc" / "systemd" / "system"
+
+    masked = {path.name for path in units.iterdir() if path.is_symlink()}
+
+    assert {"apt-daily.timer", "apt-daily-upgrade.timer"} <= masked
+    assert {str((units / name).readlink()) for name in masked} == {"/dev/null"}
+    assert (installed.root / "etc/needrestart/conf.d/spindown.conf").read_text().strip() == (
+        "$nrconf{restart} = 'l';"
+    )
 
 
 def test_a_second_install_leaves_what_the_first_left(installed: Prefix) -> None:

@@ -35,22 +35,49 @@ export UV_PYTHON_INSTALL_DIR="$home/python" PIP_DISABLE_PIP_VERSION_CHECK=1
 
 step() { echo "spindown install: $*"; }
 
+# At its first start a system may update itself, and then holds apt's locks. For the one of dpkg apt
+# waits for so long; at those of lists and archives it fails at once (tried with apt 2.6.1).
+wait_s=300
+apt_get() {
+    tries=0
+    until DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=$wait_s "$@"; do
+        tries=$((tries + 1))
+        [ $((tries * 10)) -lt $wait_s ] || return 1
+        step "apt-get $1 once more, in 10 s"
+        sleep 10
+    done
+}
+
 # provide PACKAGE TEST...: install a package of the system unless TEST holds already.
 provide() {
     package=$1 && shift
     if "$@" >/dev/null 2>&1; then return; fi
     step "system package $package"
     if command -v apt-get >/dev/null; then
-        # At its first start an instance may still hold the lock for its own updates.
-        apt-get -qq -o DPkg::Lock::Timeout=300 update
-        DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
-            install --no-install-recommends "$package" >/dev/null
+        apt_get update
+        apt_get install --no-install-recommends "$package" >/dev/null
     else
         dnf -q -y install "$package"
     fi
 }
 
+# Beside a worker nothing is updated. That would replace the driver of a GPU in use, and restart
+# what uses a replaced library (needrestart). Workers live for a day; their images are renewed.
+step "no updates beside a worker"
+updates='apt-daily.timer apt-daily-upgrade.timer dnf-automatic.timer dnf-automatic-install.timer'
+mkdir -p "$root/etc/systemd/system" "$root/etc/needrestart/conf.d"
+for unit in $updates; do
+    [ -n "$root" ] || systemctl --quiet stop "$unit" 2>/dev/null || :
+    ln -sf /dev/null "$root/etc/systemd/system/$unit"
+done
+# It lists what it would restart.
+echo "\$nrconf{restart} = 'l';" >"$root/etc/needrestart/conf.d/spindown.conf"
+
 if [ -z "$root" ]; then
+    # An update under way ends first: it is not stopped between two packages.
+    if command -v apt-get >/dev/null; then
+        apt-get -qq -o DPkg::Lock::Timeout=$wait_s check || step "apt is not in order; going on"
+    fi
     provide nftables command -v nft
     # Amazon Linux 2023 runs on Python 3.9; its own package of a later one spares uv a download
     # (AL2023 User Guide, "Python in AL2023").
@@ -60,8 +87,8 @@ if [ -z "$root" ]; then
 fi
 
 step "users, units and rules"
-mkdir -p "$home/system" "$home/bin" "$root/etc/systemd/system" "$root/etc/sysusers.d" \
-    "$root/etc/tmpfiles.d" "$root/etc/sysctl.d"
+mkdir -p "$home/system" "$home/bin" "$root/etc/sysusers.d" "$root/etc/tmpfiles.d" \
+    "$root/etc/sysctl.d"
 install -m 644 "$kit"/system/*.service "$kit"/system/*.timer "$root/etc/systemd/system/"
 for kind in sysusers tmpfiles; do
     install -m 644 "$kit/system/$kind.conf" "$root/etc/$kind.d/spindown.conf"
