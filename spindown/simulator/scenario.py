@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from math import fsum
 from random import Random
 
-from spindown.domain.offer import InstanceType, Requirements, slot_count
+from spindown.domain.offer import VCPU, InstanceType, Requirements, slot_count
 from spindown.domain.policy import Needs
+from spindown.domain.prior import relative_throughput
 from spindown.simulator.fault import Faults, Spans
 
 #: Piecewise constant: (from this second on, value), in order of time.
@@ -28,20 +29,26 @@ class TrueNeed:
     memory_gib: float = 0.0
     vram_gib: float = 0.0
     #: Share of its work that all vCPUs of a machine do together; one of them does the rest
-    #: (Amdahl's law). None: the vCPUs do not matter, as where a GPU does the work.
+    #: (Amdahl's law). None: a GPU does it.
     parallel: float | None = None
     #: Share of an item's work after which it has taken its memory, and fails if that is too much.
     peaks_at: float = 0.5
 
-    def slower(self, vcpus: float) -> float:
-        """Return by what factor it takes longer than if all vCPUs did all of its work."""
+    def speed(self, machine: InstanceType, listed: float) -> float:
+        """Return how fast a machine does its work, the reference GPU being 1.
+
+        vCPUs are as fast as the ranking takes them before anything is measured, GPUs as listed.
+        """
         if self.parallel is None:
-            return 1.0
-        return (1.0 - self.parallel) * vcpus + self.parallel
+            return listed
+        name = machine.family + VCPU
+        return relative_throughput(name, 1.0) * self.cores(machine.vcpus)
 
     def cores(self, vcpus: float) -> float:
         """Return the mean number of vCPUs that are at work."""
-        return vcpus / self.slower(vcpus) if self.parallel is not None else 1.0
+        if self.parallel is None:
+            return 1.0
+        return 1.0 / (1.0 - self.parallel + self.parallel / vcpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -521,11 +521,8 @@ class SimAttempt:
         machine, need = slot.worker.machine, held.job.params.get(NEED)
         self._need = TrueNeed() if need is None else decode(TrueNeed, need)
         #: Seconds of one item on this slot.
-        self._per_item = (
-            float(held.job.params[ITEM_SECONDS])
-            / slot.worker.speed
-            * self._need.slower(machine.vcpus)
-        )
+        speed = self._need.speed(machine, slot.worker.speed)
+        self._per_item = float(held.job.params[ITEM_SECONDS]) / speed
         self._keeps_state = bool(held.job.params.get(KEEPS_STATE))
         #: Seconds on this slot of what state has brought of the first item.
         self._uses_state = bool(held.job.params.get(USES_STATE, True))

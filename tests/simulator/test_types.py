@@ -8,8 +8,9 @@ import pytest
 from spindown.contract.size import decode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd
 from spindown.domain.job_size import SYSTEM_GIB, sized_at
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import VCPU, Requirements
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.prior import relative_throughput
 from spindown.simulator import Arrival, Run, TrueNeed
 from spindown.simulator.hardware import find_type
 from spindown.simulator.world import WORKLOAD
@@ -154,19 +155,20 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parallel", "vcpus", "slower", "cores"),
+    ("parallel", "cores"),
     [
-        # All vCPUs do all of the work; half of it waits for one; a GPU does it.
-        (1.0, 8, 1.0, 8.0),
-        (0.5, 8, 4.5, 8 / 4.5),
-        (0.0, 8, 8.0, 1.0),
-        (None, 8, 1.0, 1.0),
+        # All vCPUs do all of the work; half of it waits for one; one does it; a GPU does it.
+        (1.0, 8.0),
+        (0.5, 8 / 4.5),
+        (0.0, 1.0),
+        (None, 1.0),
     ],
 )
-def test_work_of_one_core_leaves_the_others_idle(
-    parallel: float | None, vcpus: int, slower: float, cores: float
-) -> None:
-    need = TrueNeed(parallel=parallel)
+def test_work_of_one_core_leaves_the_others_idle(parallel: float | None, cores: float) -> None:
+    need, machine = TrueNeed(parallel=parallel), find_type("c7i.2xlarge")
 
-    assert need.slower(vcpus) == pytest.approx(slower)
-    assert need.cores(vcpus) == pytest.approx(cores)
+    assert machine is not None
+    assert need.cores(machine.vcpus) == pytest.approx(cores)
+    one = relative_throughput("c7i" + VCPU, 1.0)
+    wanted = 3.0 if parallel is None else one * cores
+    assert need.speed(machine, 3.0) == pytest.approx(wanted)

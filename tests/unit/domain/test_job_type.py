@@ -107,7 +107,27 @@ def test_a_machine_of_a_covering_shape_meets_the_other(one: Shape, other: Shape)
     )
     assert misfit(machine, requirements_of(one, workload)) is None
     if one.covers(other):
-        assert misfit(machine, requirements_of(other, workload)) is None
+        # A machine with a GPU can do the work of vCPUs, though it is not bought for that.
+        wanted = replace(requirements_of(other, workload), gpu_count_max=None)
+        assert misfit(machine, wanted) is None
+
+
+@pytest.mark.parametrize(
+    ("least", "needs", "is_bought"),
+    [
+        # GPUs of a machine for: work of vCPUs, of either, of a GPU; and where all need one.
+        (0.0, Needs(vcpus=4, memory_gib=16), False),
+        (0.0, Needs(memory_gib=16), True),
+        (0.0, Needs(vcpus=4, gpus=1), True),
+        (1.0, Needs(vcpus=4), True),
+    ],
+)
+def test_for_the_work_of_vcpus_no_gpu_is_bought(
+    least: float, needs: Needs, is_bought: bool
+) -> None:
+    wanted = requirements_of(shape_of(needs), Requirements(gpu_count_min=least))
+    machine = a_type(vcpus=4, memory_mib=16 * GIB, gpu_count=1.0)
+    assert (misfit(machine, wanted) is None) is is_bought
 
 
 @given(shapes)
