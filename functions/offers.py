@@ -12,13 +12,13 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
-from spindown.control.job_size import learn_all
+from spindown.control.job_size import learn_sizes
 from spindown.control.market import refresh
 from spindown.control.usage import compact_all
-from spindown.functions.port import connect, control_ports
+from spindown.functions.port import connect, control_ports, for_each_workload
 from spindown.job.lost import count_recent
 from spindown.job.renew import renew_all
-from spindown.job.shape_queue import remove_all_unused
+from spindown.job.shape_queue import remove_unused
 from spindown.port import ControlPorts, ObjectStore
 
 logger = Logger(service="offers")
@@ -40,9 +40,9 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         "not_judged": {j.workload: j.failure for j in judgements if j.failure},
         "renewed": {look.workload: look.renewed for look in looks},
         "not_renewed": {look.workload: look.why for look in looks if look.why},
-        "queues_removed": remove_all_unused(ports),
+        **for_each_workload("queues_removed", remove_unused, ports),
         # Last, since what workers have written may take all the time and memory that there is.
-        **learn_all(ports),
+        **for_each_workload("sized", learn_sizes, ports),
         **compact_all(ports),
     }
 

@@ -2,10 +2,12 @@
 
 import os
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from random import Random
 from threading import Event
+from typing import Any
 
 from spindown.aws.advisor import URL, SpotAdvisor
 from spindown.aws.session import CoreSession
@@ -20,6 +22,7 @@ from spindown.contract.settings import (
     ENV_TOPIC,
     WorkloadSettings,
 )
+from spindown.error import SpindownError
 from spindown.job.held import WorkPorts
 from spindown.port import ControlPorts
 
@@ -75,3 +78,24 @@ def control_ports() -> ControlPorts:
         router=aws.waker(resource_name(deployment_name(), "intake")),
         advisor=SpotAdvisor(aws.clock, advisor_url) if advisor_url else None,
     )
+
+
+def for_each_workload(
+    action: str, act: Callable[[str, ControlPorts], object], ports: ControlPorts
+) -> dict[str, Any]:
+    """Do something for each workload; an error in one does not stop the others.
+
+    Return by workload what was done, under the name of the action, and what failed, under that name
+    after ``not_``; the next run tries it again.
+    """
+    done: dict[str, object] = {}
+    failures: dict[str, str] = {}
+    for workload in ports.deployment().workloads:
+        try:
+            found = act(workload, ports)
+        except SpindownError as exc:
+            failures[workload] = str(exc)
+        else:
+            if found:
+                done[workload] = found
+    return {action: done, f"not_{action}": failures}

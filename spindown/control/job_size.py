@@ -41,7 +41,7 @@ from spindown.domain.job_type import (
 from spindown.domain.offer import Catalogue, InstanceType
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.requirement import misfit
-from spindown.error import ContractError, NotFound, SpindownError
+from spindown.error import ContractError, NotFound
 from spindown.port import ControlPorts, ObjectStore
 
 #: An object may be listed a little later than S3 says that it was written.
@@ -52,25 +52,6 @@ _BACK_AT_MOST = timedelta(days=2)
 _BOUNDS = ReadBounds(objects=5_000, bytes=32 * 1024 * 1024)
 _MIB_PER_GIB = 1024.0
 _ENDED = frozenset({UsageEnd.COMPLETED, UsageEnd.FAILED})
-
-
-def learn_all(ports: ControlPorts) -> dict[str, dict[str, object]]:
-    """Learn the sizes of all workloads with types; an error in one does not stop the others.
-
-    Return by workload what has changed, as codes by type (``sized``), and why nothing was learned
-    (``not_sized``), which the next run does.
-    """
-    sized: dict[str, object] = {}
-    failures: dict[str, object] = {}
-    for workload in ports.deployment().workloads:
-        try:
-            changed = learn_sizes(workload, ports)
-        except SpindownError as exc:
-            failures[workload] = str(exc)
-        else:
-            if changed:
-                sized[workload] = changed
-    return {"sized": sized, "not_sized": failures}
 
 
 def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str]]:

@@ -19,7 +19,6 @@ from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.job.message import JobMessage, needs_of, parse_job, with_id
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
-from spindown.contract.row import ShapeRow, control_partition, shape_sort
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.size import decode_sizes, sizes_key
 from spindown.domain.job_size import TypeSize, all_sized, sized_at
@@ -40,9 +39,7 @@ from spindown.error import (
     ContractError,
     NewerSchema,
     NotFound,
-    PreconditionFailed,
     SpindownError,
-    Throttled,
 )
 from spindown.job.held import WorkPorts
 from spindown.job.message import (
@@ -52,15 +49,12 @@ from spindown.job.message import (
     put_back,
     read_stored,
 )
-from spindown.job.shape_queue import read_shapes
+from spindown.job.shape_queue import note_use, read_shapes
 from spindown.port import (
     ControlPorts,
     Datum,
     JobQueue,
-    Key,
     Message,
-    When,
-    Write,
 )
 from spindown.wording import say
 
@@ -77,11 +71,6 @@ _HIDDEN_FOR = timedelta(minutes=2)
 _FAILURES = 5
 #: Shapes for which queues are made beside those of declared types: more than people tell apart.
 SHAPES_AT_MOST = 50
-#: How exactly the ledger knows when a shape was last used.
-_NOTED_EVERY = timedelta(days=1)
-#: A queue that is being removed is gone after so long, or its removal has died.
-REMOVED_WITHIN = timedelta(minutes=15)
-
 #: The attribute of a message by which it was sized.
 _SIZED = "sized"
 
@@ -267,7 +256,7 @@ class Intake:
             return None
         # First the ledger: a queue that no tick knows of would be served by nobody.
         url = shape_queue(self._settings.queue_url, place.name)
-        list_shape(self._ports, self._settings.name, place.name, url, job_type)
+        note_use(self._ports, self._settings.name, place.name, url, job_type)
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
@@ -365,40 +354,3 @@ def _left_behind(
 
 _LEFT = Routed(left=1)
 _MALFORMED = Routed(refused={"malformed": 1})
-
-
-def list_shape(ports: WorkPorts, workload: str, shape: str, url: str, job_type: str = "") -> None:
-    """See to it that the ledger lists a shape as used by jobs of a type; its queue has this URL.
-
-    Raises:
-        Throttled: its queue is just being removed.
-    """
-    key, now = Key(control_partition(workload), shape_sort(shape)), ports.clock.now()
-    known = _read_row(ports.table.get(key))
-    removing_at = None if known is None else known.removing_at
-    types = frozenset({job_type})
-    if known is not None and removing_at is None and known.closing_at is None:
-        if now - known.used_at < _NOTED_EVERY:
-            if job_type in known.types:
-                return
-            types, now = types.union(known.types), known.used_at
-    elif removing_at is not None and now - removing_at < REMOVED_WITHIN:
-        raise Throttled(f"the queue of {shape} is being removed")
-    # Whoever removes it changes this field first.
-    unchanged = (
-        When(absent=frozenset({"removing_at"}))
-        if removing_at is None
-        else When(equals={"removing_at": encode(removing_at)})
-    )
-    row = ShapeRow(shape=shape, url=url, used_at=now, types=tuple(sorted(types)))
-    try:
-        ports.table.write(Write(key=key, when=unchanged, set=encode(row)))
-    except PreconditionFailed as exc:
-        raise Throttled(f"the queue of {shape} is being removed") from exc
-
-
-def _read_row(row: object) -> ShapeRow | None:
-    try:
-        return decode(ShapeRow, row) if isinstance(row, dict) else None
-    except ContractError:
-        return None

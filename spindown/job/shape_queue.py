@@ -1,16 +1,17 @@
 """The queues of a workload with types: which there are, and removing those that nobody uses.
 
-A queue is removed in three steps, an hourly run each: first its row says that it is closing, then
-that it is being removed, and only then it is deleted. ``intake`` reopens one that is closing before
-it sends there, and sends nothing to one that is being removed.
+Each has a row in the ledger, since a queue that no tick knows of would be served by nobody. A queue
+is removed in three steps, an hourly run each: first its row says that it is closing, then that it
+is being removed, and only then it is deleted. ``intake`` reopens one that is closing before it
+sends there, and sends nothing to one that is being removed.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
-from spindown.contract.codec import encode
+from spindown.contract.codec import Row, decode, encode
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import (
     SHAPE,
@@ -22,15 +23,19 @@ from spindown.contract.row import (
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, all_of
 from spindown.domain.job_type import Shape, is_possible, parse_shape
-from spindown.error import NotFound, PreconditionFailed, SpindownError
+from spindown.error import ContractError, NotFound, PreconditionFailed, Throttled
+from spindown.job.held import WorkPorts
 from spindown.job.message import delete
 from spindown.job.policy import read_standing
 from spindown.ledger.partition import Partition
 from spindown.port import Clock, ControlPorts, JobQueue, Key, Outgoing, Table, When, Write
 
-_log = logging.getLogger(__name__)
 #: A queue that nothing was routed to for so long, and that is empty, is removed.
 UNUSED_FOR = timedelta(days=30)
+#: How exactly the ledger knows when a shape was last used.
+_NOTED_EVERY = timedelta(days=1)
+#: A queue that is being removed is gone after so long, or its removal has died.
+_REMOVED_WITHIN = timedelta(minutes=15)
 #: Longer than a run of ``intake`` that has read the row before it said so.
 _CLOSING_FOR = timedelta(minutes=30)
 #: Of one queue in one run of the hourly function.
@@ -59,18 +64,47 @@ def backlogs(queues: Iterable[JobQueue]) -> Iterator[Backlog]:
             yield NOTHING_WAITS
 
 
-def remove_all_unused(ports: ControlPorts) -> Mapping[str, int]:
-    """Do the same for every workload; return how many queues of each went.
+def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: str) -> None:
+    """Note in the ledger that jobs of a type use a shape, whose queue has this URL.
 
-    An error in one does not stop the others: the next run goes on.
+    Args:
+        ports: the world.
+        workload: whose.
+        shape: its name.
+        url: of its queue, which may not be made yet.
+        job_type: "": the job has no type.
+
+    Raises:
+        Throttled: the queue is just being removed.
     """
-    removed = {}
-    for workload in ports.deployment().workloads:
-        try:
-            removed[workload] = remove_unused(workload, ports)
-        except SpindownError as exc:
-            _log.warning("the queues of %s were not looked at: %s", workload, exc)
-    return {workload: count for workload, count in removed.items() if count}
+    key, now = Key(control_partition(workload), shape_sort(shape)), ports.clock.now()
+    known = _read_row(ports.table.get(key))
+    removing_at = None if known is None else known.removing_at
+    if removing_at is not None and now - removing_at < _REMOVED_WITHIN:
+        raise Throttled(f"the queue of {shape} is being removed")
+    row = ShapeRow(shape=shape, url=url, used_at=now, types=(job_type,))
+    is_open = removing_at is None and known is not None and known.closing_at is None
+    if known is not None and is_open and now - known.used_at < _NOTED_EVERY:
+        if job_type in known.types:
+            return
+        row = replace(known, url=url, types=tuple(sorted({job_type, *known.types})))
+    # Who removes a queue changes this field first.
+    unchanged = (
+        When(absent=frozenset({"removing_at"}))
+        if removing_at is None
+        else When(equals={"removing_at": encode(removing_at)})
+    )
+    try:
+        ports.table.write(Write(key=key, when=unchanged, set=encode(row)))
+    except PreconditionFailed as exc:
+        raise Throttled(f"the queue of {shape} is being removed") from exc
+
+
+def _read_row(row: Row | None) -> ShapeRow | None:
+    """Return a shape's row; None: there is none, or none that this version can read."""
+    with suppress(ContractError):
+        return None if row is None else decode(ShapeRow, row)
+    return None
 
 
 def remove_unused(workload: str, ports: ControlPorts) -> int:

@@ -14,7 +14,7 @@ from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.contract.job.manifest import STATES
 from spindown.contract.usage import measured_prefix
 from spindown.control.interrupt import react
-from spindown.control.job_size import learn_all
+from spindown.control.job_size import learn_sizes
 from spindown.control.market import refresh
 from spindown.control.policy import current_policy
 from spindown.control.spend import sum_spend
@@ -235,7 +235,7 @@ class Run:
     def _refresh(self) -> None:
         refresh(self.world.control)
         if self.world.has_types:
-            learn_all(self.world.control)
+            learn_sizes(WORKLOAD, self.world.control)
         self.agenda.plan(self.agenda.now + _REFRESH, Turn.EVENT, self._refresh)
 
     def _sweep(self) -> None:

@@ -14,9 +14,10 @@ from spindown.control.market import load_catalogue
 from spindown.domain.offer import CapacityType, Pool
 from spindown.error import ContractError, NotFound, Throttled, Unreachable
 from spindown.functions import interruption, offers, scaler
+from spindown.functions.port import for_each_workload
 from spindown.job.submit import Draft, submit_items
 from spindown.memory import PortCall
-from spindown.port import SETTINGS_FOR
+from spindown.port import SETTINGS_FOR, ControlPorts
 from tests.builders import NOW, a_usage_record, minutes
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ZONES, ControlWorld
 from tests.failure import failing
@@ -177,8 +178,19 @@ def test_offers_are_refreshed() -> None:
     said = offers.handle(world.ports, lambda _: world.objects)
 
     assert said["types"] == 3
-    assert not any(said[key] for key in ("failures", "renewed", "not_renewed", "not_judged"))
+    nothing = ("failures", "renewed", "not_renewed", "not_judged", "not_sized", "queues_removed")
+    assert not any(said[key] for key in nothing)
     assert load_catalogue(world.objects) is not None
+
+
+def test_what_fails_for_one_workload_stops_no_other() -> None:
+    world = ControlWorld()
+
+    def fail(workload: str, _: ControlPorts) -> int:
+        raise Unreachable(workload)
+
+    said = for_each_workload("done", fail, world.ports)
+    assert said == {"done": {}, "not_done": {WORKLOAD: WORKLOAD}}
 
 
 def test_the_hourly_run_makes_the_table_of_yesterday() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
-from spindown.control.job_size import learn_all, learn_sizes, read_learned
+from spindown.control.job_size import learn_sizes, read_learned
 from spindown.domain.job_size import MEMORY, TypeSize
 from spindown.domain.job_type import Shape
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
@@ -95,7 +95,8 @@ def test_a_run_that_cannot_write_loses_nothing(world: ControlWorld) -> None:
         return proceed()
 
     world.interfere = fail
-    assert learn_all(world.ports)["not_sized"] == {WORKLOAD: "no answer"}
+    with pytest.raises(Unreachable):
+        learn_sizes(WORKLOAD, world.ports)
     world.interfere = None
     learn_sizes(WORKLOAD, world.ports)
 
@@ -184,7 +185,7 @@ def test_without_types_nothing_is_called() -> None:
         return proceed()
 
     world.interfere = note
-    assert learn_all(world.ports) == {"sized": {}, "not_sized": {}}
+    assert learn_sizes(WORKLOAD, world.ports) == {}
     assert not {"get", "put", "list"} & set(calls)
 
 
