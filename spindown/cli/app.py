@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "results": (
         "results:results",
-        "Print the results committed so far, one JSON record for each item.",
+        "Print the results committed so far, one JSON record an item. Exit 1 if something failed.",
     ),
     "logs": (
         "logs:logs",

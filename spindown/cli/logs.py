@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Annotated, Any
@@ -11,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import print_aside
 from spindown.cli.session import Session, find_workload, open_session
+from spindown.cli.wait import is_well, say_ends
 from spindown.contract.codec import encode
-from spindown.contract.job.manifest import JobState
 from spindown.contract.log import (
     ATTEMPT_FAILED,
     JOB_USED,
@@ -98,13 +96,8 @@ def show_jobs(
         return {}
     ends = JobEnds(jobs, store)
     _follow(Follower(live, ends.look, session.aws.clock), screen, meanwhile)
-    screen.show_ends(ends.ended.values())
+    screen.show_ends(ends.ended)
     return ends.ended
-
-
-def is_well(ends: Mapping[str, JobProgress]) -> bool:
-    """Tell whether all jobs are completed, without an item that failed."""
-    return all(end.state is JobState.COMPLETED and not end.items_failed for end in ends.values())
 
 
 def _show_instance(
@@ -175,13 +168,13 @@ class Screen:
             event = USER_OUTPUT
             self._show_line(LogLine(job_id=job_id, attempt=attempt, event=event, value=one))
 
-    def show_ends(self, ends: Collection[JobProgress]) -> None:
+    def show_ends(self, ends: Mapping[str, JobProgress]) -> None:
         """Print how jobs ended: each as JSON, or one sentence for all."""
         if self._as_json:
-            for end in ends:
+            for end in ends.values():
                 print(json.dumps(encode(end)), flush=True)
             return
-        print_aside(", ".join(_count_ends(ends)))
+        print_aside(say_ends(ends))
 
     def _show_line(self, line: LogLine) -> None:
         self._head(line.job_id, line.attempt, line.instance_id)
@@ -218,11 +211,3 @@ def _words(line: LogLine) -> str:
             return f"[spindown] the attempt failed: {line.value}"
         case _:
             return str(line.value)
-
-
-def _count_ends(ends: Collection[JobProgress]) -> Iterator[str]:
-    for state, count in Counter(str(end.state) for end in ends).items():
-        yield f"{say_count(count, 'job')} {state}"
-    if failed := sum(end.items_failed for end in ends):
-        yield f"{say_count(failed, 'item')} failed"
-    yield f"${sum(end.cost_usd for end in ends):.6f}"

@@ -1,31 +1,57 @@
-"""``spindown results``: print what jobs have committed."""
+"""``spindown results``: print what jobs have committed, or fetch it with its files."""
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.bar import open_bar
 from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
+from spindown.cli.wait import wait_for
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.error import ContractError, NotFound, SpindownError
+from spindown.error import BadInput, ContractError, NotFound, SpindownError
+from spindown.installed import require
 from spindown.job.held import is_at_work
-from spindown.job.result import JobProgress, read_progress, read_records
+from spindown.job.result import JobProgress, count_items, read_progress, read_records
+from spindown.operate.download import fetch_outputs
+from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore
+from spindown.wording import printable
+
+#: Records between two lines of progress in a file.
+_RECORDS_A_LINE = 10_000
 
 
-def results(
-    name: Annotated[str, typer.Argument(help="A batch or a job.")],
+def results(  # noqa: PLR0913 - each is an option of the command line
+    name: Annotated[str, typer.Argument(metavar="BATCH|JOB", help="A batch or a job.")],
     *,
     summary: Annotated[
         bool, typer.Option("--summary", help="Print one line for each job instead.")
+    ] = False,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Only failed items: where, and the error's first line."),
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs are over.")] = False,
+    download: Annotated[
+        Path | None,
+        typer.Option(help="Write the records into a file in this folder, and the items' files."),
+    ] = None,
+    output: Annotated[
+        RecordFormat | None, typer.Option(help="What the records are written as; default: jsonl.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files in the folder without asking.")
     ] = False,
     workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
@@ -33,27 +59,157 @@ def results(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Print the results committed so far, one JSON record for each item."""
+    """Print the results committed so far, one JSON record an item. Exit 1 if something failed."""
+    if summary and (failed or download or output):
+        raise BadInput("--summary", "a line a job", "ask for records by a command of its own")
+    if output is RecordFormat.PARQUET:
+        _check_parquet(download)
     session = open_session(config, deployment=deployment, local=local)
     owner, jobs = find_workload(session, name, workload=workload, argument="results")
     store = session.work_store(owner)
-    is_held = partial(_is_held, session, owner)
-    are_over, are_readable = True, True
-    for job_id in jobs:
-        try:
-            if summary:
-                progress = read_progress(job_id, store, is_held)
-                are_over = are_over and progress.is_over
-                _print_progress(progress, as_json=as_json)
-            else:
-                are_readable = _print_records(store, job_id) and are_readable
-        except ContractError as exc:
-            are_readable = False
-            _say_damaged(job_id, exc)
-    if not are_over:
-        _tell_lost(session, owner, name)
-    if not are_readable:
+    if wait:
+        wait_for(jobs, store, items=count_items(name, store))
+    found = _Committed(session, owner, jobs, failed_only=failed)
+    if summary:
+        found.print_progress(as_json=as_json)
+        if not found.are_over:
+            _tell_lost(session, owner, name)
+    elif download is not None:
+        _download(found, download, output or RecordFormat.JSONL, overwrite=overwrite)
+    else:
+        _print_records(found, output, is_brief=failed and not as_json)
+    if not found.is_well:
         raise typer.Exit(1)
+
+
+def _check_parquet(download: Path | None) -> None:
+    require("usage")
+    if download is None:
+        raise BadInput("--output", "parquet", "name a folder for the file with --download")
+
+
+def _print_records(found: "_Committed", output: RecordFormat | None, *, is_brief: bool) -> None:
+    if output is RecordFormat.CSV:
+        write_csv(found.records(), _Stdout())
+        return
+    for record in found.records():
+        print(say_failed(record) if is_brief and output is None else to_json(record))
+
+
+class _Stdout:
+    """Stdout for what workers wrote: no terminal obeys it."""
+
+    def write(self, text: str) -> None:
+        """Write a text; a file gets it as it is."""
+        sys.stdout.write(printable(text, keep="\r\n\t") if sys.stdout.isatty() else text)
+
+
+class _Committed:
+    """What the jobs have committed, and whether something of it failed or cannot be read."""
+
+    def __init__(
+        self, session: Session, workload: str, jobs: Sequence[str], *, failed_only: bool
+    ) -> None:
+        self._jobs = jobs
+        self._failed_only = failed_only
+        self._is_held = partial(_is_held, session, workload)
+        self.store: ObjectStore = session.work_store(workload)
+        self.is_well = True
+        self.are_over = True
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the records job by job; what cannot be read is told and hides no other."""
+        waiting = []
+        for job_id in self._jobs:
+            try:
+                yield from read_records(
+                    job_id, self.store, self.note_damage, failed_only=self._failed_only
+                )
+                progress = self._read(job_id)
+            except NotFound:
+                waiting.append(job_id)
+            except ContractError as exc:
+                self.note_damage(job_id, exc)
+            else:
+                if progress.state is JobState.FAILED:
+                    print_aside(f"{job_id} was given up: {progress.reason}")
+        if len(waiting) == 1:
+            print_aside(f"{waiting[0]} is waiting: no worker has claimed it yet")
+        elif waiting:
+            print_aside(f"{len(waiting):,} jobs are waiting: no worker has claimed them yet")
+
+    def print_progress(self, *, as_json: bool) -> None:
+        """Print a line for each job."""
+        for job_id in self._jobs:
+            try:
+                _print_progress(self._read(job_id), as_json=as_json)
+            except ContractError as exc:
+                self.note_damage(job_id, exc)
+
+    def _read(self, job_id: str) -> JobProgress:
+        progress = read_progress(job_id, self.store, self._is_held)
+        self.are_over = self.are_over and progress.is_over
+        is_lost = progress.state in {JobState.FAILED, JobState.CANCELLED}
+        self.is_well = self.is_well and not is_lost and not progress.items_failed
+        return progress
+
+    def note_damage(self, name: str, error: BadInput) -> None:
+        """Say what cannot be read, or fetched, of one job."""
+        self.is_well = False
+        print_aside(f"{name}: {error}")
+
+
+def _download(
+    found: _Committed, folder: Path, record_format: RecordFormat, *, overwrite: bool
+) -> None:
+    """Write records and files into a folder; none of its files is replaced without a yes."""
+    path = folder / f"results.{record_format}"
+    is_yes = overwrite or _ask(folder)
+    if os.path.lexists(path) and not is_yes:
+        raise BadInput("--download", str(path), "name an empty folder, or add --overwrite")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = 0
+
+    def fetch() -> Iterator[Mapping[str, Any]]:
+        nonlocal files
+        placed = _placed(found, folder / "files")
+        fetches = fetch_outputs(placed, found.store, may_replace=is_yes)
+        with open_bar(lines_every=_RECORDS_A_LINE) as show:
+            for number, (record, fetched) in enumerate(fetches, 1):
+                for one in fetched:
+                    if isinstance(one, BadInput):
+                        found.note_damage(f"{record['job_id']} item {record.get('index')}", one)
+                    else:
+                        files += 1
+                words = f"{say_count(number, 'record')}, {say_count(files, 'file')}"
+                show(words, number, None)
+                yield record
+
+    count = write_records(fetch(), path, record_format)
+    fetched = f", {say_count(files, 'file')} below {folder / 'files'}" if files else ""
+    print_aside(f"{say_count(count, 'record')} in {path}{fetched}")
+
+
+def _ask(folder: Path) -> bool:
+    """Ask whether files of a folder may be replaced; nobody there to ask: no."""
+    is_there = folder.is_dir() and any(folder.iterdir())
+    if not is_there or not sys.stdin.isatty():
+        return False
+    shown = printable(f"{folder} is not empty; replace files there that differ?")
+    return typer.confirm(shown, err=True)
+
+
+def _placed(found: _Committed, folder: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Yield records with the folder of their item; one without an index has no files."""
+    for record in found.records():
+        # The reader has checked that the id is that of its job.
+        job_id, index = str(record["job_id"]), index_of(record)
+        if index is not None:
+            yield record, folder / job_id / str(index)
+            continue
+        remedy = "its worker wrote no index: its files are not fetched"
+        found.note_damage(job_id, ContractError("index", record.get("index"), remedy))
+        yield {**record, "outputs": []}, folder
 
 
 def _tell_lost(session: Session, workload: str, batch: str) -> None:
@@ -73,30 +229,23 @@ def _is_held(session: Session, workload: str, manifest: Manifest) -> bool:
         return not manifest.released
 
 
-def _say_damaged(job_id: str, error: ContractError) -> None:
-    """Say what cannot be read of one job; it hides no other."""
-    print_aside(f"{job_id}: {error}")
+def say_failed(record: Mapping[str, Any]) -> str:
+    """Return a failed item in a line: where it is, what it is, the first line of its error."""
+    item = json.dumps(record.get("item"))
+    shown = item if len(item) <= _ITEM_SHOWN else item[: _ITEM_SHOWN - 3] + "..."
+    return printable(
+        f"{record['job_id']}  {record.get('index')}  {shown}  {first_line(record.get('error'))}"
+    )
 
 
-def _print_records(store: ObjectStore, job_id: str) -> bool:
-    """Print the records of a job and of its children; tell whether all could be read."""
-    damaged: list[str] = []
+_ITEM_SHOWN = 80
+_ERROR_SHOWN = 200
 
-    def note(name: str, error: ContractError) -> None:
-        damaged.append(name)
-        _say_damaged(name, error)
 
-    try:
-        for record in read_records(job_id, store, note):
-            print(to_json(record))
-    except NotFound:
-        print_aside(f"{job_id} is waiting: no worker has claimed it yet")
-        return True
-    if not damaged:
-        progress = read_progress(job_id, store)
-        if progress.state is JobState.FAILED:
-            print_aside(f"{job_id} was given up: {progress.reason}")
-    return not damaged
+def first_line(error: object) -> str:
+    """Return the first line of an error that says something, cut short."""
+    lines = error.splitlines() if isinstance(error, str) else ()
+    return next((line.strip() for line in lines if line.strip()), "")[:_ERROR_SHOWN]
 
 
 def to_json(record: Mapping[str, Any]) -> str:

@@ -26,13 +26,8 @@ from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.result import JobProgress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
-from spindown.operate.folder import (
-    OUTPUTS,
-    exit_status,
-    fetch_outputs,
-    pack_folder,
-    send_folder,
-)
+from spindown.operate.download import fetch_outputs
+from spindown.operate.folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import fates, read_decisions
 from spindown.port import Key
 from spindown.wording import say, say_outcome
@@ -189,10 +184,13 @@ def _end(session: Session, workload: str, end: JobProgress, place: Path) -> int:
         print_aside(f"{end.job_id} {end.state}: {end.reason}")
         return 1
     status = 1
-    for record in read_records(end.job_id, store):
+    records = ((record, place) for record in read_records(end.job_id, store))
+    for record, fetched in fetch_outputs(records, store):
         status = _status_of(record)
-        count = sum(1 for _ in fetch_outputs(record, store, place))
-        if count:
+        for fault in (one for one in fetched if isinstance(one, BadInput)):
+            print_aside(str(fault))
+            status = status or 1
+        if count := sum(isinstance(one, Path) for one in fetched):
             print_aside(f"{say_count(count, 'file')} in {place}")
     return status
 

@@ -5,17 +5,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from random import SystemRandom
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from spindown.cli import option
 from spindown.cli.render.count import say_count
+from spindown.cli.render.screen import print_aside
 from spindown.cli.sender import Sender, open_sender
+from spindown.cli.wait import is_well, wait_for
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
@@ -26,6 +28,7 @@ from spindown.contract.job.message import (
     parse_job,
 )
 from spindown.contract.location import is_whole
+from spindown.contract.pack import is_hidden
 from spindown.error import BadInput
 from spindown.job.submit import Draft, check_unused, name_batch, submit_items, submit_uri, upload
 from spindown.wording import say
@@ -33,6 +36,14 @@ from spindown.wording import say
 #: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"
 _ADDRESS = re.compile("s3://[^/]+/")
+
+
+class Files(NamedTuple):
+    """The files that are sent, each with its name in the batch."""
+
+    files: Sequence[tuple[Path, str]]
+    #: Hidden ones in folders, which are not sent.
+    left_out: int
 
 
 def submit(  # noqa: PLR0913 - each is an option of the command line
@@ -66,6 +77,13 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         str | None,
         typer.Option(help="What each job needs, in JSON, such as '{\"memory_gib\": 64}'."),
     ] = None,
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="Send hidden files of a directory too.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until all is done; exit 1 if a job or an item failed."),
+    ] = False,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
@@ -90,13 +108,16 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     _check_type(sender, draft)
     if batch is not None:
         check_unused(batch, sender.store)
-    sent = _send(sender, draft, sources=sources or [], items=items, uri=uri)
+    files = find_files(sources or [], hidden=hidden)
+    sent = _send(sender, draft, files=files, items=items, uri=uri)
     sender.nudge()
     _announce(sent, sender.options, as_json=as_json)
+    if wait and not is_well(wait_for(sent.jobs, sender.store, items=sent.items)):
+        raise typer.Exit(1)
 
 
 def _send(
-    sender: Sender, draft: Draft, *, sources: list[str], items: Path | None, uri: str | None
+    sender: Sender, draft: Draft, *, files: Files, items: Path | None, uri: str | None
 ) -> Batch:
     queue, store = sender.queue, sender.store
     if uri is not None:
@@ -107,7 +128,7 @@ def _send(
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
         return submit_uri({kind: uri}, draft, queue=queue, store=store)
     if items is None:
-        found = _upload(sender, draft, sources)
+        found = _upload(sender, draft, files)
         return submit_items(found, draft, queue=queue, store=store)
     values = _read_items(items)
     for value in values:
@@ -124,33 +145,40 @@ def _read_items(path: Path) -> tuple[Any, ...]:
     return parse_items(data, path.name)
 
 
-def _upload(sender: Sender, draft: Draft, sources: list[str]) -> Iterator[str]:
+def _upload(sender: Sender, draft: Draft, files: Files) -> Iterator[str]:
+    if files.left_out:
+        print_aside(f"{say_count(files.left_out, 'hidden file')} left out; --hidden sends them")
     return upload(
-        find_files(sources),
+        files.files,
         store=sender.store,
         root=sender.root,
         batch_id=draft.batch_id,
     )
 
 
-def find_files(sources: list[str]) -> list[tuple[Path, str]]:
-    """Return the files that paths, directories and globs name, each with its name in the batch.
+def find_files(sources: list[str], *, hidden: bool = False) -> Files:
+    """Return the files that paths, directories and globs name.
+
+    Args:
+        sources: what a person has named.
+        hidden: whether hidden files in a named folder are sent too; one that is named itself is.
 
     Raises:
         BadInput: a source names no file, or two files would have one name.
     """
     found: dict[str, Path] = {}
+    left_out = 0
     for source in sources:
         # A shell has expanded its globs, and a file's name may look like another one.
         is_there = os.path.lexists(source)
         matches = [source] if is_there else glob.glob(source, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
-        paths = sorted(map(Path, matches))
-        files = [
-            path for top in paths for path in (sorted(top.rglob("*")) if top.is_dir() else [top])
-        ]
-        files = [path for path in files if path.is_file()]
+        every = [pair for top in sorted(map(Path, matches)) for pair in _files_of(top)]
+        files = [path for path, is_hidden in every if hidden or not is_hidden]
+        left_out += len(every) - len(files)
         if not files:
-            raise BadInput("FILES", source, "name a file, a directory or a glob that matches one")
+            more = ", or add --hidden: what it has is hidden" if every else ""
+            remedy = f"name a file, a directory or a glob that matches one{more}"
+            raise BadInput("FILES", source, remedy)
         for path in files:
             if not is_whole(str(path)):
                 raise BadInput("FILES", str(path), "rename it: its name is not UTF-8")
@@ -158,7 +186,18 @@ def find_files(sources: list[str]) -> list[tuple[Path, str]]:
             if other.absolute() != path.absolute() and not other.samefile(path):
                 remedy = f"rename it, or send it by itself: {name} is {other} in the batch"
                 raise BadInput("FILES", str(path), remedy)
-    return [(path, name) for name, path in found.items()]
+    return Files([(path, name) for name, path in found.items()], left_out)
+
+
+def _files_of(top: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the files that a path stands for, and whether a folder hides them."""
+    if not top.is_dir():
+        if top.is_file():
+            yield top, False
+        return
+    for path in sorted(top.rglob("*")):
+        if path.is_file():
+            yield path, is_hidden(PurePosixPath(path.relative_to(top).as_posix()))
 
 
 def _name(path: Path) -> str:

@@ -50,9 +50,13 @@ def pack_members(members: Mapping[str, Member]) -> bytes:
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 
 
+def is_hidden(name: PurePosixPath) -> bool:
+    """Tell whether a file of a folder is hidden, or in a hidden folder, by its relative name."""
+    return any(part.startswith(".") for part in name.parts)
+
+
 def is_left_out(name: PurePosixPath) -> bool:
     """Tell whether a file of a folder of code is none of the code, by its relative name."""
-    return any(
-        part in _LEFT_OUT or part.startswith(".") or part.endswith((".pyc", ".egg-info"))
-        for part in name.parts
+    return is_hidden(name) or any(
+        part in _LEFT_OUT or part.endswith((".pyc", ".egg-info")) for part in name.parts
     )

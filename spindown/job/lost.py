@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from spindown.contract.codec import decode, from_json
-from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of, submitted_prefix
+from spindown.contract.job.batch import BATCHES, batch_of, submitted_prefix
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import (
     JobMessage,
@@ -38,6 +37,7 @@ from spindown.job.redrive import (
     RedriveOutcome,
     read_dead_letter,
 )
+from spindown.job.result import read_batch
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
 
@@ -83,7 +83,7 @@ def redrive_lost(
         one
         for batch_id in batches or _recent_batches(objects, now)
         for one in _find_unfinished(
-            batch_id, _jobs_of(batch_id, objects), workload, objects, ports.table, now
+            batch_id, read_batch(batch_id, objects).jobs, workload, objects, ports.table, now
         )
         if not one.is_held
     ]
@@ -131,7 +131,7 @@ def count_lost(
     for batch_id in batches:
         if read >= jobs_at_most:
             break
-        jobs = _jobs_of(batch_id, objects)
+        jobs = read_batch(batch_id, objects).jobs
         read += len(jobs)
         unfinished += len(_find_unfinished(batch_id, jobs, workload, objects, table, now))
     return max(unfinished - messages, 0)
@@ -165,13 +165,6 @@ def _recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
         and LOOKED_AT_AFTER <= now - index.modified_at <= _RECENT
     ]
     return [batch_id for _, batch_id in sorted(found, reverse=True)]
-
-
-def _jobs_of(batch_id: str, objects: ObjectStore) -> Sequence[str]:
-    """Return the jobs of a batch (raises NotFound: there is no such batch)."""
-    index = objects.get(batch_key(batch_id)).data
-    remedy = f"restore {batch_key(batch_id)} from an older version"
-    return decode(Batch, from_json("index of the batch", index, remedy)).jobs
 
 
 def _find_unfinished(

@@ -10,6 +10,7 @@ from spindown.contract.codec import decode, from_json
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import own_children
+from spindown.contract.job.result import ItemStatus
 from spindown.error import ContractError, NotFound
 from spindown.job.fence import read_fence
 from spindown.port import ObjectStore
@@ -53,21 +54,34 @@ def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
         ContractError: it is a batch whose index is damaged.
     """
     with suppress(NotFound):
-        return _read_batch(name, store)
+        return read_batch(name, store).jobs
     try:
         read_manifest(name, store)
     except NotFound:
         batch, _, _ = name.rpartition("-")
-        if batch and name in _read_batch(batch, store):
+        if batch and name in read_batch(batch, store).jobs:
             return (name,)
         raise
     return (name,)
 
 
-def _read_batch(batch_id: str, store: ObjectStore) -> tuple[str, ...]:
+def read_batch(batch_id: str, store: ObjectStore) -> Batch:
+    """Return the index of a batch.
+
+    Raises:
+        NotFound: there is no such batch.
+        ContractError: it is damaged.
+    """
     index = store.get(batch_key(batch_id)).data
-    remedy = f"restore {batch_key(batch_id)}, or ask for its jobs one by one"
-    return decode(Batch, from_json("index of the batch", index, remedy)).jobs
+    remedy = f"restore {batch_key(batch_id)} from an older version, or ask for its jobs one by one"
+    return decode(Batch, from_json("index of the batch", index, remedy))
+
+
+def count_items(name: str, store: ObjectStore) -> int | None:
+    """Return how many items a batch has by its index; None: that is not known, or it is a job."""
+    with suppress(NotFound):
+        return read_batch(name, store).items
+    return None
 
 
 def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
@@ -87,12 +101,15 @@ def read_records(
     job_id: str,
     store: ObjectStore,
     on_damage: Callable[[str, ContractError], None] | None = None,
+    *,
+    failed_only: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield the committed result records of a job and of its children, in item order.
 
     Args:
         job_id: the job.
         store: its workload's.
+        failed_only: only those of failed items; parts without one are not read.
         on_damage: told each job of which the rest cannot be read, which hides no other; None: the
             first such is raised.
 
@@ -104,24 +121,29 @@ def read_records(
     try:
         manifest = read_manifest(job_id, store)
         children = own_children(job_id, manifest.children)
-        yield from _read_own(manifest, store)
+        yield from _read_own(manifest, store, failed_only=failed_only)
     except ContractError as exc:
         if on_damage is None:
             raise
         on_damage(job_id, exc)
     for child in children:
         with suppress(NotFound):
-            yield from read_records(child, store, on_damage)
+            yield from read_records(child, store, on_damage, failed_only=failed_only)
 
 
-def _read_own(manifest: Manifest, store: ObjectStore) -> Iterator[dict[str, Any]]:
+def _read_own(
+    manifest: Manifest, store: ObjectStore, *, failed_only: bool
+) -> Iterator[dict[str, Any]]:
     for part in manifest.parts:
+        if failed_only and not part.failed:
+            continue
         for line in _read_committed(part, store).splitlines():
             remedy = "its results are of no use: repair its code, and send its items anew"
             record = from_json(f"a record of {part.key}", line, remedy)
-            if not isinstance(record, dict):
+            if not isinstance(record, dict) or record.get("job_id") != manifest.job_id:
                 raise ContractError(f"a record of {part.key}", record, remedy)
-            yield record
+            if not failed_only or record.get("status") == ItemStatus.FAILED:
+                yield record
 
 
 def _read_committed(part: Part, store: ObjectStore) -> bytes:

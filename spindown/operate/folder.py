@@ -1,7 +1,7 @@
 """Send a folder with its command, and find again what came of it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -86,18 +86,3 @@ def exit_status(record: Mapping[str, Any]) -> int | None:
     result = record.get("result")
     status = result.get(EXIT_STATUS) if isinstance(result, dict) else None
     return status if isinstance(status, int) and not isinstance(status, bool) else None
-
-
-def fetch_outputs(record: Mapping[str, Any], store: ObjectStore, place: Path) -> Iterator[Path]:
-    """Download the files of a record below ``place``; yield each.
-
-    Raises:
-        BadInput: a name leads out of it.
-    """
-    for output in record.get("outputs") or ():
-        path = (place / output["path"]).resolve()
-        if not path.is_relative_to(place.resolve()):
-            raise BadInput("output", output["path"], "its name leads out of the folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        store.get_file(output["key"], path)
-        yield path

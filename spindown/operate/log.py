@@ -221,17 +221,24 @@ class Follower:
 class JobEnds:
     """How jobs end, asked again and again."""
 
-    def __init__(self, jobs: Sequence[str], store: ObjectStore) -> None:
+    def __init__(
+        self, jobs: Sequence[str], store: ObjectStore, *, at_once: int = _STATES_A_LOOK
+    ) -> None:
+        """Follow these jobs; one look reads the states of ``at_once`` of them at most."""
         self._store = store
         self._open = deque(jobs)
+        self._at_once = at_once
         #: The jobs that are over.
         self.ended: dict[str, JobProgress] = {}
+        #: The jobs that were looked at, as they were then.
+        self.latest: dict[str, JobProgress] = {}
 
     def look(self) -> bool:
         """Look at some of those that are not over; tell whether all are."""
-        for _ in range(min(len(self._open), _STATES_A_LOOK)):
+        for _ in range(min(len(self._open), self._at_once)):
             progress = read_progress(self._open[0], self._store)
             job_id = self._open.popleft()
+            self.latest[job_id] = progress
             if progress.is_over:
                 self.ended[job_id] = progress
             else:

@@ -47,9 +47,14 @@ class Record:
     seconds: float = 0.0
 
 
+def parts_prefix(job_id: str) -> str:
+    """Return below what all parts of a job and the files of its items lie."""
+    return f"jobs/{job_id}/parts/"
+
+
 def part_stem(job_id: str, epoch: int, first: int, last: int) -> str:
     """Return the S3 key of a part without its ending; output files lie below it."""
-    return f"jobs/{job_id}/parts/{epoch:08d}-{first:08d}-{last:08d}"
+    return f"{parts_prefix(job_id)}{epoch:08d}-{first:08d}-{last:08d}"
 
 
 def part_key(job_id: str, epoch: int, first: int, last: int) -> str:

@@ -29,7 +29,9 @@ def put_manifest(store: MemoryObjectStore, manifest: Manifest) -> None:
 
 
 def put_part(store: MemoryObjectStore, job_id: str, first: int, last: int) -> Part:
-    lines = [json.dumps({"index": n, "status": "ok"}) for n in range(first, last + 1)]
+    lines = [
+        json.dumps({"job_id": job_id, "index": n, "status": "ok"}) for n in range(first, last + 1)
+    ]
     data = "".join(line + "\n" for line in lines).encode()
     key = f"jobs/{job_id}/parts/{first}-{last}.jsonl"
     store.put(key, data)
@@ -163,3 +165,28 @@ def test_jobs_that_name_each_other_as_children_have_an_end() -> None:
 
     assert list(read_records("j", store)) == []
     assert read_progress("j", store).items_done == 0
+
+
+def test_a_record_of_another_job_is_damage() -> None:
+    store = a_store()
+    part = put_part(store, "other", 0, 1)
+    put_manifest(store, a_manifest("j", parts=(part,)))
+
+    with pytest.raises(ContractError):
+        list(read_records("j", store))
+
+
+def test_failed_items_are_read_from_parts_that_have_one() -> None:
+    store = a_store()
+    good = put_part(store, "j", 0, 1)
+    rows = [{"job_id": "j", "index": n, "status": ("ok", "failed")[n % 2]} for n in (2, 3)]
+    data = "\n".join(map(json.dumps, rows)).encode()
+    store.put("jobs/j/parts/bad.jsonl", data)
+    bad = replace(
+        good, key="jobs/j/parts/bad.jsonl", failed=1, sha256=hashlib.sha256(data).hexdigest()
+    )
+    put_manifest(store, a_manifest("j", parts=(replace(good, sha256="never read"), bad)))
+
+    found = read_records("j", store, failed_only=True)
+
+    assert [record["index"] for record in found] == [3]

@@ -11,7 +11,7 @@ import pytest
 from spindown.contract.folder import COMMAND_NAME, digest_of
 from spindown.error import BadInput
 from spindown.memory import MemoryClock, MemoryObjectStore
-from spindown.operate.folder import exit_status, fetch_outputs, pack_folder, send_folder
+from spindown.operate.folder import exit_status, pack_folder, send_folder
 
 COMMAND = ["python", "train.py"]
 
@@ -59,13 +59,3 @@ def test_its_address_names_its_bytes(folder: Path) -> None:
 @pytest.mark.parametrize("result", [None, 3, {}, {"exit_status": "0"}, {"exit_status": True}])
 def test_a_record_without_a_status_has_none(result: object) -> None:
     assert exit_status({"result": result}) is None
-
-
-def test_outputs_come_back_and_none_leads_out(tmp_path: Path) -> None:
-    store = MemoryObjectStore(MemoryClock())
-    store.put("jobs/j/made", b"made")
-    record = {"outputs": [{"path": "a/made.txt", "key": "jobs/j/made"}]}
-
-    assert [path.read_bytes() for path in fetch_outputs(record, store, tmp_path)] == [b"made"]
-    with pytest.raises(BadInput):
-        list(fetch_outputs({"outputs": [{"path": "../x", "key": "jobs/j/made"}]}, store, tmp_path))

@@ -88,7 +88,7 @@ class Account:
         """Put an object into the workload's part of the bucket."""
         self._s3.put_object(Bucket="store", Key=f"workloads/ocr/{key}", Body=data)
 
-    def commit(self, job_id: str, data: bytes) -> None:
+    def commit(self, job_id: str, data: bytes, *, failed: int = 0) -> None:
         """Store a completed job of one item whose part holds these bytes."""
         part = Part(
             key=f"jobs/{job_id}/parts/0.jsonl",
@@ -96,6 +96,7 @@ class Account:
             last=0,
             bytes=len(data),
             sha256=hashlib.sha256(data).hexdigest(),
+            failed=failed,
         )
         self.store(part.key, data)
         job = Manifest(

@@ -1,5 +1,6 @@
 """What ``spindown results`` prints is JSON on every screen, and no terminal obeys it."""
 
+import hashlib
 import io
 import json
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.ec2sim import MemoryClock
+from spindown.error import BadInput
 from spindown.job.result import read_progress
 from spindown.memory.store import MemoryObjectStore
+from spindown.operate.record_file import RecordFormat
 from tests.unit.cli.batch.account import Account
 
 #: What a program may print before it dies.
@@ -104,3 +107,56 @@ def test_a_child_that_cannot_be_read_hides_no_other(
     found = [json.loads(line)["job_id"] for line in said.out.splitlines()]
     assert found == [children[0], children[2]]
     assert said.err.startswith(f"spindown: {children[1]}: ")
+
+
+def a_batch(account: Account) -> None:
+    """Leave a batch of two jobs: one item with a file, one that failed."""
+    made = b"made"
+    key = "jobs/b-00000/parts/0/0/a.txt"
+    output = {"path": "a.txt", "key": key, "bytes": 4, "sha256": hashlib.sha256(made).hexdigest()}
+    good = {"job_id": "b-00000", "index": 0, "item": 1, "status": "ok", "outputs": [output]}
+    bad = {"job_id": "b-00001", "index": 0, "item": HOSTILE, "status": "failed"}
+    batch = Batch(batch_id="b", workload="ocr", jobs=("b-00000", "b-00001"), items=2)
+    account.store(key, made)
+    account.store(batch_key("b"), json.dumps(encode(batch)).encode())
+    account.commit("b-00000", json.dumps(good).encode())
+    lines = "\n  boom \x1b[2J\nmore"
+    account.commit("b-00001", json.dumps({**bad, "error": lines}).encode(), failed=1)
+
+
+def test_a_batch_is_waited_for_and_fetched_with_its_files(account: Account, tmp_path: Path) -> None:
+    a_batch(account)
+    folder = tmp_path / "got"
+
+    def fetch() -> None:
+        results.results("b", wait=True, download=folder, config=account.config)
+
+    with pytest.raises(typer.Exit) as end:
+        fetch()
+
+    assert end.value.exit_code == 1
+    lines = (folder / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["job_id"] for line in lines] == ["b-00000", "b-00001"]
+    assert (folder / "files" / "b-00000" / "0" / "a.txt").read_bytes() == b"made"
+    with pytest.raises(BadInput, match="--overwrite"):
+        fetch()
+
+
+def test_failed_items_are_a_line_each_and_fail_the_command(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_batch(account)
+
+    with pytest.raises(typer.Exit):
+        results.results("b", failed=True, config=account.config)
+    results.results("b-00000", config=account.config)
+
+    brief, good = capsys.readouterr().out.splitlines()
+    assert brief.startswith("b-00001  0  ")
+    assert brief.endswith(r"  boom \x1b[2J")
+    assert json.loads(good)["job_id"] == "b-00000"
+
+
+def test_parquet_has_no_place_on_a_screen(account: Account) -> None:
+    with pytest.raises(BadInput, match="--download"):
+        results.results("b", output=RecordFormat.PARQUET, config=account.config)

@@ -24,15 +24,28 @@ def make_files(root: Path, *names: str) -> None:
 def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
     make_files(tmp_path, "b.txt", "deep/a.txt")
 
-    found = find_files([str(tmp_path)])
+    found = find_files([str(tmp_path)]).files
 
     assert [path.name for path, _ in found] == ["b.txt", "a.txt"]
+
+
+def test_hidden_files_of_a_folder_stay_unless_asked_for(tmp_path: Path) -> None:
+    make_files(tmp_path, "a.txt", ".env", ".git/config", "deep/.cache/x")
+
+    without, all_of_them = (find_files([str(tmp_path)], hidden=asked) for asked in (False, True))
+
+    assert ([path.name for path, _ in without.files], without.left_out) == (["a.txt"], 3)
+    assert (len(all_of_them.files), all_of_them.left_out) == (4, 0)
+    # Who names one means it.
+    assert len(find_files([str(tmp_path / ".env")]).files) == 1
+    with pytest.raises(BadInput, match="--hidden"):
+        find_files([str(tmp_path / "deep")])
 
 
 def test_a_glob_stands_for_what_it_matches(tmp_path: Path) -> None:
     make_files(tmp_path, "a.txt", "b.png", "deep/c.txt")
 
-    found = find_files([str(tmp_path / "**" / "*.txt")])
+    found = find_files([str(tmp_path / "**" / "*.txt")]).files
 
     assert sorted(path.name for path, _ in found) == ["a.txt", "c.txt"]
 
@@ -41,13 +54,13 @@ def test_a_file_named_twice_is_one_item(tmp_path: Path) -> None:
     make_files(tmp_path, "a.txt")
     path = str(tmp_path / "a.txt")
 
-    assert len(find_files([path, str(tmp_path)])) == 1
+    assert len(find_files([path, str(tmp_path)]).files) == 1
 
 
 def test_a_file_is_itself_though_its_name_is_a_pattern(tmp_path: Path) -> None:
     make_files(tmp_path, "scan1.png", "scan[1].png")
 
-    found = find_files([str(tmp_path / "scan1.png"), str(tmp_path / "scan[1].png")])
+    found = find_files([str(tmp_path / "scan1.png"), str(tmp_path / "scan[1].png")]).files
 
     assert sorted(path.name for path, _ in found) == ["scan1.png", "scan[1].png"]
 
@@ -66,7 +79,7 @@ def test_one_file_by_two_ways_is_one_item(tmp_path: Path, monkeypatch: pytest.Mo
     make_files(tmp_path, "a/x.png", "b/keep")
     monkeypatch.chdir(tmp_path / "b")
 
-    assert len(find_files(["../a/x.png", "../b/../a/x.png"])) == 1
+    assert len(find_files(["../a/x.png", "../b/../a/x.png"]).files) == 1
 
 
 def test_a_name_below_the_batch_never_climbs_out(
@@ -75,7 +88,7 @@ def test_a_name_below_the_batch_never_climbs_out(
     make_files(tmp_path, "a.txt", "inside/keep")
     monkeypatch.chdir(tmp_path / "inside")
 
-    ((_, name),) = find_files([os.path.join("..", "a.txt")])  # noqa: PTH118 - Path drops nothing
+    ((_, name),) = find_files([os.path.join("..", "a.txt")]).files  # noqa: PTH118 - Path drops nothing
 
     assert name == "a.txt"
 

@@ -90,8 +90,10 @@ def test_the_named_job_is_cancelled_and_the_other_goes_on(
 
     cancel(["b-1"], workload="render", config=account.config)
     capsys.readouterr()
-    for workload in ("ocr", "render"):
-        show("b-1-00000", workload=workload, config=account.config)
+    show("b-1-00000", workload="ocr", config=account.config)
+    # What was cancelled has no results, and a program is to see that.
+    with pytest.raises(typer.Exit):
+        show("b-1-00000", workload="render", config=account.config)
 
     states = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
     assert states == ["waiting", "cancelled"]

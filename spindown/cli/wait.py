@@ -1,0 +1,93 @@
+"""Wait until jobs are over, and show how far they are."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from threading import Event
+
+from spindown.cli.render.bar import open_bar
+from spindown.cli.render.count import say_count
+from spindown.cli.render.screen import print_aside
+from spindown.contract.job.manifest import JobState
+from spindown.error import Throttled, Unreachable
+from spindown.job.result import JobProgress
+from spindown.operate.log import JobEnds
+from spindown.port import ObjectStore
+
+#: Between two looks, seconds; and the states of jobs that one look reads: 50 reads a second of S3.
+_LOOK_SECONDS = 2.0
+_STATES_A_LOOK = 100
+#: In a file: looks between two lines.
+_LOOKS_A_LINE = 15
+
+
+def wait_for(
+    jobs: Sequence[str],
+    store: ObjectStore,
+    *,
+    items: int | None = None,
+    pause: Callable[[], object] = lambda: Event().wait(_LOOK_SECONDS),
+) -> Mapping[str, JobProgress]:
+    """Wait until all jobs are over; return how they ended. Without an answer of AWS, ask again.
+
+    Args:
+        jobs: their ids.
+        store: their workload's.
+        items: that they have together; None: the jobs themselves tell.
+        pause: waits between two looks.
+    """
+    ends = JobEnds(jobs, store, at_once=_STATES_A_LOOK)
+    with open_bar(lines_every=_LOOKS_A_LINE) as show:
+        while not _look(ends):
+            standing = _Standing(ends, len(jobs), items)
+            show(standing.words, standing.items_done, standing.items)
+            pause()
+    print_aside(say_ends(ends.ended))
+    return ends.ended
+
+
+def _look(ends: JobEnds) -> bool:
+    with suppress(Throttled, Unreachable):
+        return ends.look()
+    return False
+
+
+def is_well(ends: Mapping[str, JobProgress]) -> bool:
+    """Tell whether all jobs are completed, without an item that failed."""
+    return all(end.state is JobState.COMPLETED and not end.items_failed for end in ends.values())
+
+
+def say_ends(ends: Mapping[str, JobProgress]) -> str:
+    """Return how jobs ended in a sentence: states, failed items, dollars."""
+    return ", ".join(_count_ends(ends))
+
+
+def _count_ends(ends: Mapping[str, JobProgress]) -> Iterator[str]:
+    for state, count in Counter(str(end.state) for end in ends.values()).items():
+        yield f"{say_count(count, 'job')} {state}"
+    if failed := sum(end.items_failed for end in ends.values()):
+        yield f"{say_count(failed, 'item')} failed"
+    yield f"${sum(end.cost_usd for end in ends.values()):.6f}"
+
+
+class _Standing:
+    """How far the jobs are, by the last look at each."""
+
+    def __init__(self, ends: JobEnds, jobs: int, items: int | None) -> None:
+        seen = list(ends.latest.values())
+        self.jobs, self.jobs_over = jobs, len(ends.ended)
+        self.items_done = sum(one.items_done for one in seen)
+        self.items_failed = sum(one.items_failed for one in seen)
+        told = [one.items for one in seen]
+        is_known = len(seen) == jobs and None not in told
+        self.items = sum(one or 0 for one in told) if items is None and is_known else items
+
+    @property
+    def words(self) -> str:
+        """Return it in a line."""
+        of = "" if self.items is None else f"/{self.items:,}"
+        failed = f", {self.items_failed:,} failed" if self.items_failed else ""
+        return (
+            f"{self.jobs_over:,}/{self.jobs:,} jobs are over, {self.items_done:,}{of} items"
+            f" done{failed}"
+        )

@@ -1,0 +1,135 @@
+"""Fetch the files that items have left, each under the name that its code gave it.
+
+A worker wrote those names, so each is checked: none leads out of its folder, and none takes the
+place of another file unless the caller says so. Objects are streamed to the disk.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from spindown.contract.codec import decode
+from spindown.contract.job.result import OutputFile, parts_prefix
+from spindown.contract.location import is_whole
+from spindown.error import BadInput, ContractError, NotFound
+from spindown.port import ObjectStore
+
+_FETCHES_AT_ONCE = 8
+_RECORDS_AT_ONCE = 64
+_REMEDY = "its name is no path below the folder of its item; read the object itself"
+_TAKEN = "another file has this place; fetch into an empty folder, or overwrite it"
+_DAMAGED = "restore it: it is gone, or its bytes are not the committed ones"
+
+
+def fetch_outputs(
+    records: Iterable[tuple[Mapping[str, Any], Path]],
+    store: ObjectStore,
+    *,
+    may_replace: bool = False,
+) -> Iterator[tuple[Mapping[str, Any], Sequence[Path | BadInput]]]:
+    """Download the files of records; yield each record with its files, or why one is missing.
+
+    A file that is there already with the committed bytes is not downloaded again.
+
+    Args:
+        records: as they were read, each with the folder of its item.
+        store: their workload's.
+        may_replace: whether a file with other bytes may lose its place.
+    """
+    rest = iter(records)
+    with ThreadPoolExecutor(_FETCHES_AT_ONCE) as pool:
+        while some := list(islice(rest, _RECORDS_AT_ONCE)):
+            begun = [
+                (
+                    record,
+                    [
+                        pool.submit(_fetch, output, folder, store, may_replace=may_replace)
+                        for output in _read_outputs(record)
+                    ],
+                )
+                for record, folder in some
+            ]
+            for record, fetches in begun:
+                yield record, [fetch.result() for fetch in fetches]
+
+
+def _read_outputs(record: Mapping[str, Any]) -> Iterator[OutputFile | BadInput]:
+    """Yield the files that a record names, each once, or what is wrong with one."""
+    outputs = record.get("outputs")
+    if not isinstance(outputs, list):
+        return
+    below, taken = parts_prefix(str(record.get("job_id"))), set[str]()
+    for row in outputs:
+        try:
+            output = decode(OutputFile, row if isinstance(row, dict) else {})
+        except ContractError as exc:
+            yield exc
+            continue
+        if not output.key.startswith(below):
+            yield ContractError("output", output.key, "it is not an object of its job")
+        elif output.path in taken:
+            yield ContractError("output", output.path, "its record names it twice")
+        else:
+            taken.add(output.path)
+            yield output
+
+
+def place_of(folder: Path, name: str) -> Path:
+    """Return where a file of this name goes below a folder.
+
+    Raises:
+        BadInput: the name leads out of it, or no disk can hold it.
+    """
+    parts = name.split("/")
+    if not is_whole(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
+        raise BadInput("output", name, _REMEDY)
+    path = folder.joinpath(*parts)
+    # A person may have put a link there.
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise BadInput("output", name, _REMEDY)
+    return path
+
+
+def _fetch(
+    output: OutputFile | BadInput,
+    folder: Path,
+    store: ObjectStore,
+    *,
+    may_replace: bool,
+) -> Path | BadInput:
+    if isinstance(output, BadInput):
+        return output
+    try:
+        return _put(output, place_of(folder, output.path), store, may_replace=may_replace)
+    except BadInput as exc:
+        return exc
+    except NotFound:
+        return ContractError("output", output.key, _DAMAGED)
+    except OSError as exc:
+        return BadInput("output", output.path, f"it has no place here ({exc.strerror})")
+
+
+def _put(output: OutputFile, path: Path, store: ObjectStore, *, may_replace: bool) -> Path:
+    if os.path.lexists(path):
+        if path.is_file() and not path.is_symlink() and _digest(path) == output.sha256:
+            return path
+        if path.is_dir() or not may_replace:
+            raise BadInput("output", str(path), _TAKEN)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".spindown-", dir=path.parent) as made:
+        arrived = Path(made, "file")
+        store.get_file(output.key, arrived)
+        if _digest(arrived) != output.sha256:
+            raise ContractError("output", output.key, _DAMAGED)
+        arrived.replace(path)
+    return path
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
