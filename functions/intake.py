@@ -1,6 +1,6 @@
 """Route the messages of a workload with types to the queues of their shapes.
 
-Trigger: the scaler, whenever a tick sees messages in the queue that people know.
+Trigger: the scaler, whenever a tick sees messages in the entry queue.
 Input: which workload; nothing else in the event is trusted.
 Effects: moves messages between queues, makes a queue when it is first needed, wakes the scaler.
 """
@@ -41,7 +41,12 @@ def handle(
         # If it is not woken now, its next tick comes within a minute.
         with suppress(SpindownError):
             scaler.wake(workload)
-    return {"workload": workload, "routed": done.routed, "left": done.left, **done.refused}
+    return {
+        "workload": workload,
+        "routed": done.routed,
+        "postponed": done.postponed,
+        **done.rejected,
+    }
 
 
 @logger.inject_lambda_context

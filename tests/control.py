@@ -227,7 +227,7 @@ class ControlWorld:
         return self.shape_queues[url]
 
     def queue_of(self, shape: str) -> MemoryJobQueue:
-        """Return the queue of a shape; "": that of people."""
+        """Return the queue of a shape; "": the entry queue."""
         return self.queue_at(shape_queue(self.workload_settings().queue_url, shape))
 
     def wake(self, workload: str) -> None:

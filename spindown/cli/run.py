@@ -111,7 +111,7 @@ def _check_type(session: Session, draft: Draft) -> None:
     job = parse_job(encode_job(message))
     found = settle(job.type or "", needs_of(job), settings.policy)
     disk = settings.run.root_volume_gib
-    refused = found.refused or why_unmet(found.needs, settings.requirements, disk)
+    refused = found.rejected or why_unmet(found.needs, settings.requirements, disk)
     if refused:
         raise BadInput("--type", draft.type or draft.requirements, say(refused))
 

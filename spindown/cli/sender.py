@@ -80,7 +80,7 @@ class Sender:
             return NO_REASON
         found = settle(type_name, asked, self.config.to_policy())
         disk, wanted = self.config.image.root_volume_gib, self.config.to_requirements()
-        return found.refused or why_unmet(found.needs, wanted, disk)
+        return found.rejected or why_unmet(found.needs, wanted, disk)
 
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""

@@ -112,7 +112,7 @@ class Session:
         return self.aws.queue(self.workload(workload).queue_url)
 
     def queues(self, workload: str) -> dict[str, JobQueue]:
-        """Return the queues in which a workload's messages wait, by shape; "": that of people."""
+        """Return the queues in which a workload's messages wait, by shape; "": the entry queue."""
         settings = self.workload(workload)
         shapes = read_shapes(self.table, workload) if settings.policy.types else ()
         own = settings.queue_url

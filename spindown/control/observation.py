@@ -90,7 +90,7 @@ class TickFacts:
     #: All queues of the workload together.
     queue: Backlog
     knowledge: Knowledge
-    #: Of a workload with types: the queue that people know, and by name of its shape each other.
+    #: Of a workload with types: the entry queue, and by name of its shape each other.
     intake: Backlog = NOTHING_WAITS
     shapes: Mapping[str, Backlog] = field(default_factory=dict)
     #: The shape that they are of (``shape.of_shape``); "": of the whole workload.

@@ -57,7 +57,7 @@ class ActionKind(StrEnum):
     GIVE_UP = "give-up"
     #: Show a message that was hidden until a later version is deployed.
     SHOW = "show"
-    #: Have the messages in the queue that people know routed to the queues of their shapes.
+    #: Have the messages in the entry queue routed to the queues of their shapes.
     ROUTE = "route"
     #: Tell a worker to give its jobs to another.
     MIGRATE = "migrate"

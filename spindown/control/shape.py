@@ -129,7 +129,7 @@ def _follow(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
 
 
 def route_messages(draft: PlanDraft) -> PlanDraft:
-    """Have the messages routed that people have sent to the queue that they know."""
+    """Have the messages routed in the entry queue."""
     facts = draft.facts
     if not facts.policy.types or not facts.intake.visible:
         return draft

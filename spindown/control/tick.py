@@ -1,18 +1,20 @@
 """One tick: what is wanted is compared with what is there, and repaired. The whole story.
 
 A tick has three steps, and each returns a value: ``observe`` an ``Observation``, ``make_plan`` a
-``Plan``, ``execute`` a ``TickRecord``. Before them the tick takes the lock of its workload; after
-them it writes the decision down, tells people, and gives the lock back. Planning needs no clock, no
-port and no chance; only executing changes the fleet. ``spindown plan`` prints the very plan of the
-next tick (``operate.preview``). Observing plans a part, to know which questions are worth a call.
+``Plan``, ``execute`` a ``TickRecord``. ``observe`` also returns the ``EarlyPlan`` that it makes to
+know which questions are worth a call. Before the steps the tick takes the lock of its workload;
+after them it writes the decision down, tells people, and gives the lock back. Planning needs no
+clock, no port and no chance; only executing changes the fleet. ``spindown plan`` prints the very
+plan of the next tick (``operate.preview``).
 
 A tick looks at the present state, not at what woke it: doing it twice, or not at all for a while,
-changes only how soon. In one region a tick without a launch makes at most five calls (ledger,
-queue, EC2, two for the lock), a launch three more, but for what it reads or stores now and then.
+changes only how soon. In one region, without types and without a budget, a tick that launches
+nothing makes at most five calls (ledger, queue, EC2, two for the lock), a launch three more, but
+for what it reads or stores now and then.
 
 Where to look further: ``observation`` and ``observe_ec2`` read, ``backlog``, ``adopt``, ``reap``,
-``newer``, ``breaker``, ``books``, ``size``, ``migrate``, ``surer``, ``offers`` and ``request``
-plan, ``execute`` and ``launch`` act, ``record`` writes down.
+``newer``, ``correct``, ``breaker``, ``books``, ``shape``, ``size``, ``migrate``, ``surer``,
+``wind_down``, ``offers`` and ``request`` plan, ``execute`` and ``launch`` act, ``record`` writes.
 """
 
 from contextlib import suppress
@@ -63,18 +65,18 @@ from spindown.port import ControlPorts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What is planned without prices: whatever ends, and what is missing."""
+class EarlyPlan:
+    """What is planned without prices: the ends that need none, and which launches are missing."""
 
     draft: PlanDraft
-    #: What is missing of each shape; without types one.
-    needs: tuple[LaunchChoice, ...]
+    #: Which launches each shape lacks; without types one.
+    missing: tuple[LaunchChoice, ...]
     moves: Moves
 
     @property
     def is_launch_due(self) -> bool:
         """Tell whether offers are to be chosen from."""
-        return any(choice.may_launch for choice in (*self.needs, *self.moves.takeovers))
+        return any(choice.may_launch for choice in (*self.missing, *self.moves.takeovers))
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -101,8 +103,8 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     if fence is None:
         return record_locked(workload, ports, source)
     try:
-        settled, seen = observe(workload, ports, now=ports.clock.now(), source=source)
-        plan = make_plan(seen, settled)
+        early, seen = observe(workload, ports, now=ports.clock.now(), source=source)
+        plan = make_plan(seen, early)
         journal = Journal(ledger, fence, damaged=seen.facts.view.bad_rows)
         record = execute(plan, seen, ports, journal)
         return write_down(seen, plan, record, ports, journal)
@@ -118,38 +120,35 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
 
 def observe(
     workload: str, ports: ControlPorts, *, now: datetime, source: str, jobs: int | None = None
-) -> tuple[Settled, Observation]:
-    """Read all that the tick decides by: the rows, EC2, and prices if a launch is due.
-
-    Returns besides what is planned on the way, to know whether a launch is due. With ``jobs`` it
-    pretends that so many jobs wait.
-    """
+) -> tuple[EarlyPlan, Observation]:
+    """Read all that the tick decides by; with ``jobs`` pretend that so many jobs wait."""
     facts = read_rows(workload, ports, source=source, now=now)
     if jobs is not None:
         facts = with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
     followed = follow_shapes(follow_queue(begin(facts)))
+    # First by the rows alone, to know what EC2 is asked; then again, with its answer.
     before = adopt_launches(correct_workers(remember_answers(followed)))
-    needs = size_each(before)
-    facts = observe_ec2(before, ports, is_launch_due=any(need.may_launch for need in needs))
+    missing = size_each(before)
+    facts = observe_ec2(before, ports, is_launch_due=any(each.may_launch for each in missing))
     draft = plan_without_prices(replace(followed, facts=facts))
-    settled = add_needs(draft, size_again(draft, before, needs))
-    return settled, observe_market(settled, ports)
+    early = add_missing(draft, size_again(draft, before, missing))
+    return early, observe_market(early, ports)
 
 
-def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
-    """Read prices and shared rows as far as somebody needs them; ``is_asked``: prices too."""
+def observe_market(early: EarlyPlan, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
+    """Read shared rows and prices where they are needed; with ``is_asked`` prices in any case."""
     return read_market(
-        settled.draft.facts,
+        early.draft.facts,
         ports,
-        is_launch_due=is_asked or settled.is_launch_due,
-        charged=due_workers(settled.draft),
-        is_billing=any(worker.is_live for worker in settled.draft.fleet.workers.values()),
+        is_launch_due=is_asked or early.is_launch_due,
+        charged=due_workers(early.draft),
+        is_billing=any(worker.is_live for worker in early.draft.fleet.workers.values()),
     )
 
 
 def plan_without_prices(draft: PlanDraft) -> PlanDraft:
-    """Plan whatever ends, once the queue is followed."""
+    """Plan the ends that need no prices, once the queue is followed."""
     draft = adopt_launches(correct_workers(remember_answers(draft)))
     draft = mark_interrupted(draft)
     draft = begin_breakers(draft)
@@ -163,30 +162,30 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     return record_vram(draft)
 
 
-def add_needs(draft: PlanDraft, needs: tuple[LaunchChoice, ...]) -> Settled:
+def add_missing(draft: PlanDraft, missing: tuple[LaunchChoice, ...]) -> EarlyPlan:
     """Return a draft with what is missing, for the queues and for jobs that move."""
-    moves = (plan_all_moves(of_shape(draft, need.shape), need) for need in needs)
-    return Settled(draft=draft, needs=needs, moves=sum(moves, Moves()))
+    moves = (plan_all_moves(of_shape(draft, each.shape), each) for each in missing)
+    return EarlyPlan(draft=draft, missing=missing, moves=sum(moves, Moves()))
 
 
-def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
+def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     """Plan the whole tick: ends first, launches last.
 
-    ``settled`` is what ``observe`` has planned of the same facts; without it, it is planned again.
+    ``early`` is what ``observe`` has planned of the same facts; without it, it is planned again.
     """
-    if settled is None:
+    if early is None:
         draft = plan_without_prices(follow_shapes(follow_queue(begin(seen.facts))))
-        settled = add_needs(draft, size_each(draft))
-    needs, moves = settled.needs, settled.moves
-    draft = charge_workers(settled.draft, seen.prices)
+        early = add_missing(draft, size_each(draft))
+    missing, moves = early.missing, early.moves
+    draft = charge_workers(early.draft, seen.prices)
     draft = move_reservations(release_reservations(draft))
     draft = store_catalogue(draft, seen.prices)
     draft = collect_garbage(draft)
     draft, month = heed_budget(end_surplus(draft), seen.account)
     draft = keep_warm(draft, month.left)
     draft = end_outstayed(draft)
-    allowance = allowance_of(draft, needs[0], seen.account, month)
-    choices, notes = choose_all(draft, (*needs, *moves.takeovers), seen, allowance)
+    allowance = allowance_of(draft, missing[0], seen.account, month)
+    choices, notes = choose_all(draft, (*missing, *moves.takeovers), seen, allowance)
     launches = foresee(draft, choices, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes))
     return Plan(
@@ -194,7 +193,7 @@ def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
         fleet=draft.fleet,
         choice=choices[0],
         allowance=allowance,
-        others=choices[1 : len(needs)],
-        takeovers=choices[len(needs) :],
+        others=choices[1 : len(missing)],
+        takeovers=choices[len(missing) :],
         notes=draft.notes,
     )

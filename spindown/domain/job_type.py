@@ -88,7 +88,7 @@ class SettledNeeds:
     needs: Needs = field(default_factory=Needs)
     shape: Shape = field(default_factory=Shape)
     #: NO_REASON: it may.
-    refused: Reason = NO_REASON
+    rejected: Reason = NO_REASON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +119,16 @@ def settle(
     """
     if not policy.types and (type_name or asked is not None):
         named = "type" if type_name else "requirements"
-        return SettledNeeds(refused=Reason(ReasonCode.NO_TYPES, {"field": named}))
+        return SettledNeeds(rejected=Reason(ReasonCode.NO_TYPES, {"field": named}))
     declared = {each.name: each for each in policy.types}
     if type_name and type_name not in declared:
         about = {"type": type_name, "known": ", ".join(sorted(declared))}
-        return SettledNeeds(refused=Reason(ReasonCode.TYPE_UNKNOWN, about))
+        return SettledNeeds(rejected=Reason(ReasonCode.TYPE_UNKNOWN, about))
     usual, asked = declared[type_name].needs if type_name else Needs(), asked or Needs()
     needs = _instead(_resized(usual, sized, policy.requirements_at_most), asked)
-    refused = _above(asked, usual, policy.requirements_at_most) or _beyond_scale(needs)
-    if refused:
-        return SettledNeeds(refused=refused)
+    rejected = _above(asked, usual, policy.requirements_at_most) or _beyond_scale(needs)
+    if rejected:
+        return SettledNeeds(rejected=rejected)
     return SettledNeeds(needs=needs, shape=shape_of(needs))
 
 
@@ -168,7 +168,7 @@ def outgrown(
     if larger is None:
         return None
     needs = replace(asked or Needs(), memory_gib=larger)
-    return None if settle(type_name, needs, policy).refused else needs
+    return None if settle(type_name, needs, policy).rejected else needs
 
 
 def shape_of(needs: Needs) -> Shape:

@@ -363,18 +363,18 @@ def _misfit(
         return None
     settled = settle_message(job, policy, read_sized(message) if slot_id.shape else None)
     own = parse_shape(slot_id.shape) or Shape()
-    if not settled.refused and own.covers(settled.shape):
+    if not settled.rejected and own.covers(settled.shape):
         return None
     if slot_id.shape and ports.queue_of is not None:
         ports.queue_of("").send([copy_message(message, job, ports.objects)])
         delete(message.receipt_handle, ports.queue)
         return Declined(outcome=ClaimOutcome.OTHER_SHAPE, job_id=job.job_id)
-    if not settled.refused:
+    if not settled.rejected:
         # Launched before the workload declared types: ``intake`` takes it.
         put_back(message, _LEFT_TO_INTAKE, ports.queue)
         return Declined(outcome=ClaimOutcome.PUT_BACK, job_id=job.job_id, reason="to be routed")
     presence.note_declined()
-    reason, code = say(settled.refused), settled.refused.code
+    reason, code = say(settled.rejected), settled.rejected.code
     dead_letter_untouched(message, reason, ports, code=code, job_id=job.job_id or "")
     return Declined(
         outcome=ClaimOutcome.FORBIDDEN, job_id=job.job_id, reason=reason, code=code.value

@@ -2,7 +2,7 @@
 
 A copy is sent before the original is deleted, as whenever a message moves: a crash in between
 leaves two messages of one job, of which the manifest lets only one do anything. What cannot be
-routed now stays in the queue that people know and is hidden for a while.
+routed now stays in the entry queue and is hidden for a while.
 """
 
 import logging
@@ -60,18 +60,18 @@ from spindown.wording import say
 
 #: Well within the timeout of the function; what is left is routed after the next tick.
 RUN_FOR = timedelta(seconds=40)
-#: With more messages than this, several are routed at once.
+#: From so many messages on, several are routed at once.
 _FEW = 20
 _AT_ONCE = 8
 #: A long poll asks all of SQS's servers, so that an empty answer means something.
 _WAIT = timedelta(seconds=1)
-#: What is not routed comes back after so long; it takes a few seconds at most.
+#: A message that is not routed comes back after so long; routing takes a few seconds at most.
 _HIDDEN_FOR = timedelta(minutes=2)
 #: Messages in a row that cannot be routed, after which the rest is left to the next run.
 _FAILURES = 5
 #: Shapes for which queues are made beside those of declared types: more than people tell apart.
 SHAPES_AT_MOST = 50
-#: The attribute of a message by which it was sized.
+#: The attribute of a message that says which learned sizes it was routed by.
 _SIZED = "sized"
 
 _log = logging.getLogger(__name__)
@@ -83,21 +83,21 @@ class Routed:
 
     routed: int = 0
     #: Why a message is a dead letter now, as the metric calls it -> how many.
-    refused: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
     #: Hidden, and routed later.
-    left: int = 0
+    postponed: int = 0
 
     @property
     def seen(self) -> int:
         """Return how many messages were looked at."""
-        return self.routed + self.left + sum(self.refused.values())
+        return self.routed + self.postponed + sum(self.rejected.values())
 
     def __add__(self, other: "Routed") -> "Routed":
         """Return what became of the messages of both runs."""
         return Routed(
             routed=self.routed + other.routed,
-            refused=Counter(self.refused) + Counter(other.refused),
-            left=self.left + other.left,
+            rejected=Counter(self.rejected) + Counter(other.rejected),
+            postponed=self.postponed + other.postponed,
         )
 
 
@@ -109,7 +109,8 @@ def settle_message(job: JobMessage, policy: Policy, sized: Sized | None = None) 
 def read_sized(message: Message) -> Sized | None:
     """Return what a message of a shape's queue was given beside its type, as ``intake`` wrote it.
 
-    People cannot send there, and what a sender writes so ``intake`` takes away. None: nothing.
+    People cannot send there, and ``intake`` removes the attribute if a sender has set it. None: the
+    type alone says what the job gets.
     """
     text = message.attributes.get(_SIZED)
     try:
@@ -155,19 +156,19 @@ class Intake:
     def run(
         self, until: datetime, *, at_most: int | None = None, wait: timedelta = _WAIT
     ) -> Routed:
-        """Route until the queue is empty, ``until``, or so many; return what became of them."""
-        done, in_a_row = Routed(), 0
-        while in_a_row < _FAILURES and self._ports.clock.now() < until:
+        """Route until the queue is empty, the time is up, or ``at_most`` are routed; count them."""
+        done, failed_in_a_row = Routed(), 0
+        while failed_in_a_row < _FAILURES and self._ports.clock.now() < until:
             if done.seen == at_most:
                 break
             message = self._ports.queue.receive(wait=wait, visibility=_HIDDEN_FOR)
             if message is None:
                 break
             try:
-                done, in_a_row = done + self._route(message), 0
+                done, failed_in_a_row = done + self._route(message), 0
             except Exception:  # noqa: BLE001 - the edge of one message: it comes back by itself
                 _log.exception("not_routed")
-                done, in_a_row = done + _LEFT, in_a_row + 1
+                done, failed_in_a_row = done + _POSTPONED, failed_in_a_row + 1
         return done
 
     def _route(self, message: Message) -> Routed:
@@ -175,7 +176,7 @@ class Intake:
         try:
             job = with_id(parse_job(message.body), message.message_id)
         except NewerSchema as exc:
-            return self._leave(message, exc)
+            return self._postpone(message, exc)
         except ContractError as exc:
             dead_letter_untouched(message, str(exc), self._ports)
             return _MALFORMED
@@ -183,17 +184,17 @@ class Intake:
         try:
             whole = read_stored(job, self._ports.objects)
         except NewerSchema as exc:
-            return self._leave(message, exc)
+            return self._postpone(message, exc)
         except (ContractError, NotFound):
             unstored = Reason(ReasonCode.BODY_NOT_STORED, {"job": job_id})
-            return self._refuse(message, job_id, unstored)
+            return self._reject(message, job_id, unstored)
         settings, sized = self._settings, self._sized_of(whole)
         settled = settle_message(whole, self._policy, sized)
-        refused = settled.refused or why_unmet(
+        rejected = settled.rejected or why_unmet(
             settled.needs, settings.requirements, settings.run.root_volume_gib
         )
-        if refused:
-            return self._refuse(message, job_id, refused)
+        if rejected:
+            return self._reject(message, job_id, rejected)
         return self._move(message, job, settled.shape, whole.type or "", sized)
 
     def _move(
@@ -205,12 +206,12 @@ class Intake:
         sized: Sized | None,
     ) -> Routed:
         """Move a message to the queue of a shape; one that is not there is made."""
-        queue = self._open(shape, job_type)
+        queue = self._queue_for(shape, job_type)
         if queue is None:
             about = Reason(
                 ReasonCode.TOO_MANY_SHAPES, {"shapes": SHAPES_AT_MOST, "shape": shape.name}
             )
-            return self._refuse(message, job.job_id or "", about)
+            return self._reject(message, job.job_id or "", about)
         # Whatever a sender has written there.
         attributes = {k: v for k, v in message.attributes.items() if k != _SIZED}
         if sized is not None:
@@ -232,35 +233,35 @@ class Intake:
         sized = sized_at(known, self._ports.clock.now())
         return None if sized.needs == Needs() else sized
 
-    def _leave(self, message: Message, error: NewerSchema) -> Routed:
+    def _postpone(self, message: Message, error: NewerSchema) -> Routed:
         """Hide what only a later version can read; at last give it up."""
         if is_given_up(message.sent_at, message.receive_count, self._ports.clock.now()):
             dead_letter_untouched(message, str(error), self._ports)
             return _MALFORMED
         wait = unreadable_wait(message.receive_count, is_noted=False)
         put_back(message, wait, self._ports.queue)
-        return _LEFT
+        return _POSTPONED
 
-    def _refuse(self, message: Message, job_id: str, reason: Reason) -> Routed:
+    def _reject(self, message: Message, job_id: str, reason: Reason) -> Routed:
         dead_letter_untouched(message, say(reason), self._ports, code=reason.code, job_id=job_id)
-        return Routed(refused={reason.code.value: 1})
+        return Routed(rejected={reason.code.value: 1})
 
-    def _open(self, shape: Shape, job_type: str) -> JobQueue | None:
+    def _queue_for(self, shape: Shape, job_type: str) -> JobQueue | None:
         """Return the queue that takes a job, which may not be made yet; None: there is none."""
         with self._placing:
-            return self._queues.get((shape, job_type)) or self._list(shape, job_type)
+            return self._queues.get((shape, job_type)) or self._register(shape, job_type)
 
-    def _list(self, shape: Shape, job_type: str) -> JobQueue | None:
-        place = self._place(shape)
-        if place is None:
+    def _register(self, shape: Shape, job_type: str) -> JobQueue | None:
+        chosen = self._choose_shape(shape)
+        if chosen is None:
             return None
         # First the ledger: a queue that no tick knows of would be served by nobody.
-        url = shape_queue(self._settings.queue_url, place.name)
-        note_use(self._ports, self._settings.name, place.name, url, job_type)
+        url = shape_queue(self._settings.queue_url, chosen.name)
+        note_use(self._ports, self._settings.name, chosen.name, url, job_type)
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
-    def _place(self, shape: Shape) -> Shape | None:
+    def _choose_shape(self, shape: Shape) -> Shape | None:
         """Return the shape whose queue takes a job; None: there is none.
 
         Its own, or the least that covers it, if there are so many that senders may have made them
@@ -299,8 +300,8 @@ def route(
     Args:
         settings: of the workload.
         policy: in force.
-        work: the workload's own ports, as ``Intake`` takes them.
-        ports: the world.
+        work: the ports of the workload, as ``Intake`` takes them.
+        ports: the ports of the deployment.
         threads: how many route at once.
     """
     until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
@@ -310,7 +311,7 @@ def route(
     if done.seen >= _FEW:
         with ThreadPoolExecutor(threads) as pool:
             done = sum(pool.map(lambda _: intake.run(until), range(threads)), start=done)
-    for queue in _left_behind(settings, policy, ports):
+    for queue in _abandoned_queues(settings, policy, ports):
         again = Intake(
             settings, policy, replace(work, queue=queue), ports.queue, tags=tags, sizes=sizes
         )
@@ -320,10 +321,10 @@ def route(
     ports.metrics.emit(
         [
             Datum(name="JobsRouted", value=done.routed, dimensions=where),
-            Datum(name="JobsNotRouted", value=done.left, dimensions=where),
+            Datum(name="JobsNotRouted", value=done.postponed, dimensions=where),
             *(
                 Datum(name="DeadLettered", value=count, dimensions={**where, REASON: code})
-                for code, count in done.refused.items()
+                for code, count in done.rejected.items()
             ),
         ]
     )
@@ -343,7 +344,7 @@ def sizes_in_force(workload: str, policy: Policy, ports: ControlPorts) -> Mappin
         return {}
 
 
-def _left_behind(
+def _abandoned_queues(
     settings: WorkloadSettings, policy: Policy, ports: ControlPorts
 ) -> Sequence[JobQueue]:
     """Return the queues of shapes to which no job comes any more, since the policy changed."""
@@ -352,5 +353,5 @@ def _left_behind(
     return [ports.queue(shape_queue(settings.queue_url, each.name)) for each in known]
 
 
-_LEFT = Routed(left=1)
-_MALFORMED = Routed(refused={"malformed": 1})
+_POSTPONED = Routed(postponed=1)
+_MALFORMED = Routed(rejected={"malformed": 1})

@@ -49,7 +49,7 @@ def read_shapes(table: Table, workload: str) -> Mapping[str, ShapeRow]:
 
 
 def queues_of(ports: ControlPorts, settings: WorkloadSettings) -> list[JobQueue]:
-    """Return all queues in which messages of a workload may wait, that of people first."""
+    """Return all queues in which messages of a workload may wait, the entry queue first."""
     shapes = read_shapes(ports.table, settings.name)
     urls = [settings.queue_url, *(shape_queue(settings.queue_url, shape) for shape in shapes)]
     return [ports.queue(url) for url in urls]
@@ -125,7 +125,7 @@ def remove_unused(workload: str, ports: ControlPorts) -> int:
 
 
 def _send_back(queue: JobQueue, people: JobQueue, clock: Clock) -> None:
-    """Send the messages of a shape back to the queue that people know.
+    """Send the messages of a shape back to the entry queue.
 
     Without types nobody routes, and every worker receives from that queue.
     """

@@ -92,14 +92,14 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
         SpindownError: the ledger, the settings, the queue or the prices cannot be read.
     """
     now = ports.clock.now()
-    settled, seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
-    plan = make_plan(seen, settled)
+    early, seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
+    plan = make_plan(seen, early)
     choice, demand = plan.choice, plan.choice.demand
     candidates, notes = choice.candidates, plan.notes
     room = plan.allowance.budget
     if candidates is None:
         if seen.prices is None or choice.stopped or seen.account is None:
-            seen = observe_market(settled, ports, is_asked=True)
+            seen = observe_market(early, ports, is_asked=True)
         demand = _of_a_job(demand, seen.facts)
         after = PlanDraft(facts=seen.facts, fleet=plan.fleet)
         ranked = rank_offers(of_shape(after, choice.shape), replace(choice, demand=demand), seen)

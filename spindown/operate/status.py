@@ -100,7 +100,7 @@ def read_status(
     Args:
         workload: whose.
         ledger: its ledger.
-        queues: its queues, by shape; "": that of people, which alone is there without types.
+        queues: its queues, by shape; "": the entry queue, which alone is there without types.
         dead_letters: its dead-letter queue.
         budget_usd: of the deployment, a month; None: there is none.
         refusal: why the live policy as stored is not in force; "": it is.

@@ -42,7 +42,7 @@ from spindown.simulator.worker import SimSite, SimWorker
 P = TypeVar("P")
 DEPLOYMENT = "simulated"
 WORKLOAD = "work"
-#: URL of the queue that people know, and of that for dead letters.
+#: URL of the entry queue, and of that for dead letters.
 _QUEUE, _DEAD = "queue", "dead"
 
 

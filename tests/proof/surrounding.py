@@ -45,7 +45,7 @@ class Surrounding(Protocol):
         ...
 
     def queue_of(self, shape: str) -> MemoryJobQueue:
-        """Return the queue of a shape; "": that of people."""
+        """Return the queue of a shape; "": the entry queue."""
         ...
 
     def power_off(self, instance_id: str) -> None:

@@ -491,9 +491,9 @@ def test_the_fleet_is_sized_as_if_it_were_sized_anew(
     for act, number in story:
         ACTS[act](world, number)
 
-    settled, _ = observe(WORKLOAD, world.ports, now=world.now, source="test")
+    early, _ = observe(WORKLOAD, world.ports, now=world.now, source="test")
 
-    assert settled.needs[0] == size_fleet(settled.draft)
+    assert early.missing[0] == size_fleet(early.draft)
 
 
 def replace_choice(action: object) -> object:

@@ -143,7 +143,7 @@ def test_a_shape_asks_for_no_less_than_the_workload(shape: Shape) -> None:
 
 def test_without_types_whatever_names_one_is_refused() -> None:
     for name, asked in (("small", None), ("", Needs()), ("small", Needs(vcpus=1))):
-        assert settle(name, asked, Policy()).refused.code is ReasonCode.NO_TYPES
+        assert settle(name, asked, Policy()).rejected.code is ReasonCode.NO_TYPES
     assert settle("", None, Policy()).shape == Shape()
 
 
@@ -163,7 +163,7 @@ def test_a_message_asks_for_less_or_up_to_the_ceiling(
     name: str, asked: Needs | None, shape: str
 ) -> None:
     settled = settle(name, asked, POLICY)
-    assert not settled.refused
+    assert not settled.rejected
     assert settled.shape.name == shape
 
 
@@ -178,15 +178,15 @@ def test_a_message_asks_for_less_or_up_to_the_ceiling(
     ],
 )
 def test_more_than_the_ceiling_is_refused(name: str, asked: Needs, field: str, most: float) -> None:
-    refused = settle(name, asked, POLICY).refused
-    assert refused.code is ReasonCode.REQUIREMENT_FORBIDDEN
-    assert (refused.about["field"], refused.about["most"]) == (field, most)
+    rejected = settle(name, asked, POLICY).rejected
+    assert rejected.code is ReasonCode.REQUIREMENT_FORBIDDEN
+    assert (rejected.about["field"], rejected.about["most"]) == (field, most)
 
 
 @given(st.sampled_from(["", "small", "gpu"]), st.none() | needs)
 def test_what_is_settled_is_within_type_and_ceiling(name: str, asked: Needs | None) -> None:
     settled = settle(name, asked, POLICY)
-    if settled.refused:
+    if settled.rejected:
         return
     usual = next((t.needs for t in POLICY.types if t.name == name), Needs())
     for each in fields(Needs):
@@ -200,7 +200,7 @@ def test_what_is_settled_is_within_type_and_ceiling(name: str, asked: Needs | No
 def test_a_shape_that_a_job_comes_to_is_a_possible_one(name: str, asked: Needs | None) -> None:
     settled = settle(name, asked, POLICY)
 
-    assert settled.refused or is_possible(settled.shape, POLICY)
+    assert settled.rejected or is_possible(settled.shape, POLICY)
     assert not is_possible(settled.shape, Policy())
 
 
@@ -211,8 +211,8 @@ def test_a_shape_above_all_types_and_ceilings_is_impossible() -> None:
 
 def test_what_no_machine_is_sold_with_is_refused() -> None:
     policy = replace(POLICY, requirements_at_most=Needs(memory_gib=1e6))
-    refused = settle("small", Needs(memory_gib=1e5), policy).refused
-    assert refused.about["most"] == SCALES["memory_gib"][-1]
+    rejected = settle("small", Needs(memory_gib=1e5), policy).rejected
+    assert rejected.about["most"] == SCALES["memory_gib"][-1]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_message_goes_to_the_queue_of_its_shape(
     world.ask("j", **asked)
     routed = world.route()
 
-    assert (routed.routed, routed.refused, routed.left) == (1, {}, 0)
+    assert (routed.routed, routed.rejected, routed.postponed) == (1, {}, 0)
     assert world.queue.bodies() == []
     assert jobs_of(world, shape) == ["j"]
     assert shape in world.view().shapes
@@ -91,7 +91,7 @@ def test_what_is_forbidden_is_a_dead_letter(
     world.ask("j", **asked)
     routed = world.route()
 
-    assert routed.refused == {code.value: 1}
+    assert routed.rejected == {code.value: 1}
     assert letters(world) == {"j": code.value}
     assert world.queue.bodies() == []
 
@@ -114,7 +114,7 @@ def test_what_is_forbidden_is_a_dead_letter(
 def test_what_cannot_be_read_is_a_dead_letter(world: ControlWorld, asked: dict[str, Any]) -> None:
     world.ask("j", **asked)
 
-    assert world.route().refused == {"malformed": 1}
+    assert world.route().rejected == {"malformed": 1}
     assert world.dead_letters.backlog().visible == 1
 
 
@@ -144,7 +144,7 @@ def test_the_type_of_a_stored_body_counts(world: ControlWorld) -> None:
 def test_a_message_of_a_later_version_is_hidden_and_left(world: ControlWorld) -> None:
     world.queue.send([Outgoing(body='{"items": [], "schema": 99}')])
 
-    assert world.route().left == 1
+    assert world.route().postponed == 1
     assert world.queue.backlog().in_flight == 1
     assert world.dead_letters.bodies() == []
 
@@ -158,7 +158,7 @@ def test_a_message_that_cannot_be_sent_comes_back(world: ControlWorld) -> None:
         return proceed()
 
     world.interfere = fail
-    assert world.route().left == 1
+    assert world.route().postponed == 1
     world.interfere = None
     world.clock.advance(minutes(3))
 
@@ -268,7 +268,7 @@ def test_nothing_is_sent_to_a_queue_that_is_just_removed(world: ControlWorld) ->
     world.clock.advance(minutes(20))
     second = world.route()
 
-    assert (first.left, second.routed) == (1, 1)
+    assert (first.postponed, second.routed) == (1, 1)
     assert jobs_of(world, SMALL) == ["j"]
     assert (world.table.get(live_key(shape_sort(SMALL))) or {})["removing_at"] is None
 
@@ -308,7 +308,7 @@ def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
     kept = [parse_job(body) for name in shapes for body in world.queue_of(name).bodies()]
     assert len(kept) == routed.routed
     code = ReasonCode.TOO_MANY_SHAPES.value
-    assert routed.refused == ({code: 61 - routed.routed} if routed.routed < 61 else {})
+    assert routed.rejected == ({code: 61 - routed.routed} if routed.routed < 61 else {})
     assert set(letters(world).values()) <= {code}
     for name in shapes:
         shape = parse_shape(name)
@@ -331,8 +331,8 @@ def test_sizes_that_are_made_up_leave_room_for_each_type(world: ControlWorld) ->
 
     routed = world.route()
 
-    assert (routed.routed, routed.left) == (2, 0)
-    assert routed.refused == {ReasonCode.TOO_MANY_SHAPES.value: 8}
+    assert (routed.routed, routed.postponed) == (2, 0)
+    assert routed.rejected == {ReasonCode.TOO_MANY_SHAPES.value: 8}
     assert jobs_of(world, SMALL) == ["s"]
     assert jobs_of(world, "c0m512g1v0") == ["b"]
 

@@ -35,7 +35,7 @@ def world() -> WorkWorld:
 
 @pytest.fixture
 def intake(world: WorkWorld) -> MemoryJobQueue:
-    """Return the queue that people know, where the world's is that of a shape."""
+    """Return the entry queue, where the world's is that of a shape."""
     queue = MemoryJobQueue(world.clock, world.ports.random, name="intake")
     world.ports = replace(world.ports, queue_of={"": queue}.__getitem__)
     return queue

@@ -34,7 +34,7 @@ def run_out(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
 
 
 def a_slot(tmp_path: Path, shape: str, policy: Policy = TYPED) -> tuple[SlotWorld, MemoryJobQueue]:
-    """Return a slot of a machine of a shape, and the queue that people know."""
+    """Return a slot of a machine of a shape, and the entry queue."""
     world = WorkWorld(policy=policy)
     intake = MemoryJobQueue(world.clock, world.ports.random, name="intake")
     world.ports = replace(world.ports, queue_of={"": intake}.__getitem__)
