@@ -41,12 +41,8 @@ def handle(
         # If it is not woken now, its next tick comes within a minute.
         with suppress(SpindownError):
             scaler.wake(workload)
-    return {
-        "workload": workload,
-        "routed": done.routed,
-        "postponed": done.postponed,
-        **done.rejected,
-    }
+    counts = {"routed": done.routed, "postponed": done.postponed, **done.rejected}
+    return {"workload": workload, **counts}
 
 
 @logger.inject_lambda_context

@@ -37,6 +37,8 @@ botocore.session.create_loader = cache(botocore.session.create_loader)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Without xdist, as the mutants are tested, there is no such hook.
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return one process more than there are cores: who waits for a local system leaves one."""
     return (os.cpu_count() or 1) + 1

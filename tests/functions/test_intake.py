@@ -44,7 +44,7 @@ def test_what_is_routed_wakes_the_scaler(world: ControlWorld) -> None:
 
     said = handle(world, scaler=scaler)
 
-    assert (said["routed"], said["type-unknown"], said["left"]) == (1, 1, 0)
+    assert (said["routed"], said["type-unknown"], said["postponed"]) == (1, 1, 0)
     assert scaler.woken == [WORKLOAD]
     assert world.metric("JobsRouted") == 1
     assert world.metric("DeadLettered") == 1
