@@ -250,7 +250,7 @@ def play(job: Job, needs: Needs, account: Account) -> Iterator[SeenAttempt]:
             seconds=computed,
             dollars=dollars,
             items=float(fits),
-            is_whole=fits,
+            ends_job=fits,
             ran_out=not fits,
         )
         if larger is None:

@@ -249,25 +249,29 @@ def _jobs(about: About) -> str:
     return _count(say_number(float(about["jobs"])), "job")
 
 
+def _day(about: About) -> str:
+    return str(about["until"])[:10]
+
+
 def _size_learned(about: About) -> str:
     used, times = say_number(float(about["used"])), say_number(float(about["room"]))
     chance = f"{float(about['chance']):.1%}"
     return (
-        f"{_resized(about, 'from')}: {_jobs(about)} used {used} GiB at the most, of which {times} "
-        f"times shall fit; the chance to run out is {chance}"
+        f"{_resized(about, 'from')}: 99 % of {_jobs(about)} used at most {used} GiB, and {times} "
+        f"times that must fit; the chance to run out is {chance}"
     )
 
 
 def _size_back_failures(about: About) -> str:
     share, before = (f"{float(about[key]):.0%}" for key in ("share", "share_before"))
     return (
-        f"{_resized(about, 'back from')}, until {about['until']}: of {_jobs(about)} {share} failed "
-        f"or ran out of memory, {before} before"
+        f"{_resized(about, 'back from')}, and no smaller before {_day(about)}: of {_jobs(about)} "
+        f"{share} failed or ran out of memory, {before} before"
     )
 
 
 def _size_back_cost(about: About) -> str:
-    return f"{_resized(about, 'back from')}, until {about['until']}: {_costs(about)}"
+    return f"{_resized(about, 'back from')}, and no smaller before {_day(about)}: {_costs(about)}"
 
 
 def _costs(about: About) -> str:

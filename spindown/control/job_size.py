@@ -133,7 +133,7 @@ def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
         seconds=record.seconds,
         dollars=record.dollars,
         items=float(record.items),
-        is_whole=record.end in _ENDED,
+        ends_job=record.end in _ENDED,
         has_failed=record.end is UsageEnd.FAILED,
         ran_out=record.end is UsageEnd.OUTGROWN,
     )
@@ -149,9 +149,9 @@ def ranges_of(
 ) -> Mapping[str, SizeRange]:
     """Return between which sizes each need of a type may move, and what each size costs.
 
-    That is beside what evidence speaks for of the others (``advised``): beside what is in force, a
-    smaller need costs no less as long as another one is too large. The least is what the workload
-    requires of all machines, the most what a message of the type may ask for.
+    Each need is priced on machines that have the others at their advised sizes. With the sizes in
+    force a smaller need would cost no less as long as another one is too large. The least is what
+    the workload requires of all machines, the most what a message of the type may ask for.
     """
     of, others, wanted = declared.needs, shape_of(advised), settings.requirements
     shape = replace(

@@ -3,7 +3,7 @@
 Memory and VRAM are the smallest size that nearly all jobs fit into, with room that shrinks as
 evidence grows; an hour of the week that needs more, week by week, has a size of its own. Cores are
 those at which an item has cost least. A size changes to the next larger or smaller one, is on trial
-there, and goes back if failures or costs rise.
+there, and a size that was lowered goes back if failures or costs rise.
 
 What is learned comes from workers, which may lie: it moves sizes between the least and the most
 that people have set, and no further.
@@ -34,15 +34,17 @@ ROOM = 0.5
 SYSTEM_GIB = 0.5
 #: Jobs at a size, before the next change.
 TRIAL_JOBS = 5.0
-#: A size from which it went back is left alone for so long.
+#: After a size went back, smaller ones are not tried for so long.
 KEPT_FOR = timedelta(days=14)
 #: Failures of a trial from which they count, and by how much their share has to rise.
 _FAILURES_LEAST, _FAILURES_RISE = 1.5, 0.05
 #: An item costs more at a size on trial, or with a number of cores, from this factor on: prices
 #: vary by themselves. Besides, it has to be more than so many standard deviations.
 _DEARER, _DEARER_BY_CORES, _SURE = 1.15, 1.05, 2.0
-#: Mean cores as a share of those that there are: the job is held up by them, or would fit in them.
-_BUSY, _FITS = 0.85, 0.9
+#: From this share of the cores in use on, the mean over time, more cores may be faster.
+_BUSY = 0.85
+#: Up to this share of fewer cores, those are enough.
+_FITS = 0.9
 #: An hour of the week needs more if it did in this many weeks, by this factor of the usual hour.
 _WEEKS_LEAST, _MUCH_MORE = 2, 1.5
 #: Weeks of an hour that are remembered.
@@ -76,8 +78,9 @@ class SeenAttempt:
     seconds: float = 0.0
     dollars: float = 0.0
     items: float = 0.0
-    #: The job is completed or has failed, so that its peak is the whole job's.
-    is_whole: bool = True
+    #: The last of its job, which is completed or has failed. Attempts that others go on from are
+    #: neither counted as jobs nor asked for their peak.
+    ends_job: bool = True
     #: It failed, or ran out of memory.
     has_failed: bool = False
     ran_out: bool = False
@@ -91,15 +94,15 @@ class SizeTrial:
     failed: Amount = 0.0
     items: Amount = 0.0
     dollars: Amount = 0.0
-    #: Of each attempt.
+    #: The sum of the squares of each attempt's dollars.
     dollars_squared: Amount = 0.0
     seconds: Amount = 0.0
     #: Cores in use times seconds.
     core_seconds: Amount = 0.0
 
     @property
-    def doubt(self) -> float:
-        """Return the relative variance of the mean cost: of n attempts their own by n."""
+    def cost_variance(self) -> float:
+        """Return the relative variance of the mean cost: that of one attempt, divided by n."""
         if self.dollars <= 0.0 or self.jobs <= 0.0:
             return math.inf
         spread = self.dollars_squared * self.jobs / self.dollars**2 - 1.0
@@ -109,12 +112,14 @@ class SizeTrial:
         """Tell whether what an item costs here is so many times as much, beyond chance.
 
         That is by two standard deviations of the ratio of both means: of jobs whose cost varies by
-        half of the mean, five and five differ by 32 % in one.
+        half of the mean, the means of five and five differ by 32 % at one standard deviation.
         """
         if min(self.jobs, other.jobs) < TRIAL_JOBS or min(self.items, other.items) <= 0.0:
             return False
         ratio = here / there if there > 0.0 else math.inf
-        return ratio > times and math.log(ratio) > _SURE * math.sqrt(self.doubt + other.doubt)
+        return ratio > times and math.log(ratio) > _SURE * math.sqrt(
+            self.cost_variance + other.cost_variance
+        )
 
     @property
     def failing(self) -> float:
@@ -132,10 +137,10 @@ class SizeTrial:
         return self.core_seconds / self.seconds if self.seconds > 0.0 else 0.0
 
     def with_one(self, one: SeenAttempt) -> "SizeTrial":
-        """Return it with an attempt more; one that others go on from is no job of its own."""
+        """Return it with one more attempt; one that others go on from is not counted as a job."""
         has_failed = one.has_failed or one.ran_out
         return SizeTrial(
-            jobs=self.jobs + (one.is_whole or has_failed),
+            jobs=self.jobs + (one.ends_job or has_failed),
             failed=self.failed + has_failed,
             items=self.items + one.items,
             dollars=self.dollars + one.dollars,
@@ -145,7 +150,7 @@ class SizeTrial:
         )
 
     def faded(self, share: float) -> "SizeTrial":
-        """Return it as it counts later."""
+        """Return it with all sums multiplied by a share, as they count later."""
         return SizeTrial(**{each.name: getattr(self, each.name) * share for each in fields(self)})
 
 
@@ -155,14 +160,15 @@ class SizeInForce:
 
     #: On the need's scale; 0: the type states no such need, and none is learned.
     size: Tally = 0
-    #: Since the last change.
+    #: What attempts came to since the last change.
     tried: SizeTrial = SizeTrial()
-    #: At the size before; 0: it was never changed.
+    #: The size before the last change; 0: it was never changed.
     before: Tally = 0
+    #: What attempts came to at that size.
     earlier: SizeTrial = SizeTrial()
-    #: Sizes below this one are not tried until then; None: all may be.
-    kept_from: Tally = 0
-    kept_until: datetime | None = None
+    #: Sizes below this one are not tried until `not_below_until`; 0: all may be.
+    not_below: Tally = 0
+    not_below_until: datetime | None = None
     reason: Reason = NO_REASON
 
     def moved(self, size: int, code: ReasonCode, about: About) -> "SizeInForce":
@@ -231,7 +237,7 @@ class SizeRange:
 
     def below(self, current: SizeInForce, now: datetime) -> int | None:
         """Return the next smaller one that may be tried; None: there is none."""
-        kept = current.kept_from if current.kept_until and now < current.kept_until else 0
+        kept = current.not_below if current.not_below_until and now < current.not_below_until else 0
         return max((size for size in self.choices if kept <= size < current.size), default=None)
 
 
@@ -257,7 +263,7 @@ class TypeSize:
 
     #: Its needs as they stood.
     of: Needs
-    #: In place of these; None: as they stand.
+    #: Learned sizes that replace those of `of`; a field that is None: unchanged.
     needs: Needs = field(default_factory=Needs)
     #: What evidence speaks for, whatever is in force yet; None: too little is known.
     advised: Needs = field(default_factory=Needs)
@@ -302,12 +308,12 @@ def enough(
     """Return the smallest size from which no larger one pays; None: nothing was seen or is sold.
 
     A job that runs out at one size pays that and goes on at the next. So the next is worth its
-    dollars from the start if the chance of running out exceeds what it would save:
+    dollars from the start if what running out costs on average exceeds what it would save:
     ``chance x next > next - this``. The chance of n jobs of which k exceed a size is
     ``(k + 1/2) / (n + 1)`` (Jeffreys' prior). Besides, no more than 2 % may exceed it.
 
     Worked: 100 jobs of at most 6 GiB need 6 x 1.05 + 0.5 = 6.8: at 8 GiB for $0.10, before 16 GiB
-    for $0.20, the chance is 0.005 x 0.20 = 0.001, less than the 0.10 that are saved.
+    for $0.20, running out costs 0.005 x $0.20 = $0.001 on average, less than the $0.10 saved.
 
     Args:
         peaks: GiB and the number of jobs that have used so much, at the most.
@@ -320,22 +326,28 @@ def enough(
         return None
     spare = room(jobs)
 
-    def chance(size: int) -> tuple[float, float]:
-        over = math.fsum(n for gib, n in seen if gib * spare + taken > size)
-        return over / jobs, (over + 0.5) / (jobs + 1.0)
+    def count_over(size: int) -> float:
+        return math.fsum(n for gib, n in seen if gib * spare + taken > size)
+
+    def chance_over(size: int) -> float:
+        return (count_over(size) + 0.5) / (jobs + 1.0)
+
+    def is_too_small(size: int) -> bool:
+        return count_over(size) > RUN_OUT_AT_MOST * jobs
 
     def is_worth(size: int, larger: int) -> bool:
-        share, likely = chance(size)
-        if share > RUN_OUT_AT_MOST:
+        if is_too_small(size):
             return True
         price, next_price = sizes.prices.get(size, 0.0), sizes.prices.get(larger, 1.0)
-        return likely * next_price > next_price - price
+        return chance_over(size) * next_price > next_price - price
 
     found = next((s for s, larger in pairwise(choices) if not is_worth(s, larger)), choices[-1])
     used = quantile_of(seen, 0.99)
     scale = SCALES[sizes.need]
-    fits = next((s for s in scale if chance(s)[0] <= RUN_OUT_AT_MOST), scale[-1])
-    return Enough(size=found, fits=fits, jobs=jobs, used=used, room=spare, chance=chance(found)[1])
+    fits = next((size for size in scale if not is_too_small(size)), scale[-1])
+    return Enough(
+        size=found, fits=fits, jobs=jobs, used=used, room=spare, chance=chance_over(found)
+    )
 
 
 def quantile_of(peaks: Sequence[tuple[float, float]], share: float) -> float:
@@ -350,7 +362,7 @@ def quantile_of(peaks: Sequence[tuple[float, float]], share: float) -> float:
 
 def usual_peaks(history: PeakHistory) -> Sequence[tuple[float, float]]:
     """Return the peaks of all hours that need no more than others."""
-    special, found = busy_hours(history), dict[str, float]()
+    special, found = larger_hours(history), dict[str, float]()
     for hour, peaks in history.hours.items():
         if hour not in special:
             for peak, jobs in peaks.items():
@@ -358,7 +370,7 @@ def usual_peaks(history: PeakHistory) -> Sequence[tuple[float, float]]:
     return [(_gib_of(peak), jobs) for peak, jobs in found.items()]
 
 
-def busy_hours(history: PeakHistory) -> Mapping[str, float]:
+def larger_hours(history: PeakHistory) -> Mapping[str, float]:
     """Return the hours that need more than others, week by week -> the most GiB of one job.
 
     Such an hour has in each of its last two weeks, at least, had a job of 1.5 times the most of the
@@ -414,7 +426,7 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
             scaling[vcpus] = scaling.get(vcpus, SizeTrial()).with_one(one)
     peaks = {
         need: _with_peaks(
-            known, share, [(one.at, getattr(one, _PEAKS[need])) for one in seen if one.is_whole]
+            known, share, [(one.at, getattr(one, _PEAKS[need])) for one in seen if one.ends_job]
         )
         for need, known in history.peaks.items()
     }
@@ -487,8 +499,8 @@ def decide_size(
         "chance": want.chance,
     }
     prices, larger = sizes.prices, sizes.above(current.size)
-    is_dearer = prices.get(want.size) != prices.get(current.size) or not prices
-    if larger and want.size > current.size and (is_dearer or want.fits > current.size):
+    is_other_price = prices.get(want.size) != prices.get(current.size) or not prices
+    if larger and want.size > current.size and (is_other_price or want.fits > current.size):
         return current.moved(larger, ReasonCode.SIZE_RAISED, about)
     smaller = sizes.below(current, now)
     if smaller is None or smaller < want.size or current.tried.jobs < TRIAL_JOBS or not may_try:
@@ -506,9 +518,9 @@ def decide_cores(
 ) -> SizeInForce:
     """Return the number of vCPUs that is next: more are bought only while an item gets cheaper.
 
-    A number that was never tried is tried once: one fewer if the cores in use fit into it, one more
-    if all are in use. What it cost there then decides. The arguments are those of ``decide_size``;
-    ``scaling`` has what attempts came to by the vCPUs of their machines.
+    A number that was never tried is tried once: the next smaller if the cores in use fit into
+    it, the next larger if all are in use. What it cost there then decides. The arguments are those
+    of ``decide_size``; ``scaling`` has what attempts came to by the vCPUs of their machines.
     """
     here = _cost_of_cores(current.size, current.tried, sizes)
     earlier = _cost_of_cores(current.before, current.earlier, sizes)
@@ -626,7 +638,7 @@ def _sizes_of_hours(history: PeakHistory, usual: int, sizes: SizeRange) -> Mappi
     if not usual or not choices:
         return {}
     found = {}
-    for hour, most in busy_hours(history).items():
+    for hour, most in larger_hours(history).items():
         need = most * room(math.fsum(history.hours.get(hour, {}).values())) + SYSTEM_GIB
         size = next((choice for choice in choices if choice >= need), choices[-1])
         if size > usual:
@@ -671,7 +683,7 @@ def _go_back(
     else:
         return None
     return SizeInForce(
-        size=size, kept_from=size, kept_until=until, tried=earlier, reason=back.reason
+        size=size, not_below=size, not_below_until=until, tried=earlier, reason=back.reason
     )
 
 

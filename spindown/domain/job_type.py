@@ -97,7 +97,7 @@ class Sized:
 
     #: The needs of the type, as they stood: once people change them, their word counts.
     of: Needs
-    #: In place of these; None: as they stand.
+    #: Learned sizes that replace those of `of`; a field that is None: unchanged.
     needs: Needs = field(default_factory=Needs)
     reasons: tuple[Reason, ...] = ()
 

@@ -23,12 +23,12 @@ from spindown.domain.job_size import (
     TypeHistory,
     TypeSize,
     begin,
-    busy_hours,
     decide,
     decide_cores,
     decide_size,
     enough,
     hour_of_week,
+    larger_hours,
     learn,
     room,
     sized_at,
@@ -165,8 +165,8 @@ STEPS = st.builds(
         lambda jobs, bad: a_trial(jobs, failed=bad * jobs), st.floats(0, 50), st.floats(0, 1)
     ),
     earlier=st.builds(a_trial, st.floats(0, 50)),
-    kept_from=st.sampled_from([0, 16]),
-    kept_until=st.sampled_from([None, MONDAY + timedelta(days=1)]),
+    not_below=st.sampled_from([0, 16]),
+    not_below_until=st.sampled_from([None, MONDAY + timedelta(days=1)]),
 )
 
 
@@ -186,7 +186,7 @@ def test_a_size_moves_to_a_neighbour_within_its_bounds(
         assert abs(choices.index(after.size) - choices.index(step.size)) <= 1
     if after.size < step.size:
         assert step.tried.jobs >= TRIAL_JOBS
-        assert after.size >= (step.kept_from if step.kept_until else 0)
+        assert after.size >= (step.not_below if step.not_below_until else 0)
 
 
 def test_a_size_is_tried_before_the_next_one_down() -> None:
@@ -335,7 +335,7 @@ def test_an_hour_that_needs_more_no_longer_is_forgotten() -> None:
     ]
     history = learn(begin(ASKED, MONDAY), seen, MONDAY + timedelta(days=21))
 
-    assert busy_hours(history.peaks[MEMORY]) == {}
+    assert larger_hours(history.peaks[MEMORY]) == {}
 
 
 def test_jobs_of_the_future_are_lies_and_leave_no_trace() -> None:
@@ -348,7 +348,7 @@ def test_jobs_of_the_future_are_lies_and_leave_no_trace() -> None:
     history = learn(begin(ASKED, MONDAY), [*weeks_of(21, special_gib=4.0), *lies], now)
 
     assert history == learn(begin(ASKED, MONDAY), weeks_of(21, special_gib=4.0), now)
-    assert busy_hours(history.peaks[MEMORY]) == {}
+    assert larger_hours(history.peaks[MEMORY]) == {}
 
 
 def test_jobs_of_many_sizes_have_no_hour_of_their_own() -> None:
@@ -356,7 +356,7 @@ def test_jobs_of_many_sizes_have_no_hour_of_their_own() -> None:
     seen = [an_attempt(sizes[n % 5], at=MONDAY + timedelta(minutes=20 * n)) for n in range(1500)]
     history = learn(begin(ASKED, MONDAY), seen, MONDAY + timedelta(days=21))
 
-    assert busy_hours(history.peaks[MEMORY]) == {}
+    assert larger_hours(history.peaks[MEMORY]) == {}
     assert len(usual_peaks(history.peaks[MEMORY])) == len(sizes)
 
 
@@ -369,7 +369,7 @@ def follow(history: TypeHistory, need: float, runs: int) -> tuple[TypeHistory, l
         sizes.append(size)
         fits = need + 0.5 <= size
         seen = [
-            an_attempt(need if fits else size, size, is_whole=fits, ran_out=not fits, at=now)
+            an_attempt(need if fits else size, size, ends_job=fits, ran_out=not fits, at=now)
             for _ in range(6)
         ]
         if not fits:
