@@ -265,8 +265,13 @@ def a_portion(held: ClaimedJob, count: int | None = None, *, seconds: float = 10
 
 
 def a_record(job_id: str, index: int, **changes: Any) -> Record:
-    values: dict[str, Any] = {"status": ItemStatus.OK, "result": index * index, "seconds": 0.5}
-    return Record(job_id=job_id, index=index, item=f"item-{index}", **{**values, **changes})
+    values: dict[str, Any] = {
+        "item": f"item-{index}",
+        "status": ItemStatus.OK,
+        "result": index * index,
+        "seconds": 0.5,
+    }
+    return Record(job_id=job_id, index=index, **{**values, **changes})
 
 
 def items(count: int) -> Sequence[str]:

@@ -111,7 +111,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     files = find_files(sources or [], hidden=hidden)
     sent = _send(sender, draft, files=files, items=items, uri=uri)
     sender.nudge()
-    _announce(sent, sender.options, as_json=as_json)
+    announce(sent, sender.options, as_json=as_json)
     if wait and not is_well(wait_for(sent.jobs, sender.store, items=sent.items)):
         raise typer.Exit(1)
 
@@ -239,7 +239,8 @@ def _check_type(sender: Sender, draft: Draft) -> None:
         raise BadInput(field, draft.type or draft.requirements, say(refused))
 
 
-def _announce(batch: Batch, options: str, *, as_json: bool) -> None:
+def announce(batch: Batch, options: str, *, as_json: bool) -> None:
+    """Print what was sent."""
     if as_json:
         print(json.dumps(encode(batch)))
         return

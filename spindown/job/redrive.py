@@ -15,7 +15,7 @@ from enum import StrEnum
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.domain.in_vain import NOTHING_IN_VAIN
-from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
+from spindown.error import ContractError, NewerSchema, NotFound, PreconditionFailed, Unreachable
 from spindown.job.fence import Fence, is_other_body, read_fence, write_fence
 from spindown.job.held import WorkPorts, is_at_work
 from spindown.job.message import copy_message, delete, put_back, read_stored
@@ -86,6 +86,68 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
     finally:
         for letter in left.values():
             put_back(letter, timedelta(0), ports.dead_letters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsendable:
+    """One dead letter that cannot be sent back."""
+
+    message_id: str
+    #: Why not.
+    reason: str
+    #: Why it is a dead letter, and its code, as its attributes say; "": they do not.
+    told: str
+    code: str
+    body: str
+
+
+def find_unsendable(
+    ports: WorkPorts, *, remove: bool, messages: Collection[str] = ()
+) -> Iterator[Unsendable]:
+    """Yield the dead letters that a redrive leaves: no jobs, or bodies of other jobs' ids.
+
+    One that a later version wrote is not among them: that version may send it back.
+
+    Args:
+        ports: the world.
+        remove: whether to delete each, once the caller has taken it.
+        messages: only those with these ids; empty: all.
+    """
+    left: dict[str, Message] = {}
+    try:
+        while letter := ports.dead_letters.receive(wait=WAIT, visibility=HIDDEN_FOR):
+            is_new = letter.message_id not in left
+            # Bodies have a MiB each, and there may be very many.
+            left[letter.message_id] = replace(letter, body="")
+            reason = _why_unsendable(letter, ports)
+            if not reason or not is_new or (messages and letter.message_id not in messages):
+                continue
+            yield Unsendable(
+                message_id=letter.message_id,
+                reason=reason,
+                told=letter.attributes.get("reason", ""),
+                code=letter.attributes.get("code", ""),
+                body=letter.body,
+            )
+            if remove:
+                delete(letter.receipt_handle, ports.dead_letters)
+                del left[letter.message_id]
+    finally:
+        for letter in left.values():
+            put_back(letter, timedelta(0), ports.dead_letters)
+
+
+def _why_unsendable(letter: Message, ports: WorkPorts) -> str:
+    """Return why a dead letter cannot be sent back; "": it can, or a later version can."""
+    try:
+        job = read_stored(read_dead_letter(letter, ports), ports.objects)
+        fence = read_fence(job.job_id or "", ports.objects)
+    except NewerSchema:
+        return ""
+    except (ContractError, NotFound) as exc:
+        return str(exc)
+    is_other = fence is not None and is_other_body(fence.manifest, job)
+    return f"another job has the id {job.job_id}" if is_other else ""
 
 
 def read_dead_letter(letter: Message, ports: WorkPorts) -> JobMessage:

@@ -16,7 +16,7 @@ from spindown.job.claim import Declined
 from spindown.job.commit import commit, complete
 from spindown.job.fence import read_fence, write_fence
 from spindown.job.item import settle_items
-from spindown.job.redrive import Redriven, RedriveOutcome, redrive
+from spindown.job.redrive import Redriven, RedriveOutcome, find_unsendable, redrive
 from spindown.job.release import dead_letter_job, release, settle_failure, settle_rejection
 from spindown.memory import PortCall
 from spindown.port import Outgoing, Write
@@ -271,3 +271,26 @@ def test_a_dead_letter_that_was_cancelled_is_not_sent_again() -> None:
     assert world.queue.bodies() == []
     assert world.dead_letters.bodies() == []
     assert world.manifest("j").state is JobState.CANCELLED
+
+
+def test_what_can_never_be_sent_back_is_listed_and_removed_if_asked() -> None:
+    world = WorkWorld()
+    give_up(world, JOB)
+    stuck = ["not a job", '{"body_key": "jobs/x"}', json.dumps({**JOB, "items": ["other"]})]
+    newer = json.dumps({"schema": 99, "items": [1]})
+    world.dead_letters.send([Outgoing(body=body) for body in (*stuck, newer)])
+    letters = world.dead_letters.bodies()
+
+    def found(*messages: str, remove: bool = False) -> dict[str, str]:
+        listed = find_unsendable(world.ports, remove=remove, messages=messages)
+        return {one.message_id: one.body for one in listed}
+
+    listed = found()
+    assert sorted(listed.values()) == sorted(stuck)
+    assert world.dead_letters.backlog().visible == len(letters)
+    one = next(iter(listed))
+    assert found(one, remove=True) == {one: listed.pop(one)}
+    assert found(remove=True) == listed
+    left = [body for body in letters if body not in stuck]
+    assert world.dead_letters.bodies() == left
+    assert world.dead_letters.backlog().visible == len(left)

@@ -72,3 +72,39 @@ def test_sends_again_what_a_purge_has_deleted(
     said = json.loads(capsys.readouterr().out)
     assert (said["job_id"], said["outcome"]) == ("monday-00000", "sent-again")
     assert account.take()["job_id"] == "monday-00000"
+
+
+def test_removes_what_is_no_job_only_if_asked(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.bury_text("no \x1b[2J job")
+
+    with pytest.raises(typer.Exit) as ended:
+        redrive("ocr", malformed=True, config=account.config)
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().out.strip().isprintable()
+    assert account.waiting(account.dead_letters) == 1
+
+    redrive("ocr", malformed=True, remove=True, config=account.config, as_json=True)
+    removed = json.loads(capsys.readouterr().out)
+    assert (removed["body"], removed["removed"]) == ("no \x1b[2J job", True)
+    assert account.waiting(account.dead_letters) == 0
+
+
+@pytest.mark.parametrize(
+    ("lost", "items", "remove"),
+    [
+        pytest.param(True, True, False, id="two at a time"),
+        pytest.param(False, False, True, id="remove alone"),
+        pytest.param(False, True, False, id="no batch"),
+    ],
+)
+def test_options_that_do_not_go_together_do_nothing(
+    account: Account, *, lost: bool, items: bool, remove: bool
+) -> None:
+    account.bury("a")
+
+    with pytest.raises(BadInput):
+        redrive("ocr", lost=lost, items=items, remove=remove, config=account.config)
+
+    assert account.waiting(account.dead_letters) == 1

@@ -1,0 +1,98 @@
+"""Send the failed items of a batch again, as a batch of their own.
+
+Every item keeps its one result: the new jobs have other ids, and the old ones stay as they are.
+The new batch is named after the old one and its index is written once, so nobody sends the same
+items twice, however often this runs. That is why a batch must be over first, with no job given up:
+then no further item of it can fail.
+"""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from spindown.contract.job.batch import Batch, submitted_prefix
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, parse_job
+from spindown.error import BadInput, NotFound
+from spindown.job.result import read_batch, read_progress, read_records
+from spindown.job.submit import MAX_BODY_BYTES, Draft, submit_items
+from spindown.port import JobQueue, ObjectStore
+
+_READS_AT_ONCE = 16
+_ITEMS_A_JOB = 200
+#: Room in a message for what its jobs share.
+_ITEMS_BYTES = MAX_BODY_BYTES // 2
+
+
+def again_of(batch_id: str) -> str:
+    """Return the name of the batch in which the failed items of a batch are sent again."""
+    return f"{batch_id}-again"
+
+
+def send_failed_again(
+    batch_id: str, workload: str, *, queue: JobQueue, store: ObjectStore
+) -> Batch:
+    """Send the failed items of a batch in new jobs; return the batch that these are.
+
+    Args:
+        batch_id: the batch, of which no further item can fail.
+        workload: whose.
+        queue: where its people send messages.
+        store: its part of the bucket.
+
+    Raises:
+        BadInput: there is no such batch, it is not over, no item of it has failed, they were sent
+            before, or what its jobs asked for is not stored any more.
+    """
+    try:
+        batch = read_batch(batch_id, store)
+    except NotFound:
+        raise BadInput("BATCH", batch_id, "name a batch that was submitted") from None
+    again = again_of(batch_id)
+    with suppress(NotFound):
+        read_batch(again, store)
+        remedy = f"its failed items were sent before: see `spindown results {again}`"
+        raise BadInput("BATCH", batch_id, remedy)
+    _check_over(batch, store)
+    found = (one for job_id in batch.jobs for one in read_records(job_id, store, failed_only=True))
+    items = [record.get("item") for record in found]
+    if not items:
+        raise BadInput("BATCH", batch_id, "name a batch of which an item has failed")
+    asked = _read_asked(batch_id, store)
+    draft = Draft(
+        workload=workload,
+        batch_id=again,
+        items_per_job=_items_per_job(items),
+        tenant=asked.tenant,
+        params=asked.params,
+        type=asked.type,
+        requirements=asked.requirements,
+    )
+    return submit_items(items, draft, queue=queue, store=store)
+
+
+def _check_over(batch: Batch, store: ObjectStore) -> None:
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        states = [one.state for one in pool.map(lambda job: read_progress(job, store), batch.jobs)]
+    if given_up := states.count(JobState.FAILED):
+        remedy = f"redrive or cancel what was given up first (jobs: {given_up})"
+        raise BadInput("BATCH", batch.batch_id, remedy)
+    is_over = {JobState.COMPLETED, JobState.CANCELLED}
+    if left := sum(state not in is_over for state in states):
+        raise BadInput("BATCH", batch.batch_id, f"wait until its jobs are over (jobs left: {left})")
+
+
+def _read_asked(batch_id: str, store: ObjectStore) -> JobMessage:
+    """Return what all jobs of a batch share, from the first of its messages."""
+    for bundle in store.list(submitted_prefix(batch_id)):
+        first, _, _ = store.get(bundle.key).data.partition(b"\n")
+        return parse_job(first.decode(errors="replace"))
+    remedy = "submit the items yourself: what its jobs asked for is not stored any more"
+    raise BadInput("BATCH", batch_id, remedy)
+
+
+def _items_per_job(items: list[Any]) -> int:
+    """Return how many of the items surely fit into one message."""
+    largest = max(len(json.dumps(item)) for item in items)
+    return max(1, min(_ITEMS_A_JOB, _ITEMS_BYTES // (largest + 2)))

@@ -1,0 +1,148 @@
+"""Failed items are sent again once, as jobs of their own, and no result changes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import parse_job
+from spindown.contract.job.result import ItemStatus
+from spindown.error import BadInput
+from spindown.job.again import send_failed_again
+from spindown.job.cancel import cancel
+from spindown.job.commit import Portion, commit, complete
+from spindown.job.fence import read_fence, write_fence
+from spindown.job.held import Finished
+from spindown.job.submit import Draft, submit_items
+from tests.work import WORKLOAD, WorkWorld, a_record, a_slot_id
+
+
+def submit(world: WorkWorld, items: list[Any], **changes: Any) -> None:
+    draft = Draft(workload=WORKLOAD, batch_id="b", items_per_job=3, **changes)
+    submit_items(items, draft, queue=world.queue, store=world.objects)
+
+
+def work_on(world: WorkWorld, is_good: Callable[[Any], bool]) -> None:
+    """Complete the next job; items that are not good fail."""
+    held = world.hold()
+    statuses = {True: ItemStatus.OK, False: ItemStatus.FAILED}
+    finished = tuple(
+        Finished(record=a_record(held.job_id, n, item=item, status=statuses[is_good(item)]))
+        for n, item in enumerate(held.job.items or ())
+    )
+    held = commit(held, Portion(finished=finished), slot_id=a_slot_id(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+
+
+def work_off(world: WorkWorld, is_good: Callable[[Any], bool]) -> None:
+    """Complete each job that waits; items that are not good fail."""
+    while world.queue.backlog().visible:
+        work_on(world, is_good)
+
+
+def again(world: WorkWorld, name: str = "b") -> tuple[str, ...]:
+    return send_failed_again(name, WORKLOAD, queue=world.queue, store=world.objects).jobs
+
+
+def results(world: WorkWorld, *jobs: str) -> list[tuple[Any, str]]:
+    return [(one.item, str(one.status)) for job in jobs for one in world.records(job)]
+
+
+def test_only_failed_items_go_out_again_with_what_they_asked_for() -> None:
+    world = WorkWorld()
+    submit(world, list(range(5)), tenant="t", params={"w": "1"})
+    work_off(world, lambda item: item not in {1, 4})
+
+    jobs = again(world)
+
+    (body,) = world.queue.bodies()
+    job = parse_job(body)
+    assert (job.items, job.tenant, job.params, job.batch_id) == ((1, 4), "t", {"w": "1"}, "b-again")
+    work_off(world, lambda _: True)
+    assert results(world, *jobs) == [(1, "ok"), (4, "ok")]
+    assert dict(results(world, "b-00000", "b-00001")) == {
+        0: "ok",
+        1: "failed",
+        2: "ok",
+        3: "ok",
+        4: "failed",
+    }
+
+
+def test_the_same_items_go_out_only_once() -> None:
+    world = WorkWorld()
+    submit(world, [0])
+    work_off(world, lambda _: False)
+    again(world)
+
+    with pytest.raises(BadInput, match="b-again"):
+        again(world)
+
+    assert len(world.queue.bodies()) == 1
+    work_off(world, lambda _: False)
+    # What fails again may go out again, under a name of its own.
+    assert again(world, "b-again") == ("b-again-again-00000",)
+
+
+@pytest.mark.parametrize("state", [None, JobState.RUNNING, JobState.FAILED])
+def test_a_batch_of_which_more_items_may_fail_is_refused(state: JobState | None) -> None:
+    world = WorkWorld()
+    submit(world, list(range(6)))
+    if state is None:
+        world.hold()
+    else:
+        work_off(world, lambda _: False)
+        fence = read_fence("b-00001", world.objects)
+        assert fence is not None
+        write_fence(replace(fence.manifest, state=state), fence.etag, world.ports)
+    before = world.queue.bodies()
+
+    with pytest.raises(BadInput):
+        again(world)
+
+    assert world.queue.bodies() == before
+
+
+def test_what_was_cancelled_hinders_nothing() -> None:
+    world = WorkWorld()
+    submit(world, list(range(6)))
+    work_on(world, lambda item: item not in {1, 4})
+    list(cancel(WORKLOAD, ["b-00000", "b-00001"], world.ports))
+
+    assert again(world) == ("b-again-00000",)
+
+
+@pytest.mark.parametrize("name", ["nothing", "b"])
+def test_a_batch_without_a_failed_item_is_refused(name: str) -> None:
+    world = WorkWorld()
+    submit(world, [0])
+    work_off(world, lambda _: True)
+
+    with pytest.raises(BadInput):
+        again(world, name)
+
+
+def test_large_items_are_cut_into_messages_that_hold_them() -> None:
+    world = WorkWorld()
+    large = [f"{n}" * 200_000 for n in range(4)]
+    submit(world, large)
+    work_off(world, lambda _: False)
+
+    again(world)
+
+    sent = [parse_job(body).items for body in world.queue.bodies()]
+    assert [item for items in sent for item in items or ()] == large
+
+
+def test_without_the_messages_nothing_is_guessed() -> None:
+    world = WorkWorld()
+    submit(world, [0])
+    work_off(world, lambda _: False)
+    world.objects.expire("submitted/")
+
+    with pytest.raises(BadInput):
+        again(world)
+
+    assert world.queue.bodies() == []
