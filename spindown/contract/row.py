@@ -326,7 +326,7 @@ class BacklogRow(ClaimsRow):
     empty_since: datetime | None = None
     #: First tick that saw it filled after it had been empty for long: no message is older.
     filled_since: datetime | None = None
-    #: When to look again for messages that must be sent anew (``app.batch.renew``).
+    #: When to look again for messages that must be sent anew (``job.renew``).
     renew_at: datetime | None = None
     #: When to count again the jobs without a message (``control.alert.lost``).
     count_lost_at: datetime | None = None
