@@ -50,7 +50,7 @@ def results(world: WorkWorld, *jobs: str) -> list[tuple[Any, str]]:
     return [(one.item, str(one.status)) for job in jobs for one in world.records(job)]
 
 
-def test_only_failed_items_go_out_again_with_what_they_asked_for() -> None:
+def test_only_failed_items_go_out_again_as_they_were_asked() -> None:
     world = WorkWorld()
     submit(world, list(range(5)), tenant="t", params={"w": "1"})
     work_off(world, lambda item: item not in {1, 4})

@@ -273,7 +273,7 @@ def test_a_dead_letter_that_was_cancelled_is_not_sent_again() -> None:
     assert world.manifest("j").state is JobState.CANCELLED
 
 
-def test_what_can_never_be_sent_back_is_listed_and_removed_if_asked() -> None:
+def test_what_can_never_go_back_is_listed_and_removed() -> None:
     world = WorkWorld()
     give_up(world, JOB)
     stuck = ["not a job", '{"body_key": "jobs/x"}', json.dumps({**JOB, "items": ["other"]})]
