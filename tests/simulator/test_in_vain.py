@@ -49,7 +49,7 @@ def most(hours: float) -> float:
     return 2.0 * ON_DEMAND * (hours + AROUND)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.proof) for n in (2, 3))])
 @pytest.mark.parametrize(("hours", "rate"), [(8.0, 0.5), (10.0, 1.0)])
 def test_done_for_twice_on_demand(hours: float, rate: float, seed: int) -> None:
     """The first bought 86 machines for $29.22, the second was never done."""
@@ -122,7 +122,7 @@ def test_where_nothing_sure_can_be_had_it_ends(zone: dict[str, Any], policy: Pol
     assert result.dollars <= most(8.0)
 
 
-@pytest.mark.parametrize("rate", [0.5, 1.0])
+@pytest.mark.parametrize("rate", [pytest.param(0.5, marks=pytest.mark.proof), 1.0])
 def test_with_useless_checkpoints_it_leaves_spot(rate: float) -> None:
     story = a_story(8.0, rate)
     saving = replace(story.arrivals[0], keeps_state=True, uses_state=False)
@@ -132,7 +132,7 @@ def test_with_useless_checkpoints_it_leaves_spot(rate: float) -> None:
     assert result.dollars <= 1.5 * most(8.0)
 
 
-@pytest.mark.parametrize("rate", [0.2, 1.0])
+@pytest.mark.parametrize("rate", [pytest.param(0.2, marks=pytest.mark.proof), 1.0])
 def test_a_checkpoint_of_a_day_stays_on_spot(rate: float) -> None:
     story = a_story(20.0, rate)
     result = run(replace(story, arrivals=(replace(story.arrivals[0], keeps_state=True),)))

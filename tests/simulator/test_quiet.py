@@ -26,7 +26,7 @@ def flat(result: SimResult) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("is_rough", [False, True], ids=["calm market", "reclaims"])
 def test_a_tick_of_an_idle_deployment_decides_nothing(seed: int, *, is_rough: bool) -> None:
     rough = a_listing(zones={"us-west-2a": a_zone(reclaims_per_hour=2.0)})

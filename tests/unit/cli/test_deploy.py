@@ -111,7 +111,9 @@ def pinned() -> str:
     return str(json.loads(package.read_text())["version"])
 
 
-@pytest.mark.parametrize("command", ["deploy", "destroy", "cdk"])
+@pytest.mark.parametrize(
+    "command", ["deploy", *(pytest.param(x, marks=pytest.mark.proof) for x in ("destroy", "cdk"))]
+)
 def test_the_pinned_version_gets_the_options(project: Path, command: str) -> None:
     done = run(project, command, "--version")
 
@@ -194,7 +196,9 @@ def test_its_exit_code_and_its_words_are_passed_on(project: Path) -> None:
     assert "spoken" in done.stderr
 
 
-@pytest.mark.parametrize("app", ["of the project", "of nobody"])
+@pytest.mark.parametrize(
+    "app", [pytest.param("of the project", marks=pytest.mark.proof), "of nobody"]
+)
 def test_a_new_project_is_synthesised_as_it_stands(project: Path, app: str) -> None:
     if app == "of nobody":
         (project / "cdk.json").unlink()
@@ -217,7 +221,7 @@ def test_destroy_is_for_the_deployment_alone(somebodys: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stacks"),
     [
-        (["lab-insight"], {"lab-insight"}),
+        pytest.param(["lab-insight"], {"lab-insight"}, marks=pytest.mark.proof),
         (["-e", "--concurrency", "2", "lab-notes"], {"lab-notes"}),
         (["--all", "--verbose"], {"lab-core", "lab-insight", "lab-two-core", "lab-notes"}),
     ],
