@@ -1,12 +1,17 @@
-"""The deployed template with real Lambda code and real workers: from a message to its results."""
+"""The deployed template with real Lambda code and real workers, for who sends and who operates.
+
+From a message to its results; then views, policies, alerts and advice. To deploy costs more than
+all that is asked of it, so one deployment serves all.
+"""
 
 import json
 import signal
 import struct
 import zlib
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +20,8 @@ from spindown.contract.log import JOB_USED
 from spindown.domain.fleet import CodeProgress
 from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
 from spindown.operate.folder import pack_folder
-from tests.e2e.world import HANGING, World, deployed, found, parsed, write_deployment
+from tests.day import day_rows
+from tests.e2e.world import HANGING, SWIFT, World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
 pytestmark = pytest.mark.long
@@ -286,3 +292,159 @@ def test_a_missing_input_fails_its_item_a_missing_list_its_job(world: World) -> 
     assert world.finished("missing-input").items_failed == 1
     assert world.records("missing-input")[1]["error"] == f"{absent} is not there"
     assert "put the object there" in world.dead_letter("count", message_id)["reason"]
+
+
+def test_every_view_is_json_for_programs(world: World) -> None:
+    workloads = [entry["workload"] for entry in world.spindown_json("status")]
+
+    def plan_without_workers() -> Any:
+        plan = world.spindown_json("plan", "count", "--backlog", "3")
+        return plan if plan["sizing"]["wanted"] else None
+
+    plan = found(plan_without_workers)
+    (decision, *_) = world.spindown_json("why", "count")[0]["decisions"]
+
+    assert sorted(workloads) == ["absent", "count", "lab", "thumbnail"]
+    assert plan["sizing"]["wanted"] == 1
+    assert {"offer", "constraint", "reason"} < plan["rejected"][0].keys()
+    # The function that keeps the catalogue has read the spot advisor's file and the volumes.
+    offers = [candidate["offer"] for candidate in plan["candidates"]]
+    assert all(o["reclaim_share"] for o in offers if o["capacity_type"] == "spot")
+    assert all(o["volume_price"] > 0 for o in offers)
+    assert decision["workload"] == "count"
+
+
+def test_usage_tells_what_a_job_has_used(world: World) -> None:
+    world.send("count", {"items": ["a"], "job_id": "used"})
+    assert world.finished("used").state == "completed"
+
+    sql = "SELECT seconds, gpu_mean, vcpus FROM usage WHERE job_id = 'used'"
+    # Workers write at their end what they have measured.
+    (row,) = found(lambda: world.spindown_json("usage", "count", "--sql", sql))
+
+    assert row["seconds"] > 0.0
+    assert row["vcpus"] > 0.0
+    assert row["gpu_mean"] is None
+    types = world.spindown_json("usage", "--type", "count")
+    assert [one["type"] for one in types] == ["count"]
+
+
+def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) -> None:
+    assert world.spindown_json("policy", "set", "count", "max_workers=0") == {"max_workers": 0}
+    found(lambda: is_quiet(world.session.status("count")))
+    world.send("count", {"items": ["a"], "job_id": "held-back"})
+    found(lambda: "max_workers is 0" in world.session.status("count").decision)
+
+    world.put_live_policy("count", json.dumps({"max_workers": "many"}))
+    troubles = world.session.status("count").troubles
+    shown = world.spindown("policy", "diff", "count")
+    assert troubles == ("the live policy is refused: max_workers is 'many': write a whole number",)
+    assert "the last valid edit is in force" in shown.stderr
+    assert "max_workers  1         0" in shown.stdout
+
+    refused = world.spindown("policy", "set", "count", "max_workers=some")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == "spindown: max_workers is 'some': write a whole number\n"
+
+    assert world.spindown_json("policy", "reset", "count", "max_workers") == {"max_workers": 1}
+    assert world.finished("held-back").state == "completed"
+
+
+def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
+    found(lambda: is_quiet(world.session.status("thumbnail")))
+    inbox = world.subscribe()
+    ledger, today = world.session.ledger("thumbnail"), datetime.now(UTC)
+    day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
+    for ago, dollars in ((0, 4.0), (7, 1.0), (14, 1.0)):
+        at = today - timedelta(days=ago)
+        for sort, row in day_rows(at, {"dollars": dollars, **day}).items():
+            ledger.write(ledger.change(sort, row))
+
+    said = world.invoke("offers")
+
+    assert said["expensive"] == {"thumbnail": "price"}
+    assert said["not_judged"] == {}
+    (subject, text) = world.heard(inbox, "thumbnail")
+    assert subject == "e2e--thumbnail: cost-price"
+    assert text.startswith("thumbnail: ")
+    assert "0.04 USD" in text
+    assert "0.01" in text
+    assert "`max_price_per_hour`" in text
+    assert world.invoke("offers")["expensive"] == {"thumbnail": "price"}
+    assert world.is_silent(inbox, "thumbnail")
+    assert (
+        world.spindown_json("cost", "thumbnail")["rise"]["rise"]["usual"]["items_per_launch"] == 100
+    )
+
+    accepted = world.spindown_json("policy", "accept-cost", "thumbnail")
+    assert accepted["dollars"] == pytest.approx(0.04, rel=0.01)
+    assert accepted["by"].startswith("arn:")
+    assert world.invoke("offers")["expensive"] == {}
+    (line,) = world.spindown("policy", "history", "thumbnail", "--json").stdout.splitlines()
+    assert json.loads(line) == accepted
+    assert world.spindown_json("cost", "thumbnail")["rise"] is None
+
+
+def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> None:
+    world.send("count", {"items": ["a", "bb"], "job_id": "remembered"})
+    world.finished("remembered")
+    # A tick of a second is for the tests beside this one: 60 times as many events to simulate.
+    text = (world.directory / "spindown.toml").read_text(encoding="utf-8")
+    calm = world.directory / "calm.toml"
+    calm.write_text(text.replace(SWIFT, ""), encoding="utf-8")
+    asked = (
+        *("--workload", "count", "--arrivals", "cloudwatch", "--days", "0.1", "--seed", "3"),
+        *("--policy", str(calm), "--processes", "1", "--json"),
+    )
+
+    history = world.session.aws.traffic()
+    now = datetime.now(UTC)
+    span = {"since": now - timedelta(hours=1), "until": now + timedelta(minutes=1)}
+
+    # CloudWatch tells of a message when its minute is summed up.
+    found(lambda: history.sent("e2e--count", **span))
+    told = parsed(world.run("simulate", *asked, *("--prices", "live", "--against", "warm")))
+    ours, warm = told["results"]
+    assert ours["jobs_done"] == ours["jobs"] > 0
+    assert ours["dollars"] < warm["dollars"]
+    assert told["arrivals"] == f"{ours['jobs']} messages that came to e2e--count in 0.1 days"
+    assert "an item is taken for" in " ".join(told["assumed"])
+
+    advice = parsed(world.run("advise", *asked, *("--within", "10m")))
+    assert advice["prices"] == "EC2's prices in us-east-1a, us-east-1b"
+    assert advice["promise_seconds"] == 600.0
+    assert advice["advised"]["dollars_a_month"] <= advice["now"]["dollars_a_month"]
+    assert all(verdict["sentence"] for verdict in advice["when_not"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(
+            ("status", "cuont"),
+            "workload is 'cuont': name one of the deployment's:",
+            id="an unknown workload",
+        ),
+        pytest.param(
+            ("results", "nobody"),
+            "results is 'nobody': name a batch or a job",
+            id="an unknown batch",
+        ),
+        pytest.param(
+            ("policy", "reset", "count", "nothing"),
+            "key is 'nothing': name a key",
+            id="an unknown key",
+        ),
+        pytest.param(
+            ("submit", "count", "--items", "/absent.jsonl"),
+            "--items is '/absent.jsonl': give a readable file",
+            id="an absent list",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(world: World, arguments: tuple[str, ...], sentence: str) -> None:
+    told = world.spindown(*arguments)
+
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.startswith(f"spindown: {sentence}")
+    assert told.stderr.count("\n") == 1

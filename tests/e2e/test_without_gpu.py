@@ -1,10 +1,12 @@
-"""Work that needs no GPU, deployed and run for real: bought, done, learned, told of."""
+"""Work that needs no GPU, on a system in the background: bought, done, learned, told of."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.world import World, deployed, found, write_deployment
+from spindown.local import daemon
+from spindown.local.status import SystemStatus
+from tests.e2e.world import Deployed, found, in_background, write_deployment
 from tests.local.waiting import is_quiet
 
 pytestmark = pytest.mark.proof
@@ -17,14 +19,43 @@ vcpus_min = 4
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def background(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Deployed, SystemStatus]]:
     path = write_deployment(tmp_path_factory.mktemp("cpu"), "count")
     path.write_text(path.read_text(encoding="utf-8") + _NO_GPU, encoding="utf-8")
-    with deployed(path) as world:
-        yield world
+    with in_background(path) as background:
+        yield background
 
 
-def test_a_job_is_done_on_a_machine_without_a_gpu(world: World) -> None:
+@pytest.fixture
+def world(background: tuple[Deployed, SystemStatus]) -> Deployed:
+    return background[0]
+
+
+def now(world: Deployed) -> SystemStatus:
+    told = daemon.status(world.directory / ".spindown")
+    assert told is not None
+    return told
+
+
+def test_up_tells_what_it_deployed_and_status_what_runs(
+    background: tuple[Deployed, SystemStatus],
+) -> None:
+    world, up = background
+    assert up.functions == ("e2e--interruption", "e2e--offers", "e2e--scaler", "e2e--teardown")
+    assert {"e2e--count", "e2e--count--dlq"} <= {queue.name for queue in up.queues}
+
+    earlier = {one.instance_id for one in now(world).instances}
+    found(lambda: is_quiet(world.session.status("count")))
+    world.send("count", {"items": ["a"], "job_id": "seen"})
+    found(lambda: {one.instance_id for one in now(world).instances} - earlier)
+    assert now(world).pid == up.pid
+    assert daemon.exports(world.directory / ".spindown").startswith("export AWS_CONFIG_FILE=")
+    assert world.finished("seen").state == "completed"
+
+
+def test_a_job_is_done_on_a_machine_without_a_gpu(world: Deployed) -> None:
     world.send("count", {"items": ["one", "three"], "job_id": "words"})
 
     assert world.finished("words").state == "completed"
@@ -32,14 +63,14 @@ def test_a_job_is_done_on_a_machine_without_a_gpu(world: World) -> None:
 
     assert [one["result"]["length"] for one in world.records("words")] == [3, 5]
     # c7g is arm64, which the workload does not allow.
-    types = {instance.instance_type for instance in world.instances("count")}
+    types = {instance.instance_type for instance in now(world).instances}
     assert types <= {"c7i.xlarge", "m7a.2xlarge"}
     rates = world.session.ledger("count").read().rates
     (learned,) = (sort for sort in rates if sort.startswith("rate#throughput#"))
     assert learned in {"rate#throughput#c7i vCPU#4", "rate#throughput#m7a vCPU#8"}
 
 
-def test_plan_and_doctor_know_such_machines(world: World) -> None:
+def test_plan_and_doctor_know_such_machines(world: Deployed) -> None:
     plan = world.spindown("plan", "count").stdout
     doctor = world.spindown("doctor").stdout
 

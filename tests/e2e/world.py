@@ -245,21 +245,26 @@ class Deployed:
         )
         return str(url)
 
-    def heard(self, inbox: str) -> tuple[str, str]:
-        """Wait for the next text to people; return its subject and words."""
+    def heard(self, inbox: str, workload: str) -> tuple[str, str]:
+        """Wait for the next text to people about a workload; return its subject and words."""
+        subject, text, *_ = found(lambda: self._hear(inbox, workload))
+        return subject, text
+
+    def is_silent(self, inbox: str, workload: str) -> bool:
+        """Tell whether nothing more was said about a workload."""
+        return not self._hear(inbox, workload)
+
+    def _hear(self, inbox: str, workload: str) -> Sequence[str]:
+        """Take what lies in an inbox; return subject and words of each text about a workload."""
         sqs = self.client("sqs")
-
-        def look() -> Mapping[str, Any] | None:
-            return next(iter(sqs.receive_message(QueueUrl=inbox).get("Messages", [])), None)
-
-        message = found(look)
-        sqs.delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
-        envelope = json.loads(message["Body"])
-        return envelope["Subject"], envelope["Message"]
-
-    def is_silent(self, inbox: str) -> bool:
-        """Tell whether nothing more was said."""
-        return not self.client("sqs").receive_message(QueueUrl=inbox).get("Messages")
+        about: list[str] = []
+        while messages := sqs.receive_message(QueueUrl=inbox).get("Messages"):
+            for message in messages:
+                sqs.delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
+                envelope = json.loads(message["Body"])
+                if envelope["Subject"].startswith(resource_name("e2e", workload)):
+                    about += (envelope["Subject"], envelope["Message"])
+        return about
 
     def dead_letter(self, workload: str, message_id: str) -> Mapping[str, str]:
         """Wait for what became of a message in the dead-letter queue: its attributes and body."""
