@@ -13,7 +13,7 @@ from rich.table import Table
 from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
-from spindown.cli.render.screen import open_console, print_aside, print_line
+from spindown.cli.render.screen import print_aside, print_line, print_parts
 from spindown.contract.codec import encode
 from spindown.error import NotFound
 from spindown.installed import require
@@ -101,8 +101,7 @@ def _print(status: SystemStatus) -> None:
     print_line(f"{status.deployment} at {status.endpoint}, process {status.pid}")
     for queue in status.queues:
         print_line(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
-    for part in render_instances(status.instances):
-        open_console().print(part, soft_wrap=isinstance(part, str))
+    print_parts(render_instances(status.instances))
 
 
 def render_instances(instances: Sequence[InstanceStatus]) -> Iterator[RenderableType]:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.screen import format_item_cost, open_console
+from spindown.cli.render.screen import format_item_cost, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.policy import effective_policy
@@ -40,9 +40,7 @@ def cost(
     if as_json:
         print(json.dumps(encode(found)))
         return
-    console = open_console()
-    for part in render_cost(found):
-        console.print(part, soft_wrap=isinstance(part, str))
+    print_parts(render_cost(found))
 
 
 def render_cost(found: CostTrend) -> Iterator[RenderableType]:
@@ -55,10 +53,7 @@ def render_cost(found: CostTrend) -> Iterator[RenderableType]:
 
 
 def _table(found: CostTrend) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("UTC days")
-    for name in ("dollars", "items", "cost", "idle"):
-        table.add_column(name, justify="right")
+    table = make_table("UTC days", numbers=("dollars", "items", "cost", "idle"))
     for span in (*found.weeks, *found.days):
         table.add_row(*_cells(span))
     return table

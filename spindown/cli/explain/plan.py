@@ -15,7 +15,7 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.decision import say_shape
-from spindown.cli.render.screen import format_item_cost, open_console
+from spindown.cli.render.screen import format_item_cost, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.plan import ActionKind, LaunchChoice, LaunchWorkers
@@ -71,9 +71,7 @@ def plan(
     if as_json:
         print(json.dumps(plan_to_json(made, candidates)))
         return
-    console = open_console()
-    for part in render_plan(made, candidates, show_all=show_all):
-        console.print(part, soft_wrap=isinstance(part, str))
+    print_parts(render_plan(made, candidates, show_all=show_all))
 
 
 def render_plan(

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.render.count import say_count
-from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
+from spindown.cli.render.screen import format_item_cost, format_seconds, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.footprint import Extent, Footprint, RequirementKey
@@ -42,9 +42,7 @@ def rightsize(
     if as_json:
         print(json.dumps(rightsizing_to_json(found)))
         return
-    console = open_console()
-    for part in render_rightsizing(found):
-        console.print(part, soft_wrap=isinstance(part, str))
+    print_parts(render_rightsizing(found))
 
 
 def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
@@ -86,10 +84,8 @@ def _headline(found: Rightsizing) -> str:
 
 def _types_table(types: Sequence[TypeSizing]) -> Table:
     """Return for each type what it asks for, uses and gets, and what would be enough."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("type")
-    for name in ("jobs", "asked", "used", "given", "advised", "$/month", "as asked", "as advised"):
-        table.add_column(name, justify="right")
+    numbers = ("jobs", "asked", "used", "given", "advised", "$/month", "as asked", "as advised")
+    table = make_table("type", numbers=numbers)
     for each in types:
         used = replace(each.used, vcpus=None)
         table.add_row(
@@ -127,10 +123,7 @@ def _hour_reasons(of: TypeSizing) -> Iterator[Reason]:
 
 
 def _table(footprint: Footprint) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("requirement")
-    for name in ("asked", "used at most", "on average", "enough"):
-        table.add_column(name, justify="right")
+    table = make_table("requirement", numbers=("asked", "used at most", "on average", "enough"))
     for extent in footprint.extents:
         unit = "" if extent.key is RequirementKey.VCPUS else " GiB"
         numbers = (extent.asked, extent.most, extent.mean, extent.enough)

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.screen import open_console
+from spindown.cli.render.screen import make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced
 from spindown.error import BadInput
@@ -124,9 +124,7 @@ def usage(  # noqa: PLR0913 - its options
     if as_json:
         print(json.dumps(answer.records, default=_plain))
         return
-    console = open_console()
-    for part in render_answer(answer) if sql else render_types(answer):
-        console.print(part, soft_wrap=isinstance(part, str))
+    print_parts(render_answer(answer) if sql else render_types(answer))
 
 
 @contextmanager
@@ -157,11 +155,8 @@ def run_query(connection: "DuckDBPyConnection", sql: str) -> QueryAnswer:
 
 def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:
     """Yield the table of types: used on average, p95 and at the most, of what there was."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("workload", "type"):
-        table.add_column(name)
-    for name in ("jobs", "hours", "USD", "cores", "of", "asked", "memory GiB", "of", "asked"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("jobs", "hours", "USD", "cores", "of", "asked", "memory GiB", "of", "asked")
+    table = make_table("workload", "type", numbers=numbers)
     records = answer.records
     has_gpu = any(row["gpu_mean"] is not None or row["vram_max"] is not None for row in records)
     for name in ("GPU %", "VRAM GiB", "of", "asked") if has_gpu else ():

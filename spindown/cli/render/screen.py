@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.render.count import say_count
@@ -60,6 +61,21 @@ def open_console() -> TextConsole:
     console = TextConsole()
     columns, _ = get_terminal_size((_FILE_COLUMNS, 0))
     return console if console.is_terminal else TextConsole(width=columns)
+
+
+def print_parts(parts: Iterable[RenderableType]) -> None:
+    """Print sentences and tables to stdout, each below the other."""
+    console = open_console()
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def make_table(*texts: str, numbers: Iterable[str]) -> Table:
+    """Return an empty table: columns of texts, then columns of numbers."""
+    table = Table(*texts, box=None, pad_edge=False)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
 
 
 def print_line(text: str) -> None:
