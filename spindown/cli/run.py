@@ -15,13 +15,12 @@ from spindown.cli import option
 from spindown.cli.logs import Screen, show_jobs
 from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import print_aside
+from spindown.cli.sender import check_type
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import JobMessage, encode_job, needs_of, parse_job
 from spindown.contract.row import DECISION, DecisionRow, control_partition
-from spindown.domain.job_type import settle, why_unmet
 from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.result import JobProgress, read_records
@@ -30,7 +29,7 @@ from spindown.operate.download import fetch_outputs
 from spindown.operate.folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import fates, read_decisions
 from spindown.port import Key
-from spindown.wording import say, say_outcome
+from spindown.wording import say_outcome
 
 _INTERRUPTED = 130
 #: Told at once, at most.
@@ -70,7 +69,8 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         type=type_name,
         requirements=needs or None,
     )
-    _check_type(session, draft)
+    deployed = session.workload(owner)
+    check_type(draft, deployed.policy, deployed.requirements, deployed.run.root_volume_gib)
     launches = Launches(session, owner)
     job_id = _send(session, draft, folder, command)
     print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
@@ -102,18 +102,6 @@ def _find_workload(session: Session, named: str | None) -> str:
     if len(found) > 1:
         raise BadInput("workload", ", ".join(found), "say with --workload which one runs it")
     return found[0]
-
-
-def _check_type(session: Session, draft: Draft) -> None:
-    """Refuse what the workload makes a dead letter of."""
-    settings = session.workload(draft.workload)
-    message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
-    job = parse_job(encode_job(message))
-    found = settle(job.type or "", needs_of(job), settings.policy)
-    disk = settings.run.root_volume_gib
-    refused = found.rejected or why_unmet(found.needs, settings.requirements, disk)
-    if refused:
-        raise BadInput("--type", draft.type or draft.requirements, say(refused))
 
 
 def _send(session: Session, draft: Draft, folder: Path, command: Sequence[str]) -> str:

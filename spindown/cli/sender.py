@@ -13,13 +13,16 @@ from spindown.cli.session import find_place, reach, wake
 from spindown.config import WorkloadConfig
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
+from spindown.contract.job.message import JobMessage, encode_job, needs_of, parse_job
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
 from spindown.domain.job_type import settle, why_unmet
-from spindown.domain.policy import Needs
-from spindown.domain.reason import NO_REASON, Reason
+from spindown.domain.offer import Requirements
+from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, BadInput, NotFound
+from spindown.job.submit import Draft
 from spindown.port import JobQueue, ObjectStore
+from spindown.wording import say
 
 if TYPE_CHECKING:
     from spindown.aws.wiring import Aws
@@ -71,20 +74,20 @@ class Sender:
             remedy = f"add its prefix to workload.{self.workload}.inputs in the file, and deploy"
             raise BadInput("S3 address", uri, remedy) from exc
 
-    def why_refused(self, type_name: str, asked: Needs | None) -> Reason:
-        """Return why a message of a type that asks for this would be a dead letter, by the file.
-
-        NO_REASON: it would not, or no file was given. A live edit may say otherwise.
-        """
-        if self.config is None:
-            return NO_REASON
-        found = settle(type_name, asked, self.config.to_policy())
-        disk, wanted = self.config.image.root_volume_gib, self.config.to_requirements()
-        return found.rejected or why_unmet(found.needs, wanted, disk)
-
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""
         wake(self.aws, scaler_name(self.deployment), self.workload)
+
+
+def check_type(draft: Draft, policy: Policy, workload: Requirements, root_volume_gib: int) -> None:
+    """Refuse a type or requirements of which the workload makes dead letters (raises BadInput)."""
+    message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
+    job = parse_job(encode_job(message))
+    settled = settle(job.type or "", needs_of(job), policy)
+    rejected = settled.rejected or why_unmet(settled.needs, workload, root_volume_gib)
+    if rejected:
+        field = "requirements" if draft.type is None else "--type"
+        raise BadInput(field, draft.type or draft.requirements, say(rejected))
 
 
 def open_sender(workload: str, config: Path, *, deployment: str | None, local: bool) -> Sender:

@@ -16,22 +16,17 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import print_aside
-from spindown.cli.sender import Sender, open_sender
+from spindown.cli.sender import Sender, check_type, open_sender
 from spindown.cli.wait import is_well, wait_for
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
-    JobMessage,
-    encode_job,
-    needs_of,
     parse_items,
-    parse_job,
 )
 from spindown.contract.location import is_whole
 from spindown.contract.pack import is_hidden
 from spindown.error import BadInput
 from spindown.job.submit import Draft, check_unused, name_batch, submit_items, submit_uri, upload
-from spindown.wording import say
 
 #: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"
@@ -105,7 +100,10 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         type=type_name,
         requirements=_read_requirements(requirements),
     )
-    _check_type(sender, draft)
+    if sender.config is not None:
+        # A live edit of the policy may say otherwise.
+        found, disk = sender.config, sender.config.image.root_volume_gib
+        check_type(draft, found.to_policy(), found.to_requirements(), disk)
     if batch is not None:
         check_unused(batch, sender.store)
     files = find_files(sources or [], hidden=hidden)
@@ -225,18 +223,6 @@ def _read_requirements(text: str | None) -> dict[str, Any] | None:
     if not isinstance(read, dict):
         raise BadInput("--requirements", text, 'write a JSON object such as {"memory_gib": 64}')
     return read
-
-
-def _check_type(sender: Sender, draft: Draft) -> None:
-    """Refuse a type or requirements that the workload, by the file, makes dead letters of."""
-    if draft.type is None and draft.requirements is None:
-        return
-    asked = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
-    job = parse_job(encode_job(asked))
-    refused = sender.why_refused(job.type or "", needs_of(job))
-    if refused:
-        field = "--requirements" if draft.type is None else "--type"
-        raise BadInput(field, draft.type or draft.requirements, say(refused))
 
 
 def announce(batch: Batch, options: str, *, as_json: bool) -> None:
