@@ -1,8 +1,8 @@
-"""Correct what rows of workers say and what cannot be.
+"""Correct rows of workers that say what cannot be true.
 
-A worker writes its own row, by its own clock, and its role may write all that workers tell of their
-workload. So what EC2 says goes before what a row says, nothing has happened later than now, and
-what runs counts, whatever its row says.
+A worker writes its own row, by its own clock, and its role may write the rows of all workers of its
+workload. Three rules follow. What EC2 says is believed rather than a row. Nothing has happened
+later than now. An instance that runs is counted, whatever its row says.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from spindown.port import InstanceView, When
 
 #: Clocks differ by so much.
 _SKEW = timedelta(minutes=1)
-#: A tick that stood still for so long finds what another has launched and charged meanwhile.
+#: A tick that was held up for so long may find a launch that another tick made meanwhile.
 _STOOD_STILL = timedelta(hours=1)
 #: EC2 may describe an instance as running for so long after its end was told.
 _DESCRIBED_LATE = timedelta(minutes=2)
-#: Nobody keeps a worker warm for longer ahead.
+#: A worker is never told to stay warm for longer than this from now.
 _WARM_AT_MOST = timedelta(hours=1)
 _RUNNING = frozenset({"pending", "running"})
-#: Instants of a worker's row that are past, all but its launch.
+#: Fields of a worker's row whose instant cannot lie in the future, all but its launch.
 _PAST = (
     "checked_in_at",
     "heartbeat_at",
@@ -54,16 +54,17 @@ _past_of = attrgetter(*_PAST)
 def correct_workers(draft: PlanDraft) -> PlanDraft:
     """Correct the rows of workers, and count instances that no live row counts.
 
-    What a worker writes itself is corrected for this tick only. What the scaler must go by later is
-    written: since when it runs, that it has not ended, and when it checked in, if that is yet to
-    come. A row that is missing is written again, so that its instance is ended.
+    Most corrections hold for this tick only, since the worker writes the field again. Those that
+    later ticks need are written to the ledger: since when it runs, that it has not ended, and when
+    it checked in, if its row names a time to come. A missing row is written again, so that its
+    instance is ended.
     """
     described = _described(draft)
     changed, actions, found_running = [], [], 0
     for worker in draft.fleet.workers.values():
         launch, instance = draft.fleet.launch_of(worker), described.get(worker.instance_id)
-        changes = _corrections(draft, worker, instance)
-        written = _repairs(draft, worker, launch, instance)
+        changes = _corrections_of_tick(draft, worker, instance)
+        written = _corrections_to_write(draft, worker, launch, instance)
         if written:
             actions.append(_repair(draft, worker, written))
             found_running += "state" in written
@@ -80,7 +81,7 @@ def _described(draft: PlanDraft) -> Mapping[str, InstanceView]:
     return {} if found is None else {x.instance_id: x for here in found.values() for x in here}
 
 
-def _corrections(
+def _corrections_of_tick(
     draft: PlanDraft, worker: Worker, instance: InstanceView | None
 ) -> dict[str, object]:
     now = draft.facts.now
@@ -88,13 +89,13 @@ def _corrections(
     changes: dict[str, object] = {x: now for x, at in past if at is not None and at > latest}
     taken_at, noticed_at = worker.interrupted_at, worker.noticed_at
     if worker.is_live and (taken_at is not None or noticed_at is not None):
-        # Of one that is gone it says when.
+        # A worker that is gone keeps its notice: it says when the end was.
         answers = draft.facts.ec2.instances
         is_asked = answers is not None and worker.region in answers
         is_there = not is_asked if instance is None else instance.state in _RUNNING
         if taken_at and (taken_at > latest + NOTICE or (is_there and _is_over(taken_at, now))):
             changes["interrupted_at"] = None
-        # A worker that says otherwise of itself hides no notice of EC2's.
+        # Only EC2's own answer takes back EC2's notice, not what the worker says of itself.
         if noticed_at and is_there and _is_over(noticed_at + NOTICE, now):
             changes["noticed_at"] = None
     if worker.warm_until is not None and worker.warm_until > now + _WARM_AT_MOST:
@@ -127,12 +128,13 @@ def _oldest(draft: PlanDraft) -> datetime:
     return draft.facts.now - 2 * (policy.max_lifetime + policy.lifetime_grace)
 
 
-def _repairs(
+def _corrections_to_write(
     draft: PlanDraft, worker: Worker, launch: Launch | None, instance: InstanceView | None
 ) -> dict[str, object]:
     now, changes = draft.facts.now, dict[str, object]()
     if worker.checked_in_at is not None and worker.checked_in_at > now + _SKEW:
-        # Else it would come true in hours, and teach a boot of so long. It was after the last tick.
+        # Left alone it would come true in hours, and a boot of hours would be learned. In truth the
+        # worker checked in after the last tick.
         last = draft.facts.view.backlog.seen_at
         changes["checked_in_at"] = worker.launched_at if last is None else min(last, now)
     launched_at = _launched_at(draft, worker, launch, instance)
@@ -141,7 +143,7 @@ def _repairs(
     if instance is None or instance.state not in _RUNNING:
         return changes
     if worker.gone_at is not None and now - worker.gone_at > _DESCRIBED_LATE:
-        # It bills, whoever told of its end.
+        # It is billed, so it runs, whoever said that it has ended.
         changes["gone_at"] = None
     if _is_ended_falsely(worker, now):
         changes |= {
@@ -161,7 +163,7 @@ def _repairs(
 
 
 def _is_ended_falsely(worker: Worker, now: datetime) -> bool:
-    """Tell whether a row has ended, by our word or its own, of an instance that EC2 still runs."""
+    """Tell whether the row of an instance that EC2 still runs says that it has ended."""
     if worker.state is WorkerState.ENDED:
         ended_at = worker.ended_at
         return ended_at is None or not timedelta(0) <= now - ended_at <= _DESCRIBED_LATE
@@ -169,7 +171,7 @@ def _is_ended_falsely(worker: Worker, now: datetime) -> bool:
 
 
 def _put_missing(draft: PlanDraft) -> PlanDraft:
-    """Write the rows again that are missing: what a launch has given counts and costs."""
+    """Write missing rows again: every instance that a launch has given is counted and charged."""
     view, known = draft.facts.view, draft.fleet.workers.keys()
     missing = [
         replace_fields(machine, {"state": WorkerState.CONDEMNED, "condemned_at": draft.now})
@@ -194,7 +196,7 @@ def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> 
     kept = (*rows.DECIDED, *rows.TOLD_BY_EC2)
     decided = {field: changes[field] for field in kept if field in changes}
     is_kept = name in draft.facts.view.machines
-    # Who reopens a row takes its refund back, once.
+    # A refund is taken back once: only if the row still shows it.
     is_refunded = is_kept and "refunded_usd" in changes
     as_read = {"refunded_usd": worker.refunded_usd}
     when = replace(is_there, equals=as_read) if is_refunded else is_there
@@ -216,11 +218,12 @@ def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> 
 def _count_strays(
     draft: PlanDraft, described: Mapping[str, InstanceView], found_running: int
 ) -> PlanDraft:
-    """Count the instances that run, or may, and that count in no other way.
+    """Count the instances that run, or may run, and that are counted in no other way.
 
-    Those whose rows cannot be read, unless EC2 knows nothing of them, and those whose rows were
-    false. Of others that do not count, since they end, there may be ``max_workers``; more are more
-    than can be. Between two answers of EC2's the last one holds.
+    These are the instances whose rows cannot be read, unless EC2 does not know them, and those
+    whose rows were false. Instances that are about to end are not counted; there can be no more
+    than ``max_workers`` of them, so any further ones are counted too. Where EC2 was not asked, the
+    last count holds.
     """
     unread, known = draft.facts.view.unreadable_workers, draft.fleet.backlog.strays
     if draft.facts.ec2.instances is not None:
@@ -233,13 +236,13 @@ def _count_strays(
             write = draft.rows.change(rows.BACKLOG, {"strays": strays})
             action = Action(kind=ActionKind.COUNT, subject=rows.BACKLOG, writes=(write,))
             draft, known = draft.act([action]).remember(strays=strays), strays
-    # One that says falsely that it has ended keeps its place until EC2 says that it is gone.
+    # A worker that says falsely that it has ended is counted until EC2 says that it is gone.
     alive = len([w for w in draft.fleet.workers.values() if _says_it_ended(w)]) - found_running
     strays = known + len(unread) + max(alive, 0)
     return draft if strays == draft.fleet.strays else draft.act(strays=strays)
 
 
 def _says_it_ended(worker: Worker) -> bool:
-    """Tell whether a worker has said that it has ended, which only EC2 can say."""
+    """Tell whether a worker itself has said that it has ended; only EC2 is believed in this."""
     is_condemned = worker.state is WorkerState.CONDEMNED
     return is_condemned and worker.reason.code is ReasonCode.NOT_ENDED

@@ -54,30 +54,30 @@ class SlotUse:
 
 
 class Processes:
-    """The processes of a machine; those that are nobody's are read once."""
+    """The processes of a machine; a process that belongs to no slot is read only once."""
 
     def __init__(self, proc: Path) -> None:
         self._proc = str(proc)
         self._ticks, self._page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-        self._strangers: set[int] = set()
+        self._of_no_slot: set[int] = set()
         self._roots: frozenset[int] = frozenset()
 
     def trees(self, roots: Collection[int]) -> Mapping[int, Sequence[Process]]:
         """Return each root with all that it has started; one that ends meanwhile is left out."""
         wanted = frozenset(roots)
         if wanted != self._roots:
-            # Who was seen before its root was known is no stranger.
-            self._roots, self._strangers = wanted, set()
+            # What was seen before may belong to a root that was not known then.
+            self._roots, self._of_no_slot = wanted, set()
         names = os.listdir(self._proc)  # noqa: PTH208 - a Path for each would cost more than all
         numbers = {int(name) for name in names if name.isdecimal()}
-        self._strangers &= numbers
+        self._of_no_slot &= numbers
         found = {
             number: process
-            for number in numbers - self._strangers
+            for number in numbers - self._of_no_slot
             if (process := self._read(number)) is not None
         }
         trees = {root: tree_of(found, root) for root in wanted}
-        self._strangers |= found.keys() - {n for tree in trees.values() for n in tree}
+        self._of_no_slot |= found.keys() - {n for tree in trees.values() for n in tree}
         return {root: [found[n] for n in tree] for root, tree in trees.items() if tree}
 
     def _read(self, number: int) -> Process | None:
