@@ -105,6 +105,15 @@ def test_what_is_read_first_is_read_at_one_go(path: str, lines: int) -> None:
     assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= lines
 
 
+def test_every_place_to_look_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("## Where to look")[2].partition("\n## ")[0]
+    places = re.findall(r"`((?:functions|infra|spindown|worker)/[^`]+)`", table)
+
+    assert len(places) > 50
+    assert [place for place in places if not (ROOT / place).exists()] == []
+
+
 def test_every_metric_in_the_runbook_is_sent() -> None:
     text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:[A-Z][a-z]+){2,})`", text))
