@@ -197,17 +197,16 @@ class Screen:
 _LOST = "[spindown] the worker was lost; what it had not sent was not saved"
 
 
+#: Event -> its words; of any other event the value is shown as it is.
+_WORDS = {
+    USER_OUTPUT_LEFT_OUT: "[spindown] {0.value} lines left out: too many in a second",
+    USER_OUTPUT_LIMIT: "[spindown] no more today: {0.value} bytes are a day's bound",
+    USER_PROGRESS: "[progress] {0.done}/{0.of} {0.value}",
+    JOB_USED: "[spindown] {0.value}",
+    ATTEMPT_FAILED: "[spindown] the attempt failed: {0.value}",
+}
+
+
 def _words(line: LogLine) -> str:
-    match line.event:
-        case event if event == USER_OUTPUT_LEFT_OUT:
-            return f"[spindown] {line.value} lines left out: too many in a second"
-        case event if event == USER_OUTPUT_LIMIT:
-            return f"[spindown] no more today: {line.value} bytes are a day's bound"
-        case event if event == USER_PROGRESS:
-            return f"[progress] {line.done}/{line.of} {line.value}".rstrip()
-        case event if event == JOB_USED:
-            return f"[spindown] {line.value}"
-        case event if event == ATTEMPT_FAILED:
-            return f"[spindown] the attempt failed: {line.value}"
-        case _:
-            return str(line.value)
+    words = _WORDS.get(line.event, "{0.value}").format(line)
+    return words.rstrip() if line.event == USER_PROGRESS else words
