@@ -18,6 +18,7 @@ from spindown.contract.decision import (
     DecisionSummary,
     Outcome,
 )
+from spindown.domain.boot import BootProfile
 from spindown.domain.reason import About, Reason, ReasonCode
 
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
@@ -101,6 +102,12 @@ def _clock(instant: str | float) -> str:
 def say_number(number: float, digits: int = 3) -> str:
     """Return a number with so many significant digits, never as a power of ten."""
     return f"{Decimal(f'{number:.{digits}g}'):,f}"
+
+
+def say_boot(boot: BootProfile) -> str:
+    """Say how long boots take, and which phase takes longest."""
+    phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in boot.phases.items())
+    return f"{boot.seconds:.0f} s, most of it {boot.slowest}: {phases}"
 
 
 def _count(number: str | float, thing: str) -> str:

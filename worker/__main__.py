@@ -8,6 +8,7 @@ SPINDOWN_POWEROFF           command that ends the instance (default: systemctl p
 SPINDOWN_PYTHON             interpreter of the user's code (default: this one)
 SPINDOWN_LAUNCHER           command that runs a program as the user's code (default: none)
 SPINDOWN_CODE_USER          user of the user's code in a container (default: ours)
+SPINDOWN_BEGUN              file: how long the system was up when user data began (default: none)
 SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man check
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
 SPINDOWN_GPU_TEST           nvidia-smi, to test the GPUs before the check-in (default: none, then
@@ -66,6 +67,7 @@ from spindown.worker.code_folder import make_own, remove_tree
 from spindown.worker.daemon import Daemon, Parts
 from spindown.worker.home import Home, WorkerSettings, find_asked, find_home
 from spindown.worker.log import EventLog, open_log
+from spindown.worker.machine.boot import read_boot
 from spindown.worker.machine.fitness import Equipment, examine_gpus
 from spindown.worker.usage.meter import slot_gpus
 from spindown.worker.workplace import SETUP, TEMPORARY
@@ -149,6 +151,8 @@ def find_user(name: str | None) -> str:
 
 
 def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLog) -> int:
+    begun = environment.get("SPINDOWN_BEGUN")
+    booted = read_boot(SystemClock().now(), Path(begun) if begun else None)
     metadata = ImdsMetadata(SystemClock(), environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"))
     identity = _identify(metadata, log)
     home = find_home(identity)
@@ -174,6 +178,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
                 find_fault, identity=identity, code=code, settings=settings, unread=unread
             ),
             events=aws.job_events(),
+            booted=booted,
         )
     )
     for number in (signal.SIGTERM, signal.SIGINT):

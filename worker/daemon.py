@@ -7,14 +7,17 @@ When it polls, what ends it and when it powers the instance off is decided in
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from spindown.contract.row import processor_kind
 from spindown.contract.run import Results, RunMode, RunSpec
+from spindown.domain.boot import BootPhase, boot_phases
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.worker_end import hang_grace
@@ -73,6 +76,8 @@ class Parts:
     find_gpus: Callable[[], Gpus | None] = open_gpus
     #: Where other systems hear of jobs that are over; None: nobody does.
     events: JobEvents | None = None
+    #: When the phases of the boot ended that are over.
+    booted: Mapping[BootPhase, datetime] = field(default_factory=dict)
 
 
 class Daemon:
@@ -104,6 +109,9 @@ class Daemon:
         self._actions = WorkerActions(self._life, self._presence, parts.ports, parts.log)
         self._outbox = Outbox(parts.events, parts.log) if parts.events else None
         self._slots: Sequence[Slot] = ()
+        #: When each phase of the boot was over.
+        self._booted = dict(parts.booted)
+        self._first_poll = threading.Lock()
 
     def run(self) -> None:
         """Work until the end, then power the instance off.
@@ -165,9 +173,20 @@ class Daemon:
             deployment=home.deployment, workload=home.workload, worker=worker, ports=self._ports
         )
         booted = self._ports.clock.now() - worker.launched_at
+        self._booted[BootPhase.FITNESS] = self._ports.clock.now()
         self._log.info("checked_in", slots=worker.slots, boot_seconds=booted.total_seconds())
         reporter.emit({"BootSeconds": booted.total_seconds()})
         return reporter
+
+    def _note_first_poll(self, worker: Worker) -> None:
+        """Tell the phases of the boot, once: a slot asks for its first message."""
+        with self._first_poll:
+            if BootPhase.FIRST_POLL in self._booted:
+                return
+            self._booted[BootPhase.FIRST_POLL] = self._ports.clock.now()
+        phases = boot_phases(worker.launched_at, self._booted)
+        self._log.info("booted", **{phase.replace("-", "_"): phases[phase] for phase in phases})
+        self._presence.note_boot(phases)
 
     def _make_sampler(self, worker: Worker) -> Sampler:
         return Sampler(
@@ -230,6 +249,7 @@ class Daemon:
             outbox=self._outbox,
             deployment=parts.home.deployment,
             ahead=self._look_ahead(batch_size, scratch, transfers),
+            on_ready=partial(self._note_first_poll, worker),
         )
         return Slot(context)
 

@@ -1,6 +1,6 @@
 """How a held job leaves its slot: the last steps of every ending, each told to log and ledger."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -102,6 +102,8 @@ class SlotContext:
     #: Tells other systems of jobs that are over; None: nobody listens.
     outbox: Outbox | None = None
     deployment: str = ""
+    #: Called before the first poll, when the code is loaded.
+    on_ready: Callable[[], None] = lambda: None
 
     @property
     def policy(self) -> Policy:

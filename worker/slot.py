@@ -62,6 +62,7 @@ class Slot:
         except Exception:
             # The first job finds it again, and ends with the reason.
             context.log.exception("code_not_warmed")
+        context.on_ready()
         self._life.tell(SlotReady, self._number)
         while not self._has_ended:
             try:

@@ -183,8 +183,10 @@ def pool_sort(pool: Pool) -> str:
     return f"{RATE}pool#{pool}"
 
 
-#: Learned boot times, idle gaps, items a job, checkpoint cost.
+#: Learned boot times and their phases, idle gaps, items a job, checkpoint cost.
 BOOT_RATE = f"{RATE}boot"
+#: Before the name of a phase of boots.
+BOOT_PHASE = f"{BOOT_RATE}#"
 GAP_RATE = f"{RATE}gap"
 JOB_RATE = f"{RATE}job"
 CHECKPOINT_RATE = f"{RATE}checkpoint"

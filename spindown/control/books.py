@@ -14,6 +14,7 @@ from spindown.control.outcome import ADOPTED, UNANSWERED
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
 from spindown.control.spend import charge, mark_charged
 from spindown.control.wind_down import has_budget, needs_of
+from spindown.domain.boot import BootPhase
 from spindown.domain.budget import WorkerNeed
 from spindown.domain.cost_rise import WEEKS
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
@@ -168,7 +169,11 @@ def move_reservations(draft: PlanDraft) -> PlanDraft:
 
 def learn_boots(draft: PlanDraft) -> PlanDraft:
     """Learn from the workers that have checked in since the last tick."""
-    booted = [worker for worker in draft.fleet.present if _has_just_booted(draft, worker)]
+    booted = [
+        worker
+        for worker in draft.fleet.present
+        if _has_just(draft, worker, _as_told(draft, worker).checked_in_at)
+    ]
     most = draft.facts.policy.max_lifetime
     seconds = [
         min(worker.checked_in_at - worker.launched_at, most).total_seconds()
@@ -178,16 +183,39 @@ def learn_boots(draft: PlanDraft) -> PlanDraft:
     ]
     if seconds:
         draft = draft.act([learn(draft, rows.BOOT_RATE, seconds)])
+    draft = draft.act(_learn_phases(draft))
     for worker in booted:
         draft = forget_silence(draft, worker)
     return draft
 
 
-def _has_just_booted(draft: PlanDraft, worker: Worker) -> bool:
-    """Tell whether it has checked in since the last tick, by the clock of neither in future."""
-    row = draft.facts.view.workers.get(worker.instance_id, worker)
+def _learn_phases(draft: PlanDraft) -> list[Action]:
+    """Return what teaches the phases of boots that are over since the last tick."""
+    polled = [
+        worker.boot_phases
+        for worker in draft.fleet.present
+        if _has_just(draft, worker, _as_told(draft, worker).polled_at)
+        and not _was_adopted(draft, worker)
+    ]
+    most = draft.facts.policy.max_lifetime.total_seconds()
+    samples = {
+        phase: [min(told[phase], most) for told in polled if phase in told] for phase in BootPhase
+    }
+    return [
+        learn(draft, f"{rows.BOOT_PHASE}{phase}", seconds)
+        for phase, seconds in samples.items()
+        if seconds
+    ]
+
+
+def _as_told(draft: PlanDraft, worker: Worker) -> Worker:
+    """Return a worker as its row tells, before anything was corrected."""
+    return draft.facts.view.workers.get(worker.instance_id, worker)
+
+
+def _has_just(draft: PlanDraft, worker: Worker, at: datetime | None) -> bool:
+    """Tell whether something was since the last tick, by the clock of neither in future."""
     last_tick = draft.facts.view.backlog.seen_at or worker.launched_at
-    at = row.checked_in_at
     return at is not None and max(last_tick, worker.launched_at) <= at <= draft.now
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
+from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
     HOURS_PER_MONTH,
@@ -85,6 +86,8 @@ class Knowledge:
     alive: frozenset[Processor] = frozenset()
     #: Seconds from the launch to the check-in.
     boots: tuple[float, ...] = ()
+    #: The same by phases, up to the first poll.
+    boot_phases: Mapping[BootPhase, tuple[float, ...]] = field(default_factory=dict)
     #: Seconds without work until the next work came. They are seen at the queue: a worker would see
     #: none that is longer than its own idle timeout, so the timeout could only become shorter.
     gaps: tuple[float, ...] = ()

@@ -22,6 +22,7 @@ from spindown.contract.row import (
     worker_partition,
     worker_sort,
 )
+from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import GpuUse, Lease, RequeuedJob, Worker, WorkerState
 from spindown.domain.reason import Reason
 from spindown.error import (
@@ -255,6 +256,14 @@ class Presence:
             with suppress(SpindownError):
                 self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={"unanswered_at": None}))
                 self._noted.discard("unanswered_at")
+
+    def note_boot(self, phases: Mapping[BootPhase, float]) -> None:
+        """Note the seconds of each phase of the boot, unless an earlier process has done so."""
+        when = replace(_NOT_CONDEMNED, absent=_NOT_CONDEMNED.absent | {"polled_at"})
+        told = {str(phase): seconds for phase, seconds in phases.items()}
+        now = encode_instant(self._ports.clock.now())
+        with suppress(SpindownError):
+            self._try(Write(key=self._key, when=when, set={"boot_phases": told, "polled_at": now}))
 
     def _note_once(self, name: str) -> None:
         if name in self._noted:

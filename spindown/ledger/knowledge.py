@@ -7,6 +7,7 @@ from functools import lru_cache
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.row import RateRow, control_partition, parse_processor_kind, pool_sort
+from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Worker
 from spindown.domain.learning import (
     JobSizes,
@@ -48,11 +49,18 @@ def read_knowledge(
         pools=dict(_pools(rates)),
         alive=frozenset(w.processor for w in workers if w.is_live),
         boots=rates.get(rows.BOOT_RATE, empty).samples,
+        boot_phases=read_phases(rates),
         gaps=rates.get(rows.GAP_RATE, empty).samples,
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
         stop_grace=stop_grace,
     )
+
+
+def read_phases(rates: Mapping[str, RateRow]) -> Mapping[BootPhase, tuple[float, ...]]:
+    """Return the seconds of each phase of the last boots, as far as they are known."""
+    known = {phase: rates.get(f"{rows.BOOT_PHASE}{phase}") for phase in BootPhase}
+    return {phase: row.samples for phase, row in known.items() if row is not None}
 
 
 def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float:

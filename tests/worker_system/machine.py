@@ -40,6 +40,8 @@ class Machine:
         self.stubs.add("aws", f'echo "in $AWS_DEFAULT_REGION"; cp "{directory}/${{4##*/}}" "$5"')
         (directory / CODE_URI.rpartition("/")[2]).write_bytes(_CODE)
         self.kit = self.make_kit('echo "install.sh $*" >>"$CALLS"')
+        #: Where user data tells when it began.
+        self.begun = directory / "begun"
         #: What the last script has printed.
         self.said = ""
 
@@ -54,7 +56,7 @@ class Machine:
     def run(self, text: str) -> int:
         """Run a script; return its exit status."""
         script = self.directory / "script.sh"
-        script.write_text(text)
+        script.write_text(text.replace("/run/spindown-begun", str(self.begun)))
         done = self.stubs.run(script, CALLS=str(self.stubs.log), TMPDIR=str(self.directory))
         self.said = done.stdout + done.stderr
         return done.returncode

@@ -27,6 +27,7 @@ def test_an_instance_installs_the_kit_and_starts_both_services(
     (install,) = [n for n, call in enumerate(calls) if call.startswith("install.sh --code ")]
     assert [call for call in calls[install:] if call.startswith("systemctl")] == START
     assert not bootstrap.is_ended
+    assert float(bootstrap.begun.read_text()) > 0.0
 
 
 def test_code_with_other_bytes_than_deployed_ends_the_instance(bootstrap: Machine) -> None:

@@ -25,6 +25,7 @@ from spindown.domain.advice import (
     judge_long_items,
     judge_small_bill,
 )
+from spindown.domain.boot import BootProfile, snapshots_at_most, usual_boot
 from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, cheapest_timeout
 from spindown.domain.offer import (
     HOURS_PER_MONTH,
@@ -34,6 +35,7 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.simulator import Arrival, Listing, SimResult, on_demand_only
+from spindown.wording import say_boot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,16 @@ class Advice:
     again: tuple[float, float] | None = None
 
     @property
+    def slow_boots(self) -> BootProfile | None:
+        """Return the usual boot, if a baked image would spare its slowest phase."""
+        found = usual_boot(self.gathered.subject.knowledge.boot_phases)
+        return found if found is not None and found.is_slow_to_install else None
+
+    def installs_a_month(self, boot: BootProfile) -> float:
+        """Return what installs at boots cost a month with the advised settings, USD."""
+        return self.best.result.bill["boot"] / self.months * boot.install_share
+
+    @property
     def months(self) -> float:
         """Return how many months of 730 hours the history is."""
         return max(self.gathered.traffic.length / _HOUR, 1.0) / HOURS_PER_MONTH
@@ -183,6 +195,31 @@ class Advice:
     def saving_again(self) -> float | None:
         """Return USD a month that they save with the next seed; None: it was not simulated."""
         return None if self.again is None else (self.again[0] - self.again[1]) / self.months
+
+
+def say_slow_boots(boot: BootProfile, advice: Advice) -> str:
+    """Say what a baked image would spare, with figures."""
+    return (
+        f'A boot takes {say_boot(boot)}. With image.mode = "bake" instances install nothing: that '
+        f"spares ${advice.installs_a_month(boot):,.2f} a month. The snapshots of its images cost "
+        f"${_snapshots(advice):,.2f} a month at most."
+    )
+
+
+def slow_boots_to_json(boot: BootProfile, advice: Advice) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "phases": {str(phase): seconds for phase, seconds in boot.phases.items()},
+        "slowest": str(boot.slowest),
+        "bake_spares_a_month": advice.installs_a_month(boot),
+        "snapshots_a_month_at_most": _snapshots(advice),
+    }
+
+
+def _snapshots(advice: Advice) -> float:
+    subject = advice.gathered.subject
+    images = len(subject.requirements.architectures) * max(len(subject.regions), 1)
+    return snapshots_at_most(subject.root_volume_gib, images)
 
 
 def advise(

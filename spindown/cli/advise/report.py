@@ -19,6 +19,8 @@ from spindown.cli.advise.advice import (
     advise,
     postponed_to_json,
     say_postponed,
+    say_slow_boots,
+    slow_boots_to_json,
     undone,
 )
 from spindown.cli.advise.search import GATHER, LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
@@ -67,6 +69,7 @@ def render_advice(advice: Advice) -> RenderableType:
         Text(),
         *_how_to_apply(advice),
         *_long_jobs(advice),
+        *_slow_boots(advice),
         *_verdicts(advice),
     )
 
@@ -234,6 +237,13 @@ def _long_jobs(advice: Advice) -> Iterator[RenderableType]:
         yield Padding(Text(said), (0, 0, 0, 4), expand=False)
 
 
+def _slow_boots(advice: Advice) -> Iterator[RenderableType]:
+    if (boot := advice.slow_boots) is not None:
+        yield Text()
+        yield Text("If boots shall be shorter", style="bold")
+        yield Padding(Text(say_slow_boots(boot, advice)), (0, 0, 0, 4), expand=False)
+
+
 def _verdicts(advice: Advice) -> Iterator[RenderableType]:
     if not advice.verdicts:
         return
@@ -283,7 +293,7 @@ def _say_types(trial: Trial) -> str:
 
 def advice_to_json(advice: Advice) -> dict[str, Any]:
     """Return an advice for programs."""
-    postponed = advice.postponed
+    postponed, boot = advice.postponed, advice.slow_boots
     return {
         "workload": advice.gathered.subject.workload,
         "arrivals": advice.gathered.traffic.source,
@@ -299,6 +309,7 @@ def advice_to_json(advice: Advice) -> dict[str, Any]:
         "command": policy_command(advice),
         "families": families_line(advice),
         "long_jobs": postponed and postponed_to_json(postponed, advice.months),
+        "slow_boots": boot and slow_boots_to_json(boot, advice),
         "when_not": [_verdict_to_json(verdict) for verdict in advice.verdicts],
         "simulations": advice.simulations,
     }

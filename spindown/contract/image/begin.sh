@@ -2,6 +2,8 @@
 # Makes this instance a worker. Whatever fails, or takes too long, ends the instance, so that it
 # does not bill for nothing; what went wrong stands in the console's output.
 set -eu
+# How long the system has been up, for the phases of the boot.
+cut -d' ' -f1 /proc/uptime >/run/spindown-begun
 # cloud-init sets none, and some programs insist on one.
 export HOME=/root
 

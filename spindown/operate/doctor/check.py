@@ -21,6 +21,7 @@ from spindown.contract.row import (
     budget_sort,
     control_partition,
 )
+from spindown.domain.boot import BootPhase, BootProfile, snapshots_at_most, usual_boot
 from spindown.domain.budget import LaunchRoom, foresight
 from spindown.domain.job_type import requirements_of, shape_of
 from spindown.domain.learning import Knowledge
@@ -31,7 +32,7 @@ from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
 from spindown.port import AccountPlan, ImageView, SubnetView
-from spindown.wording import say
+from spindown.wording import say, say_boot
 
 #: Concurrent executions of Lambda (Service Quotas, service code lambda).
 CONCURRENCY_CODE = "L-B99A9384"
@@ -251,6 +252,34 @@ class OfferChoice:
         """Return the offers that may be bought, best first."""
         offers = (candidate.offer for candidate in self.candidates.candidates)
         return tuple(offer for offer in offers if offer.pool not in self.refused)
+
+
+def check_boots(facts: Facts, choices: Sequence[OfferChoice]) -> Iterator[Finding]:
+    """Tell how long boots take, and where a baked image would spare the longest part."""
+    for choice in choices:
+        case, told = choice.case, facts.boots.get(choice.case.name)
+        boot = None if told is None or isinstance(told, Unknown) else usual_boot(told)
+        if boot is None:
+            continue
+        spares = boot.is_slow_to_install and not case.is_baked
+        yield Finding(
+            what=f"boots of {case.name}",
+            found=say_boot(boot),
+            needed="instances that boot from a baked image install nothing" if spares else "",
+            remedy=_say_bake(boot, choice) if spares else "",
+            severity=Severity.WARNING if spares else Severity.GOOD,
+        )
+
+
+def _say_bake(boot: BootProfile, choice: OfferChoice) -> str:
+    case = choice.case
+    kept = snapshots_at_most(case.root_gib, len(case.images) * len(case.places))
+    spared = ""
+    if choice.fitting:
+        an_hour = choice.fitting[0].price
+        each = boot.phases[BootPhase.INSTALL] / 3600.0 * an_hour
+        spared = f": spares ${each * 1000:,.2f} in 1,000 boots at ${an_hour:.3f} an hour"
+    return f'image.mode = "bake"{spared}; its snapshots cost ${kept:,.2f} a month at most'
 
 
 def choose(subject: DoctorSubject, facts: Facts) -> tuple[OfferChoice, ...]:

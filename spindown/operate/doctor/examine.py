@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from spindown.operate.doctor.check import (
     OfferChoice,
     check_account,
+    check_boots,
     check_budget,
     check_caller,
     check_images,
@@ -75,6 +76,7 @@ def _judge(
     yield from check_budget(subject, choices)
     yield from check_obstacles(subject, facts, choices)
     yield from check_jobs(facts)
+    yield from check_boots(facts, choices)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
     yield from check_ways(subject, facts)

@@ -13,11 +13,13 @@ from spindown.config.deployment import bootstrap_parameter
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.image import DISK_KEY
-from spindown.contract.row import BreakerRow, BudgetRow
+from spindown.contract.row import BreakerRow, BudgetRow, RateRow
+from spindown.domain.boot import BootPhase
 from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.ledger import Ledger, account_key, is_lock_damaged
+from spindown.ledger.knowledge import read_phases
 from spindown.ledger.partition import Partition
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject
 from spindown.port import (
@@ -98,6 +100,10 @@ class Facts:
     obstacles: Obstacles | Unknown | None = None
     #: Workload -> jobs without a message, at least; empty: nothing is deployed.
     lost: Mapping[str, int | Unknown] = field(default_factory=dict)
+    #: Workload -> the seconds of each phase of its last boots; empty: nothing is deployed.
+    boots: Mapping[str, Mapping[BootPhase, tuple[float, ...]] | Unknown] = field(
+        default_factory=dict
+    )
 
 
 def gather(
@@ -151,12 +157,22 @@ def gather(
             for region, subnets in subject.own_subnets.items()
         },
         obstacles=None if table is None else ask(partial(_read_obstacles, subject, table, at)),
+        boots={
+            case.name: ask(partial(_read_boots, table, case.name))
+            for case in subject.cases
+            if table is not None and case.is_deployed
+        },
         lost={
             case.name: ask(partial(count_lost, case.name))
             for case in subject.cases
             if count_lost is not None and case.is_deployed
         },
     )
+
+
+def _read_boots(table: Table, workload: str) -> Mapping[BootPhase, tuple[float, ...]]:
+    found = Partition(table.query(rows.control_partition(workload), rows.BOOT_PHASE))
+    return read_phases(found.all_of(RateRow, rows.RATE))
 
 
 def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obstacles:

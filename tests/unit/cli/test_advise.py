@@ -21,6 +21,7 @@ from spindown.cli.main import main
 from spindown.cli.simulate.alternative import Alternative, ours, simulate_all
 from spindown.config import parse_duration
 from spindown.domain.advice import Answer
+from spindown.domain.boot import BootPhase
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.simulator import SimResult
@@ -111,6 +112,25 @@ def test_a_narrow_screen_cuts_no_setting_off(
     assert "…" not in text
     for key in ("start_within", "scale_up_threshold", "max_price_per_hour", "families_denied"):
         assert re.search(rf"^{key} ", text, re.MULTILINE)
+
+
+def test_slow_installs_are_told_with_what_baking_spares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _gathered(tmp_path, monkeypatch)
+    phases = {BootPhase.IMAGE: (30.0,), BootPhase.INSTALL: (90.0,)}
+    knowledge = replace(gathered.subject.knowledge, boot_phases=phases)
+    slow = replace(gathered, subject=replace(gathered.subject, knowledge=knowledge))
+    advice = advise(slow, 600.0, run_alone)
+    told = advice_to_json(advice)["slow_boots"]
+
+    spared = 0.75 * advice.best.result.bill["boot"] / advice.months
+    assert told["bake_spares_a_month"] == pytest.approx(spared)
+    assert told["slowest"] == "install"
+    # 100 GiB, six images of one architecture.
+    assert told["snapshots_a_month_at_most"] == pytest.approx(100 * 0.05 * 6)
+    assert not_in_guide(told) == set()
+    assert f"${spared:,.2f}" in on_a_screen(advice, 200)
 
 
 def test_who_keeps_workers_warm_is_told_the_price_of_as_many(

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from spindown.contract.row import BOOT_RATE, GAP_RATE, pool_sort, worker_sort
+from spindown.contract.row import BOOT_PHASE, BOOT_RATE, GAP_RATE, pool_sort, worker_sort
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import Pool
@@ -116,6 +116,25 @@ def test_the_idle_timeout_follows_learned_boots_and_gaps() -> None:
     # A gap of a minute is cheaper to wait for than a boot of two.
     standing = read_standing(world.table, WORKLOAD)
     assert standing.idle_timeout == pytest.approx(minutes(1), abs=timedelta(seconds=1))
+
+
+def test_the_phases_of_a_boot_are_learned_once() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.tick(minutes(1))
+    told = {"install": 90.0, "first-poll": 4.0, "dance": 5.0, "image": 1e12}
+    sort = worker_sort(worker.instance_id)
+    world.put(sort, polled_at=world.now + minutes(0.5), boot_phases=told)
+    for _ in range(3):
+        world.beat()
+        world.tick(minutes(1))
+
+    rates = world.view().rates
+    lifetime = with_policy().policy.max_lifetime.total_seconds()
+    assert rates[f"{BOOT_PHASE}install"].samples == (90.0,)
+    assert rates[f"{BOOT_PHASE}first-poll"].samples == (4.0,)
+    assert rates[f"{BOOT_PHASE}image"].samples == (lifetime,)
+    assert not [sort for sort in rates if "dance" in sort]
 
 
 @pytest.mark.parametrize("hours", [1, 6])

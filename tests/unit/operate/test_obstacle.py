@@ -217,8 +217,8 @@ def test_the_ledger_is_read_once_per_workload_and_per_month() -> None:
 
     world.report()
 
-    # The breakers; the lock and the month.
-    assert sorted(asked) == ["get", "get", "query"]
+    # The breakers and the boots; the lock and the month.
+    assert sorted(asked) == ["get", "get", "query", "query"]
 
 
 def test_a_damaged_lock_is_told() -> None:
@@ -254,3 +254,32 @@ def test_queues_that_nobody_may_read_are_no_sign_of_lost_jobs() -> None:
 
     assert finding.severity is Severity.WARNING
     assert finding.found == "sqs:GetQueueAttributes"
+
+
+def put_boots(world: Examined, **seconds: tuple[float, ...]) -> None:
+    for phase, samples in seconds.items():
+        key = Ledger(world.table, "classify").key(f"{rows.BOOT_PHASE}{phase.replace('_', '-')}")
+        world.table.write(Write(key=key, set=encode({"samples": samples})))
+
+
+@pytest.mark.parametrize(
+    ("mode", "install", "severity"),
+    [
+        ("bootstrap", 120.0, Severity.WARNING),
+        ("bootstrap", 20.0, Severity.GOOD),
+        ("bake", 120.0, Severity.GOOD),
+    ],
+)
+def test_boots_that_install_long_are_told_what_baking_spares(
+    mode: str, install: float, severity: Severity
+) -> None:
+    world = Examined(config=a_config(image={"mode": mode}))
+    put_boots(world, image=(30.0,), install=(install,), first_poll=(4.0,))
+
+    found = world.finding("boots")
+
+    assert (found.what, found.severity) == ("boots of classify", severity)
+    assert f"install {install:.0f} s" in found.found
+    assert bool(found.remedy) is (severity is Severity.WARNING)
+    if found.remedy:
+        assert "$" in found.remedy
