@@ -39,6 +39,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "results:results",
         "Print the results committed so far, one JSON record an item. Exit 1 if something failed.",
     ),
+    "batches": (
+        "batches:batches",
+        "List batches: state, items, dollars so far, and when they will be done.",
+    ),
     "logs": (
         "logs:logs",
         "Print what jobs print; with --follow as they do. Exit 1 if a job or an item failed.",
@@ -51,7 +55,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "redrive:redrive",
         "Send dead letters back to their queue; committed results stay. Exit 1 if one is left.",
     ),
-    "status": ("explain.status:status", "Show queue, workers, jobs and dollars."),
+    "status": (
+        "explain.status:status",
+        "Show queue, workers, jobs and dollars; of a batch, how far it is and what failed.",
+    ),
     "watch": (
         "explain.status:watch",
         "Show the same live, until Ctrl-C; as JSON, one line a look.",

@@ -13,6 +13,7 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.render.bar import open_bar
+from spindown.cli.render.batch import say_failed
 from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
@@ -227,25 +228,6 @@ def _is_held(session: Session, workload: str, manifest: Manifest) -> bool:
         return is_at_work(manifest, workload, session.table, session.aws.clock.now())
     except SpindownError:
         return not manifest.released
-
-
-def say_failed(record: Mapping[str, Any]) -> str:
-    """Return a failed item in a line: where it is, what it is, the first line of its error."""
-    item = json.dumps(record.get("item"))
-    shown = item if len(item) <= _ITEM_SHOWN else item[: _ITEM_SHOWN - 3] + "..."
-    return printable(
-        f"{record['job_id']}  {record.get('index')}  {shown}  {first_line(record.get('error'))}"
-    )
-
-
-_ITEM_SHOWN = 80
-_ERROR_SHOWN = 200
-
-
-def first_line(error: object) -> str:
-    """Return the first line of an error that says something, cut short."""
-    lines = error.splitlines() if isinstance(error, str) else ()
-    return next((line.strip() for line in lines if line.strip()), "")[:_ERROR_SHOWN]
 
 
 def to_json(record: Mapping[str, Any]) -> str:

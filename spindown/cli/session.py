@@ -25,8 +25,9 @@ from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.lost import count_lost
 from spindown.job.result import find_jobs
-from spindown.job.shape_queue import read_shapes
+from spindown.job.shape_queue import backlogs, read_shapes
 from spindown.ledger import Ledger
+from spindown.operate.batch import Outlook, read_outlook
 from spindown.operate.status import Status, read_status
 from spindown.port import (
     ControlPorts,
@@ -130,6 +131,18 @@ class Session:
             budget_usd=self.deployment.budget_per_month,
             refusal=effective.refusal,
             now=self.aws.clock.now(),
+        )
+
+    def outlook(self, workload: str) -> Outlook:
+        """Gather what an ETA of the workload's batches goes by."""
+        settings, view = self.workload(workload), self.ledger(workload).read()
+        queues = self.queues(workload)
+        return read_outlook(
+            settings,
+            effective_policy(settings, self.edit(workload), view.policy).policy,
+            view,
+            dict(zip(queues, backlogs(queues.values()), strict=True)),
+            self.aws.clock.now(),
         )
 
     def control_ports(self) -> ControlPorts:

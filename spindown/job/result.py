@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spindown.contract.codec import decode, from_json
@@ -37,6 +37,10 @@ class JobProgress:
     #: Failures and losses that count, and what was said of the last.
     failures: int = 0
     last_failure: str = ""
+    #: Jobs that are not over (of a split one its children), and the items that are left of the
+    #: largest; None: nobody has claimed it.
+    jobs_left: int = 1
+    largest_left: int | None = None
 
     @property
     def is_over(self) -> bool:
@@ -199,6 +203,8 @@ def read_progress(
         failures=len(manifest.failures),
         last_failure=next((x.reason for x in reversed(manifest.failures) if x.reason), ""),
     )
+    left = None if own.items is None else max(own.items - own.items_done, 0)
+    own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
     is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
     if manifest.state is not JobState.SPLIT and not is_cancelled_split:
         return own
@@ -228,4 +234,7 @@ def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
         reason=next((child.reason for child in children if child.reason), own.reason),
         failures=sum(child.failures for child in children),
         last_failure=next((x.last_failure for x in children if x.last_failure), ""),
+        jobs_left=sum(child.jobs_left for child in children),
+        largest_left=max((child.largest_left or 0 for child in children), default=0)
+        or (None if own.items is None else own.items // max(len(children), 1)),
     )

@@ -9,27 +9,50 @@ import typer
 from rich.console import Group, RenderableType
 
 from spindown.cli import option
+from spindown.cli.render.batch import render_batch
 from spindown.cli.render.screen import follow, open_console, render_status
-from spindown.cli.session import Session, open_session
+from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
+from spindown.operate.batch import BatchDetail, read_detail
 from spindown.operate.status import Status
 
 
 def status(
-    workloads: option.Workloads = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORKLOAD|BATCH|JOB]...",
+            help="What to show; all workloads of the deployment if none.",
+        ),
+    ] = None,
     *,
+    workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Show queue, workers, jobs and dollars."""
+    """Show queue, workers, jobs and dollars; of a batch, how far it is and what failed."""
     session = open_session(config, deployment=deployment, local=local)
-    found = _read(session, workloads)
+    found = [_read_one(session, name, workload) for name in names or session.deployment.workloads]
     if as_json:
         print(json.dumps([encode(entry) for entry in found]))
         return
-    open_console().print(Group(*(render_status(entry) for entry in found)))
+    now = session.aws.clock.now()
+    parts = [
+        render_status(entry)
+        if isinstance(entry, Status)
+        else render_batch(entry, now, session.options)
+        for entry in found
+    ]
+    open_console().print(Group(*parts))
+
+
+def _read_one(session: Session, name: str, workload: str | None) -> Status | BatchDetail:
+    if name in session.deployment.workloads and workload is None:
+        return session.status(name)
+    owner, jobs = find_workload(session, name, workload=workload, argument="WORKLOAD|BATCH|JOB")
+    return read_detail(name, jobs, owner, session.work_store(owner), session.outlook(owner))
 
 
 def watch(

@@ -1,0 +1,84 @@
+"""``spindown batches``: what was submitted, how far it is, what it cost, when it is done."""
+
+import json
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from spindown.cli import option
+from spindown.cli.render.batch import say_eta, say_of
+from spindown.cli.render.screen import format_seconds, open_console, print_aside
+from spindown.cli.session import open_session
+from spindown.contract.codec import encode
+from spindown.error import BadInput, NotFound
+from spindown.operate.batch import BatchStatus, find_newest, read_batches
+from spindown.wording import printable, say_number
+
+
+def batches(
+    workloads: option.Workloads = None,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many, the newest first.")] = 20,
+    before: Annotated[
+        str | None, typer.Option(metavar="BATCH", help="Only batches older than this one.")
+    ] = None,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """List batches: state, items, dollars so far, and when they will be done."""
+    session = open_session(config, deployment=deployment, local=local)
+    names = list(dict.fromkeys(workloads or session.deployment.workloads))
+    for name in names:
+        session.workload(name)
+    stores = {name: session.work_store(name) for name in names}
+    try:
+        # One more tells whether there are more.
+        found = find_newest(stores, limit=limit + 1, before=before)
+    except NotFound as exc:
+        raise BadInput("--before", before, "name a batch that was submitted") from exc
+    shown = found[:limit]
+    outlooks = {name: session.outlook(name) for name in {one.workload for one in shown}}
+    read = list(read_batches(shown, stores, outlooks))
+    if as_json:
+        print(json.dumps([encode(one) for one in read]))
+    elif read:
+        now = session.aws.clock.now()
+        open_console().print(_table(read, now, with_workload=len(names) > 1))
+    else:
+        print("no batches")
+    if len(found) > limit:
+        named = "".join(f" {name}" for name in workloads or ())
+        command = f"spindown batches{named} --before {shown[-1].batch_id}{session.options}"
+        print_aside(f"there are older ones: {command}")
+
+
+def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("batch", no_wrap=True)
+    if with_workload:
+        table.add_column("workload")
+    table.add_column("submitted")
+    table.add_column("state")
+    for name in ("jobs", "items", "failed", "USD"):
+        table.add_column(name, justify="right")
+    table.add_column("done in (range)")
+    for one in found:
+        since = "" if one.submitted_at is None else f"{format_seconds(now - one.submitted_at)} ago"
+        names = [one.batch_id, one.workload] if with_workload else [one.batch_id]
+        cells = [
+            *names,
+            since,
+            str(one.state or "not counted"),
+            say_of(one.jobs_over, one.jobs),
+            say_of(one.items_done, one.items),
+            "-" if one.items_failed is None else f"{one.items_failed:,}",
+            "-" if one.dollars is None else say_number(one.dollars, 4),
+            one.fault or say_eta(one.eta, now),
+        ]
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table

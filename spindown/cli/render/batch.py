@@ -1,0 +1,98 @@
+"""A batch in words: in a line of a table, and on a screen of its own. Reads nothing."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from spindown.cli.render.screen import format_seconds
+from spindown.domain.eta import Eta
+from spindown.operate.batch import BatchDetail, BatchStatus
+from spindown.wording import printable
+
+_ITEM_SHOWN = 80
+_ERROR_SHOWN = 200
+
+
+def render_batch(detail: BatchDetail, now: datetime, options: str) -> RenderableType:
+    """Return the screen of one batch.
+
+    Args:
+        detail: the batch.
+        now: the time.
+        options: with which another command finds the same deployment.
+    """
+    batch = detail.batch
+    lines = [
+        Text(f"{batch.state or batch.fault}", style="bold"),
+        *(Text(line) for line in _progress_lines(batch, now)),
+        *(Text(line, style="bold red") for line in _fault_lines(detail)),
+        *(Text(line, style="dim") for line in _next_lines(detail, options)),
+    ]
+    title = Text(f"{batch.batch_id} of {batch.workload}")
+    return Panel(Group(*lines), title=title, title_align="left")
+
+
+def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
+    if batch.submitted_at is not None:
+        yield f"submitted {format_seconds(now - batch.submitted_at)} ago"
+    yield f"jobs   {say_of(batch.jobs_over, batch.jobs)} are over"
+    failed = f", {batch.items_failed:,} failed" if batch.items_failed else ""
+    yield f"items  {say_of(batch.items_done, batch.items)} done{failed}"
+    if batch.dollars is not None:
+        yield f"cost   ${batch.dollars:.4f} so far"
+    if batch.eta is not None:
+        yield f"done   in {say_eta(batch.eta, now)}"
+
+
+def _fault_lines(detail: BatchDetail) -> Iterator[str]:
+    for job in detail.given_up:
+        yield f"given up: {job.job_id}: {job.reason}"
+    for record in detail.failed:
+        yield f"failed: {say_failed(record)}"
+
+
+def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:
+    batch = detail.batch
+    if batch.jobs_given_up:
+        yield f"send them back: spindown redrive {batch.workload} JOB{options}"
+    if not batch.items_failed:
+        return
+    yield f"all that failed: spindown results {batch.batch_id} --failed{options}"
+    if detail.again:
+        yield f"sent again as {detail.again}"
+    elif batch.submitted_at is not None:
+        command = f"spindown redrive {batch.workload} --items {batch.batch_id}{options}"
+        yield f"send them again, once the batch is over: {command}"
+
+
+def say_failed(record: Mapping[str, Any]) -> str:
+    """Return a failed item in a line: where it is, what it is, the first line of its error."""
+    item = json.dumps(record.get("item"))
+    shown = item if len(item) <= _ITEM_SHOWN else item[: _ITEM_SHOWN - 3] + "..."
+    return printable(
+        f"{record['job_id']}  {record.get('index')}  {shown}  {_first_line(record.get('error'))}"
+    )
+
+
+def _first_line(error: object) -> str:
+    """Return the first line of an error that says something, cut short."""
+    lines = error.splitlines() if isinstance(error, str) else ()
+    return next((line.strip() for line in lines if line.strip()), "")[:_ERROR_SHOWN]
+
+
+def say_of(done: int | None, of: int | None) -> str:
+    """Return how many of how many, as far as that is known: ``1,200/?``."""
+    return "/".join("?" if number is None else f"{number:,}" for number in (done, of))
+
+
+def say_eta(eta: Eta | None, now: datetime) -> str:
+    """Return in how long a batch will be done, and the range; "": nothing is known."""
+    if eta is None:
+        return ""
+    sooner, likely, later = (format_seconds(at - now) for at in (eta.sooner, eta.likely, eta.later))
+    return f"{likely} ({sooner} to {later})"

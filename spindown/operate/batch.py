@@ -1,0 +1,308 @@
+"""The batches of a workload, gathered for a person: how far, what it cost, when it is done."""
+
+import heapq
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of
+from spindown.contract.job.manifest import JobState
+from spindown.contract.settings import WorkloadSettings
+from spindown.domain.eta import Eta, WorkLeft, expect_end, expect_slots, pace_spread
+from spindown.domain.fleet import Backlog, all_of
+from spindown.domain.learning import Knowledge, items_per_job
+from spindown.domain.policy import Policy
+from spindown.error import ContractError, NotFound
+from spindown.job.again import again_of
+from spindown.job.result import JobProgress, read_batch, read_progress, read_records
+from spindown.ledger import LedgerView
+from spindown.ledger.knowledge import read_knowledge
+from spindown.port import ObjectStore
+
+_READS_AT_ONCE = 16
+#: Jobs whose manifests one list reads, within seconds.
+COUNTED_AT_MOST = 5_000
+#: Failed items, and jobs that were given up, that one batch shows.
+_SHOWN = 5
+
+
+class BatchState(StrEnum):
+    """What became of a batch."""
+
+    #: No job has begun.
+    WAITING = "waiting"
+    RUNNING = "running"
+    #: All jobs are over; some items may have failed.
+    COMPLETED = "completed"
+    #: All jobs are over, and one was given up.
+    FAILED = "failed"
+    #: All jobs are over, one was cancelled, and none was given up.
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStatus:
+    """One batch at one moment. Money is USD, up to the last commits."""
+
+    workload: str
+    batch_id: str
+    #: None: of a job that was asked for by its own name.
+    submitted_at: datetime | None
+    #: None: too many jobs for a list, or a manifest cannot be read (``fault``).
+    state: BatchState | None
+    jobs: int
+    jobs_over: int | None = None
+    #: Given up, which is in the dead-letter queue.
+    jobs_given_up: int | None = None
+    #: None: workers have yet to read the input.
+    items: int | None = None
+    #: Failed ones included.
+    items_done: int | None = None
+    items_failed: int | None = None
+    dollars: float | None = None
+    #: None: it is over, or nothing is known: no speed was measured, or no machine is asked for.
+    eta: Eta | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDetail:
+    """One batch with what went wrong in it."""
+
+    batch: BatchStatus
+    #: The records of the first failed items.
+    failed: tuple[Mapping[str, Any], ...]
+    #: The first of the jobs that were given up.
+    given_up: tuple[JobProgress, ...]
+    #: The batch in which its failed items were sent again; "": they were not.
+    again: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What an ETA of any batch of a workload goes by."""
+
+    view: LedgerView
+    knowledge: Knowledge
+    policy: Policy
+    #: By shape; "": the queue of people.
+    waiting: Mapping[str, Backlog]
+    at: datetime
+
+
+def read_outlook(
+    settings: WorkloadSettings,
+    policy: Policy,
+    view: LedgerView,
+    waiting: Mapping[str, Backlog],
+    now: datetime,
+) -> Outlook:
+    """Return what an ETA goes by."""
+    knowledge = read_knowledge(
+        view.rates,
+        slots=settings.run.slots,
+        stop_grace=settings.run.stop_grace,
+        workers=view.workers.values(),
+    )
+    return Outlook(view=view, knowledge=knowledge, policy=policy, waiting=waiting, at=now)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Submitted:
+    """When a batch was submitted; the newest is the greatest."""
+
+    at: datetime
+    workload: str
+    batch_id: str
+
+
+def find_newest(
+    stores: Mapping[str, ObjectStore], *, limit: int, before: str | None
+) -> Sequence[Submitted]:
+    """Return the newest batches of workloads, newest first; memory holds ``limit`` of them.
+
+    Args:
+        stores: workload -> its part of the bucket.
+        limit: how many.
+        before: only those that are older than this batch; None: any.
+
+    Raises:
+        NotFound: there is no such batch.
+    """
+    bound = None if before is None else _find(before, stores)
+    every = (
+        Submitted(found.modified_at, workload, batch_id)
+        for workload, store in stores.items()
+        for found in store.list(BATCHES)
+        if (batch_id := batch_of(found.key)) is not None
+    )
+    older = (one for one in every if bound is None or one < bound)
+    return heapq.nlargest(limit, older)
+
+
+def _find(batch_id: str, stores: Mapping[str, ObjectStore]) -> Submitted:
+    for workload, store in stores.items():
+        with suppress(NotFound):
+            return Submitted(store.get(batch_key(batch_id)).modified_at, workload, batch_id)
+    raise NotFound(f"no batch {batch_id}")
+
+
+def read_batches(
+    found: Sequence[Submitted],
+    stores: Mapping[str, ObjectStore],
+    outlooks: Mapping[str, Outlook],
+    *,
+    jobs_at_most: int = COUNTED_AT_MOST,
+) -> Iterator[BatchStatus]:
+    """Yield the status of each batch; only so many jobs are looked at, the first batches' ones."""
+    room = jobs_at_most
+    for one in found:
+        store = stores[one.workload]
+        try:
+            batch = read_batch(one.batch_id, store)
+        except (ContractError, NotFound) as exc:
+            yield _uncounted(one, 0, None, str(exc))
+            continue
+        if len(batch.jobs) > room:
+            command = f"spindown status {one.batch_id}"
+            fault = f"too many jobs to count in a list: see `{command}`"
+            yield _uncounted(one, len(batch.jobs), batch.items, fault)
+            continue
+        room -= len(batch.jobs)
+        yield _read_status(one.workload, batch, one.at, store, outlooks[one.workload])[0]
+
+
+def _uncounted(one: Submitted, jobs: int, items: int | None, fault: str) -> BatchStatus:
+    return BatchStatus(
+        workload=one.workload,
+        batch_id=one.batch_id,
+        submitted_at=one.at,
+        state=None,
+        jobs=jobs,
+        items=items,
+        fault=fault,
+    )
+
+
+def read_detail(
+    name: str, jobs: tuple[str, ...], workload: str, store: ObjectStore, outlook: Outlook
+) -> BatchDetail:
+    """Return the status of a batch, or of a job that was asked for by name, and its failures."""
+    try:
+        batch = read_batch(name, store)
+        at = store.get(batch_key(name)).modified_at
+    except NotFound:
+        batch, at = Batch(batch_id=name, workload=workload, jobs=jobs), None
+    status, progresses = _read_status(workload, batch, at, store, outlook)
+    again = again_of(name)
+    is_again = at is not None and _is_there(again, store)
+    return BatchDetail(
+        batch=status,
+        failed=tuple(islice(_failed(progresses, store), _SHOWN)),
+        given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
+        again=again if is_again else "",
+    )
+
+
+def _is_there(batch_id: str, store: ObjectStore) -> bool:
+    with suppress(NotFound):
+        store.get(batch_key(batch_id))
+        return True
+    return False
+
+
+def _failed(progresses: Sequence[JobProgress], store: ObjectStore) -> Iterator[Mapping[str, Any]]:
+    for one in progresses:
+        if one.items_failed:
+            # What cannot be read, `results` tells.
+            yield from read_records(one.job_id, store, lambda *_: None, failed_only=True)
+
+
+def _read_status(
+    workload: str, batch: Batch, at: datetime | None, store: ObjectStore, outlook: Outlook
+) -> tuple[BatchStatus, Sequence[JobProgress]]:
+    one = Submitted(at or outlook.at, workload, batch.batch_id)
+    try:
+        with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            jobs = list(pool.map(lambda job_id: read_progress(job_id, store), batch.jobs))
+    except ContractError as exc:
+        return _uncounted(one, len(batch.jobs), batch.items, str(exc)), ()
+    is_known = all(job.items is not None for job in jobs)
+    status = BatchStatus(
+        workload=workload,
+        batch_id=batch.batch_id,
+        submitted_at=at,
+        state=_state(jobs),
+        jobs=len(jobs),
+        jobs_over=sum(job.is_over for job in jobs),
+        jobs_given_up=sum(job.state is JobState.FAILED for job in jobs),
+        items=sum(job.items or 0 for job in jobs) if is_known else batch.items,
+        items_done=sum(job.items_done for job in jobs),
+        items_failed=sum(job.items_failed for job in jobs),
+        dollars=sum(job.cost_usd for job in jobs),
+        eta=_eta(jobs, batch.items, outlook),
+    )
+    return status, jobs
+
+
+def _state(jobs: Sequence[JobProgress]) -> BatchState:
+    if not all(job.is_over for job in jobs):
+        has_begun = any(job.state is not None for job in jobs)
+        return BatchState.RUNNING if has_begun else BatchState.WAITING
+    states = {job.state for job in jobs}
+    if JobState.FAILED in states:
+        return BatchState.FAILED
+    return BatchState.CANCELLED if JobState.CANCELLED in states else BatchState.COMPLETED
+
+
+def _eta(jobs: Sequence[JobProgress], items: int | None, outlook: Outlook) -> Eta | None:
+    left = [job for job in jobs if not job.is_over]
+    if not left:
+        return None
+    shapes = _shapes_of({job.job_id for job in left}, outlook)
+    usual = items_per_job(outlook.knowledge, outlook.policy)
+    if items is not None:
+        # Of a batch whose items are known, a job that nobody has claimed has its share of them.
+        usual = items / len(jobs)
+    there = all_of(waiting for shape, waiting in outlook.waiting.items() if shape in shapes)
+    own = sum(job.jobs_left for job in left)
+    others = max(there.visible + there.in_flight + there.delayed - own, 0)
+    work = WorkLeft(
+        items=sum(
+            max((usual if job.items is None else job.items) - job.items_done, 0.0) for job in left
+        ),
+        jobs=own,
+        largest_job=max(usual if job.largest_left is None else job.largest_left for job in left),
+        other_items=others * items_per_job(outlook.knowledge, outlook.policy),
+        other_jobs=others,
+    )
+    slots = expect_slots(
+        (one for one in outlook.view.workers.values() if one.shape in shapes),
+        (one for one in outlook.view.launches.values() if one.shape in shapes),
+        outlook.knowledge,
+        outlook.policy,
+    )
+    return expect_end(work, slots, pace_spread(outlook.knowledge), outlook.at)
+
+
+def _shapes_of(jobs: Collection[str], outlook: Outlook) -> frozenset[str]:
+    """Return the shapes whose machines do these jobs, as far as some of them show it.
+
+    Without types that is the queue of people.
+    """
+    if len(outlook.waiting) <= 1:
+        return frozenset({""})
+    view = outlook.view
+    seen = [(one.job_id, one.shape) for one in view.leases]
+    seen += [(one.job_id, one.shape) for one in view.requeued_jobs.values()]
+    return frozenset(shape for job_id, shape in seen if job_id in jobs or _parent(job_id) in jobs)
+
+
+def _parent(job_id: str) -> str:
+    """Return the job whose child this is, by its id."""
+    return job_id.rpartition(".")[0]

@@ -1,0 +1,141 @@
+"""When a batch will be done follows from its items, its jobs and the slots that there are."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.eta import (
+    ExpectedSlots,
+    PaceSpread,
+    WorkLeft,
+    expect_end,
+    expect_slots,
+    pace_spread,
+)
+from spindown.domain.fleet import LaunchState
+from spindown.domain.learning import Knowledge, ThroughputRecord
+from spindown.domain.policy import Policy
+from tests.builders import NOW, a_launch, a_worker
+
+EVEN = PaceSpread(slow=1.0, fast=1.0)
+LEFT = WorkLeft(items=300.0, jobs=3, largest_job=100.0)
+
+
+def slots(count: int, speed: float = 100.0, *, hours: float = 0.0, late: float = 0.0) -> Any:
+    return ExpectedSlots(
+        count=count,
+        items_per_hour=speed,
+        ready_at=NOW + timedelta(hours=hours),
+        ready_late_at=NOW + timedelta(hours=max(hours, late)),
+    )
+
+
+def hours_of(left: WorkLeft, *there: ExpectedSlots, spread: PaceSpread = EVEN) -> tuple[float, ...]:
+    eta = expect_end(left, there, spread, NOW)
+    assert eta is not None
+    return tuple((at - NOW) / timedelta(hours=1) for at in (eta.sooner, eta.likely, eta.later))
+
+
+@pytest.mark.parametrize(
+    ("left", "there", "spread", "hours"),
+    [
+        pytest.param(LEFT, [slots(2)], EVEN, (1.5, 1.5, 2.5), id="the example"),
+        pytest.param(LEFT, [slots(9)], EVEN, (1.0, 1.0, 2.0), id="no more slots than jobs"),
+        pytest.param(
+            replace(LEFT, jobs=1, largest_job=300.0), [slots(9)], EVEN, (3, 3, 6), id="one job"
+        ),
+        pytest.param(
+            LEFT, [slots(1), slots(1, hours=1.0)], EVEN, (2.0, 2.0, 3.0), id="one that boots"
+        ),
+        pytest.param(LEFT, [slots(2, hours=1.0, late=2.0)], EVEN, (2.5, 2.5, 4.5), id="slow boot"),
+        pytest.param(
+            LEFT, [slots(3), slots(3, hours=9.0)], EVEN, (1.0, 1.0, 2.0), id="boots for nothing"
+        ),
+        pytest.param(
+            replace(LEFT, other_items=300.0, other_jobs=3),
+            [slots(3)],
+            EVEN,
+            (1.0, 1.5, 3.0),
+            id="other work",
+        ),
+        pytest.param(
+            LEFT, [slots(3)], PaceSpread(slow=0.5, fast=2.0), (0.5, 1.0, 4.0), id="uneven items"
+        ),
+        pytest.param(
+            WorkLeft(items=0.0, jobs=1, largest_job=0.0), [slots(1)], EVEN, (0, 0, 0), id="at once"
+        ),
+    ],
+)
+def test_the_range_follows_the_rule(
+    left: WorkLeft, there: list[ExpectedSlots], spread: PaceSpread, hours: tuple[float, ...]
+) -> None:
+    assert hours_of(left, *there, spread=spread) == pytest.approx(hours)
+
+
+@pytest.mark.parametrize("there", [[], [slots(0)], [slots(1, 0.0)]])
+def test_without_a_slot_of_known_speed_nothing_is_said(there: list[ExpectedSlots]) -> None:
+    assert expect_end(LEFT, there, EVEN, NOW) is None
+
+
+AMOUNTS = st.floats(0.0, 1e15)
+
+
+@given(
+    items=AMOUNTS,
+    jobs=st.integers(0, 10**9),
+    others=AMOUNTS,
+    speeds=st.lists(st.floats(1e-9, 1e15), min_size=1, max_size=4),
+    ready=st.floats(0.0, 1e4),
+    slow=st.floats(1e-6, 1.0),
+)
+def test_the_three_times_are_in_order_whatever_is_learned(
+    items: float, jobs: int, others: float, speeds: list[float], ready: float, slow: float
+) -> None:
+    left = WorkLeft(items=items, jobs=jobs, largest_job=items, other_items=others, other_jobs=1)
+    there = [slots(n + 1, speed, hours=ready * n) for n, speed in enumerate(speeds)]
+
+    sooner, likely, later = hours_of(left, *there, spread=PaceSpread(slow=slow, fast=1 / slow))
+
+    assert 0.0 <= sooner <= likely <= later
+
+
+def known(*rates: float) -> Knowledge:
+    record = ThroughputRecord(items=1000.0, hours=10.0, reports=len(rates), lives=9, rates=rates)
+    return Knowledge(throughput={("T4", 1.0): record}, boots=(120.0, 120.0, 600.0))
+
+
+def test_slots_are_of_workers_that_take_jobs_and_launches() -> None:
+    there = a_worker("i-1", slots=2)
+    boots = a_worker("i-2", checked_in_at=None, launched_at=NOW)
+    leaves = a_worker("i-3", draining_at=NOW)
+    asked = a_launch(count=3, slots=2)
+    refused = a_launch("other", state=LaunchState.REFUSED)
+
+    found = expect_slots([there, boots, leaves], [asked, refused], known(100.0), Policy())
+
+    assert [one.count for one in found] == [2, 1, 6]
+    now, booting, launching = found
+    assert now.ready_at <= NOW
+    assert (booting.ready_at - NOW, booting.ready_late_at - NOW) == (
+        timedelta(minutes=2),
+        timedelta(minutes=10),
+    )
+    assert launching.items_per_hour == 500.0
+    assert now.items_per_hour > 0.0
+
+
+def test_before_anything_was_measured_no_slot_is_of_use() -> None:
+    assert expect_slots([a_worker()], [a_launch()], Knowledge(), Policy()) == ()
+
+
+def test_the_spread_is_that_of_the_reports_once_there_are_some() -> None:
+    few, even, uneven = (pace_spread(known(*rates)) for rates in ((9.0,), (9.0,) * 9, range(1, 12)))
+
+    assert (few.slow, few.fast) == pytest.approx((math.exp(-0.384), math.exp(0.384)), rel=1e-3)
+    assert (even.slow, even.fast) == (1.0, 1.0)
+    assert (uneven.slow, uneven.fast) == pytest.approx((2 / 6, 10 / 6))

@@ -1,0 +1,227 @@
+"""A batch is shown as its jobs' manifests say, the newest first, and an ETA where one is known."""
+
+import hashlib
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from spindown.cli.render.batch import render_batch
+from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch, batch_key
+from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
+from spindown.domain.fleet import Backlog
+from spindown.domain.learning import Knowledge, ThroughputRecord
+from spindown.domain.policy import Policy
+from spindown.ec2sim import MemoryClock
+from spindown.error import NotFound
+from spindown.ledger import LedgerView
+from spindown.memory.store import MemoryObjectStore
+from spindown.operate.batch import (
+    BatchDetail,
+    BatchState,
+    BatchStatus,
+    Outlook,
+    find_newest,
+    read_batches,
+    read_detail,
+)
+from tests.builders import NOW, a_lease, a_worker
+
+KNOWN = Knowledge(
+    throughput={("T4", 1.0): ThroughputRecord(items=1000.0, hours=10.0, reports=9, lives=9)}
+)
+DONE, HALF = JobState.COMPLETED, JobState.RUNNING
+
+
+class World:
+    """The bucket of a workload, and what its ledger says."""
+
+    def __init__(self) -> None:
+        self.clock = MemoryClock(NOW)
+        self.store = MemoryObjectStore(self.clock)
+        self.outlook = Outlook(
+            view=LedgerView(),
+            knowledge=Knowledge(),
+            policy=Policy(),
+            waiting={"": Backlog(visible=2, in_flight=1)},
+            at=NOW,
+        )
+
+    def submit(self, name: str, jobs: int = 2, items: int | None = None) -> None:
+        self.clock.advance(timedelta(seconds=1))
+        names = tuple(f"{name}-{n:05d}" for n in range(jobs))
+        batch = Batch(batch_id=name, workload="ocr", jobs=names, items=items)
+        self.store.put(batch_key(name), json.dumps(encode(batch)).encode())
+
+    def leave(self, job_id: str, state: JobState, done: int = 4, **changes: Any) -> None:
+        parts = (Part(key=f"{job_id}/p", first=0, last=done - 1, bytes=1, sha256=""),) * (done > 0)
+        values = {"items": 10, "parts": parts, "next_item": done, "cost_usd": 0.5, **changes}
+        job = Manifest(job_id=job_id, epoch=1, owner="i-1/0", state=state, **values)
+        self.store.put(manifest_key(job_id), encode_manifest(job))
+
+    def listed(self, limit: int = 20, before: str | None = None, **bound: int) -> list[BatchStatus]:
+        stores = {"ocr": self.store}
+        found = find_newest(stores, limit=limit, before=before)
+        return list(read_batches(found, stores, {"ocr": self.outlook}, **bound))
+
+    def detail(self, name: str, *jobs: str) -> BatchDetail:
+        return read_detail(name, jobs, "ocr", self.store, self.outlook)
+
+
+def test_batches_come_newest_first_and_page_by_page() -> None:
+    world = World()
+    # Not in the order of their names.
+    for name in ("c", "a", "d", "b"):
+        world.submit(name)
+
+    assert [one.batch_id for one in world.listed(limit=3)] == ["b", "d", "a"]
+    assert [one.batch_id for one in world.listed(before="a")] == ["c"]
+    assert world.listed(before="c") == []
+    with pytest.raises(NotFound):
+        world.listed(before="nothing")
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        ((None, None), BatchState.WAITING),
+        ((HALF, None), BatchState.RUNNING),
+        ((DONE, None), BatchState.RUNNING),
+        ((DONE, DONE), BatchState.COMPLETED),
+        ((DONE, JobState.CANCELLED), BatchState.CANCELLED),
+        ((JobState.FAILED, JobState.CANCELLED), BatchState.FAILED),
+    ],
+)
+def test_the_state_of_a_batch_is_that_of_its_jobs(
+    states: tuple[JobState | None, ...], state: BatchState
+) -> None:
+    world = World()
+    world.submit("b")
+    for number, each in enumerate(states):
+        if each is not None:
+            world.leave(f"b-{number:05d}", each)
+
+    (found,) = world.listed()
+
+    assert found.state is state
+    assert found.jobs_over == sum(each not in {None, HALF} for each in states)
+
+
+def test_items_and_dollars_are_those_of_all_jobs() -> None:
+    world = World()
+    world.submit("b", items=20)
+    world.leave("b-00000", DONE, 10)
+
+    (found,) = world.listed()
+    assert (found.items_done, found.items, found.dollars) == (10, 20, 0.5)
+
+    world.leave(
+        "b-00001", DONE, 4, parts=(Part(key="p", first=0, last=3, bytes=1, sha256="", failed=2),)
+    )
+    (found,) = world.listed()
+    assert (found.items_done, found.items_failed, found.items) == (14, 2, 20)
+    assert found.dollars == 1.0
+
+
+def test_a_list_looks_at_no_more_jobs_than_it_may() -> None:
+    world = World()
+    world.submit("small", 2)
+    world.submit("large", 4)
+    world.submit("newest", 2)
+
+    states = [one.state for one in world.listed(jobs_at_most=5)]
+    assert states == [BatchState.WAITING, None, BatchState.WAITING]
+    assert world.detail("large").batch.state is BatchState.WAITING
+
+
+def test_what_cannot_be_read_hides_no_other() -> None:
+    world = World()
+    world.submit("good")
+    world.submit("newer")
+    later = Manifest(job_id="newer-00000", epoch=1, owner="", state=DONE, schema=2)
+    world.store.put(manifest_key(later.job_id), encode_manifest(later))
+    world.store.put(batch_key("damaged"), b"{")
+
+    states = {one.batch_id: (one.state, bool(one.fault)) for one in world.listed()}
+
+    assert states == {
+        "good": (BatchState.WAITING, False),
+        "newer": (None, True),
+        "damaged": (None, True),
+    }
+
+
+def test_an_eta_needs_a_machine_and_a_speed() -> None:
+    world = World()
+    world.submit("b", items=20)
+    assert world.listed()[0].eta is None
+
+    there = LedgerView(workers={"i-1": a_worker()})
+    world.outlook = replace(world.outlook, view=there)
+    assert world.listed()[0].eta is None
+
+    world.outlook = replace(world.outlook, knowledge=KNOWN)
+    eta = world.listed()[0].eta
+    assert eta is not None
+    # 20 items of its own and those of one other job, about 100 an hour.
+    assert NOW < eta.sooner < eta.likely < eta.later
+    for number in range(2):
+        world.leave(f"b-{number:05d}", DONE, 10)
+    assert world.listed()[0].eta is None
+
+
+def test_with_types_only_the_machines_of_its_shape_count() -> None:
+    world = World()
+    world.submit("b", items=20)
+    waiting = {shape: Backlog(visible=1, in_flight=0) for shape in ("", "c4m8", "c8m64")}
+    there = LedgerView(workers={"i-1": a_worker(shape="c8m64")})
+    world.outlook = replace(world.outlook, knowledge=KNOWN, waiting=waiting, view=there)
+    assert world.listed()[0].eta is None
+
+    for shape, is_known in (("c8m64", True), ("c4m8", False)):
+        view = replace(there, leases=(a_lease(job_id="b-00000.00003", shape=shape),))
+        world.outlook = replace(world.outlook, view=view)
+        assert (world.listed()[0].eta is not None) is is_known
+
+
+def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
+    world = World()
+    world.submit("b", jobs=3)
+    world.leave("b-00001", JobState.FAILED, reason="no such\x1b[2J model")
+    row = {"job_id": "b-00002", "index": 3, "item": "x", "status": "failed", "error": "boom\nat"}
+    data = json.dumps(row).encode()
+    part = Part(
+        key="k",
+        first=0,
+        last=3,
+        bytes=1,
+        failed=1,
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+    world.store.put("k", data)
+    world.leave("b-00002", DONE, parts=(part,))
+
+    detail = world.detail("b")
+    assert [record["index"] for record in detail.failed] == [3]
+    assert [job.job_id for job in detail.given_up] == ["b-00001"]
+    assert detail.again == ""
+    world.submit("b-again")
+    assert world.detail("b").again == "b-again"
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(render_batch(detail, NOW, " --local"))
+    assert "boom" in captured.get()
+    assert "\nat" not in captured.get()
+
+
+def test_a_job_by_its_own_name_is_shown_as_well() -> None:
+    world = World()
+    world.leave("alone", HALF)
+
+    found = world.detail("alone", "alone").batch
+
+    assert (found.state, found.submitted_at, found.jobs) == (BatchState.RUNNING, None, 1)
