@@ -65,6 +65,10 @@ proof: setup ## Run the slow tests: what takes minutes to prove
 	@$(PYTEST) -q -n logical --dist loadfile research/tests
 	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=1800 -v $(ARGS)
 
+aws: setup ## On your AWS account: tests that only read, then spindown verify; only checked by us
+	@$(PYTEST) -m aws --force-enable-socket -v
+	@$(BIN)/spindown verify $(ARGS)
+
 chaos: setup ## Attack the local system for a while: ARGS="--seed 7" replays a run
 	@$(BIN)/python -m tests.proof.chaos $(ARGS)
 

@@ -14,6 +14,7 @@ from spindown import config as configuration
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
 from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
+from spindown.infra.fault import FaultStack, workloads_to_verify
 from spindown.infra.image import ImageStack, baked_workloads
 from spindown.infra.observability.stack import InsightStack
 from spindown.infra.outpost import OutpostStack
@@ -118,6 +119,8 @@ def add_stacks(
         )
         # The outpost attaches its grants to roles of core.
         outpost.add_stack_dependency(core)
+    if workloads_to_verify(config):
+        FaultStack(scope, config=config, synthesizer=make_synthesizer())
     InsightStack(
         scope,
         config=config,

@@ -445,6 +445,7 @@ class Workload(Construct):
                 code_version=self.archive.version,
                 root_volume_gib=self.config.image.root_volume_gib,
                 folders=self.config.run.folders,
+                verify=self.config.run.verify,
                 stop_grace=self.config.run.stop_grace
                 if self.config.run.entrypoint is None
                 else timedelta(0),

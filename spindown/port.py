@@ -918,6 +918,44 @@ class Topic(Protocol):
         ...
 
 
+# What `spindown verify` asks besides: interruptions on purpose, and what the alarms say.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An interruption that was asked for."""
+
+    #: As AWS Fault Injection Service calls it, such as "running".
+    state: str
+    #: Whether it has ended without an interruption, and what was said of it.
+    has_failed: bool
+    said: str = ""
+
+
+class FaultInjector(Protocol):
+    """What interrupts a spot instance on purpose, by a template made by the deploy."""
+
+    def find(self, tags: Mapping[str, str]) -> str:
+        """Return the id of the template that has these tags; "": there is none."""
+        ...
+
+    def start(self, template_id: str, *, token: str) -> str:
+        """Start an experiment, once for each token; return its id."""
+        ...
+
+    def read(self, experiment_id: str) -> Experiment:
+        """Return how an experiment stands."""
+        ...
+
+
+class AlarmStates(Protocol):
+    """What the alarms of a deployment say."""
+
+    def states(self, prefix: str) -> Mapping[str, str]:
+        """Return name -> "OK", "ALARM" or "INSUFFICIENT_DATA" of the alarms that begin so."""
+        ...
+
+
 class Waker(Protocol):
     """What starts a function for a workload."""
 

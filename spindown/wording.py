@@ -20,6 +20,7 @@ from spindown.contract.decision import (
 )
 from spindown.domain.boot import BootProfile
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.verification import CheckResult, Interruption, VerifyCheck
 
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
@@ -390,6 +391,95 @@ def _dear(cause: str) -> Callable[[About], str]:
         return f"An item costs {cost} USD, usually {usual}. {cause.format_map(about)}"
 
     return told
+
+
+def say_check(result: CheckResult) -> str:
+    """Return what one check of `spindown verify` has found, as a clause without a full stop."""
+    about = {"seconds": 0, **result.about}
+    if result.check in _NOT_SEEN and not result.passed and "seconds" not in result.about:
+        return _NOT_SEEN[result.check]
+    return _line(_CHECKS[result.check](about))
+
+
+def _launch_times(about: About) -> str:
+    if not about["machines"]:
+        return "no machine was launched"
+    boot = about.get("boot_seconds")
+    booted = "none has checked in" if boot is None else f"the first booted in {_span(boot)}"
+    return (
+        f"{_count(about['machines'], 'machine')}; the first after "
+        f"{_span(about['launch_seconds'])}, {booted}"
+    )
+
+
+def _say_interruption(about: About) -> str:
+    if not about["how"]:
+        return "no machine was interrupted"
+    if about["how"] == Interruption.BY_HAND:
+        return "one machine was ended by TerminateInstances, without a notice"
+    notice = about.get("notice_seconds")
+    heard = "no notice came" if notice is None else f"its notice came after {_span(notice)}"
+    return f"one machine was interrupted by AWS Fault Injection Service; {heard}"
+
+
+def _say_requeue(about: About) -> str:
+    if not about["requeues"]:
+        return "the job was never requeued"
+    return (
+        f"requeued {_count(about['requeues'], 'time')}; it went on after {_span(about['seconds'])}"
+    )
+
+
+def _say_results(about: About) -> str:
+    wrong = ", ".join(
+        f"{about[name]} {name}" for name in ("missing", "repeated", "wrong", "failed")
+    )
+    return f"{about['right']} of {about['sent']} items have exactly one right result ({wrong})"
+
+
+def _say_left(about: About) -> str:
+    return (
+        f"{_count(about['running'], 'machine')} running, {_count(about['messages'], 'message')} in "
+        f"the queue, {_count(about['dead_letters'], 'dead letter')}"
+    )
+
+
+def _say_alarms(about: About) -> str:
+    if "alarms" not in about:
+        return "the alarms could not be read (cloudwatch:DescribeAlarms)"
+    ringing = about["ringing"]
+    return f"{about['alarms']} alarms, " + (f"in alarm: {ringing}" if ringing else "none in alarm")
+
+
+def _say_charge(about: About) -> str:
+    return (
+        f"${about['charged']:.4f} charged and ${about['refunded']:.4f} free; by EC2 they ran for "
+        f"{_span(about['ran_seconds'])}, worth ${about['worth']:.4f}"
+    )
+
+
+def _span(seconds: str | float) -> str:
+    return say_span(float(seconds))
+
+
+_CHECKS: Mapping[VerifyCheck, Callable[[About], str]] = {
+    VerifyCheck.LAUNCHED: _launch_times,
+    VerifyCheck.FIRST_ITEM: lambda a: f"done {_span(a['seconds'])} after the job was sent",
+    VerifyCheck.INTERRUPTED: _say_interruption,
+    VerifyCheck.REQUEUED: _say_requeue,
+    VerifyCheck.COMPLETED: lambda a: f"{_span(a['seconds'])} after the job was sent",
+    VerifyCheck.RESULTS: _say_results,
+    VerifyCheck.IDLE_END: lambda a: f"the last machine ended itself {_span(a['seconds'])} later",
+    VerifyCheck.NOTHING_LEFT: _say_left,
+    VerifyCheck.ALARMS: _say_alarms,
+    VerifyCheck.CHARGED: _say_charge,
+    VerifyCheck.WITHIN_AMOUNT: lambda a: f"${a['dollars']:.4f} of ${a['at_most']:.2f} at most",
+}
+_NOT_SEEN: Mapping[VerifyCheck, str] = {
+    VerifyCheck.FIRST_ITEM: "no item was done",
+    VerifyCheck.COMPLETED: "the job was not completed",
+    VerifyCheck.IDLE_END: "a machine did not end by itself",
+}
 
 
 def say_case(code: ReasonCode) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
+from spindown.aws.alarm import CloudWatchAlarms
 from spindown.aws.clock import SystemClock
 from spindown.aws.cloudwatch import (
     CloudWatchTrafficHistory,
@@ -23,6 +24,7 @@ from spindown.aws.cloudwatch import (
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.eventbridge import EventBridgeBus
+from spindown.aws.fault import FisInjector
 from spindown.aws.function import LambdaRehearser, LambdaWaker
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.market import PRICING_REGION, Ec2Market
@@ -163,6 +165,14 @@ class Aws:
             lambda: self._once("lambda", "", lambda: self._session.client("lambda", config=config)),
             function,
         )
+
+    def faults(self) -> FisInjector:
+        """Return what interrupts spot instances on purpose."""
+        return FisInjector(lambda: self._make("fis"))
+
+    def alarms(self) -> CloudWatchAlarms:
+        """Return what alarms say."""
+        return CloudWatchAlarms(lambda: self._make("cloudwatch"))
 
     def topic(self, arn: str) -> SnsTopic:
         """Return where people are told."""

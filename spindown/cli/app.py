@@ -91,6 +91,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "doctor:doctor",
         "Check everything that a launch needs. Exit 1 if a launch cannot work.",
     ),
+    "verify": (
+        "verify:verify",
+        "Prove a deployment: one job, one interruption, the bill. Costs some cents. Exit 1 if not.",
+    ),
     "iam": ("iam:app", "Print what somebody must be allowed to do, as a policy of IAM."),
     "policy": ("policy:app", "Read and change the policy of a running workload."),
     "local": ("local:app", "Run a deployment on this machine."),

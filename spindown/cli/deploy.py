@@ -113,7 +113,13 @@ _OPTIONS_OF_CDK = Path("lib", "cli", "cli-type-registry.json")
 def _own_stacks(path: Path) -> str:
     """Return the pattern of a deployment's stacks, wherever they stand in an app (ConfigError)."""
     loaded = configuration.load(path)
-    parts = ["core", "image", "insight", *(f"outpost-{one}" for one in loaded.deployment.outpost)]
+    parts = [
+        "core",
+        "fault",
+        "image",
+        "insight",
+        *(f"outpost-{one}" for one in loaded.deployment.outpost),
+    ]
     return f"**/{loaded.deployment.name}-@({'|'.join(parts)})"
 
 

@@ -56,6 +56,12 @@ def submitter(
     _print("submitter", _read(config, account, workloads))
 
 
+@app.command("verifier")
+def verifier(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account = None) -> None:
+    """Print what an operator needs besides for `spindown verify`: alarms, experiments."""
+    _print("verifier", _read(config, account))
+
+
 def _read(config: option.ConfigFile, account: str | None, named: list[str] | None = None) -> Whose:
     loaded = configuration.load(config, named="--config")
     unknown = sorted(set(named or ()) - set(loaded.workload))

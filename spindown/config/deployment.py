@@ -93,6 +93,8 @@ class DeploymentConfig(TomlTable):
     network: NetworkConfig | None = None
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
+    #: Whether `spindown verify` may have AWS Fault Injection Service interrupt its machines.
+    fault_injection: Flag = False
     #: On all that is made, instances and their disks among it.
     tags: dict[TagKey, TagValue] = Field(default_factory=dict, max_length=TAGS_AT_MOST)
     #: The managed policy that bounds every role: its name in the account, or its ARN.

@@ -1,11 +1,13 @@
 """``[workload.NAME.run]``: the user's code, and how it is called."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from spindown import builtin
 from spindown.config.duration import format_duration
 from spindown.config.form import AtLeastOne, Duration, Flag, TomlTable, name_pattern, remedy
 from spindown.contract.run import OnNewCode, Results
@@ -32,6 +34,13 @@ SecretReference = Annotated[
 ]
 
 
+#: What ``verify`` stands for. Each item is a call of its own, so that one is committed soon.
+_BUILT_IN: Mapping[str, Any] = {
+    "entrypoint": "verification:run",
+    "code": Path(builtin.__file__).parent,
+    "batch_size": 1,
+}
+
 _SLOTS = range(1, 65)
 
 
@@ -45,8 +54,8 @@ def _check_slots(value: object) -> object:
 class RunConfig(TomlTable):
     """``[workload.NAME.run]``: the user's code and how it is called.
 
-    Exactly one of ``entrypoint``, ``command``, ``image`` and ``folders``; an image may have a
-    command besides.
+    Exactly one of ``entrypoint``, ``command``, ``image``, ``folders`` and ``verify``; an image may
+    have a command besides.
     """
 
     #: ``module:callable``, found below ``code``.
@@ -67,6 +76,8 @@ class RunConfig(TomlTable):
     image: ImageReference | None = None
     #: Whether jobs are folders with a command, as ``spindown run`` sends them.
     folders: Flag = False
+    #: Whether its jobs are those of ``spindown verify``, whose code is Spindown's own.
+    verify: Flag = False
     #: Directory of the user's code, relative to spindown.toml; images and folders may do without.
     code: Path | None = None
     #: requirements.txt below ``code``, installed on the instance.
@@ -90,6 +101,17 @@ class RunConfig(TomlTable):
     #: Whether the code may ask instance metadata, and so act with the worker's role.
     metadata_access: Flag = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _bring_own_code(cls, written: object) -> object:
+        """Name the code of ``spindown verify``, so that it is packed and called as any code is."""
+        if not isinstance(written, Mapping) or written.get("verify") is not True:
+            return written
+        for key in ("entrypoint", "command", "image", "folders", "code", "requirements", "results"):
+            if written.get(key) not in {_BUILT_IN.get(key), None, False}:
+                raise remedy(key, "leave it out: the code of `spindown verify` is Spindown's own")
+        return {**written, **_BUILT_IN}
+
     @model_validator(mode="after")
     def _have_time(self) -> "RunConfig":
         for name in ("item_timeout", "setup_timeout", "job_timeout"):
@@ -111,7 +133,7 @@ class RunConfig(TomlTable):
     def _have_one_mode(self) -> "RunConfig":
         called = (self.entrypoint, self.command, self.image)
         if not self.folders and called == (None, None, None):
-            raise remedy("entrypoint", "give one of entrypoint, command, image and folders")
+            raise remedy("entrypoint", "give one of entrypoint, command, image, folders and verify")
         if self.entrypoint is not None and (self.command or self.image):
             raise remedy("entrypoint", "leave it out beside command or image")
         if self.code is None and self.image is None and not self.folders:

@@ -113,6 +113,8 @@ class RunSettings:
     root_volume_gib: int = 100
     #: Whether its jobs are folders with a command (``contract.folder``).
     folders: bool = False
+    #: Whether its jobs are those of ``spindown verify``.
+    verify: bool = False
     #: What a program has between SIGTERM and SIGKILL; none for a function.
     stop_grace: timedelta = timedelta(0)
 

@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 PORT = 4580
 METADATA_PATH = "/_imds"
 
-_MARKET_SERVICES = frozenset({"ec2", "pricing", "servicequotas"})
+_MARKET_SERVICES = frozenset({"ec2", "fis", "pricing", "servicequotas"})
 _START_SECONDS = 30
 _STOP_SECONDS = 5
 

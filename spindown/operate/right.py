@@ -189,6 +189,38 @@ def runner(whose: Whose) -> list[Statement]:
     return [_allow("SendFolders", ["s3:PutObject"], whose.objects(*keys), whose.ours)]
 
 
+def verifier(whose: Whose) -> list[Statement]:
+    """Return what `spindown verify` needs beside an operator's rights.
+
+    Its experiments are those of the deployment. The first one of an account makes the role with
+    which FIS itself works (AWS FIS User Guide, "Service-linked role").
+    """
+    tagged = {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": whose.deployment}}
+    role = "role/aws-service-role/fis.amazonaws.com/AWSServiceRoleForFIS"
+    return [
+        _allow(
+            "StartExperiments",
+            ["fis:StartExperiment"],
+            [whose.arn("fis", "experiment-template/*")],
+            tagged,
+        ),
+        # An experiment bears no tag of its template's.
+        _allow(
+            "FollowExperiments",
+            ["fis:GetExperiment", "fis:StartExperiment"],
+            [whose.arn("fis", "experiment/*")],
+        ),
+        _allow(
+            "MakeRoleOfExperiments",
+            ["iam:CreateServiceLinkedRole"],
+            [f"arn:aws:iam::{whose.account}:{role}"],
+            {"StringEquals": {"iam:AWSServiceName": "fis.amazonaws.com"}},
+        ),
+        # Neither takes a resource.
+        _allow("SeeProof", ["cloudwatch:DescribeAlarms", "fis:ListExperimentTemplates"], ["*"]),
+    ]
+
+
 def _wake_scaler(whose: Whose) -> Statement:
     function = f"function:{scaler_name(whose.deployment)}"
     return _allow("WakeScaler", ["lambda:InvokeFunction"], [whose.arn("lambda", function)])
@@ -200,6 +232,7 @@ RIGHTS: Mapping[str, Callable[[Whose], list[Statement]]] = {
     "operator": operator,
     "runner": runner,
     "submitter": submitter,
+    "verifier": verifier,
 }
 
 

@@ -26,6 +26,7 @@ role_path = "{PATH}"
 role_name_prefix = "{PREFIX}"
 bootstrap_qualifier = "{QUALIFIER}"
 log_retention = "{DAYS}d"
+fault_injection = true
 
 [workload.plain.run]
 entrypoint = "job:run"
@@ -48,6 +49,9 @@ mode = "bake"
 [workload.box.run]
 image = "111122223333.dkr.ecr.eu-west-1.amazonaws.com/box:1"
 metadata_access = true
+
+[workload.proof.run]
+verify = true
 """
 
 

@@ -45,7 +45,7 @@ from tests.infra.test_fleet import launch_data, tags_of
 from tests.infra.test_rule import KEPT
 
 HOME = "eu-west-1"
-STACKS = {"lab-core", "lab-image", "lab-insight", f"lab-outpost-{AWAY}"}
+STACKS = {"lab-core", "lab-fault", "lab-image", "lab-insight", f"lab-outpost-{AWAY}"}
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +114,7 @@ def test_every_template_tags_all_that_its_launch_makes(ruled: Assembly, stack: s
         if one["Type"] == "AWS::EC2::LaunchTemplate"
     }
 
-    assert len(templates) == 8
+    assert len(templates) == 10
     for name, data in templates.items():
         kinds = {one["ResourceType"] for one in data["TagSpecifications"]}
         # EC2 launches nothing on demand from a template with tags for a spot request.
@@ -170,7 +170,7 @@ def test_what_is_baked_bears_them_and_is_found_as_ever(ruled: Assembly) -> None:
 def test_every_role_is_bounded(ruled: Assembly) -> None:
     roles = list(of_type(ruled, "AWS::IAM::Role"))
 
-    assert len(roles) == 13
+    assert len(roles) == 15
     assert {words(one.get("PermissionsBoundary")) for one in roles} == {BOUNDARY}
     assert not list(of_type(ruled, "AWS::IAM::User", "AWS::IAM::Group"))
 
@@ -230,7 +230,7 @@ def test_logs_are_kept_as_long_as_asked(ruled: Assembly) -> None:
     groups = list(of_type(ruled, "AWS::Logs::LogGroup"))
 
     assert {one["RetentionInDays"] for one in groups} == {DAYS}
-    assert len(groups) == 11
+    assert len(groups) == 12
 
 
 def test_cloudwatch_knows_every_retention() -> None:

@@ -15,6 +15,7 @@ from botocore.model import StructureShape
 from botocore.validate import ParamValidator
 
 from spindown.local.environment import ADVISOR_PATH
+from spindown.local.market.experiment import FaultInjectionService
 from spindown.local.market.market import LocalMarket
 from spindown.local.market.operation import EC2, PRICING, QUOTA
 from spindown.local.market.operation.call import Answer, ApiCall, Operation
@@ -58,13 +59,14 @@ def service_of(headers: Headers) -> str | None:
 
 
 class MarketApp:
-    """Serves requests signed for ec2, pricing and servicequotas."""
+    """Serves requests signed for ec2, pricing, servicequotas and fis."""
 
     def __init__(
         self, market: LocalMarket, upstream: App, *, network: DeployedNetwork | None = None
     ) -> None:
         """Serve `market`; what it does not own goes to `upstream`, where `network` looks too."""
         self._market = market
+        self._faults = FaultInjectionService(market)
         self._upstream = upstream
         self._network = network or UpstreamNetwork(upstream)
         self._tokens = float(market.scenario.api_rate.burst) if market.scenario.api_rate else 0.0
@@ -80,6 +82,9 @@ class MarketApp:
         region, service = signed or (self._market.scenario.regions[0], "ec2")
         body = await read_body(receive)
         self._market.run_due()
+        if service == "fis":
+            await respond(send, self._faults.answer(scope["method"], scope["path"], body))
+            return
         if service in _JSON_SERVICES:
             target = header(scope["headers"], b"x-amz-target")
             await respond(send, await self._json(service, target, body, region=region))

@@ -344,7 +344,7 @@ from tests.unit.config.document import with_value
             "workload.ocr.run",
             {"code": "code"},
             "workload.ocr.run.entrypoint",
-            "give one of entrypoint, command, image and folders",
+            "give one of entrypoint, command, image, folders and verify",
             id="nothing to run",
         ),
         pytest.param(
@@ -502,6 +502,20 @@ from tests.unit.config.document import with_value
             "workload.ocr.run.folders",
             "leave it out beside entrypoint, command or image",
             id="folders beside code",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {"verify": True, "entrypoint": "ocr:run"},
+            "workload.ocr.run.entrypoint",
+            "leave it out: the code of `spindown verify` is Spindown's own",
+            id="verify beside an entrypoint",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {"verify": True, "code": "code"},
+            "workload.ocr.run.code",
+            "leave it out: the code of `spindown verify` is Spindown's own",
+            id="verify beside code",
         ),
         pytest.param(
             "workload.ocr.requirements.instance_types",

@@ -1,0 +1,44 @@
+"""What an experiment may do: announce the end of spot instances of one workload."""
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+
+from spindown.contract import tag
+from spindown.infra.iam.statement import allow, regional
+
+
+def trusted_experiments() -> iam.IPrincipal:
+    """Return FIS, for experiments of this account (AWS FIS User Guide, "Confused deputy")."""
+    return iam.ServicePrincipal(
+        "fis.amazonaws.com",
+        conditions={
+            "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+            "ArnLike": {"aws:SourceArn": regional("fis", "experiment/*")},
+        },
+    )
+
+
+def interrupt_spot(*, deployment: str, workload: str) -> list[iam.PolicyStatement]:
+    """Allow interrupting spot instances that carry our tags.
+
+    Source: AWS FIS User Guide, "AWS FIS Actions reference",
+    "aws:ec2:send-spot-instance-interruptions".
+    """
+    tags = {
+        f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment,
+        f"aws:ResourceTag/{tag.WORKLOAD}": workload,
+    }
+    return [
+        allow(
+            "InterruptSpot",
+            ["ec2:SendSpotInstanceInterruptions"],
+            [regional("ec2", "instance/*")],
+            {"StringEquals": tags},
+        ),
+        allow(
+            "FindTargets",
+            ["ec2:DescribeInstances"],
+            ["*"],
+            {"StringEquals": {"aws:RequestedRegion": Aws.REGION}},
+        ),
+    ]

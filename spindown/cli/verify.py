@@ -1,0 +1,235 @@
+"""``spindown verify``: prove a deployment by one job that is interrupted once, and its bill."""
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from spindown import __version__
+from spindown.cli import option
+from spindown.cli.render.screen import follow, format_seconds, open_console, print_aside, print_line
+from spindown.cli.session import Session, is_local, open_session
+from spindown.cli.verify_page import render_page, word_of
+from spindown.contract.codec import encode
+from spindown.domain.verification import CheckResult, Interruption, VerifyRun, has_passed, judge_run
+from spindown.error import BadInput, SpindownError
+from spindown.operate.verify import (
+    EarlyEnd,
+    Stage,
+    Verification,
+    VerifyLook,
+    VerifyPlan,
+    VerifyPorts,
+    check_ready,
+    estimate,
+)
+from spindown.wording import say_check
+
+_INTERRUPTED = 130
+#: Looks with nothing left, one after the other, until nothing more can be launched.
+_EMPTY_LOOKS = 3
+#: Looks in which what was stopped must have ended.
+_END_LOOKS = 120
+#: On AWS a notice is given two minutes ahead: so much work must be left then.
+_ITEMS, _SECONDS, _LOCAL_SECONDS = 60, 4.0, 0.5
+
+_EARLY = {
+    EarlyEnd.TOO_DEAR: "stopped: the machines have cost more than --max-dollars",
+    EarlyEnd.TOO_LONG: "stopped: it took longer than --timeout",
+    EarlyEnd.JOB_FAILED: "stopped: the job has failed",
+    EarlyEnd.STOPPED: "stopped by hand",
+}
+
+
+def verify(  # noqa: PLR0913 - each is an option of the command line
+    workload: Annotated[
+        str, typer.Argument(help="A workload with `run = { verify = true }`.")
+    ] = "verify",
+    *,
+    max_dollars: Annotated[
+        float, typer.Option(min=0.01, help="What its machines may cost; it stops there.")
+    ] = 1.0,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Minutes until it gives up.")] = 60.0,
+    items: Annotated[int, typer.Option(min=2, max=1000, help="Items of the job.")] = _ITEMS,
+    item_seconds: Annotated[
+        float | None, typer.Option(min=0.1, max=10, help="Seconds of each; default 4, local 0.5.")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option(min=0.2, max=60, help="Seconds between two looks.")
+    ] = None,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Prove a deployment by a job of its own. Launches machines. Exit 1 if a check fails."""
+    session = open_session(config, deployment=deployment, local=local)
+    session.workload(workload)
+    is_here = local or is_local()
+    plan = VerifyPlan(
+        items=items,
+        item_seconds=item_seconds or (_LOCAL_SECONDS if is_here else _SECONDS),
+        max_usd=max_dollars,
+        every=timedelta(seconds=every or (0.5 if is_here else 5.0)),
+        timeout=timedelta(minutes=timeout),
+    )
+    ports = _ports(session, workload)
+    check_ready(workload, ports)
+    _ask(workload, plan, ports, yes=yes)
+    verification = Verification(workload=workload, plan=plan, ports=ports)
+    try:
+        verification.begin()
+        print_aside(f"sent {verification.job_id}; Ctrl-C ends all of it")
+        _watch(verification, as_json=as_json)
+    except KeyboardInterrupt:
+        _end(verification, session)
+        raise typer.Exit(_INTERRUPTED) from None
+    except SpindownError:
+        _end(verification, session)
+        raise
+    if verification.early_end:
+        print_aside(_EARLY[verification.early_end])
+        _end(verification, session)
+    run = verification.result()
+    results = judge_run(run)
+    passed = has_passed(results) and not verification.early_end
+    _report(session, verification, run, results, html=html, as_json=as_json)
+    raise typer.Exit(0 if passed else 1)
+
+
+def _ports(session: Session, workload: str) -> VerifyPorts:
+    return VerifyPorts(
+        control=session.control_ports(),
+        work=session.work_ports(workload),
+        faults=session.aws.faults(),
+        alarms=session.aws.alarms(),
+        wake=lambda: session.nudge(workload),
+    )
+
+
+def _ask(workload: str, plan: VerifyPlan, ports: VerifyPorts, *, yes: bool) -> None:
+    """Say what it will cost, refuse more than is allowed, and ask."""
+    foreseen = estimate(workload, plan, ports)
+    if foreseen.dollars > plan.max_usd:
+        remedy = f"allow ${foreseen.dollars:.2f}, or verify with cheaper machines"
+        raise BadInput("--max-dollars", plan.max_usd, remedy)
+    how = (
+        "AWS Fault Injection Service"
+        if foreseen.interruption is Interruption.FAULT_INJECTION
+        else "hand (TerminateInstances): no experiment template is deployed, or may be seen"
+    )
+    print_aside(
+        f"launches 2 machines like {foreseen.offer} ({foreseen.price_per_hour:.3f} USD/h), one "
+        f"after the other, for about ${foreseen.dollars:.3f}, ${plan.max_usd:.2f} at most; "
+        f"interrupts one by {how}"
+    )
+    if not yes:
+        typer.confirm("Go on?", abort=True, err=True)
+
+
+def _watch(verification: Verification, *, as_json: bool) -> None:
+    if as_json:
+        for _ in _looks(verification):
+            continue
+        return
+    follow(open_console(), _looks(verification))
+
+
+def _looks(verification: Verification) -> Iterator[Text]:
+    """Yield each look until the run is over."""
+    pause = Event()
+    while True:
+        look = verification.look()
+        yield _render(look)
+        if look.stage is Stage.OVER:
+            return
+        pause.wait(verification.plan.every.total_seconds())
+
+
+def _render(look: VerifyLook) -> Text:
+    line = Text(f"{look.stage.value:<12}", style="bold")
+    return line.append(
+        f"{format_seconds(look.elapsed)}, {look.items_done} of {look.items} items, "
+        f"{look.running} running, ${look.dollars:.4f}",
+        style="default",
+    )
+
+
+def _end(verification: Verification, session: Session) -> None:
+    """Leave nothing running; if that cannot be seen, say how to look."""
+    name, options = verification.workload, session.options
+    print_aside("ending all of it; Ctrl-C once more leaves that to its idle timeout")
+    empty = 0
+    try:
+        for _ in range(_END_LOOKS):
+            left = verification.end_all()
+            is_empty = not (left.instances or left.launching)
+            empty = empty + 1 if is_empty else 0
+            if empty >= _EMPTY_LOOKS:
+                print_aside(f"nothing of it runs; spindown status {name}{options} shows the same")
+                return
+            Event().wait(verification.plan.every.total_seconds())
+    except SpindownError as exc:
+        print_aside(f"it could not be ended: {exc}")
+    except KeyboardInterrupt:
+        pass
+    print_aside(
+        f"look with: spindown status {name}{options}; end it with: "
+        f"spindown drain {name} --now{options}"
+    )
+
+
+def _report(
+    session: Session,
+    verification: Verification,
+    run: VerifyRun,
+    results: tuple[CheckResult, ...],
+    *,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    passed = has_passed(results) and not verification.early_end
+    said = "passed" if passed else "failed"
+    place = "local system" if is_local() else session.deployment.region
+    heading = f"spindown verify {said}: {session.deployment.name} in {place}"
+    if html is not None:
+        notes = [_EARLY[verification.early_end]] if verification.early_end else []
+        text = render_page(run, results, heading=heading, notes=notes)
+        try:
+            html.write_text(text, encoding="utf-8")
+        except OSError as exc:
+            raise BadInput("--html", str(html), f"give a path to write ({exc.strerror})") from exc
+    if as_json:
+        told = {
+            "passed": passed,
+            "version": __version__,
+            "deployment": session.deployment.name,
+            "region": session.deployment.region,
+            "is_local": is_local(),
+            "early_end": verification.early_end.value,
+            "job_id": verification.job_id,
+            "checks": encode(results),
+            "run": encode(run),
+        }
+        json.dump(told, sys.stdout)
+        print()
+        return
+    for one in results:
+        print_line(f"{word_of(one):<9}{one.check.value:<15}{say_check(one)}")
+    for machine in run.machines:
+        ran = "runs" if machine.ran is None else f"ran {format_seconds(machine.ran)}"
+        print_line(
+            f"         {machine.instance_id}  {machine.offer}  {ran}, "
+            f"${machine.charged_usd:.4f} charged"
+        )
+    print_line(heading)
+    if html is not None:
+        print_aside(f"the report is in {html}")

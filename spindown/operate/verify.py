@@ -1,0 +1,449 @@
+"""`spindown verify`: one job through the deployment, interrupted once, watched to the last machine.
+
+The job is of a workload with ``run.verify = true``, whose code is Spindown's own. Each look reads
+ledger, manifest and EC2 and notes when something was first seen; ``domain.verification`` judges
+the notes. Whatever ends a run early, ``end_all`` leaves nothing running.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from spindown.builtin.verification import answer
+from spindown.contract import tag
+from spindown.contract.job.manifest import JobState
+from spindown.contract.name import SEPARATOR, resource_name
+from spindown.control.policy import current_policy
+from spindown.domain.fleet import Backlog, Worker
+from spindown.domain.interruption import NOTICE
+from spindown.domain.offer import CapacityType
+from spindown.domain.verification import (
+    Interruption,
+    ItemCount,
+    VerifiedMachine,
+    VerifyRun,
+)
+from spindown.error import BadInput, NotFound, SpindownError
+from spindown.job.cancel import cancel
+from spindown.job.held import WorkPorts
+from spindown.job.result import read_progress, read_records
+from spindown.job.submit import Draft, name_batch, submit_items
+from spindown.ledger import Ledger, LedgerView
+from spindown.operate.drain import Remainder, read_remainder, terminate_all
+from spindown.operate.preview import preview
+from spindown.port import AlarmStates, ControlPorts, FaultInjector, InstanceView
+
+_ENDED = frozenset({"shutting-down", "terminated"})
+#: What an idle machine is foreseen to wait where the timeout is learned.
+_IDLE = timedelta(minutes=10)
+#: A fault that was injected shows in the ledger within this; else the machine is ended by hand.
+_NOTICED_WITHIN = timedelta(minutes=3)
+#: The ledger has the end of a machine, and its charge, within some ticks.
+_BOOKED_WITHIN = timedelta(minutes=5)
+_ZERO = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyPlan:
+    """What a run does, and what it may cost and take."""
+
+    items: int
+    item_seconds: float
+    max_usd: float
+    every: timedelta
+    timeout: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyPorts:
+    """What a run reads and moves; ``work`` is of the workload."""
+
+    control: ControlPorts
+    work: WorkPorts
+    faults: FaultInjector
+    alarms: AlarmStates
+    #: Wakes the scaler.
+    wake: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyEstimate:
+    """What a run is foreseen to cost, before anything is sent."""
+
+    offer: str
+    price_per_hour: float
+    dollars: float
+    #: How its machine will be interrupted.
+    interruption: Interruption
+
+
+class Stage(StrEnum):
+    """How far a run has come."""
+
+    LAUNCHING = "launching"
+    BOOTING = "booting"
+    WORKING = "working"
+    INTERRUPTED = "interrupted"
+    RESUMED = "resumed"
+    ENDING = "ending"
+    OVER = "over"
+
+
+class EarlyEnd(StrEnum):
+    """Why a run ended before all had been seen."""
+
+    NONE = ""
+    TOO_DEAR = "too-dear"
+    TOO_LONG = "too-long"
+    JOB_FAILED = "job-failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyLook:
+    """What one look has seen."""
+
+    stage: Stage
+    elapsed: timedelta
+    items_done: int
+    items: int
+    #: Instances that run.
+    running: int
+    #: What they have cost so far, at their prices.
+    dollars: float
+
+
+def check_ready(workload: str, ports: VerifyPorts) -> None:
+    """Check that the workload is one to verify with, and that nothing of it is under way.
+
+    Raises:
+        BadInput: it is not.
+    """
+    settings, _ = ports.control.settings.workload(workload)
+    if not settings.run.verify:
+        remedy = "name one with `run = { verify = true }` in spindown.toml (docs/verify.md), deploy"
+        raise BadInput("workload", workload, remedy)
+    left = read_remainder(workload, ports.control)
+    if left.instances or left.launching or not ports.work.queue.backlog().is_empty:
+        command = f"wait until `spindown status {workload}` shows nothing, or drain it"
+        raise BadInput("workload", workload, f"something of it is under way: {command}")
+
+
+def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstimate:
+    """Return what two machines will cost that boot, share the work, are idle and end.
+
+    Raises:
+        BadInput: no offer fits, or no worker is allowed.
+        SpindownError: prices or the ledger cannot be read.
+    """
+    _, policy = current_policy(workload, ports.control)
+    if policy.max_workers == 0:
+        remedy = f"spindown policy reset {workload} max_workers"
+        raise BadInput("max_workers", 0, remedy)
+    ranked = preview(workload, ports.control, jobs=1).candidates
+    best = next(iter(ranked.candidates), None)
+    if best is None:
+        raise BadInput("workload", workload, "no offer fits: see `spindown doctor`")
+    work = timedelta(seconds=plan.items * plan.item_seconds)
+    idle = policy.idle_timeout or _IDLE
+    each = policy.boot_estimate + idle + policy.scale_down_delay
+    hours = (2 * each + work + NOTICE) / timedelta(hours=1)
+    return VerifyEstimate(
+        offer=str(best.offer),
+        price_per_hour=best.offer.price,
+        dollars=best.offer.price * hours,
+        interruption=Interruption.FAULT_INJECTION
+        if find_template(workload, ports)
+        else Interruption.BY_HAND,
+    )
+
+
+def find_template(workload: str, ports: VerifyPorts) -> str:
+    """Return the template of the experiment of the workload; "": none, or we may not see it."""
+    tags = {tag.DEPLOYMENT: ports.control.name, tag.WORKLOAD: workload}
+    with suppress(SpindownError):
+        return ports.faults.find(tags)
+    return ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Verification:
+    """One run, and what has been seen of it."""
+
+    workload: str
+    plan: VerifyPlan
+    ports: VerifyPorts
+    job_id: str = ""
+    early_end: EarlyEnd = EarlyEnd.NONE
+
+    _sent_at: datetime | None = None
+    _before: frozenset[str] = frozenset()
+    _epoch: int = 0
+    _experiment: str = ""
+    _first_item_at: datetime | None = None
+    _interruption: Interruption | None = None
+    _interrupted_at: datetime | None = None
+    _target: str = ""
+    _noticed_at: datetime | None = None
+    _resumed_at: datetime | None = None
+    _completed_at: datetime | None = None
+    _emptied_at: datetime | None = None
+    _requeues: int = 0
+    #: Instance -> how EC2 described it, and since when it is seen to have ended.
+    _instances: dict[str, InstanceView] = field(default_factory=dict)
+    _ended_at: dict[str, datetime] = field(default_factory=dict)
+    _workers: dict[str, Worker] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Send the job."""
+        control, work = self.ports.control, self.ports.work
+        now = control.clock.now()
+        self._before = frozenset(one.instance_id for one in self._described())
+        draft = Draft(
+            workload=self.workload,
+            batch_id=name_batch(now, work.random),
+            items_per_job=self.plan.items,
+        )
+        self._sent_at = now
+        items = [
+            {"number": number, "seconds": self.plan.item_seconds}
+            for number in range(self.plan.items)
+        ]
+        batch = submit_items(items, draft, queue=work.queue, store=work.objects)
+        (self.job_id,) = batch.jobs
+        self.ports.wake()
+
+    def look(self) -> VerifyLook:
+        """Look once, interrupt if it is time, and say how far it is."""
+        now = self.ports.control.clock.now()
+        self._look_at_machines(now)
+        progress = read_progress(self.job_id, self.ports.work.objects)
+        leases = [x for x in self._view().leases if x.job_id == self.job_id]
+        done = max([progress.items_done, *(x.items_done for x in leases)])
+        self._requeues = progress.interruptions + progress.losses
+        if done and self._first_item_at is None:
+            self._first_item_at = now
+        if self._first_item_at is not None and not progress.is_over:
+            self._see_to_interruption(leases[0].instance_id if leases else "", progress.epoch, now)
+        if self._interrupted_at is not None and progress.epoch > self._epoch:
+            self._resumed_at = self._resumed_at or now
+        if progress.is_over and self._completed_at is None:
+            self._completed_at = now
+            if progress.state is not JobState.COMPLETED:
+                self.early_end = self.early_end or EarlyEnd.JOB_FAILED
+        self._see_whether_empty()
+        self._bound(now)
+        return VerifyLook(
+            stage=self._stage(now),
+            elapsed=now - self._begun,
+            items_done=done,
+            items=self.plan.items,
+            running=len(self._running()),
+            dollars=self._dollars(now),
+        )
+
+    def end_all(self) -> Remainder:
+        """Cancel the job and terminate what runs; return what was left. Call it until none is."""
+        self.early_end = self.early_end or EarlyEnd.STOPPED
+        if self.job_id:
+            for _ in cancel(self.workload, [self.job_id], self.ports.work):
+                continue
+        left = read_remainder(self.workload, self.ports.control)
+        terminate_all(left, self.ports.control)
+        self._look_at_machines(self.ports.control.clock.now())
+        self._see_whether_empty()
+        return left
+
+    def result(self) -> VerifyRun:
+        """Return all that was seen, with results, alarms and charges as they are now."""
+        left = self.ports.work.queue.backlog()
+        completed = None if self.early_end else self._completed_at
+        alarms = self._alarms()
+        return VerifyRun(
+            sent_at=self._begun,
+            items=self._count_items(),
+            first_item_at=self._first_item_at,
+            interruption=self._interruption,
+            interrupted_at=self._interrupted_at,
+            noticed_at=self._noticed_at,
+            resumed_at=self._resumed_at,
+            completed_at=completed,
+            emptied_at=self._emptied_at,
+            machines=tuple(self._machine(one) for one in self._instances.values()),
+            requeues=self._requeues,
+            messages_left=_messages(left),
+            dead_letters=_messages(self.ports.work.dead_letters.backlog()),
+            alarms=alarms,
+            quiet_alarms=frozenset(filter(self._is_quiet, alarms or ())),
+            max_usd=self.plan.max_usd,
+            every=self.plan.every,
+        )
+
+    @property
+    def _begun(self) -> datetime:
+        assert self._sent_at is not None  # noqa: S101 - nobody looks before it has begun
+        return self._sent_at
+
+    def _view(self) -> LedgerView:
+        return Ledger(self.ports.control.table, self.workload).read()
+
+    def _described(self) -> list[InstanceView]:
+        control = self.ports.control
+        settings, _ = control.settings.workload(self.workload)
+        ours = {tag.DEPLOYMENT: control.name, tag.WORKLOAD: self.workload}
+        return [
+            instance
+            for region in sorted(settings.outposts)
+            for instance in control.compute.instances(region=region, tags=ours)
+        ]
+
+    def _look_at_machines(self, now: datetime) -> None:
+        """Note what EC2 describes, and what the ledger says of it."""
+        ledger = Ledger(self.ports.control.table, self.workload)
+        view = ledger.read()
+        described = {one.instance_id: one for one in self._described()}
+        for name, instance in described.items():
+            if name not in self._before:
+                self._instances[name] = instance
+                if instance.state in _ENDED:
+                    self._ended_at.setdefault(name, now)
+        for name in self._instances.keys() - described.keys():
+            self._ended_at.setdefault(name, now)
+        rows = {**view.workers, **ledger.read_ended()}
+        self._workers |= {name: rows[name] for name in self._instances.keys() & rows.keys()}
+        row = self._workers.get(self._target)
+        if row is not None and row.noticed_at is not None:
+            self._noticed_at = self._noticed_at or row.noticed_at
+
+    def _see_to_interruption(self, holder: str, epoch: int, now: datetime) -> None:
+        """Interrupt the machine that holds the job, once; by hand if it cannot be injected."""
+        if self._interrupted_at is None and holder in self._instances:
+            self._target, self._epoch = holder, epoch
+            self._interrupted_at = now
+            self._interruption = Interruption.BY_HAND
+            is_spot = self._instances[holder].capacity_type is CapacityType.SPOT
+            template = find_template(self.workload, self.ports) if is_spot else ""
+            with suppress(SpindownError):
+                if template:
+                    token = self.job_id
+                    self._experiment = self.ports.faults.start(template, token=token)
+                    self._interruption = Interruption.FAULT_INJECTION
+            if not self._experiment:
+                self._terminate_target()
+        elif self._experiment and self._noticed_at is None and self._has_failed(now):
+            self._experiment = ""
+            self._interrupted_at = now
+            self._interruption = Interruption.BY_HAND
+            self._terminate_target()
+
+    def _has_failed(self, now: datetime) -> bool:
+        if self._interrupted_at is not None and now - self._interrupted_at > _NOTICED_WITHIN:
+            return True
+        with suppress(SpindownError):
+            return self.ports.faults.read(self._experiment).has_failed
+        return False
+
+    def _terminate_target(self) -> None:
+        region = self._instances[self._target].region
+        self.ports.control.compute.terminate(region=region, instance_ids=[self._target])
+
+    def _running(self) -> list[str]:
+        return [name for name in self._instances if name not in self._ended_at]
+
+    def _see_whether_empty(self) -> None:
+        """Note when the last machine had ended, after the job."""
+        is_over = self._completed_at is not None or self.early_end is not EarlyEnd.NONE
+        if is_over and not self._running() and self._emptied_at is None:
+            self._emptied_at = max(self._ended_at.values(), default=self._begun)
+
+    def _is_booked(self, now: datetime) -> bool:
+        """Tell whether the ledger has the end of each machine, or has had time enough for it."""
+        rows = [self._workers.get(name) for name in self._instances]
+        if all(row is not None and row.ended_at is not None for row in rows):
+            return True
+        return self._emptied_at is not None and now - self._emptied_at > _BOOKED_WITHIN
+
+    def _bound(self, now: datetime) -> None:
+        if self.early_end or self._emptied_at is not None:
+            return
+        if self._dollars(now) > self.plan.max_usd:
+            self.early_end = EarlyEnd.TOO_DEAR
+        elif now - self._begun > self.plan.timeout:
+            self.early_end = EarlyEnd.TOO_LONG
+
+    def _dollars(self, now: datetime) -> float:
+        hour = timedelta(hours=1)
+        return sum(
+            self._price(name) * ((self._ended_at.get(name, now) - one.launched_at) / hour)
+            for name, one in self._instances.items()
+        )
+
+    def _price(self, name: str) -> float:
+        row = self._workers.get(name)
+        return 0.0 if row is None else row.price_per_hour
+
+    def _stage(self, now: datetime) -> Stage:
+        if self.early_end or (self._emptied_at is not None and self._is_booked(now)):
+            return Stage.OVER
+        if self._completed_at is not None:
+            return Stage.ENDING
+        if self._resumed_at is not None:
+            return Stage.RESUMED
+        if self._interrupted_at is not None:
+            return Stage.INTERRUPTED
+        if any(row.checked_in_at is not None for row in self._workers.values()):
+            return Stage.WORKING
+        return Stage.BOOTING if self._instances else Stage.LAUNCHING
+
+    def _machine(self, instance: InstanceView) -> VerifiedMachine:
+        row = self._workers.get(instance.instance_id)
+        seen = VerifiedMachine(
+            instance_id=instance.instance_id,
+            offer=f"{instance.instance_type}/{instance.zone}/{instance.capacity_type}",
+            price_per_hour=self._price(instance.instance_id),
+            launched_at=instance.launched_at,
+            ended_at=self._ended_at.get(instance.instance_id),
+        )
+        if row is None:
+            return seen
+        return replace(
+            seen,
+            checked_in_at=row.checked_in_at,
+            charged_usd=row.charged_usd,
+            refunded_usd=row.refunded_usd,
+        )
+
+    def _count_items(self) -> ItemCount:
+        count = ItemCount(sent=self.plan.items)
+        with suppress(NotFound):
+            seen: set[int] = set()
+            for record in read_records(self.job_id, self.ports.work.objects):
+                index = int(record["index"])
+                if index in seen:
+                    count = replace(count, repeated=count.repeated + 1)
+                elif record.get("error"):
+                    count = replace(count, failed=count.failed + 1)
+                elif record["result"] == {"answer": answer(index)}:
+                    count = replace(count, right=count.right + 1)
+                else:
+                    count = replace(count, wrong=count.wrong + 1)
+                seen.add(index)
+        return count
+
+    def _alarms(self) -> Mapping[str, str] | None:
+        with suppress(SpindownError):
+            return self.ports.alarms.states(f"{self.ports.control.name}{SEPARATOR}")
+        return None
+
+    def _is_quiet(self, name: str) -> bool:
+        """Tell whether an alarm says nothing of this run: another workload's, or only a wake-up."""
+        own = resource_name(self.ports.control.name, self.workload)
+        parts = name.split(SEPARATOR)
+        is_others = len(parts) > 2 and not name.startswith(f"{own}{SEPARATOR}")  # noqa: PLR2004 - deployment, workload, alarm
+        return is_others or name == f"{own}{SEPARATOR}backlog"
+
+
+def _messages(backlog: Backlog) -> int:
+    return backlog.visible + backlog.in_flight + backlog.delayed

@@ -1,0 +1,83 @@
+"""AWS Fault Injection Service as the market plays it, asked by boto3 through our adapter."""
+
+import pytest
+
+from spindown.aws.fault import FisInjector
+from spindown.contract import tag
+from spindown.error import NotFound
+from tests.local.market.world import World, a_world, an_override
+
+OURS = {tag.DEPLOYMENT: "lab", tag.WORKLOAD: "verify"}
+
+
+def launched(world: World, capacity_type: str = "spot") -> str:
+    tags = [{"Key": key, "Value": value} for key, value in OURS.items()]
+    answer = world.fleet(
+        an_override(),
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        TargetCapacitySpecification={
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": capacity_type,
+        },
+    )
+    world.wait(2)
+    return str(answer["Instances"][0]["InstanceIds"][0])
+
+
+@pytest.fixture
+def world() -> World:
+    return a_world()
+
+
+@pytest.fixture
+def faults(world: World) -> FisInjector:
+    return FisInjector(lambda: world.client("fis"))
+
+
+def test_there_is_a_template_for_what_was_launched(world: World, faults: FisInjector) -> None:
+    assert faults.find(OURS) == ""
+    launched(world)
+
+    assert faults.find(OURS)
+    assert faults.find({**OURS, tag.WORKLOAD: "ocr"}) == ""
+
+
+def test_an_experiment_gives_notice_and_takes_the_machine(
+    world: World, faults: FisInjector
+) -> None:
+    name = launched(world)
+
+    started = faults.start(faults.find(OURS), token="job-1")
+
+    assert not faults.read(started).has_failed
+    (notice,) = world.events.of("EC2 Spot Instance Interruption Warning")
+    assert notice["instance-id"] == name
+    world.wait(10)
+    assert world.market.instances()[0].state.value in {"shutting-down", "terminated"}
+
+
+def test_a_token_starts_one_experiment(world: World, faults: FisInjector) -> None:
+    launched(world)
+    launched(world)
+    template = faults.find(OURS)
+
+    first = faults.start(template, token="job-1")
+
+    assert faults.start(template, token="job-1") == first
+    assert len(world.events.of("EC2 Spot Instance Interruption Warning")) == 1
+
+
+def test_without_a_spot_instance_it_fails_and_says_so(world: World, faults: FisInjector) -> None:
+    launched(world, "on-demand")
+
+    experiment = faults.read(faults.start(faults.find(OURS), token="job-1"))
+
+    assert experiment.has_failed
+    assert experiment.said
+
+
+def test_what_is_not_there_is_not_found(faults: FisInjector) -> None:
+    with pytest.raises(NotFound):
+        faults.start("EXT-none", token="job-1")
+    with pytest.raises(NotFound):
+        faults.read("EXT-none")

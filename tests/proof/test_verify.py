@@ -1,0 +1,75 @@
+"""`spindown verify` against the local system, whose market plays AWS Fault Injection Service."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spindown.domain.verification import Interruption, VerifyCheck
+from tests.e2e.world import HANGING, SWIFT, World, deployed, found
+
+pytestmark = pytest.mark.proof
+
+CONFIG = f"""
+[deployment]
+name = "e2e"
+region = "us-east-1"
+zones = ["us-east-1a", "us-east-1b"]
+
+[workload.verify.run]
+verify = true
+
+[workload.verify.policy]
+{SWIFT.replace("max_workers = 1", "max_workers = 2")}
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    path = tmp_path_factory.mktemp("verify") / "spindown.toml"
+    path.write_text(CONFIG, encoding="utf-8")
+    with deployed(path) as world:
+        yield world
+
+
+def verify(world: World, *options: str) -> tuple[int, dict[str, object]]:
+    done = world.spindown("verify", "--yes", "--json", *options)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_deployment_proves_itself(world: World, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    status, told = verify(world, "--html", str(page), "--items", "40")
+
+    verdicts = {one["check"]: one["passed"] for one in told["checks"]}  # type: ignore[attr-defined]
+    assert verdicts == dict.fromkeys([str(check) for check in VerifyCheck], True), told
+    assert (status, told["passed"]) == (0, True)
+    run = told["run"]
+    assert isinstance(run, dict)
+    assert run["interruption"] == Interruption.FAULT_INJECTION
+    assert run["items"]["right"] == 40
+    assert len(run["machines"]) == 2
+    assert "<script" not in page.read_text(encoding="utf-8")
+
+
+def test_ctrl_c_leaves_nothing_running(world: World) -> None:
+    known = {one.instance_id for one in world.instances("verify")}
+    with world.followed("verify", "--yes", "--item-seconds", "10") as process:
+        found(lambda: {one.instance_id for one in world.instances("verify")} > known)
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(timeout=HANGING) == 130
+
+    assert not any(one.state.is_alive for one in world.instances("verify"))
+
+
+def test_what_may_cost_too_much_is_not_begun(world: World) -> None:
+    known = len(world.instances("verify"))
+
+    done = world.spindown("verify", "--yes", "--max-dollars", "0.01", "--item-seconds", "10")
+
+    assert done.returncode == 1
+    assert "--max-dollars" in done.stderr
+    assert len(world.instances("verify")) == known
