@@ -93,7 +93,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "verify": (
         "verify:verify",
-        "Prove a deployment: one job, one interruption, the bill. Costs some cents. Exit 1 if not.",
+        "Prove a deployment by a job of its own. Launches machines. Exit 1 if a check fails.",
     ),
     "iam": ("iam:app", "Print what somebody must be allowed to do, as a policy of IAM."),
     "policy": ("policy:app", "Read and change the policy of a running workload."),

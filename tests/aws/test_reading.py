@@ -15,9 +15,7 @@ from spindown.port import LaunchOverride, LaunchRequest, RefusalKind
 pytestmark = pytest.mark.aws
 
 #: AWS Deep Learning AMI Developer Guide, "Parameter Store".
-DLAMI = (
-    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
-)
+DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 TYPE = "g4dn.xlarge"
 
 

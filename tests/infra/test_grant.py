@@ -35,7 +35,7 @@ DEFAULT_IMAGE = (
 #: Granted where a workload has types (``test_types``), as lambda:InvokeFunction.
 WITH_TYPES = {"lambda:Invoke"}
 #: EC2 asks the caller for these while it carries out CreateFleet; nobody calls them.
-WITHIN_A_LAUNCH = {"ec2:CreateTags", "ec2:RunInstances", "ssm:GetParameter"}
+WITHIN_A_LAUNCH = {"ec2:CreateTags", "ssm:GetParameter"}
 
 
 def actions(statements: Mapping[str, Mapping[str, Any]]) -> set[str]:

@@ -15,7 +15,7 @@ from botocore.model import StructureShape
 from botocore.validate import ParamValidator
 
 from spindown.local.environment import ADVISOR_PATH
-from spindown.local.market.experiment import FaultInjectionService
+from spindown.local.market.experiment import FaultExperiments
 from spindown.local.market.market import LocalMarket
 from spindown.local.market.operation import EC2, PRICING, QUOTA
 from spindown.local.market.operation.call import Answer, ApiCall, Operation
@@ -66,7 +66,7 @@ class MarketApp:
     ) -> None:
         """Serve `market`; what it does not own goes to `upstream`, where `network` looks too."""
         self._market = market
-        self._faults = FaultInjectionService(market)
+        self._faults = FaultExperiments(market)
         self._upstream = upstream
         self._network = network or UpstreamNetwork(upstream)
         self._tokens = float(market.scenario.api_rate.burst) if market.scenario.api_rate else 0.0

@@ -22,7 +22,7 @@ _NOTICE = timedelta(seconds=4)
 _EXPERIMENT = re.compile(r"/experiments/([\w-]+)")
 
 
-class FaultInjectionService:
+class FaultExperiments:
     """The experiments of one market."""
 
     def __init__(self, market: LocalMarket) -> None:
