@@ -1,6 +1,7 @@
 """What a job needs becomes a shape on a fixed scale, within what the policy allows."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from spindown.domain.job_type import (
 )
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import JobType, Needs, Policy
-from spindown.domain.reason import ReasonCode
+from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from tests.builders import a_cpu_type, a_type
 
@@ -113,6 +114,39 @@ def test_a_machine_of_a_covering_shape_meets_the_other(one: Shape, other: Shape)
 
 
 @pytest.mark.parametrize(
+    "short",
+    [
+        {"vcpus": 3},
+        {"memory_mib": 16 * GIB - 1},
+        {"gpu_count": 1.0},
+        {"gpu_memory_mib": 24 * GIB - 1},
+        {"architecture": "x86_64"},
+    ],
+)
+def test_a_machine_that_lacks_one_need_of_a_shape_is_unfit(short: Any) -> None:
+    shape = Shape(vcpus=4, memory_gib=16, gpus=2, gpu_memory_gib=24, architecture="arm64")
+    workload = Requirements(architectures=frozenset({"x86_64", "arm64"}))
+    exact = {
+        "vcpus": 4,
+        "memory_mib": 16 * GIB,
+        "gpu_count": 2.0,
+        "gpu_memory_mib": 24 * GIB,
+        "architecture": "arm64",
+    }
+    wanted = requirements_of(shape, workload)
+
+    assert misfit(a_type(**exact), wanted) is None
+    assert misfit(a_type(**{**exact, **short}), wanted) is not None
+
+
+def test_a_shape_of_any_architecture_fits_a_machine_of_each() -> None:
+    anywhere, arm = Shape(vcpus=4), Shape(vcpus=4, architecture="arm64")
+    assert arm.covers(anywhere)
+    assert not anywhere.covers(arm)
+    assert not replace(arm, architecture="x86_64").covers(arm)
+
+
+@pytest.mark.parametrize(
     ("least", "needs", "is_bought"),
     [
         # GPUs of a machine for: work of vCPUs, of either, of a GPU; and where all need one.
@@ -143,7 +177,9 @@ def test_a_shape_asks_for_no_less_than_the_workload(shape: Shape) -> None:
 
 def test_without_types_whatever_names_one_is_refused() -> None:
     for name, asked in (("small", None), ("", Needs()), ("small", Needs(vcpus=1))):
-        assert settle(name, asked, Policy()).rejected.code is ReasonCode.NO_TYPES
+        rejected = settle(name, asked, Policy()).rejected
+        field = "type" if name else "requirements"
+        assert rejected == Reason(ReasonCode.NO_TYPES, {"field": field})
     assert settle("", None, Policy()).shape == Shape()
 
 
@@ -168,19 +204,26 @@ def test_a_message_asks_for_less_or_up_to_the_ceiling(
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "field", "most"),
+    ("name", "asked", "field", "value", "most"),
     [
-        ("small", Needs(memory_gib=65), "memory_gib", 64),
-        ("gpu", Needs(memory_gib=101), "memory_gib", 100),
-        ("small", Needs(gpus=1), "gpus", 0),
-        ("gpu", Needs(gpus=2), "gpus", 1),
-        ("", Needs(disk_gib=1), "disk_gib", 0),
+        ("small", Needs(memory_gib=65), "memory_gib", 65, 64),
+        ("gpu", Needs(memory_gib=101), "memory_gib", 101, 100),
+        ("small", Needs(gpus=1), "gpus", 1, 0),
+        ("gpu", Needs(gpus=2), "gpus", 2, 1),
+        ("", Needs(disk_gib=1), "disk_gib", 1, 0),
     ],
 )
-def test_more_than_the_ceiling_is_refused(name: str, asked: Needs, field: str, most: float) -> None:
+def test_more_than_the_ceiling_is_rejected(
+    name: str, asked: Needs, field: str, value: float, most: float
+) -> None:
     rejected = settle(name, asked, POLICY).rejected
-    assert rejected.code is ReasonCode.REQUIREMENT_FORBIDDEN
-    assert (rejected.about["field"], rejected.about["most"]) == (field, most)
+    about: About = {"field": field, "asked": value, "most": most}
+    assert rejected == Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
+
+
+def test_an_unknown_type_is_rejected_with_those_that_there_are() -> None:
+    rejected = settle("huge", None, POLICY).rejected
+    assert rejected == Reason(ReasonCode.TYPE_UNKNOWN, {"type": "huge", "known": "gpu, small"})
 
 
 @given(st.sampled_from(["", "small", "gpu"]), st.none() | needs)
@@ -212,20 +255,24 @@ def test_a_shape_above_all_types_and_ceilings_is_impossible() -> None:
 def test_what_no_machine_is_sold_with_is_refused() -> None:
     policy = replace(POLICY, requirements_at_most=Needs(memory_gib=1e6))
     rejected = settle("small", Needs(memory_gib=1e5), policy).rejected
-    assert rejected.about["most"] == SCALES["memory_gib"][-1]
+    about: About = {"field": "memory_gib", "asked": 1e5, "most": SCALES["memory_gib"][-1]}
+    assert rejected.about == about
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("asked", "field", "value", "most"),
     [
-        (Needs(disk_gib=101), "disk_gib"),
-        (Needs(gpus=1), "gpus"),
-        (Needs(gpu_memory_gib=1), "gpus"),
-        (Needs(architectures=frozenset({"arm64"})), "architectures"),
+        (Needs(disk_gib=101), "disk_gib", 101, 100),
+        (Needs(gpus=1), "gpus", 1, 0),
+        (Needs(gpu_memory_gib=1), "gpus", 1, 0),
+        (Needs(architectures=frozenset({"arm64"})), "architectures", "arm64", "x86_64"),
     ],
 )
-def test_what_no_machine_of_the_workload_has_is_unmet(asked: Needs, field: str) -> None:
-    assert why_unmet(asked, NO_GPU, 100).about["field"] == field
+def test_what_no_machine_of_the_workload_has_is_unmet(
+    asked: Needs, field: str, value: float | str, most: float | str
+) -> None:
+    about: About = {"field": field, "asked": value, "most": most}
+    assert why_unmet(asked, NO_GPU, 100) == Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
 
 
 def test_what_its_machines_have_is_met() -> None:

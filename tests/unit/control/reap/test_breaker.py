@@ -90,6 +90,22 @@ def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
     assert memory.reason.code is ReasonCode.POOL_NEVER_CHECKED_IN
 
 
+def test_a_pool_whose_instance_ended_at_once_is_left_in_that_tick() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    (first,) = world.tick().requests
+    (worker,) = world.workers()
+    world.clock.advance(minutes(1))
+    world.compute.power_off(worker.instance_id)
+
+    (second,) = world.tick(minutes(1)).requests
+
+    memory = world.view().unavailable[worker.pool]
+    assert memory.reason.about["ended"] == ReasonCode.EC2_SAID
+    assert str(worker.pool) in first.pools
+    assert str(worker.pool) not in second.pools
+
+
 def test_one_launch_tries_the_image_of_an_open_breaker() -> None:
     world = with_policy(max_workers=20)
     world.put(
