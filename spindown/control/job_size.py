@@ -106,8 +106,8 @@ def learn_types(
         own = [one for name, one in seen if name == declared.name and one is not None]
         history = learn(history, own, now)
         before = known.sizes.get(declared.name)
-        advised = Needs() if before is None else before.advised
-        ranges = ranges_of(declared, advised, settings, policy, catalogue)
+        beside = Needs() if before is None else _least_of(before)
+        ranges = ranges_of(declared, beside, settings, policy, catalogue)
         histories[declared.name], sizes[declared.name] = decide(
             history, ranges, now, applies=applies
         )
@@ -142,18 +142,17 @@ def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
 
 def ranges_of(
     declared: JobType,
-    advised: Needs,
+    beside: Needs,
     settings: WorkloadSettings,
     policy: Policy,
     catalogue: Catalogue | None,
 ) -> Mapping[str, SizeRange]:
     """Return between which sizes each need of a type may move, and what each size costs.
 
-    Each need is priced on machines that have the others at their advised sizes. With the sizes in
-    force a smaller need would cost no less as long as another one is too large. The least is what
-    the workload requires of all machines, the most what a message of the type may ask for.
+    Each need is priced on machines that have the others at the sizes of ``beside``. The least is
+    what the workload requires of all machines, the most what a message of the type may ask for.
     """
-    of, others, wanted = declared.needs, shape_of(advised), settings.requirements
+    of, others, wanted = declared.needs, shape_of(beside), settings.requirements
     shape = replace(
         shape_of(of),
         memory_gib=others.memory_gib,
@@ -179,6 +178,20 @@ def ranges_of(
         )
         for need in LEARNED
     }
+
+
+def _least_of(size: TypeSize) -> Needs:
+    """Return of each need what evidence speaks for, or what is in force if that is less.
+
+    Beside a need that is too large, a smaller one of another kind costs no less: no machine with 96
+    vCPUs has little memory.
+    """
+    told: dict[str, Any] = {}
+    for need in LEARNED:
+        advised, now = getattr(size.advised, need), getattr(size.needs, need)
+        now = getattr(size.of, need) if now is None else now
+        told[need] = None if advised is None or now is None else min(advised, now)
+    return Needs(**told)
 
 
 def _prices(

@@ -22,7 +22,12 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.prior import USUAL_VCPUS, relative_throughput
+from spindown.domain.prior import USUAL_VCPUS, relative_throughput, vcpu_score
+
+#: By what power of their number vCPUs are faster, where another number of them was measured: 1 of
+#: code that keeps all of them busy, 0 of code that uses one. Only below 1 is a smaller machine ever
+#: tried: by 1 it costs as much an item as the larger one that was measured, at any size.
+SCALING = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +221,15 @@ def _throughput(
     slots = processor_slots(processor, knowledge.slots)
     prior = policy.throughput_estimate * relative_throughput(name, count, vcpus=vcpus)
     record = knowledge.throughput.get(processor)
-    if record is None or record.hours <= 0.0:
-        own = _scale(knowledge, policy, name)
-        if own is None:
-            own = workload_scale(knowledge, policy) if scale is None else scale
-        return Throughput(items_per_hour=prior * own, measured=False, samples=0)
-    scale = workload_scale(knowledge, policy) if scale is None else scale
+    is_measured = record is not None and record.hours > 0.0
+    # One kind of GPU is pulled to what all have shown, vCPUs to what vCPUs have.
+    own = None if is_measured and not name.endswith(VCPU) else _scale(knowledge, policy, processor)
+    if own is not None:
+        scale = own
+    elif scale is None:
+        scale = workload_scale(knowledge, policy)
+    if record is None or not is_measured:
+        return Throughput(items_per_hour=prior * scale, measured=False, samples=0)
     items = _robust_rate(record) * record.hours
     weight = _prior_hours(record, _worth(knowledge))
     rate = (items + prior * scale / slots * weight) / (record.hours + weight)
@@ -262,13 +270,18 @@ def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
     return 1.0 if scale is None else scale
 
 
-def _scale(knowledge: Knowledge, policy: Policy, of: str | None) -> float | None:
-    """Return the geometric mean of measured over prior; each counts up to 1 by its hours."""
+def _scale(knowledge: Knowledge, policy: Policy, of: Processor | None) -> float | None:
+    """Return the geometric mean of measured over prior; each counts up to 1 by its hours.
+
+    ``of``: by what is alike alone: GPUs of a name, or vCPUs that are as fast. From one number of
+    vCPUs to another speed is taken to change by their ratio to the power of SCALING, since few jobs
+    use each further vCPU as well as the first.
+    """
     weights = logs = 0.0
     shown = [
         (kind, record)
         for kind, record in knowledge.throughput.items()
-        if (of is None or kind[0] == of) and record.hours > 0.0 and record.items > 0.0
+        if (of is None or _is_alike(kind[0], of[0])) and record.hours > 0.0 and record.items > 0.0
     ]
     worth = _worth(knowledge) if shown else 0.0
     for (name, count), record in shown:
@@ -276,8 +289,17 @@ def _scale(knowledge: Knowledge, policy: Policy, of: str | None) -> float | None
         prior = policy.throughput_estimate * relative_throughput(name, count) / slots
         weight = record.hours / (record.hours + _prior_hours(record, worth))
         logs += weight * math.log(_robust_rate(record) / prior)
+        if of is not None and of[0].endswith(VCPU):
+            logs += weight * (SCALING - 1.0) * math.log(of[1] / count)
         weights += weight
     return math.exp(logs / weights) if weights > 0.0 else None
+
+
+def _is_alike(name: str, other: str) -> bool:
+    """Tell whether what computes is the same, but for its number."""
+    if name == other or not (name.endswith(VCPU) and other.endswith(VCPU)):
+        return name == other
+    return vcpu_score(name.removesuffix(VCPU))[0] == vcpu_score(other.removesuffix(VCPU))[0]
 
 
 def _worth(knowledge: Knowledge) -> float:

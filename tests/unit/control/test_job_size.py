@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.settings import WorkloadSettings
 from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
-from spindown.control.job_size import learn_sizes, read_learned
-from spindown.domain.job_size import MEMORY, TypeSize
+from spindown.control.job_size import learn_sizes, learn_types, read_learned
+from spindown.domain.job_size import MEMORY, SeenAttempt, TypeSize
 from spindown.domain.job_type import Shape
+from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.job.intake import read_sized
 from spindown.memory import PortCall
 from spindown.port import Outgoing
-from tests.builders import a_usage_record, minutes
+from tests.builders import NOW, a_cpu_type, a_usage_record, minutes
 from tests.control import WORKLOAD, ControlWorld
 
 #: More than any machine of the world has for less: sizes are told apart by their steps alone.
@@ -228,3 +230,41 @@ def test_what_is_learned_is_read_as_it_was_written(world: ControlWorld) -> None:
 
     assert known != LearnedSizes()
     assert decode_sizes(encode_sizes(known)) == known
+
+
+def test_a_size_is_priced_beside_the_vcpus_in_force() -> None:
+    """Eight vCPUs are advised, of which no machine has 32 GiB; two are in force."""
+    scan = JobType(name="scan", needs=Needs(vcpus=8, memory_gib=64))
+    kinds = {
+        "r7i.xlarge": a_cpu_type("r7i.xlarge", vcpus=4, memory_mib=32 * 1024),
+        "m7i.4xlarge": a_cpu_type("m7i.4xlarge", vcpus=16, memory_mib=64 * 1024),
+    }
+    prices = {"r7i.xlarge": 1.0, "m7i.4xlarge": 4.0}
+    advised = Needs(vcpus=8, memory_gib=64)
+    before = TypeSize(of=scan.needs, needs=Needs(vcpus=2), advised=advised)
+    seen = [
+        (
+            "scan",
+            SeenAttempt(
+                at=NOW, shape=Shape(vcpus=2, memory_gib=64), vcpus=16.0, memory_gib=20.0, items=1.0
+            ),
+        )
+    ] * 30
+
+    after = learn_types(
+        LearnedSizes(sizes={"scan": before}),
+        seen,
+        WorkloadSettings(
+            name="w",
+            queue_url="",
+            dlq_url="",
+            log_group="",
+            outposts={},
+            requirements=Requirements(gpu_count_min=0.0),
+        ),
+        replace(POLICY, types=(scan,)),
+        Catalogue(taken_at=NOW, instance_types=kinds, offerings={}, on_demand={"r": prices}),
+        NOW,
+    )
+
+    assert after.sizes["scan"].advised.memory_gib == 32.0

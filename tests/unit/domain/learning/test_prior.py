@@ -5,6 +5,7 @@ import math
 import pytest
 
 from spindown.domain.learning import (
+    SCALING,
     Knowledge,
     Throughput,
     ThroughputRecord,
@@ -124,7 +125,27 @@ def test_what_a_family_did_counts_for_its_other_sizes() -> None:
     assert own.measured
     assert own.items_per_hour == pytest.approx(3 * prior, rel=0.1)
     assert not other.measured
-    assert other.items_per_hour == pytest.approx(1.5 * prior, rel=0.1)
+    # Half of the vCPUs do more than half: few jobs keep all of them busy.
+    assert other.items_per_hour == pytest.approx(3 * prior * 0.5**SCALING, rel=0.1)
+
+
+def test_what_vcpus_did_counts_for_equal_ones_of_a_family() -> None:
+    """Measured at 8 and 32, twice as fast at four times the number: 16 lies between."""
+    prior = throughput(Knowledge(), a_cpu_type(), POLICY).items_per_hour
+    known = Knowledge(
+        throughput={
+            ("c7i vCPU", count): ThroughputRecord(
+                items=rate * prior * 200.0, hours=200.0, reports=99, lives=99
+            )
+            for count, rate in ((8.0, 1.0), (32.0, 2.0))
+        }
+    )
+
+    between = throughput(known, a_cpu_type("m7i.4xlarge", vcpus=16), POLICY)
+    small = throughput(known, a_cpu_type("m7i.large", vcpus=2), POLICY)
+
+    assert between.items_per_hour == pytest.approx(math.sqrt(2.0) * prior, rel=0.02)
+    assert small.items_per_hour == pytest.approx(0.5 * prior, rel=0.02)
 
 
 @pytest.mark.parametrize(
