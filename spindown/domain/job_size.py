@@ -518,9 +518,10 @@ def decide_cores(
 ) -> SizeInForce:
     """Return the number of vCPUs that is next: more are bought only while an item gets cheaper.
 
-    A number that was never tried is tried once: the next smaller if the cores in use fit into
-    it, the next larger if all are in use. What it cost there then decides. The arguments are those
-    of ``decide_size``; ``scaling`` has what attempts came to by the vCPUs of their machines.
+    A number that was never tried is tried once: the next smaller if by Amdahl's law an item would
+    cost 5 % less there, the next larger if all are in use. What it cost there then decides. The
+    arguments are those of ``decide_size``; ``scaling`` has what attempts came to by the vCPUs of
+    their machines.
     """
     here = _cost_of_cores(current.size, current.tried, sizes)
     earlier = _cost_of_cores(current.before, current.earlier, sizes)
@@ -540,11 +541,36 @@ def decide_cores(
     if tried.jobs < TRIAL_JOBS or tried.cores <= 0.0:
         return current
     about: About = {"need": need, "used": tried.cores, "jobs": tried.jobs}
-    if smaller is not None and smaller not in known and tried.cores <= _FITS * smaller:
+    if (
+        smaller is not None
+        and smaller not in known
+        and _saves(tried.cores, current, smaller, sizes)
+    ):
         return current.moved(smaller, ReasonCode.CORES_FEWER_TRIED, about)
     if larger is not None and larger not in known and tried.cores >= _BUSY * current.size:
         return current.moved(larger, ReasonCode.CORES_MORE_TRIED, about)
     return current
+
+
+def _saves(used: float, current: SizeInForce, fewer: int, sizes: SizeRange) -> bool:
+    """Tell whether an item is expected to cost 5 % less with fewer vCPUs, by Amdahl's law.
+
+    With p the share of the work that all of n vCPUs do together, 1 / used = 1 - p + p / n. Worked:
+    9.14 of 16 vCPUs are in use in the mean, so p is 0.95, and 8 take 1.54 times as long. At half
+    the price an item costs 0.77 times as much.
+
+    Args:
+        used: vCPUs in use, the mean over time.
+        current: their number now.
+        fewer: the number to be tried.
+        sizes: what they cost; without prices a vCPU costs always the same.
+    """
+    now = current.size
+    together = (1.0 - 1.0 / max(used, 1.0)) / (1.0 - 1.0 / now)
+    share = min(together, 1.0)
+    longer = (1.0 - share + share / fewer) / (1.0 - share + share / now)
+    price = sizes.prices.get(fewer, float(fewer)) / sizes.prices.get(now, float(now))
+    return longer * price * _DEARER_BY_CORES <= 1.0
 
 
 def decide(
