@@ -126,7 +126,7 @@ def test_a_machine_of_a_covering_shape_meets_the_other(one: Shape, other: Shape)
 def test_a_machine_that_lacks_one_need_of_a_shape_is_unfit(short: Any) -> None:
     shape = Shape(vcpus=4, memory_gib=16, gpus=2, gpu_memory_gib=24, architecture="arm64")
     workload = Requirements(architectures=frozenset({"x86_64", "arm64"}))
-    exact = {
+    exact: dict[str, Any] = {
         "vcpus": 4,
         "memory_mib": 16 * GIB,
         "gpu_count": 2.0,
