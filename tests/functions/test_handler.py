@@ -129,6 +129,61 @@ def test_events_of_other_instances_are_no_case(name: str) -> None:
     assert (said["acted"], said["workload"]) == (False, "")
 
 
+#: What EventBridge may bring, by what differs from an event that is known: whether one of ours is
+#: acted on; None: it is refused, ours or not.
+FOREIGN: list[tuple[str, dict[str, Any], bool | None]] = [
+    ("spot_interruption", {"time": "2026-11-20T12:00:00.123Z"}, True),
+    ("spot_interruption", {"time": "2026-11-20T12:00:00.123456789Z"}, True),
+    ("spot_interruption", {"time": "2026-11-20T12:00:00+0000"}, True),
+    ("spot_interruption", {"time": "2026-11-20T12:00:00"}, True),
+    ("spot_interruption", {"detail": {"instance-action": "hibernate"}}, True),
+    ("spot_interruption", {"detail": {"instance-action": "stop"}}, True),
+    ("spot_interruption", {"detail": {"instance-action": None}}, True),
+    ("rebalance_recommendation", {"time": "2026-11-20T12:00:00.5Z"}, True),
+    ("instance_state_change", {"time": "2026-11-20T12:00:00.5Z"}, True),
+    ("instance_state_change", {"detail": {"state": "shutting-down"}}, True),
+    *(
+        ("instance_state_change", {"detail": {"state": state}}, False)
+        for state in ("pending", "running", "stopping", "stopped", "rebooting")
+    ),
+    *((name, {"time": None}, None) for name in ("spot_interruption", "instance_state_change")),
+    ("spot_interruption", {"time": 1763640000}, None),
+    ("spot_interruption", {"time": "yesterday"}, None),
+    ("spot_interruption", {"region": None}, None),
+    ("spot_interruption", {"detail": {"instance-id": "eni-0123456789abcdef0"}}, None),
+    ("spot_interruption", {"detail": {"instance-id": ["i-1"]}}, None),
+    ("spot_interruption", {"detail": None}, None),
+    ("spot_interruption", {"detail": [1]}, None),
+    ("instance_state_change", {"detail": {"state": None}}, None),
+    ("spot_interruption", {"detail-type": "EC2 Fleet Instance Change"}, None),
+    ("spot_interruption", {"detail-type": None}, None),
+]
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+@pytest.mark.parametrize(("name", "change", "acted"), FOREIGN, ids=repr)
+def test_no_event_of_ec2_is_an_error(
+    name: str, change: dict[str, Any], acted: bool | None, is_ours: bool
+) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    event = load(name)
+    event["detail"]["instance-id"] = worker.instance_id if is_ours else "i-0fedcba9876543210"
+    detail = change.get("detail")
+    nested = isinstance(detail, dict)
+    event |= {**change, "detail": event["detail"] | detail} if nested else change
+    rows = world.partition()
+
+    said = interruption.handle(event, deployment=DEPLOYMENT, holder="r", ports=world.ports)
+
+    assert (said.get("outcome") == "ignored") is (acted is None)
+    assert len(world.metrics.values("MalformedEvents")) == (acted is None)
+    if acted is not None:
+        assert said["acted"] is (acted and is_ours)
+    if not (acted and is_ours):
+        assert world.partition() == rows
+
+
 def test_a_malformed_event_of_ec2_is_counted_and_let_go() -> None:
     world = ControlWorld()
 
