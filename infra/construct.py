@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from spindown import config as configuration
-from spindown.config import Config, DeploymentConfig, WorkloadConfig
+from spindown.config import Config, DeploymentConfig, PricingConfig, WorkloadConfig
 from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
 from spindown.infra.fault import FaultStack, workloads_to_verify
@@ -33,6 +33,7 @@ class Deployment(Construct):
         *,
         deployment: DeploymentConfig,
         workloads: Mapping[str, WorkloadConfig],
+        pricing: PricingConfig | None = None,
         root: Path | None = None,
         make_synthesizer: Callable[[], IStackSynthesizer] | None = None,
     ) -> None:
@@ -43,6 +44,7 @@ class Deployment(Construct):
             construct_id: unique in the scope.
             deployment: as the table ``[deployment]`` of spindown.toml.
             workloads: as its tables ``[workload.NAME]``, by name.
+            pricing: as the table ``[pricing]``; None: EC2's prices.
             root: where the folders of the code begin; None: the working directory.
             make_synthesizer: makes the synthesizer of one stack; None: CDK's usual one.
 
@@ -53,6 +55,7 @@ class Deployment(Construct):
         document = {
             "deployment": deployment,
             "workload": dict(workloads),
+            "pricing": pricing or PricingConfig(),
         }
         self._core = add_stacks(
             self,
@@ -71,6 +74,7 @@ class Deployment(Construct):
             construct_id,
             deployment=loaded.deployment,
             workloads=loaded.workloads,
+            pricing=loaded.pricing,
             root=path.resolve().parent,
         )
 

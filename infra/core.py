@@ -9,6 +9,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from spindown.config import Config
+from spindown.config.need import needed_endpoints
 from spindown.contract.codec import encode
 from spindown.contract.settings import (
     DeploymentSettings,
@@ -66,6 +67,13 @@ class SettingsParameters(Construct):
         )
 
 
+def _needed_by_workers(config: Config) -> frozenset[str]:
+    """Return the services that workers call, by the names of their endpoints."""
+    shell = config.deployment.session_manager
+    each = (needed_endpoints(one.run, session_manager=shell) for one in config.workloads.values())
+    return frozenset[str]().union(*each)
+
+
 class CoreStack(DeploymentStack):
     """``{deployment}-core``: ledger, bucket, network, functions, and each workload."""
 
@@ -94,7 +102,9 @@ class CoreStack(DeploymentStack):
             deployment=deployment,
             ledger=LedgerTable(self, "Ledger", deployment=deployment.name),
             store=DeploymentBucket(self, "Store"),
-            network=Network(self, "Network", deployment=deployment),
+            network=Network(
+                self, "Network", deployment=deployment, needed=_needed_by_workers(config)
+            ),
             topic=AlarmTopic(
                 self, "Alarms", deployment=deployment.name, email=deployment.alarm_email
             ),
@@ -106,7 +116,17 @@ class CoreStack(DeploymentStack):
         #: The topic that carries alarms to people.
         self.topic = shared.topic.topic
         self.workloads = workloads = [
-            Workload(self, f"Workload-{name}", name=name, config=one, root=root, shared=shared)
+            Workload(
+                self,
+                f"Workload-{name}",
+                name=name,
+                config=one,
+                root=root,
+                shared=shared,
+                pricing=config.pricing.of(
+                    name, deployment.region, has_addresses=deployment.public_addresses
+                ),
+            )
             for name, one in config.workloads.items()
         ]
         control = self._add_control(shared, workloads, target)

@@ -431,5 +431,12 @@ def _in_one_zone(deployment: DeploymentConfig) -> DeploymentConfig:
     zone = deployment.zones[0]
     network = deployment.network
     if network is not None:
-        network = network.model_copy(update={"subnets": {zone: network.subnets[zone]}})
+        network = network.model_copy(
+            update={
+                "subnets": {zone: network.subnets[zone]},
+                # Those of core serve here too, and there can be no others.
+                "route_tables": (),
+                "interface_endpoints": False,
+            }
+        )
     return deployment.model_copy(update={"zones": (zone,), "network": network})

@@ -29,6 +29,7 @@ from spindown.contract.queue import (
     shape_queue,
 )
 from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings, on_spot
+from spindown.domain.pricing import Pricing
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, write_log
 from spindown.infra.shared.archive import CodeArchive
@@ -377,12 +378,14 @@ class Workload(Construct):
         config: WorkloadConfig,
         root: Path,
         shared: SharedResources,
+        pricing: Pricing | None = None,
     ) -> None:
         """Describe ``config``; its paths are relative to ``root`` (raises ConfigError)."""
         super().__init__(scope, construct_id)
         self.name = name
         self.config = config
         self._shared = shared
+        self._pricing = pricing
         self.jobs = WorkloadQueues(
             self,
             "Jobs",
@@ -452,4 +455,5 @@ class Workload(Construct):
             ),
             requirements=self.config.to_requirements(),
             policy=self.config.to_policy(),
+            pricing=self._pricing,
         )

@@ -898,6 +898,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.SPOT_PRICES_UNKNOWN: (
         "nothing is bought as spot in {region}, its prices are unknown: {said}"
     ),
+    ReasonCode.PRICING_APPLIED: lambda about: (
+        f"prices are those of [pricing]: {_count(about['discounts'], 'discount')}; "
+        f"{about['left']} of {_count(about['paid'], 'machine')} already paid for can be launched"
+    ),
     ReasonCode.NEAREST_OFFER: _nearest,
     ReasonCode.WRITES_LOST: lambda about: (
         f"{_count(about['writes'], 'write')} lost a race; the next tick looks again"

@@ -22,10 +22,12 @@ from spindown.config import (
     NetworkConfig,
     OutpostConfig,
     PolicyConfig,
+    PricingConfig,
     WorkloadConfig,
     format_duration,
 )
 from spindown.config.image import ImageConfig
+from spindown.config.pricing import DiscountConfig, PaidConfig
 from spindown.config.run import RunConfig
 from spindown.config.schema import (
     CeilingsConfig,
@@ -80,10 +82,18 @@ A region as `us-west-2`, with a stack of its own. Queue, bucket and ledger stay 
 worker there reads and writes crosses regions, and its price is part of every item's cost.
 """
 
+_PRICING_NOTE = """\
+What you pay other than EC2's prices. Ranking, limits in dollars, budget and books go by it, and
+`plan` says that they do. Not set: EC2's prices.
+"""
+
 TABLES = (
     Table("[deployment]", DeploymentConfig),
     Table("[deployment.network]", NetworkConfig),
     Table("[deployment.outpost.REGION]", OutpostConfig, _OUTPOST_NOTE),
+    Table("[pricing]", PricingConfig, _PRICING_NOTE),
+    Table("[[pricing.discount]]", DiscountConfig),
+    Table("[[pricing.paid]]", PaidConfig),
     Table("[workload.NAME]", WorkloadConfig),
     Table("[workload.NAME.run]", RunConfig),
     Table("[workload.NAME.requirements]", RequirementsConfig),

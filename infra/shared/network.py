@@ -1,6 +1,6 @@
 """The network of the workers: the subnets that spindown.toml names, or a small VPC of our own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Network
 
 from aws_cdk import Acknowledgment, Validations
@@ -8,6 +8,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from spindown.config import DeploymentConfig
+from spindown.config.need import GATEWAYS
 
 _RANGE = IPv4Network("10.0.0.0/16")
 #: 32 blocks of 2,043 usable addresses: one for each letter at the end of a zone's name.
@@ -18,16 +19,23 @@ class Network(Construct):
     """A VPC, one subnet a zone, and the security group of the workers.
 
     A VPC of our own costs nothing while no worker runs: it has public subnets, an internet gateway
-    and gateway endpoints for S3 and DynamoDB, and no NAT gateway. The letter of a zone gives its
-    address block, so zones can be added and removed without moving the others.
+    and gateway endpoints for S3 and DynamoDB, and no NAT gateway. Without public addresses it has
+    private subnets, no internet gateway, and interface endpoints, which are billed. The letter of a
+    zone gives its address block, so zones can be added and removed without moving the others.
     """
 
     #: Zone -> subnet id.
     subnets: Mapping[str, str]
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, deployment: DeploymentConfig
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: DeploymentConfig,
+        needed: Collection[str] = (),
     ) -> None:
+        """Add it; ``needed``: services that workers call, by the names of their endpoints."""
         super().__init__(scope, construct_id)
         Validations.of(self).acknowledge(
             Acknowledgment(
@@ -38,12 +46,20 @@ class Network(Construct):
         if deployment.network is not None:
             self.vpc_id: str = deployment.network.vpc_id
             self.subnets = dict(deployment.network.subnets)
+            route_tables = list(deployment.network.route_tables)
+            has_interfaces = deployment.network.interface_endpoints
         else:
+            is_public = deployment.public_addresses
             self.vpc_id = self._make_vpc(deployment.name)
-            route_table, subnets = self._make_subnets(deployment.zones)
-            self.subnets = subnets
-            self._make_gateways(deployment.region, route_table)
+            route_table, self.subnets = self._make_subnets(deployment.zones, is_public=is_public)
+            if is_public:
+                self._make_way_out(route_table)
+            route_tables, has_interfaces = [route_table], not is_public
         self.security_group_id = self._make_security_group()
+        if route_tables:
+            self._make_gateways(deployment.region, route_tables)
+        if has_interfaces:
+            self._make_interfaces(deployment.region, sorted({*needed} - {*GATEWAYS}))
 
     def _make_vpc(self, name: str) -> str:
         vpc = ec2.CfnVPC(
@@ -56,7 +72,9 @@ class Network(Construct):
         )
         return vpc.attr_vpc_id
 
-    def _make_subnets(self, zones: Sequence[str]) -> tuple[str, Mapping[str, str]]:
+    def _make_subnets(
+        self, zones: Sequence[str], *, is_public: bool
+    ) -> tuple[str, Mapping[str, str]]:
         route_table = ec2.CfnRouteTable(self, "Routes", vpc_id=self.vpc_id)
         blocks = list(_RANGE.subnets(new_prefix=_SUBNET_PREFIX))
         subnets = {}
@@ -68,7 +86,7 @@ class Network(Construct):
                 vpc_id=self.vpc_id,
                 availability_zone=zone,
                 cidr_block=str(blocks[ord(letter) - ord("a")]),
-                map_public_ip_on_launch=True,
+                map_public_ip_on_launch=is_public,
             )
             ec2.CfnSubnetRouteTableAssociation(
                 self,
@@ -79,7 +97,7 @@ class Network(Construct):
             subnets[zone] = subnet.attr_subnet_id
         return route_table.attr_route_table_id, subnets
 
-    def _make_gateways(self, region: str, route_table: str) -> None:
+    def _make_way_out(self, route_table: str) -> None:
         gateway = ec2.CfnInternetGateway(self, "Gateway")
         attachment = ec2.CfnVPCGatewayAttachment(
             self,
@@ -94,6 +112,9 @@ class Network(Construct):
             destination_cidr_block="0.0.0.0/0",
             gateway_id=gateway.attr_internet_gateway_id,
         ).add_resource_dependency(attachment)
+
+    def _make_gateways(self, region: str, route_tables: Sequence[str]) -> None:
+        """Add the endpoints that cost nothing."""
         for service, name in (("S3", "s3"), ("DynamoDb", "dynamodb")):
             ec2.CfnVPCEndpoint(
                 self,
@@ -101,7 +122,38 @@ class Network(Construct):
                 vpc_id=self.vpc_id,
                 service_name=f"com.amazonaws.{region}.{name}",
                 vpc_endpoint_type="Gateway",
-                route_table_ids=[route_table],
+                route_table_ids=list(route_tables),
+            )
+
+    def _make_interfaces(self, region: str, services: Sequence[str]) -> None:
+        """Add the endpoints that are billed by the hour, zone by zone, for workers alone."""
+        if not services:
+            return
+        group = ec2.CfnSecurityGroup(
+            self,
+            "Endpoints",
+            group_description="Spindown endpoints: workers come in",
+            vpc_id=self.vpc_id,
+            security_group_ingress=[
+                ec2.CfnSecurityGroup.IngressProperty(
+                    ip_protocol="tcp",
+                    from_port=443,
+                    to_port=443,
+                    source_security_group_id=self.security_group_id,
+                    description="Requests of workers",
+                )
+            ],
+        )
+        for service in services:
+            ec2.CfnVPCEndpoint(
+                self,
+                f"{service.title().replace('.', '')}Endpoint",
+                vpc_id=self.vpc_id,
+                service_name=f"com.amazonaws.{region}.{service}",
+                vpc_endpoint_type="Interface",
+                subnet_ids=list(self.subnets.values()),
+                security_group_ids=[group.attr_group_id],
+                private_dns_enabled=True,
             )
 
     def _make_security_group(self) -> str:

@@ -17,6 +17,7 @@ from spindown.config.complaint import translate
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
 from spindown.config.image import ImageConfig
+from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
 from spindown.config.schema import (
     Config,
@@ -37,6 +38,7 @@ __all__ = [
     "NetworkConfig",
     "OutpostConfig",
     "PolicyConfig",
+    "PricingConfig",
     "RequirementsConfig",
     "RunConfig",
     "WorkloadConfig",

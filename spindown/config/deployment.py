@@ -20,6 +20,7 @@ from spindown.config.form import (
     Region,
     RoleNamePrefix,
     RolePath,
+    RouteTableId,
     SubnetId,
     TagKey,
     TagValue,
@@ -70,6 +71,10 @@ class NetworkConfig(TomlTable):
     vpc_id: Annotated[str, name_pattern("a VPC id", r"vpc-[0-9a-f]+", "the form vpc-0123abcd")]
     #: zone -> subnet id.
     subnets: dict[str, SubnetId] = Field(min_length=1)
+    #: Where gateway endpoints are made; empty: none is.
+    route_tables: tuple[RouteTableId, ...] = ()
+    #: Whether the interface endpoints are made that workers need.
+    interface_endpoints: Flag = False
 
 
 class OutpostConfig(TomlTable):
@@ -91,6 +96,8 @@ class DeploymentConfig(TomlTable):
     #: Who gets the alarms; AWS asks this address to confirm. None: nobody is told.
     alarm_email: EmailAddress | None = None
     network: NetworkConfig | None = None
+    #: Whether workers have public addresses; without them a network that is made has endpoints.
+    public_addresses: Flag = True
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
     #: Whether `spindown verify` may have AWS Fault Injection Service interrupt its machines.
@@ -119,6 +126,9 @@ class DeploymentConfig(TomlTable):
         for region, place in self.outposts.items():
             table = "" if region == self.region else f"outpost.{region}."
             _check_place(table, region, place)
+            if region != self.region and place.network and place.network.interface_endpoints:
+                advice = "take it out: endpoints lead to no other region, and queues are at home"
+                raise remedy(f"{table}network.interface_endpoints", advice)
             if (place.kms_key_arn is None) != (self.kms_key_arn is None):
                 advice = "name a key in every region, or in none"
                 raise remedy(f"{table}kms_key_arn", advice)

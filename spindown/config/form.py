@@ -95,6 +95,9 @@ Name = Annotated[
         "a-z, 0-9 and single -, 31 characters at most",
     ),
 ]
+RouteTableId = Annotated[
+    str, name_pattern("a route table id", r"rtb-[0-9a-f]+", "the form rtb-0123abcd")
+]
 S3Uri = Annotated[str, name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
 KeyArn = Annotated[
     str,

@@ -33,6 +33,8 @@ from spindown.config.form import (
     remedy,
 )
 from spindown.config.image import ImageConfig
+from spindown.config.need import why_internet
+from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
 from spindown.domain.job_type import why_unmet
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
@@ -344,6 +346,7 @@ class Config(TomlTable):
 
     deployment: DeploymentConfig
     workload: dict[Name, WorkloadConfig] = Field(min_length=1)
+    pricing: PricingConfig = Field(default_factory=PricingConfig)
 
     @model_validator(mode="after")
     def _leave_room_for_names(self) -> "Config":
@@ -361,6 +364,32 @@ class Config(TomlTable):
                 if key.lower() in _TAGS_OF_IMAGE_BUILDER:
                     advice = "take this key out: EC2 Image Builder sets it on what is baked"
                     raise remedy(f"deployment.tags.{key}", advice)
+        return self
+
+    @model_validator(mode="after")
+    def _say_whose_machines_are_paid(self) -> "Config":
+        """Refuse machines that two workloads would count as theirs, or none."""
+        for one in self.pricing.paid:
+            if one.workload is None and len(self.workload) > 1:
+                raise remedy("pricing.paid.workload", "say whose machines they are")
+            if one.workload is not None and one.workload not in self.workload:
+                known = ", ".join(sorted(self.workload))
+                raise remedy("pricing.paid.workload", f"name one of {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _reach_all_without_addresses(self) -> "Config":
+        """Refuse a network without a way out where something needs the internet."""
+        if self.deployment.public_addresses or self.deployment.network is not None:
+            return self
+        if self.deployment.outpost:
+            advice = "name networks with NAT: endpoints lead to no other region"
+            raise remedy("deployment.public_addresses", advice)
+        for name, workload in self.workload.items():
+            needs = why_internet(workload.run, workload.image)
+            if needs:
+                advice = f"name a network with NAT, or give {name} an image with all in it: {needs}"
+                raise remedy("deployment.public_addresses", advice)
         return self
 
     @model_validator(mode="after")

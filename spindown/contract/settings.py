@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import Policy
+from spindown.domain.pricing import Pricing
 
 #: Environment variables of every function.
 ENV_DEPLOYMENT = "SPINDOWN_DEPLOYMENT"
@@ -136,3 +137,5 @@ class WorkloadSettings:
     run: RunSettings = field(default_factory=RunSettings)
     requirements: Requirements = field(default_factory=Requirements)
     policy: Policy = field(default_factory=Policy)
+    #: What is paid other than EC2's prices; None: nothing.
+    pricing: Pricing | None = None

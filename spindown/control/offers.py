@@ -28,6 +28,7 @@ from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.offer import CapacityType, Offer, Pool, slot_count
 from spindown.domain.policy import Policy
+from spindown.domain.pricing import open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.requirement import misfit
@@ -229,7 +230,12 @@ def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Rank
         notes.append(Reason(ReasonCode.LADDER_OPENED_EARLY))
     home = facts.deployment.region
     sale = sale_of(
-        seen.prices, facts.settings, facts.policy, home_region=home, is_late=ladder.is_late
+        seen.prices,
+        facts.settings,
+        facts.policy,
+        home_region=home,
+        is_late=ladder.is_late,
+        workers=draft.fleet.present,
     )
     notes += [*_catalogue_notes(draft, seen), *sale.notes]
     if sale.failure:
@@ -243,7 +249,10 @@ def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Rank
         blocked={quota.quota_class: quota.until for quota in account.quotas},
         closed=blocked_regions(draft),
         quota_left=quotas_left(draft, seen),
-        policy=_at_bound(ladder.policy, need.in_vain),
+        policy=_at_bound(
+            open_to_paid(ladder.policy, facts.settings.pricing, facts.settings.run.root_volume_gib),
+            need.in_vain,
+        ),
         requirements=facts.settings.requirements,
         waited=ladder.waited,
         now=draft.now,

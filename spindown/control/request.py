@@ -162,6 +162,8 @@ class LaunchProgress:
         else:
             wanted = math.ceil(self.share * self._planned(band[0]) - _NOTHING)
             count = int(min(self._left(allowance), wanted, most))
+        # A machine more would cost the full price.
+        count = min([count, *(each.offer.paid_left for each in band if each.offer.paid_left)])
         at_most = self.choice.on_demand_at_most
         if band[0].offer.capacity_type is CapacityType.ON_DEMAND and at_most is not None:
             return min(count, at_most - self.on_demand)

@@ -23,6 +23,7 @@ from spindown.domain.budget import (
 )
 from spindown.domain.fleet import Launch, LaunchState, WorkerState
 from spindown.domain.learning import items_per_job
+from spindown.domain.pricing import open_to_paid
 from spindown.domain.reaping import Condemnation, Reaping
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.surplus import find_surplus
@@ -117,7 +118,11 @@ def end_surplus(draft: PlanDraft) -> PlanDraft:
             and launch.is_takeover
         },
         knowledge=draft.facts.knowledge,
-        policy=draft.facts.policy,
+        policy=open_to_paid(
+            draft.facts.policy,
+            draft.facts.settings.pricing,
+            draft.facts.settings.run.root_volume_gib,
+        ),
     )
     return _wind_down(draft, surplus, "surplus_at") if surplus else draft
 

@@ -186,6 +186,8 @@ class Offer:
     #: USD per GiB that comes from home, and that goes there; 0 at home.
     inbound_price_per_gib: float = 0.0
     outbound_price_per_gib: float = 0.0
+    #: Machines that may be had at this price, since their hours are paid already; 0: any number.
+    paid_left: int = 0
 
     @property
     def price(self) -> float:

@@ -1,6 +1,6 @@
 """What is on sale now: the catalogue with live spot prices, as far as either can be believed."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,18 +12,21 @@ from spindown.control.market.catalogue import (
     limited_catalogue,
     unstored_catalogue,
 )
+from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
     GP3_PRICE_PER_GIB_MONTH,
+    PUBLIC_IPV4_PRICE_PER_HOUR,
     CapacityType,
     Catalogue,
     Offer,
     Pool,
     SpotPrice,
     build_offers,
-    extra_price_per_hour,
     trusted,
+    volume_price_per_hour,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.pricing import adjust
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError, Unreachable
@@ -143,6 +146,7 @@ def sale_of(
     *,
     home_region: str,
     is_late: bool = False,
+    workers: Iterable[Worker] = (),
 ) -> Sale:
     """Return all that a workload could be run on.
 
@@ -155,6 +159,7 @@ def sale_of(
         policy: how an unknown spot price is estimated.
         home_region: where queue and bucket are.
         is_late: the work has waited for as long as it may.
+        workers: those of the workload; some may use what is paid already.
     """
     offers = build_offers(
         prices.catalogue,
@@ -164,6 +169,17 @@ def sale_of(
         volume_gib=settings.run.root_volume_gib,
         home_region=home_region,
     )
+    notes = []
+    if settings.pricing is not None:
+        paid = settings.pricing.left(workers := tuple(workers))
+        offers = tuple(adjust(offers, settings.pricing, workers))
+    if settings.pricing is not None and (settings.pricing.discounts or settings.pricing.paid):
+        about = {
+            "discounts": len(settings.pricing.discounts),
+            "paid": sum(one.count for one, _ in paid),
+            "left": sum(left for _, left in paid),
+        }
+        notes.append(Reason(ReasonCode.PRICING_APPLIED, about))
     closed = frozenset[str]() if is_late else frozenset(prices.unknown)
     code = ReasonCode.SPOT_PRICES_ESTIMATED if is_late else ReasonCode.SPOT_PRICES_UNKNOWN
     failure = NO_REASON
@@ -178,6 +194,7 @@ def sale_of(
             and not (offer.capacity_type is CapacityType.SPOT and offer.region in closed)
         ),
         notes=(
+            *notes,
             *prices.notes,
             *(Reason(code, reason.about) for reason in prices.unknown.values()),
         ),
@@ -221,5 +238,10 @@ def price_of(
         alone = max(seen, key=lambda price: price.seen_at).price if seen else None
     if alone is None:
         return None
+    if settings.pricing is not None:
+        alone *= settings.pricing.factor(pool.instance_type, region, pool.capacity_type)
     gib_month = prices.catalogue.volume_price.get(region, GP3_PRICE_PER_GIB_MONTH)
-    return alone + extra_price_per_hour(settings.run.root_volume_gib, gib_month)
+    volume = volume_price_per_hour(settings.run.root_volume_gib, gib_month)
+    if settings.pricing is not None and not settings.pricing.has_addresses:
+        return alone + volume
+    return alone + volume + PUBLIC_IPV4_PRICE_PER_HOUR

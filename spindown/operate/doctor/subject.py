@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
 from spindown.config.deployment import USUAL_QUALIFIER
+from spindown.config.need import needed_endpoints, why_internet
 from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, Outpost, WorkloadSettings
@@ -16,7 +17,6 @@ from spindown.control.policy import effective_policy
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import NotFound, SpindownError
-from spindown.operate.doctor.need import needed_endpoints, why_internet
 from spindown.port import LiveEdit, SettingsStore
 
 
@@ -191,8 +191,8 @@ def _planned(
         inputs=(*workload.inputs, *workload.models),
         secrets=tuple(sorted(set(workload.run.secrets.values()))),
         keys=workload.kms_keys,
-        endpoints=needed_endpoints(deployment, workload),
-        needs_internet=why_internet(workload),
+        endpoints=needed_endpoints(workload.run, session_manager=deployment.session_manager),
+        needs_internet=why_internet(workload.run, workload.image),
     )
 
 

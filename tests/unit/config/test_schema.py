@@ -2,14 +2,17 @@
 
 from dataclasses import fields
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown import config
+from spindown.contract.codec import decode, encode
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung, WarmSpan, Weekday
+from spindown.domain.pricing import PaidMachines, Pricing
 from spindown.error import ConfigError
 from tests.unit.config.document import SMALLEST, with_value
 
@@ -68,6 +71,46 @@ def test_a_live_edit_changes_only_what_it_names() -> None:
     assert merged.max_workers == 7
     assert merged.idle_timeout == timedelta(minutes=2)
     assert merged.ladder[0].capacity_types == {CapacityType.ON_DEMAND}
+
+
+PRICING: dict[str, Any] = {
+    "discount": [{"multiplier": 0.7, "families": ["g5"], "capacity_types": ["on-demand"]}],
+    "paid": [{"instance_type": "g5.xlarge", "count": 2}],
+}
+
+
+def test_without_pricing_the_prices_of_ec2_are_paid() -> None:
+    own = config.parse({**SMALLEST, "pricing": PRICING}).pricing.of("ocr", "us-west-2")
+
+    assert config.parse(SMALLEST).pricing.of("ocr", "us-west-2") is None
+    assert own is not None
+    assert own.paid == (PaidMachines(instance_type="g5.xlarge", count=2, region="us-west-2"),)
+    assert own.factor("g5.xlarge", "us-west-2", CapacityType.ON_DEMAND) == 0.7
+    assert own.factor("g5.xlarge", "us-west-2", CapacityType.SPOT) == 1.0
+    assert decode(Pricing, encode(own)) == own
+
+
+@pytest.mark.parametrize(
+    ("paid", "said"),
+    [
+        ({"workload": "other"}, "pricing.paid.workload"),
+        ({"zone": "eu-west-1a", "region": "us-west-2"}, "paid.zone"),
+        ({"count": 0}, "count"),
+    ],
+)
+def test_paid_machines_that_nobody_could_have_are_refused(paid: dict[str, Any], said: str) -> None:
+    own = {**PRICING, "paid": [{**PRICING["paid"][0], **paid}]}
+
+    with pytest.raises(ConfigError, match=said):
+        config.parse({**SMALLEST, "pricing": own})
+
+
+def test_two_workloads_do_not_count_the_same_machines() -> None:
+    document = {**SMALLEST, "pricing": PRICING}
+    document["workload"] = {"ocr": SMALLEST["workload"]["ocr"], "b": SMALLEST["workload"]["ocr"]}
+
+    with pytest.raises(ConfigError, match=r"pricing\.paid\.workload"):
+        config.parse(document)
 
 
 def test_auto_gives_the_idle_timeout_back_to_learning() -> None:

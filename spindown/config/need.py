@@ -1,6 +1,7 @@
 """What instances of a workload must reach, as endpoints or as the internet."""
 
-from spindown.config import DeploymentConfig, WorkloadConfig
+from spindown.config.image import ImageConfig
+from spindown.config.run import RunConfig
 from spindown.contract.run import ecr_registry, is_parameter
 
 #: What every worker uses, as the names of endpoints end (AWS PrivateLink Guide, "AWS services that
@@ -12,24 +13,29 @@ _REGISTRY = frozenset({"ecr.api", "ecr.dkr"})
 _SESSIONS = frozenset({"ssm", "ssmmessages"})
 
 
-def needed_endpoints(deployment: DeploymentConfig, workload: WorkloadConfig) -> frozenset[str]:
+#: Those that are gateways: free of charge, in route tables (AWS PrivateLink Guide, "Gateway
+#: endpoints").
+GATEWAYS = ("s3", "dynamodb")
+
+
+def needed_endpoints(run: RunConfig, *, session_manager: bool) -> frozenset[str]:
     """Return the services that a worker of a workload calls, by the names of their endpoints."""
     found = set(_ALWAYS)
-    for secret in workload.run.secrets.values():
+    for secret in run.secrets.values():
         found.add("ssm" if is_parameter(secret) else "secretsmanager")
-    if workload.run.image and ecr_registry(workload.run.image):
+    if run.image and ecr_registry(run.image):
         found |= _REGISTRY
-    if deployment.session_manager:
+    if session_manager:
         found |= _SESSIONS
     return frozenset(found)
 
 
-def why_internet(workload: WorkloadConfig) -> str:
+def why_internet(run: RunConfig, image: ImageConfig) -> str:
     """Return why an instance needs more than endpoints; "": it does not."""
-    if workload.image.mode == "bootstrap":
+    if image.mode == "bootstrap":
         return "an instance installs packages at its start"
-    if workload.image.mode == "bake":
+    if image.mode == "bake":
         return "packages are installed while its image is baked"
-    if workload.run.image and not ecr_registry(workload.run.image):
+    if run.image and not ecr_registry(run.image):
         return "its container image is not in Amazon ECR"
     return ""

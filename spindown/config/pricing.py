@@ -1,0 +1,85 @@
+"""``[pricing]``: what is paid other than EC2's prices."""
+
+from pydantic import Field, model_validator
+
+from spindown.config.form import (
+    AtLeastOne,
+    FamilyName,
+    InstanceTypeName,
+    Name,
+    Positive,
+    Region,
+    TomlTable,
+    remedy,
+)
+from spindown.domain.offer import CapacityType
+from spindown.domain.pricing import Discount, PaidMachines, Pricing
+
+
+class DiscountConfig(TomlTable):
+    """A ``[[pricing.discount]]`` entry."""
+
+    multiplier: Positive
+    families: frozenset[FamilyName] = frozenset()
+    regions: frozenset[Region] = frozenset()
+    capacity_types: frozenset[CapacityType] = frozenset()
+
+
+class PaidConfig(TomlTable):
+    """A ``[[pricing.paid]]`` entry."""
+
+    instance_type: InstanceTypeName
+    count: AtLeastOne
+    #: None: home.
+    region: Region | None = None
+    #: None: any zone of the region.
+    zone: str | None = None
+    #: Whose machines they are; None: those of the only workload.
+    workload: Name | None = None
+
+
+class PricingConfig(TomlTable):
+    """``[pricing]``."""
+
+    discount: tuple[DiscountConfig, ...] = Field(default=(), max_length=50)
+    paid: tuple[PaidConfig, ...] = Field(default=(), max_length=50)
+
+    @model_validator(mode="after")
+    def _stay_in_a_region(self) -> "PricingConfig":
+        for one in self.paid:
+            region = one.region
+            if one.zone is not None and region is not None and one.zone[:-1] != region:
+                raise remedy("paid.zone", f"name a zone of {region}, or leave it out")
+        return self
+
+    def of(self, workload: str, home: str, *, has_addresses: bool = True) -> Pricing | None:
+        """Return what a workload goes by; None: EC2's prices.
+
+        Args:
+            workload: its name.
+            home: the home region.
+            has_addresses: whether its machines have public addresses.
+        """
+        found = Pricing(
+            discounts=tuple(
+                Discount(
+                    multiplier=one.multiplier,
+                    families=one.families,
+                    regions=one.regions,
+                    capacity_types=one.capacity_types,
+                )
+                for one in self.discount
+            ),
+            paid=tuple(
+                PaidMachines(
+                    instance_type=one.instance_type,
+                    count=one.count,
+                    region=one.region or (one.zone[:-1] if one.zone else home),
+                    zone=one.zone or "",
+                )
+                for one in self.paid
+                if one.workload in {None, workload}
+            ),
+            has_addresses=has_addresses,
+        )
+        return None if found == Pricing() else found

@@ -1,0 +1,60 @@
+"""A launch by the prices of ``[pricing]``: what is paid first, and no more of it than there is."""
+
+from dataclasses import replace
+
+import pytest
+
+from spindown.domain.offer import CapacityType
+from spindown.domain.pricing import Discount, PaidMachines, Pricing
+from spindown.domain.reason import ReasonCode
+from tests.builders import minutes
+from tests.control import REGION, WORKLOAD, ControlWorld, codes, with_policy
+
+PAID = PaidMachines(instance_type="g4dn.xlarge", count=1, region=REGION)
+
+
+def paying(world: ControlWorld, pricing: Pricing) -> ControlWorld:
+    settings, _ = world.settings.workload(WORKLOAD)
+    world.settings.deploy(replace(settings, pricing=pricing))
+    return world
+
+
+def test_what_is_paid_for_comes_first_and_no_more_of_it() -> None:
+    world = paying(with_policy(drain_within=minutes(1)), Pricing(paid=(PAID,)))
+    world.send(40)
+
+    decision = world.tick()
+
+    kinds = [worker.capacity_type for worker in world.workers()]
+    assert len(kinds) > 1
+    assert kinds.count(CapacityType.ON_DEMAND) == 1
+    (paid,) = [w for w in world.workers() if w.capacity_type is CapacityType.ON_DEMAND]
+    assert paid.price_per_hour == pytest.approx(paid.extra_price, abs=1e-5)
+    assert ReasonCode.PRICING_APPLIED in codes(decision)
+
+
+def test_one_that_runs_leaves_nothing_that_is_paid_for() -> None:
+    world = paying(with_policy(), Pricing(paid=(PAID,)))
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.send(40)
+
+    world.tick(minutes(1))
+
+    assert worker.capacity_type is CapacityType.ON_DEMAND
+    others = [w for w in world.workers() if w.instance_id != worker.instance_id]
+    assert {w.capacity_type for w in others} == {CapacityType.SPOT}
+    # Nor is it taken for one that the ladder has no room for.
+    assert all(w.surplus_at is None for w in world.workers())
+
+
+def test_a_discount_decides_what_is_bought_and_stamped() -> None:
+    plain, world = ControlWorld(), ControlWorld()
+    cheap = Discount(multiplier=0.01, families=frozenset({"g5"}))
+    for one in (plain, paying(world, Pricing(discounts=(cheap,)))):
+        one.send()
+        one.tick()
+
+    (before,), (after,) = plain.workers(), world.workers()
+    assert before.instance_type != after.instance_type == "g5.xlarge"
+    assert after.price_per_hour - after.extra_price < 0.02
