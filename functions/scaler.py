@@ -49,6 +49,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Answer Lambda."""
     holder = context.aws_request_id
     said = handle(event, deployment=deployment_name(), holder=holder, ports=control_ports())
-    action = "rehearsed" if is_rehearsal(event) else "reconciled"
-    logger.info(action, extra={"action": action, **said})
+    done = {"action": "rehearsed"} if is_rehearsal(event) else {"action": "reconciled"}
+    logger.info(done["action"], extra={**done, **said})
     return said
