@@ -1,0 +1,186 @@
+"""The tables of docs/scale.md, from docs/scale.json."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from research.compare.grid import interval, ranged, verdict
+from research.scale.rival import RIVALS
+
+#: Days of learning before what counts.
+LEARNED = 7
+OURS, ASKED, TOLD = "ours", "ours, sizes as asked", "ours, told each need"
+_DRAWS = 2000
+#: What was wanted: times cheaper than bin packing, over who knows each need, killed for memory.
+_CHEAPER, _OVER, _KILLED = 2.5, 1.15, 0.005
+
+
+def tables(kept: Mapping[str, Any]) -> str:
+    """Return all tables, as far as there are figures."""
+    played, first = kept.get("played", {}), kept["cheap"]["1"]
+    seconds = kept.get("cheap_cpu_seconds", 0.0)
+    told = (
+        f"Floors and rivals: {len(kept['cheap'])} seeds, {len(first['floor']['each'])} days, "
+        f"{seconds:.0f} s of a core. Our own system, the first seed: {_runs(played)}. Intervals "
+        "are 95 %, by bootstrap over days, or over seeds where there are several.\n"
+    )
+    if OURS not in played:
+        return told
+    after = learned_after(len(played[OURS]["dollars_by_day"]))
+    parts = [told, _targets(played, first, after), _oracles(played, first, after)]
+    parts += [_weeks(played, first), _rivals(kept, played[OURS], after)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def learned_after(days: int) -> int:
+    """Return the days after which is compared: those of learning, or all but one of fewer."""
+    return min(LEARNED, days - 1)
+
+
+def _runs(played: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"*{name}* {len(each['dollars_by_day'])} days ({each['cpu_seconds'] / 60:.0f} minutes)"
+        for name, each in played.items()
+    )
+
+
+def _targets(played: Mapping[str, Any], first: Mapping[str, Any], after: int) -> str:
+    ours = played[OURS]
+    packing = _ratio(first["rivals"]["cluster"]["dollars_by_day"], ours["dollars_by_day"], after)
+    over = _ratio(ours["dollars_by_day"], first["floor"]["each"], after)
+    killed = sum(ours["killed_by_day"]) / ours["jobs"]
+    late = sum(ours["killed_by_day"][after:]) / sum(ours["jobs_by_day"][after:])
+    rows = [
+        (
+            "bin packing on large nodes over ours, all on spot",
+            ranged(packing, 2),
+            "at least 2.5",
+            verdict(packing[0] >= _CHEAPER),
+        ),
+        ("ours over each job known", ranged(over, 2), "at most 1.15", verdict(over[0] <= _OVER)),
+    ]
+    if TOLD in played:
+        fair = _ratio(ours["dollars_by_day"], played[TOLD]["dollars_by_day"], after)
+        rows.append(
+            ("ours over told each need", ranged(fair, 2), "at most 1.15", verdict(fair[0] <= _OVER))
+        )
+    rows += [
+        ("killed for memory, all days", f"{killed:.2%}", "under 0.5 %", verdict(killed < _KILLED)),
+        ("killed for memory, after a week", f"{late:.2%}", "under 0.5 %", verdict(late < _KILLED)),
+    ]
+    head = f"## What was wanted\n\nAfter {after} days of learning, where nothing else is said.\n"
+    return head + _table(("figure", "is", "wanted", ""), rows)
+
+
+def _oracles(played: Mapping[str, Any], first: Mapping[str, Any], after: int) -> str:
+    floor = first["floor"]
+    each = floor["each"]
+    rows = []
+    ways = [
+        ("each job known", each),
+        ("type and hour known", floor["hour"]),
+        ("type known", floor["type"]),
+        *((name, played[name]["dollars_by_day"]) for name in (TOLD, OURS, ASKED) if name in played),
+    ]
+    for name, dollars in ways:
+        span = min(len(dollars), len(each))
+        over = _ratio(dollars, each, after)
+        late = dollars[after:span]
+        rows.append((name, f"{_mean(late):.2f}", ranged(over, 3)))
+    bill = played[OURS]["bill"]
+    parts = ", ".join(f"{cause} {share:.1%}" for cause, share in bill.items())
+    tried = "; ".join(f"{name}: {', '.join(x)}" for name, x in sorted(floor["machines"].items()))
+    return (
+        f"\n## How close to who knows\n\nAfter {after} days of learning.\n"
+        + _table(("who", "$ a day", "over each job known"), rows)
+        + f"\n\nOur bill is {parts}. The machines of who knows type and hour: {tried}."
+    )
+
+
+def _weeks(played: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    ours, floor = played[OURS], first["floor"]["each"]
+    rows = []
+    for begin in range(0, len(ours["dollars_by_day"]), 7):
+        span = slice(begin, begin + 7)
+        dollars, jobs = ours["dollars_by_day"][span], sum(ours["jobs_by_day"][span])
+        killed = sum(ours["killed_by_day"][span])
+        factor = sum(dollars) / sum(floor[begin : begin + len(dollars)])
+        last = begin + len(dollars)
+        rows.append(
+            (
+                f"{begin + 1} to {last}",
+                f"{_mean(dollars):.2f}",
+                f"{factor:.2f}",
+                f"{killed} of {jobs} ({killed / max(jobs, 1):.2%})",
+            )
+        )
+    return "\n## Ours, week by week\n" + _table(
+        ("days", "$ a day", "over each job known", "ran out of memory"), rows
+    )
+
+
+def _rivals(kept: Mapping[str, Any], ours: Mapping[str, Any], after: int) -> str:
+    seeds = list(kept["cheap"].values())
+    rows = [
+        (
+            "ours",
+            f"{_mean(ours['dollars_by_day'][after:]):.2f}",
+            "1",
+            "",
+            f"{ours['wait_p50_min']:.1f}, {ours['wait_p95_min']:.1f}",
+            str(ours["launches"]),
+        )
+    ]
+    for rival in RIVALS:
+        spot = [seed["rivals"][rival.name] for seed in seeds]
+        listed = [seed["rivals"][f"{rival.name}, on demand"] for seed in seeds]
+        dollars = interval([_mean(each["dollars_by_day"][after:]) for each in spot])
+        ratio = _ratio(spot[0]["dollars_by_day"], ours["dollars_by_day"], after)
+        dear = _ratio(listed[0]["dollars_by_day"], ours["dollars_by_day"], after)
+        waits = f"{spot[0]['wait_p50_min']:.1f}, {spot[0]['wait_p95_min']:.1f}"
+        rows.append(
+            (
+                f"{rival.name}: {rival.title}",
+                ranged(dollars, 2),
+                ranged(ratio, 2),
+                ranged(dear, 2),
+                waits,
+                str(spot[0]["launches"]),
+            )
+        )
+    head = ("who", "$ a day, spot", "times ours, spot", "times ours, on demand")
+    return (
+        f"## Others\n\nAfter {after} days of our learning. Dollars of others are means of all "
+        "seeds; factors are of the first.\n"
+        + _table((*head, "wait p50, p95, min", "launches"), rows)
+    )
+
+
+def _ratio(
+    above: Sequence[float], below: Sequence[float], after: int
+) -> tuple[float, float, float]:
+    """Return the ratio of two sums over the days after some, and its 95 % interval."""
+    pairs = list(zip(above, below, strict=False))[after:]
+    random = Random("bootstrap")
+    drawn = sorted(_quotient(random.choices(pairs, k=len(pairs))) for _ in range(_DRAWS))
+    return _quotient(pairs), drawn[int(0.025 * _DRAWS)], drawn[int(0.975 * _DRAWS)]
+
+
+def _quotient(pairs: Sequence[tuple[float, float]]) -> float:
+    return math.fsum(a for a, _ in pairs) / math.fsum(b for _, b in pairs)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / max(len(values), 1)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def lines() -> Iterator[str]:
+        yield ""
+        yield f"| {' | '.join(head)} |"
+        yield "|" + " --- |" * len(head)
+        for row in rows:
+            yield f"| {' | '.join(row)} |"
+
+    return "\n".join(lines())
