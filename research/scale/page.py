@@ -49,7 +49,7 @@ def _targets(played: Mapping[str, Any], first: Mapping[str, Any], after: int) ->
     ours = played[OURS]
     packing = _ratio(first["rivals"]["cluster"]["dollars_by_day"], ours["dollars_by_day"], after)
     over = _ratio(ours["dollars_by_day"], first["floor"]["each"], after)
-    killed = sum(ours["killed_by_day"]) / ours["jobs"]
+    killed = sum(ours["killed_by_day"]) / sum(ours["jobs_by_day"])
     late = sum(ours["killed_by_day"][after:]) / sum(ours["jobs_by_day"][after:])
     rows = [
         (
@@ -84,10 +84,13 @@ def _oracles(played: Mapping[str, Any], first: Mapping[str, Any], after: int) ->
         *((name, played[name]["dollars_by_day"]) for name in (TOLD, OURS, ASKED) if name in played),
     ]
     for name, dollars in ways:
-        span = min(len(dollars), len(each))
-        over = _ratio(dollars, each, after)
-        late = dollars[after:span]
+        late = dollars[after : len(played[OURS]["dollars_by_day"])]
+        over = _ratio(late, each[after:], 0)
         rows.append((name, f"{_mean(late):.2f}", ranged(over, 3)))
+        if name == OURS:
+            work = played[OURS]["bill"]["work"]
+            alone = f"{over[0] * work:.3f}"
+            rows.append((f"{OURS}, work that counted alone", f"{_mean(late) * work:.2f}", alone))
     bill = played[OURS]["bill"]
     parts = ", ".join(f"{cause} {share:.1%}" for cause, share in bill.items())
     tried = "; ".join(f"{name}: {', '.join(x)}" for name, x in sorted(floor["machines"].items()))
@@ -151,7 +154,7 @@ def _rivals(kept: Mapping[str, Any], ours: Mapping[str, Any], after: int) -> str
         )
     head = ("who", "$ a day, spot", "times ours, spot", "times ours, on demand")
     return (
-        f"## Others\n\nAfter {after} days of our learning. Dollars of others are means of all "
+        f"\n## Others\n\nAfter {after} days of our learning. Dollars of others are means of all "
         "seeds; factors are of the first.\n"
         + _table((*head, "wait p50, p95, min", "launches"), rows)
     )
