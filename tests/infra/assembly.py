@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, DefaultStackSynthesizer, Stack, Validations
+from aws_cdk import (
+    App,
+    DefaultStackSynthesizer,
+    IPolicyValidationPlugin,
+    Stack,
+    Validations,
+)
 from cdk_nag import AwsSolutionsChecks
 
 from spindown import config
@@ -203,24 +210,28 @@ def report_findings(
     directory: Path,
     *,
     add: Callable[[App], object] = describe,
+    plugin: IPolicyValidationPlugin | None = None,
 ) -> Iterator[tuple[str, str]]:
     """Yield (rule, path of the construct) of all that CDK's validator and cdk-nag find.
 
-    ``add`` adds the stacks to an app: all of them, if nothing else is said.
+    ``add`` adds the stacks to an app: all of them, if nothing else is said. ``plugin`` stands in
+    for cdk-nag; a rule then goes by the name that its description begins with.
     """
     app = make_app(project, directory, checked=True)
     add(app)
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    Validations.of(app).add_plugins(plugin or AwsSolutionsChecks(app))
     try:
         app.synth()
     except RuntimeError as exc:
         if "ValidationFailed" not in str(exc):
             raise
     report = json.loads((directory / "validation-report.json").read_text())
-    for plugin in report["pluginReports"]:
-        for violation in plugin["violations"]:
+    for told in report["pluginReports"]:
+        for violation in told["violations"]:
             for construct in violation["violatingConstructs"]:
-                yield violation["ruleName"], construct["constructPath"]
+                named = re.match(r"\[(CT\.[\w.]+)\]", violation.get("description") or "")
+                rule = named[1] if named else violation["ruleName"]
+                yield rule, construct["constructPath"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""Control Tower's proactive rules, by CDK's validator: what no setting meets, and why.
+
+Where an organisation has its hooks on, a deploy that breaks a rule is refused.
+"""
+
+import re
+from pathlib import Path
+from typing import cast
+
+import pytest
+from aws_cdk import IPolicyValidationPlugin
+from cdklabs.cdk_validator_cfnguard import CfnGuardValidator
+
+from tests.infra.assembly import SPREAD, report_findings, write_project
+from tests.infra.ruled import HOME_KEY
+
+pytestmark = pytest.mark.proof
+
+#: With each setting that answers a rule.
+STRICT = f"""
+[deployment]
+name = "lab"
+region = "eu-west-1"
+zones = ["eu-west-1a"]
+kms_key_arn = "{HOME_KEY}"
+log_retention = "365d"
+public_addresses = false
+
+[workload.plain.run]
+entrypoint = "job:run"
+code = "code"
+
+[workload.plain.image]
+mode = "ami"
+parameters = {{ x86_64 = "/my/image" }}
+"""
+
+#: The rules that are answered by a setting.
+ANSWERED = {
+    "CT.ATHENA.PR.2": "kms_key_arn",
+    "CT.CLOUDWATCH.PR.2": "log_retention",
+    "CT.CLOUDWATCH.PR.3": "kms_key_arn",
+    "CT.EC2.PR.11": "public_addresses",
+    "CT.S3.PR.10": "kms_key_arn",
+}
+#: The others that are broken, and why.
+KEPT = {
+    "CT.EC2.PR.10": "detailed monitoring is billed by the instance; workers tell more themselves",
+    "CT.LAMBDA.PR.2": "both sources are there; the rule reads no reference to the account",
+    "CT.LAMBDA.PR.3": "in a network the functions would need NAT, billed by the hour",
+    "CT.S3.PR.2": "access logs would cost more than the bucket; CloudTrail can record access",
+    "CT.S3.PR.4": "nobody needs to hear of each object",
+    "CT.S3.PR.9": "locked objects could not expire",
+    "CT.SQS.PR.1": "queues of dead letters, and of events that failed, are where messages end",
+}
+
+
+def broken(project: Path, directory: Path) -> set[str]:
+    """Return the rules of Control Tower that a deployment breaks."""
+    # It is written against the first form of the interface, which CDK still takes.
+    plugin = cast("IPolicyValidationPlugin", CfnGuardValidator())
+    found = report_findings(project, directory, plugin=plugin)
+    return {rule for rule, _ in found if rule.startswith("CT.")}
+
+
+def test_no_rule_is_broken_that_is_not_known(tmp_path: Path) -> None:
+    assert broken(write_project(tmp_path, SPREAD), tmp_path / "out") == {*ANSWERED, *KEPT}
+
+
+def test_the_settings_answer_all_rules_but_those(tmp_path: Path) -> None:
+    assert broken(write_project(tmp_path, STRICT), tmp_path / "out") == set(KEPT)
+
+
+def test_the_guide_names_each_rule_with_its_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "account.md").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"CT\.[A-Z0-9]+\.PR\.\d+", page)) == {*ANSWERED, *KEPT}
