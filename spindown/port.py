@@ -664,6 +664,14 @@ class SubnetWay:
         return bool(self.default_route) and (self.is_public or not self.is_public_route)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VpcCount:
+    """How many VPCs there are in a region, and how many there may be."""
+
+    there: int
+    quota: float
+
+
 class Account(Protocol):
     """What the account is, has and allows. Nothing here changes anything."""
 
@@ -697,6 +705,10 @@ class Account(Protocol):
 
     def ways_out(self, subnet_ids: Sequence[str], *, region: str) -> Mapping[str, SubnetWay]:
         """Return what those of the subnets reach that exist, by their ids."""
+        ...
+
+    def vpcs(self, *, region: str) -> VpcCount:
+        """Count the VPCs of a region against their quota."""
         ...
 
     def try_input(self, uri_prefix: str) -> None:

@@ -17,6 +17,7 @@ from spindown.port import (
     ImageView,
     SubnetView,
     SubnetWay,
+    VpcCount,
 )
 
 if TYPE_CHECKING:
@@ -25,12 +26,16 @@ if TYPE_CHECKING:
     from mypy_boto3_iam import IAMClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_service_quotas import ServiceQuotasClient
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
 
 #: The only region in which AWS Free Tier answers.
 FREE_TIER_REGION = "us-east-1"
+
+#: Of VPCs in a region (Amazon VPC User Guide, "Amazon VPC quotas").
+VPC_CODE = "L-F678F1CE"
 
 _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 _NO_ROLE = {"NoSuchEntity": NotFound}
@@ -54,6 +59,7 @@ class Clients:
     secrets: Callable[[str], Any]
     keys: Callable[[str], Any]
     functions: "Callable[[str], LambdaClient]"
+    quotas: "Callable[[str], ServiceQuotasClient]"
     ssm: "Callable[[str], SSMClient]"
     ec2: "Callable[[str], EC2Client]"
     s3: "Callable[[], S3Client]"
@@ -153,6 +159,16 @@ class AwsAccount:
             subnet["SubnetId"]: _way(subnet, _table_of(subnet, tables), endpoints)
             for subnet in subnets
         }
+
+    def vpcs(self, *, region: str) -> VpcCount:
+        """Count VPCs, and read their quota."""
+        with translated():
+            pages = self._clients.ec2(region).get_paginator("describe_vpcs").paginate()
+            there = sum(len(page["Vpcs"]) for page in pages)
+            answer = self._clients.quotas(region).get_service_quota(
+                ServiceCode="vpc", QuotaCode=VPC_CODE
+            )
+        return VpcCount(there=there, quota=answer["Quota"]["Value"])
 
     def try_input(self, uri_prefix: str) -> None:
         """List a prefix and look at its first object."""

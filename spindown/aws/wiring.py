@@ -130,6 +130,7 @@ class Aws:
                 secrets=lambda region: self._make("secretsmanager", region),
                 keys=lambda region: self._make("kms", region),
                 functions=lambda region: self._make("lambda", region),
+                quotas=self._service_quotas,
                 ssm=lambda region: self._make("ssm", region),
                 ec2=self._ec2,
                 s3=self._s3,

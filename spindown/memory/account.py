@@ -10,6 +10,7 @@ from spindown.port import (
     ImageView,
     SubnetView,
     SubnetWay,
+    VpcCount,
 )
 
 _ADA = Caller(account="123456789012", arn="arn:aws:iam::123456789012:user/ada")
@@ -26,6 +27,7 @@ class MemoryAccount:
     account_plan: AccountPlan | None = AccountPlan.PAID
     spot_role: bool = True
     executions: int = 1000
+    vpc_count: VpcCount = field(default_factory=lambda: VpcCount(there=1, quota=5))
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)
     images: dict[tuple[str, str], ImageView] = field(default_factory=dict)
     networks: dict[tuple[str, str], SubnetView] = field(default_factory=dict)
@@ -82,6 +84,11 @@ class MemoryAccount:
         """Return what those of the subnets reach that exist."""
         self._fail("ways_out")
         return {one: self.ways[region, one] for one in subnet_ids if (region, one) in self.ways}
+
+    def vpcs(self, *, region: str) -> VpcCount:  # noqa: ARG002 - the same in every region
+        """Return how many VPCs there are and may be."""
+        self._fail("vpcs")
+        return self.vpc_count
 
     def try_input(self, uri_prefix: str) -> None:
         """Look whether a prefix can be read."""

@@ -132,3 +132,9 @@ def test_a_key_that_is_off_is_not_found(session: boto3.Session, worlds: dict[str
 
     with pytest.raises(NotFound, match="is Disabled"):
         worlds["aws"].account.try_key(key["Arn"])
+
+
+def test_counts_vpcs_against_their_quota(world: World) -> None:
+    count = world.account.vpcs(region=REGION)
+
+    assert (count.there, count.quota) == (1, 5)

@@ -31,9 +31,11 @@ from spindown.domain.requirement import limit_types
 from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
-from spindown.port import AccountPlan, ImageView, SubnetView
+from spindown.port import AccountPlan, ImageView, SubnetView, VpcCount
 from spindown.wording import say, say_boot
 
+#: VPCs of a region (Service Quotas, service code vpc).
+VPC_CODE = "L-F678F1CE"
 #: Concurrent executions of Lambda (Service Quotas, service code lambda).
 CONCURRENCY_CODE = "L-B99A9384"
 #: What a new account is raised to without questions.
@@ -116,6 +118,30 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
                 remedy=f"cdk bootstrap aws://{_account(facts)}/{region}{qualified}",
                 severity=Severity.WARNING,
             )
+    for region, count in sorted(facts.vpcs.items()):
+        yield _check_vpcs(region, count)
+
+
+def _check_vpcs(region: str, count: VpcCount | Unknown) -> Finding:
+    """Check that a deploy may make its VPC."""
+    what, needed = f"VPCs in {region} ({VPC_CODE})", "one more, which the deploy makes"
+    if isinstance(count, Unknown):
+        return Finding(
+            what=what,
+            found=count.reason,
+            needed=needed,
+            remedy="grant ec2:DescribeVpcs and servicequotas:GetServiceQuota",
+            severity=Severity.WARNING,
+        )
+    is_full = count.there >= count.quota
+    more = request_quota("vpc", VPC_CODE, count.quota + 1, region)
+    return Finding(
+        what=what,
+        found=f"{count.there} of {count.quota:g}",
+        needed=needed,
+        remedy=f"name a network of yours in [deployment.network]; or: {more}" if is_full else "",
+        severity=_verdict(is_blocked=is_full, is_short=is_full),
+    )
 
 
 def _check_plan(facts: Facts) -> Finding:

@@ -32,6 +32,7 @@ from spindown.port import (
     SubnetView,
     SubnetWay,
     Table,
+    VpcCount,
 )
 
 T = TypeVar("T")
@@ -84,6 +85,8 @@ class Facts:
     concurrency: int | Unknown = 0
     #: Region -> version of its CDK bootstrap; empty: not asked.
     bootstraps: Mapping[str, str | Unknown] = field(default_factory=dict)
+    #: Region in which a deploy will make a VPC -> how many there are.
+    vpcs: Mapping[str, VpcCount | Unknown] = field(default_factory=dict)
     regions: Mapping[str, RegionFacts] = field(default_factory=dict)
     #: Prefix -> why it cannot be read; None: it can be.
     inputs: Mapping[str, Unknown | None] = field(default_factory=dict)
@@ -135,6 +138,11 @@ def gather(
                 partial(account.parameter, bootstrap_parameter(subject.qualifier), region=region)
             )
             for region in (() if subject.is_deployed else subject.regions)
+        },
+        vpcs={
+            region: ask(partial(account.vpcs, region=region))
+            for region in (() if subject.is_deployed else subject.regions)
+            if region not in subject.own_subnets
         },
         regions={
             region: _gather_region(region, subject, account=account, market=market, at=at)

@@ -31,6 +31,7 @@ def account_of(client: Any) -> AwsAccount:
             iam=lambda: client,
             free_tier=lambda: client,
             functions=lambda _: client,
+            quotas=lambda _: client,
             ssm=lambda _: client,
             ec2=lambda _: client,
             s3=lambda: client,

@@ -4,7 +4,7 @@ import pytest
 
 from spindown.error import AccessDenied, NotFound, SpindownError, Unreachable
 from spindown.operate.doctor.finding import Severity
-from spindown.port import AccountPlan
+from spindown.port import AccountPlan, VpcCount
 from tests.unit.operate.examined import BOOTSTRAP, REGION, Examined, a_config
 
 DENIED = AccessDenied("GetSomething: AccessDenied: no")
@@ -178,3 +178,34 @@ def test_a_key_of_one_s_own_is_looked_for_and_its_grant_to_spot() -> None:
 
 def test_without_a_key_of_one_s_own_nothing_is_lent() -> None:
     assert not [one for one in Examined().report().findings if one.what.startswith("use of")]
+
+
+def test_a_deploy_needs_room_for_its_vpc() -> None:
+    world = Examined(is_deployed=False)
+    assert world.severity("VPCs") is Severity.GOOD
+    world.account.vpc_count = VpcCount(there=5, quota=5)
+
+    finding = world.finding("VPCs")
+
+    assert finding.severity is Severity.BLOCKED
+    assert "--quota-code L-F678F1CE --desired-value 6" in finding.remedy
+
+
+def test_vpcs_that_nobody_may_count_only_warn() -> None:
+    world = Examined(is_deployed=False)
+    world.account.faults["vpcs"] = DENIED
+
+    assert world.severity("VPCs") is Severity.WARNING
+
+
+def test_who_makes_no_vpc_needs_no_room_for_one() -> None:
+    config = a_config()
+    config["deployment"]["network"] = {
+        "vpc_id": "vpc-1",
+        "subnets": {f"{REGION}a": "subnet-a", f"{REGION}b": "subnet-b"},
+    }
+    worlds = (Examined(config=config, is_deployed=False), Examined())
+
+    for world in worlds:
+        world.account.vpc_count = VpcCount(there=5, quota=5)
+        assert not [one for one in world.report().findings if one.what.startswith("VPCs")]
