@@ -75,6 +75,9 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
         return
     settings = _settings_of_cdk()
     if settings.get("app", _OWN_APP) == _OWN_APP:
+        if not config.exists():
+            remedy = "begin with `spindown init`, or name your file with --config"
+            raise BadInput("spindown.toml", str(config), remedy)
         configuration.load(config)
     if not settings.keys() & {"profile", "plugin"} and not has_credentials():
         raise BadInput("credentials", None, "log in to AWS, or try it with `spindown local up`")

@@ -163,9 +163,16 @@ def test_missing_credentials_are_told_first(home: Path, command: Callable[[], No
 
 
 def test_settings_are_read_before_cdk_starts(home: Path) -> None:
-    assert not list(home.iterdir())
+    (home / "spindown.toml").write_text("[deployment]\n")
 
     with pytest.raises(ConfigError):
+        deploy()
+
+
+def test_an_empty_folder_is_told_how_to_begin(home: Path) -> None:
+    assert not list(home.iterdir())
+
+    with pytest.raises(BadInput, match="spindown init"):
         deploy()
 
 

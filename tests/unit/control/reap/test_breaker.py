@@ -90,7 +90,7 @@ def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
     assert memory.reason.code is ReasonCode.POOL_NEVER_CHECKED_IN
 
 
-def test_a_pool_whose_instance_ended_at_once_is_left_in_that_tick() -> None:
+def test_a_pool_whose_instance_ended_at_once_is_left_that_tick() -> None:
     world = with_policy(max_workers=1)
     world.send()
     (first,) = world.tick().requests
