@@ -568,6 +568,7 @@ _LEAST_PERCENT = 0.01
 _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NONE: "",
     ReasonCode.IDLE: "it was idle",
+    ReasonCode.JOB_OVER: "the job is over that it was launched for",
     ReasonCode.IDLE_UNHEARD: "it was idle, and the ledger did not answer",
     ReasonCode.LIFETIME: "its max_lifetime is over",
     ReasonCode.INTERRUPTED: "EC2 takes it away",
@@ -656,6 +657,15 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.ALL_IN_FLIGHT: lambda about: (
         f"{_count(about['messages'], 'message')} {_are(about['messages'])} in flight, hidden for "
         "a while after a failure, or with a worker that ends"
+    ),
+    ReasonCode.MACHINE_EACH: lambda about: (
+        "the job gets a machine of its own"
+        if about["jobs"] == 1
+        else f"each of {about['jobs']} jobs gets a machine of its own"
+    ),
+    ReasonCode.MAY_TAKE_OVER: lambda about: (
+        f"{_count(about['jobs'], 'job')} {_are(about['jobs'])} left without a machine: one that is "
+        f"done within {about['seconds']:g} s of its launch takes the next, since so much is paid"
     ),
     ReasonCode.THROUGHPUT_MISSING: lambda about: (
         f"{_items_per_hour(about)} more are needed to finish {_count(about['jobs'], 'job')} in time"

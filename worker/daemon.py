@@ -96,7 +96,7 @@ class Daemon:
         settings = parts.settings
         self._life = WorkerLifecycle(
             clock=parts.ports.clock,
-            standing=read_standing(parts.ports.table, parts.home.workload),
+            standing=read_standing(parts.ports.table, parts.home.workload, shape=parts.home.shape),
             habits=Habits(
                 code_digest=parts.code.digest,
                 outdated_for=OUTDATED_FOR,

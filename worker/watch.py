@@ -118,8 +118,9 @@ class Watch:
                 row.spent_at,
                 row.surplus_at,
             )
-        table, workload = self._ports.table, self._presence.workload
-        self._life.tell(PolicySeen, read_standing(table, workload, self._life.state.standing))
+        table, known = self._ports.table, self._life.state.standing
+        of, shape = self._presence.workload, self._presence.shape
+        self._life.tell(PolicySeen, read_standing(table, of, known, shape=shape))
         self._reporter.flush()
 
     def look(self) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from spindown.config.duration import format_duration
 from spindown.domain.job_type import SCALES
 from spindown.domain.lease import RELEASE_AFTER
-from spindown.domain.policy import JobType, Needs, Policy, Rung
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rung
 from spindown.error import ConfigError
 
 #: Messages that are older are sent anew, and their age is lost (``app.work.message``).
@@ -80,6 +80,12 @@ def _counts(policy: Policy) -> Iterator[tuple[str, bool, str]]:
         "max_failures",
         policy.max_failures >= policy.max_failures_on_two,
         "make it at least max_failures_on_two",
+    )
+    is_warm = policy.warm_workers > 0 or bool(policy.warm_schedule)
+    yield (
+        "dispatch",
+        policy.dispatch is not Dispatch.DEDICATED or not is_warm,
+        "keep no workers warm: a dedicated machine ends with its job",
     )
     yield "ladder", afters == sorted(set(afters)), "order its rungs by a rising after"
     yield "ladder", afters[0] == timedelta(0), 'begin with a rung after = "0s"'

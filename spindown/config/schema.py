@@ -39,6 +39,7 @@ from spindown.config.run import RunConfig
 from spindown.domain.job_type import why_unmet
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
 from spindown.domain.policy import (
+    Dispatch,
     JobType,
     Needs,
     Policy,
@@ -91,12 +92,13 @@ class JobTypeConfig(CeilingsConfig):
     """A ``[[workload.NAME.policy.types]]`` entry."""
 
     name: Name
+    dispatch: Dispatch | None = None
     architectures: frozenset[Architecture] | None = Field(default=None, min_length=1)
 
     def to_domain(self) -> JobType:
         """Return the domain value."""
-        needs = {key: value for key, value in dict(self).items() if key != "name"}
-        return JobType(name=self.name, needs=Needs(**needs))
+        needs = {key: getattr(self, key) for key in Needs.__dataclass_fields__}
+        return JobType(name=self.name, needs=Needs(**needs), dispatch=self.dispatch)
 
 
 #: What the keys of the policy may be, where the type in ``domain.policy.Policy`` does not say it:
@@ -104,6 +106,7 @@ class JobTypeConfig(CeilingsConfig):
 _FORMS: Mapping[str, Any] = {
     "max_workers": Count,
     "warm_workers": Count,
+    "shared_slots": Annotated[int, Field(strict=True, ge=2, le=64)],
     "warm_schedule": tuple[WarmSpanConfig, ...],
     "band": Share,
     "min_reliability": Share,
@@ -128,6 +131,7 @@ _FORM_OF_TYPE: Mapping[object, Any] = {
     float: Positive,
     RankBy: RankBy,
     Rightsize: Rightsize,
+    Dispatch: Dispatch,
     WhenSpent: WhenSpent,
 }
 

@@ -39,7 +39,7 @@ from spindown.domain.job_type import (
     size_up,
 )
 from spindown.domain.offer import Catalogue, InstanceType
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.requirement import misfit
 from spindown.error import ContractError, NotFound
 from spindown.port import ControlPorts, ObjectStore
@@ -117,12 +117,13 @@ def learn_types(
 def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
     """Return the type of an attempt, and it as the machine had to bear it: by all slots at once.
 
-    None: its machine had no shape.
+    Of a machine that jobs share only the job's own part counts: the shape is of one job. None: its
+    machine had no shape.
     """
     shape = parse_shape(record.shape)
     if shape is None:
         return record.type, None
-    slots = record.slots
+    slots = 1 if shape.dispatch is Dispatch.SHARED else record.slots
     seen = SeenAttempt(
         at=record.routed_at or record.started_at,
         shape=shape,

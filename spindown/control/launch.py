@@ -26,7 +26,9 @@ from spindown.control.outcome import complete_launch, pools_of
 from spindown.control.plan import LaunchChoice, LaunchWorkers, Replay
 from spindown.control.request import LaunchProgress, calls_used_up
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, remember_unavailable
+from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count
+from spindown.domain.policy import Dispatch
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
@@ -196,7 +198,9 @@ def _intend(
         count=planned.count,
         tags=request_tags(facts, launch_id, first.region, choice.shape),
     )
-    offered = {str(c.offer.pool): _offered(run, c) for c in planned.band}
+    policy = of_dispatch(facts.policy, choice.shape)
+    slots = slots_of(policy, facts.settings.run.slots)
+    offered = {str(c.offer.pool): _offered(c, slots) for c in planned.band}
     intent = Launch(
         launch_id=launch_id,
         client_token=request.client_token,
@@ -209,13 +213,14 @@ def _intend(
         items_per_hour=min(c.items_per_hour for c in planned.band),
         slots=min(each.slots for each in offered.values()),
         is_takeover=choice.is_takeover,
+        may_take_over=choice.sizing.left > 0 and policy.dispatch is Dispatch.DEDICATED,
         shape=choice.shape,
         offered=offered,
     )
     return intent, request
 
 
-def _offered(run: Execution, candidate: Candidate) -> Offered:
+def _offered(candidate: Candidate, slots: str) -> Offered:
     offer, on_demand = candidate.offer, candidate.offer.on_demand_price
     return Offered(
         price_per_hour=offer.price,
@@ -224,7 +229,7 @@ def _offered(run: Execution, candidate: Candidate) -> Offered:
         gpu_name=offer.instance_type.gpu_name,
         gpu_count=offer.instance_type.gpu_count,
         vcpus=offer.instance_type.vcpus,
-        slots=slot_count(offer.instance_type.gpu_count, run.facts.settings.run.slots),
+        slots=slot_count(offer.instance_type.gpu_count, slots),
     )
 
 

@@ -20,7 +20,7 @@ from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
 from spindown.domain.idle import idle_timeout, is_about
-from spindown.domain.job_type import Shape, is_possible, parse_shape
+from spindown.domain.job_type import Shape, is_possible, own_shape, parse_shape, slots_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -175,7 +175,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
         shapes=shapes,
         knowledge=read_knowledge(
             view.rates,
-            slots=settings.run.slots,
+            slots=slots_of(effective.policy, settings.run.slots),
             stop_grace=settings.run.stop_grace,
             workers=view.workers.values(),
         ),
@@ -201,7 +201,7 @@ def _read_queues(
     if not policy.types:
         return intake, {}
     # There is always one, so that a plan says what it would buy.
-    found = {OWN_SHAPE: NOTHING_WAITS}
+    found = {own_shape(policy).name: NOTHING_WAITS}
     for name in view.shapes:
         with suppress(NotFound):
             backlog = ports.queue(shape_queue(settings.queue_url, name)).backlog()
@@ -212,14 +212,11 @@ def _read_queues(
     return intake, found
 
 
-#: The shape of jobs that state no needs.
-OWN_SHAPE = Shape().name
-
-
 def with_jobs(facts: TickFacts, jobs: int) -> TickFacts:
     """Return facts in which so many jobs wait; with types, such that state no needs."""
-    own = facts.shapes.get(OWN_SHAPE)
-    shapes = {**facts.shapes, OWN_SHAPE: replace(own, visible=jobs)} if own is not None else {}
+    name = own_shape(facts.policy).name
+    own = facts.shapes.get(name)
+    shapes = {**facts.shapes, name: replace(own, visible=jobs)} if own is not None else {}
     return replace(facts, queue=replace(facts.queue, visible=jobs), shapes=shapes)
 
 

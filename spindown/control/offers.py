@@ -24,13 +24,15 @@ from spindown.domain.in_vain import (
     pays_here,
     terms_of_offer,
 )
+from spindown.domain.job_type import of_dispatch
 from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.offer import CapacityType, Offer, Pool, slot_count
-from spindown.domain.policy import Policy
+from spindown.domain.past_cost import LEAST_BILLED
+from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.pricing import open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
-from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from spindown.domain.schedule import Bounds, Sizing, in_turn, size, vcpus_left
 from spindown.ledger import AccountView
@@ -62,7 +64,21 @@ def choose_all(
     """Choose offers for each need; return the choices and the notes, each note once."""
     chosen = [choose_offers(of_shape(draft, need.shape), need, seen, allowance) for need in needs]
     notes = dict.fromkeys(note for _, some in chosen for note in some)
-    return _share_places([choice for choice, _ in chosen], allowance.workers), tuple(notes)
+    choices = _share_places([choice for choice, _ in chosen], allowance.workers)
+    return choices, (*notes, *_note_takeovers(choices, draft.facts.policy))
+
+
+def _note_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator[Reason]:
+    """Yield which jobs another's machine may take over, of those that have machines of their own.
+
+    It is cheaper only for a job for which no machine is on its way: one that is costs its first
+    minute, whether it gets a job or not.
+    """
+    for choice in choices:
+        is_each = of_dispatch(policy, choice.shape).dispatch is Dispatch.DEDICATED
+        if is_each and choice.sizing.wanted and choice.sizing.left:
+            about: About = {"jobs": choice.sizing.left, "seconds": LEAST_BILLED.total_seconds()}
+            yield Reason(ReasonCode.MAY_TAKE_OVER, about)
 
 
 def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchChoice, ...]:

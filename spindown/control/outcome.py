@@ -15,6 +15,7 @@ from spindown.control.observation import TickFacts
 from spindown.control.spend import keep_machine
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
 from spindown.domain.offer import Pool
+from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
 
@@ -171,7 +172,6 @@ def _worker(
     is_new: bool,
 ) -> Worker:
     offered = launch.offered.get(str(pool_of(found))) or _stand_in(launch, found)
-    stays = facts.now + TAKEOVER_STAYS_TICKS * facts.policy.tick
     # From when it bills; of one that it does not describe yet, at the earliest.
     launched_at = facts.now if is_new else launch.intended_at
     if found.launched_at is not None:
@@ -193,8 +193,15 @@ def _worker(
         on_demand_price=offered.on_demand_price,
         state=WorkerState.BOOTING,
         launched_at=launched_at,
-        warm_until=stays if launch.is_takeover else None,
+        warm_until=_stays_until(launch, launched_at, facts),
     )
+
+
+def _stays_until(launch: Launch, launched_at: datetime, facts: TickFacts) -> datetime | None:
+    """Return until when a new worker stays even if it is idle; None: as long as any."""
+    if launch.is_takeover:
+        return facts.now + TAKEOVER_STAYS_TICKS * facts.policy.tick
+    return launched_at + LEAST_BILLED if launch.may_take_over else None
 
 
 def _within(at: datetime, least: datetime, most: datetime) -> datetime:

@@ -13,7 +13,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.control.breaker import count_silence
 from spindown.control.ending import end_worker, note_interruption, remember_interruption
-from spindown.control.observation import OWN_SHAPE, assumed
+from spindown.control.observation import assumed
 from spindown.control.plan import (
     Action,
     ActionKind,
@@ -25,6 +25,7 @@ from spindown.control.plan import (
 )
 from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
+from spindown.domain.job_type import own_shape
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import (
     DRAINED_FOR,
@@ -92,7 +93,8 @@ def keep_warm(draft: PlanDraft, left: float | None) -> PlanDraft:
         left: USD of the month's budget beyond what the workers need to end; None: no limit.
     """
     # Of a workload with types those for jobs that state no needs.
-    own, workers = OWN_SHAPE if draft.fleet.shapes else "", draft.fleet.workers
+    own = own_shape(draft.facts.policy).name if draft.fleet.shapes else ""
+    workers = draft.fleet.workers
     could = [worker for worker in workers.values() if worker.shape == own]
     kept = kept_warm_of(could, draft.facts.policy)
     stays = _WARM_TICKS * draft.facts.policy.tick

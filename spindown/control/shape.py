@@ -11,10 +11,16 @@ from datetime import datetime
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import BacklogRow
 from spindown.control.backlog import follow
-from spindown.control.observation import OWN_SHAPE
 from spindown.control.plan import Action, ActionKind, PlanDraft, ShapeQueue
 from spindown.domain.fleet import NOTHING_WAITS
-from spindown.domain.job_type import Shape, parse_shape, requirements_of
+from spindown.domain.job_type import (
+    Shape,
+    of_dispatch,
+    own_shape,
+    parse_shape,
+    requirements_of,
+    slots_of,
+)
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.schedule import places, unanswered_dollars
@@ -71,11 +77,13 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
         return draft
     facts, fleet, now = draft.facts, draft.fleet, draft.now
     known = fleet.shapes.get(shape) or ShapeQueue(queue=NOTHING_WAITS, backlog=BacklogRow())
-    policy = facts.policy
-    if shape != OWN_SHAPE:
+    policy = of_dispatch(facts.policy, shape)
+    if shape != own_shape(facts.policy).name:
         # Who keeps workers warm does so for jobs that state no needs.
         policy = replace(policy, warm_workers=0, warm_schedule=())
-    requirements = requirements_of(parse_shape(shape) or Shape(), facts.settings.requirements)
+    requirements = requirements_of(
+        parse_shape(shape) or Shape(), facts.settings.requirements, policy.shared_slots
+    )
     others = [w for w in fleet.workers.values() if w.shape != shape]
     launched = [x for x in fleet.launches.values() if x.shape != shape]
     listed = facts.view.shapes.get(shape)
@@ -88,7 +96,10 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
             shapes={},
             settings=replace(facts.settings, requirements=requirements),
             effective=replace_fields(facts.effective, {"policy": policy}),
-            knowledge=facts.knowledge.of_types(listed.types if listed else ()),
+            knowledge=replace(
+                facts.knowledge.of_types(listed.types if listed else ()),
+                slots=slots_of(policy, facts.settings.run.slots),
+            ),
         ),
         fleet=replace(
             fleet,

@@ -356,6 +356,9 @@ class Launch:
     slots: SlotCount = 1
     #: Whether it takes over from a running worker, and so stays until that has given its jobs back.
     is_takeover: bool = False
+    #: Whether more jobs waited than machines were to be had, each of which is launched for one job:
+    #: it may take another as long as it is paid for anyway.
+    may_take_over: bool = False
     #: The shape whose queue its workers serve; "": the workload's own queue.
     shape: str = ""
     #: Pool as text -> what it was at the launch.

@@ -11,7 +11,7 @@ from spindown.domain.learning import (
     surely_up,
     usual_throughput,
 )
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Dispatch, Policy
 
 #: The last look must ask every server of SQS, which takes a long poll of a second or more. The
 #: rest is for a message that is on its way.
@@ -37,8 +37,11 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
     samples the timeout is b. That costs never more than twice what it would cost to know the gap
     beforehand (ski rental). With samples it is the timeout of least mean cost over them, which is
     better (Augustine, Irani and Swamy, FOCS 2004, for a known distribution). The price does not
-    matter, since boot and idle time are billed alike.
+    matter, since boot and idle time are billed alike. A machine that was launched for one job waits
+    for no other.
     """
+    if policy.dispatch is Dispatch.DEDICATED:
+        return SHORTEST_TIMEOUT
     if policy.idle_timeout is not None:
         return policy.idle_timeout
     boot = worth_of_boot(knowledge, policy)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from spindown.domain.offer import Requirements
-from spindown.domain.policy import Needs, Policy
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 #: Need -> the sizes that a shape may have of it. Between two powers of two lies at most one more,
@@ -33,12 +33,13 @@ SCALES: Mapping[str, tuple[int, ...]] = {
 _MIB_PER_GIB = 1024
 #: How an architecture is written in a name.
 _ARCHITECTURES = {"x86_64": "x", "arm64": "a"}
-_NAME = re.compile(r"c(\d{1,3})m(\d{1,4})(?:g(\d{1,2})v(\d{1,3}))?([xa]?)")
+_DISPATCHES = {Dispatch.DEDICATED: "d", Dispatch.SHARED: "s"}
+_NAME = re.compile(r"c(\d{1,3})m(\d{1,4})(?:g(\d{1,2})v(\d{1,3}))?([xa]?)([ds]?)")
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Shape:
-    """What machines of one queue have at least; 0 and "": what the workload requires."""
+    """What machines of one queue have at least for a job; 0 and "": what the workload requires."""
 
     vcpus: int = 0
     memory_gib: int = 0
@@ -47,21 +48,24 @@ class Shape:
     gpu_memory_gib: int = 0
     #: The only architecture that will do; "": any that the workload allows.
     architecture: str = ""
+    #: How its jobs come to machines.
+    dispatch: Dispatch = Dispatch.POOL
 
     @property
     def name(self) -> str:
-        """Return its name, by which its queue is called: ``c4m16``, ``c8m32g1v22x``.
+        """Return its name, by which its queue is called: ``c4m16``, ``c8m32g1v22xd``.
 
-        At most 17 characters, so that a queue's name keeps to the 80 that SQS allows.
+        At most 18 characters, so that a queue's name keeps to the 80 that SQS allows.
         """
         gpu = f"g{self.gpus}v{self.gpu_memory_gib}" if self.gpus or self.gpu_memory_gib else ""
-        letter = _ARCHITECTURES.get(self.architecture, "")
-        return f"c{self.vcpus}m{self.memory_gib}{gpu}{letter}"
+        letters = _ARCHITECTURES.get(self.architecture, "") + _DISPATCHES.get(self.dispatch, "")
+        return f"c{self.vcpus}m{self.memory_gib}{gpu}{letters}"
 
     def covers(self, other: "Shape") -> bool:
         """Tell whether a machine of this shape can do what another shape is asked for."""
         is_as_large = all(getattr(self, need) >= getattr(other, need) for need in SCALES)
-        return is_as_large and other.architecture in {"", self.architecture}
+        is_same = self.dispatch is other.dispatch
+        return is_as_large and is_same and other.architecture in {"", self.architecture}
 
 
 def parse_shape(name: str) -> Shape | None:
@@ -71,12 +75,14 @@ def parse_shape(name: str) -> Shape | None:
         return None
     vcpus, memory, gpus, vram = (int(text or 0) for text in found.groups()[:4])
     letters = {letter: architecture for architecture, letter in _ARCHITECTURES.items()}
+    dispatches = {letter: dispatch for dispatch, letter in _DISPATCHES.items()}
     shape = Shape(
         vcpus=vcpus,
         memory_gib=memory,
         gpus=gpus,
         gpu_memory_gib=vram,
         architecture=letters.get(found[5], ""),
+        dispatch=dispatches.get(found[6], Dispatch.POOL),
     )
     return shape if shape.name == name else None
 
@@ -124,12 +130,52 @@ def settle(
     if type_name and type_name not in declared:
         about = {"type": type_name, "known": ", ".join(sorted(declared))}
         return SettledNeeds(rejected=Reason(ReasonCode.TYPE_UNKNOWN, about))
-    usual, asked = declared[type_name].needs if type_name else Needs(), asked or Needs()
+    declared_type = declared.get(type_name, JobType(name=""))
+    usual, asked = declared_type.needs, asked or Needs()
     needs = _instead(_resized(usual, sized, policy.requirements_at_most), asked)
     rejected = _above(asked, usual, policy.requirements_at_most) or _beyond_scale(needs)
     if rejected:
         return SettledNeeds(rejected=rejected)
-    return SettledNeeds(needs=needs, shape=shape_of(needs))
+    return SettledNeeds(needs=needs, shape=shape_of(needs, dispatch_of_type(declared_type, policy)))
+
+
+def dispatch_of_type(job_type: JobType, policy: Policy) -> Dispatch:
+    """Return how jobs of a type come to machines: as it says, or as the workload does."""
+    return job_type.dispatch or policy.dispatch
+
+
+def own_shape(policy: Policy) -> Shape:
+    """Return the shape of jobs that state no needs."""
+    return Shape(dispatch=policy.dispatch)
+
+
+def of_dispatch(policy: Policy, shape: str) -> Policy:
+    """Return a policy as the machines of a shape follow it; "": those of no shape.
+
+    Args:
+        policy: of the workload.
+        shape: its name, as the tag of an instance has it.
+    """
+    known = parse_shape(shape)
+    if known is None or known.dispatch is policy.dispatch:
+        return policy
+    return replace(policy, dispatch=known.dispatch)
+
+
+def slots_of(policy: Policy, usual: str) -> str:
+    """Return how many slots machines have, as ``domain.offer.slot_count`` takes it.
+
+    Args:
+        policy: as the machines follow it.
+        usual: ``run.slots`` of the workload.
+    """
+    match policy.dispatch:
+        case Dispatch.POOL:
+            return usual
+        case Dispatch.DEDICATED:
+            return "per-instance"
+        case Dispatch.SHARED:
+            return str(policy.shared_slots)
 
 
 def _resized(usual: Needs, sized: Sized | None, most: Needs) -> Needs:
@@ -171,14 +217,15 @@ def outgrown(
     return None if settle(type_name, needs, policy).rejected else needs
 
 
-def shape_of(needs: Needs) -> Shape:
+def shape_of(needs: Needs, dispatch: Dispatch = Dispatch.POOL) -> Shape:
     """Return the smallest shape on the scale that meets some needs."""
     architectures = needs.architectures or frozenset()
     sizes = {need: size_up(need, getattr(needs, need)) for need in SCALES}
     if sizes["gpu_memory_gib"]:
         # VRAM without a GPU is that of one.
         sizes["gpus"] = max(sizes["gpus"], 1)
-    return Shape(**sizes, architecture=min(architectures) if len(architectures) == 1 else "")
+    only = min(architectures) if len(architectures) == 1 else ""
+    return Shape(**sizes, architecture=only, dispatch=dispatch)
 
 
 def size_up(need: str, value: float | None) -> int:
@@ -190,9 +237,14 @@ def size_up(need: str, value: float | None) -> int:
 def is_possible(shape: Shape, policy: Policy) -> bool:
     """Tell whether a job may come to a shape by a policy; without types none does."""
     most = policy.requirements_at_most
+    types = (JobType(name=""), *policy.types) if policy.types else ()
     return any(
-        replace(_largest(usual, most), architecture=shape.architecture).covers(shape)
-        for usual in ((Needs(), *(each.needs for each in policy.types)) if policy.types else ())
+        replace(
+            _largest(each.needs, most),
+            architecture=shape.architecture,
+            dispatch=dispatch_of_type(each, policy),
+        ).covers(shape)
+        for each in types
     )
 
 
@@ -201,21 +253,34 @@ def _largest(usual: Needs, most: Needs) -> Shape:
     return shape_of(Needs(**{name: most_of(name, usual, most) for name in _NUMBERS}))
 
 
-def requirements_of(shape: Shape, workload: Requirements) -> Requirements:
+def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1) -> Requirements:
     """Return what a machine of a shape must have: what the workload requires, and what it says.
+
+    One that jobs share has so much for each of them. A GPU is shared by its VRAM: where a job says
+    how much it needs of it, one GPU may serve several; else each job has its own.
 
     Where the workload requires no GPU, a shape with vCPUs and no GPU is for work that vCPUs do. A
     machine with a GPU would be ranked by that: sixteen SQL jobs an hour on a T4 at three times the
     price of the vCPUs that do the same.
+
+    Args:
+        shape: what one job needs.
+        workload: what all its machines must have.
+        shared_slots: of the policy.
     """
+    jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
+    vram = shape.gpu_memory_gib * _MIB_PER_GIB
+    gpus = shape.gpus if shape.gpus == 1 and vram else jobs * shape.gpus
+    total = jobs * vram if jobs > 1 else 0
     is_without_gpu = workload.allows_no_gpu and shape.vcpus > 0 and shape.gpus == 0
     return replace(
         workload,
         gpu_count_max=0.0 if is_without_gpu else workload.gpu_count_max,
-        vcpus_min=max(workload.vcpus_min, shape.vcpus),
-        memory_mib_min=max(workload.memory_mib_min, shape.memory_gib * _MIB_PER_GIB),
-        gpu_count_min=max(workload.gpu_count_min, float(shape.gpus)),
-        gpu_memory_mib_min=max(workload.gpu_memory_mib_min, shape.gpu_memory_gib * _MIB_PER_GIB),
+        vcpus_min=max(workload.vcpus_min, jobs * shape.vcpus),
+        memory_mib_min=max(workload.memory_mib_min, jobs * shape.memory_gib * _MIB_PER_GIB),
+        gpu_count_min=max(workload.gpu_count_min, float(gpus)),
+        gpu_memory_mib_min=max(workload.gpu_memory_mib_min, vram),
+        gpu_memory_total_mib_min=max(workload.gpu_memory_total_mib_min, total),
         architectures=(
             workload.architectures & {shape.architecture}
             if shape.architecture

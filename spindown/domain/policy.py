@@ -25,6 +25,17 @@ class Rightsize(StrEnum):
     APPLY = "apply"
 
 
+class Dispatch(StrEnum):
+    """How jobs come to machines ([ADR 68])."""
+
+    #: Machines work on whatever waits, one job after the other, until they are idle.
+    POOL = "pool"
+    #: Each job gets a machine that is launched for it and ends with it.
+    DEDICATED = "dedicated"
+    #: Several small jobs run side by side on one machine, each within its share of it.
+    SHARED = "shared"
+
+
 class WhenSpent(StrEnum):
     """What happens to machines that run once the month's budget is used up; none is launched."""
 
@@ -91,6 +102,8 @@ class JobType:
 
     name: str
     needs: Needs = Needs()
+    #: None: as the workload says.
+    dispatch: Dispatch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +152,10 @@ class Policy:
     #: The most that a message may ask for, where its type does not say more.
     requirements_at_most: Needs = Needs()
     rightsize: Rightsize = Rightsize.ADVISE
+    # How jobs come to machines.
+    dispatch: Dispatch = Dispatch.POOL
+    #: Jobs side by side on one machine, of those that are ``shared``.
+    shared_slots: int = 8
     # How long an answer is remembered.
     unavailable_for: timedelta = timedelta(minutes=3)
     unavailable_at_most: timedelta = timedelta(minutes=30)

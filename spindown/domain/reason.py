@@ -16,6 +16,8 @@ class ReasonCode(StrEnum):
 
     # Why a worker takes no new job and ends.
     IDLE = "idle"
+    #: The job is over that it was launched for.
+    JOB_OVER = "job-over"
     #: Idle, and the ledger did not answer when it asked to end.
     IDLE_UNHEARD = "idle-unheard"
     LIFETIME = "lifetime"
@@ -192,6 +194,10 @@ class ReasonCode(StrEnum):
     SLOTS_FREE = "slots-free"
     #: ``messages``: hidden for a while, or with a worker that ends.
     ALL_IN_FLIGHT = "all-in-flight"
+    #: Each of so many ``jobs`` gets a machine that is launched for it.
+    MACHINE_EACH = "machine-each"
+    #: So many ``jobs`` get none now: another machine may take one in its first ``seconds``.
+    MAY_TAKE_OVER = "may-take-over"
     #: ``items_per_hour``, ``jobs``.
     THROUGHPUT_MISSING = "throughput-missing"
     NO_SLOT_IN_TIME = "no-slot-in-time"

@@ -40,6 +40,8 @@ they are finished first::
     RowSeen, surplus                       NO_ROOM         -
     PolicySeen, ``max_workers`` is 0       NO_ROOM         -
     PolicySeen, other code for long        OTHER_CODE      -
+    SlotDone with a job, ``dedicated``,    JOB_OVER        -
+    and not kept warm
     SlotDone, the last jobs all failed     JOBS_FAILED     -  (MarkUnfit too)
     SlotFaulted, three in a row            FAULTY          -  (MarkUnfit too)
 
@@ -67,7 +69,7 @@ from spindown.domain.dead_letter import is_quarantined
 from spindown.domain.idle import poll_wait
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy, WhenSpent
+from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.domain.worker_end import HANG_GRACE
 
@@ -142,6 +144,8 @@ class Standing:
     idle_timeout: timedelta
     #: Digest of the code as deployed; "": not known.
     code_digest: str = ""
+    #: How jobs come to it.
+    dispatch: Dispatch = Dispatch.POOL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -847,6 +851,9 @@ class _Turn:
             changes |= {"free_since": self.now, "faults": 0}
         if event.outcome is not None:
             self._judge(event.outcome)
+        is_for_one = self.state.standing.dispatch is Dispatch.DEDICATED
+        if is_for_one and event.worked and not self.state.is_warm(self.now):
+            self._finish(ReasonCode.JOB_OVER)
         if event.has_next and not self.state.is_finishing:
             self._set(number, doing=Doing.BUSY, **changes)
             self.commands.append(Take(number))

@@ -26,6 +26,7 @@ from spindown.domain.job_type import (
     SettledNeeds,
     Shape,
     Sized,
+    dispatch_of_type,
     is_possible,
     parse_shape,
     settle,
@@ -282,7 +283,7 @@ class Intake:
     def _shapes_of_types(self) -> Iterator[Shape]:
         """Yield what jobs get that ask for nothing beside their types."""
         for each in self._policy.types:
-            yield shape_of(each.needs)
+            yield shape_of(each.needs, dispatch_of_type(each, self._policy))
             for sized in all_sized(self._sizes[each.name]) if each.name in self._sizes else ():
                 yield settle(each.name, None, self._policy, sized).shape
 

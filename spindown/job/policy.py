@@ -5,8 +5,9 @@ from datetime import timedelta
 from spindown.contract.codec import decode, from_json
 from spindown.contract.row import POLICY, PolicyRow, control_partition
 from spindown.domain.idle import idle_timeout
+from spindown.domain.job_type import of_dispatch
 from spindown.domain.learning import Knowledge
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.worker_lifecycle import Standing
 from spindown.error import ContractError
 from spindown.port import SETTINGS_FOR, Key, Table
@@ -16,18 +17,32 @@ from spindown.port import SETTINGS_FOR, Key, Table
 OUTDATED_FOR = SETTINGS_FOR + timedelta(minutes=1)
 
 
-def read_standing(table: Table, workload: str, known: Standing | None = None) -> Standing:
-    """Return the policy in force; one that cannot be read leaves ``known`` in force."""
+def read_standing(
+    table: Table, workload: str, known: Standing | None = None, *, shape: str = ""
+) -> Standing:
+    """Return the policy in force; one that cannot be read leaves ``known`` in force.
+
+    Args:
+        table: the ledger.
+        workload: whose policy.
+        known: what a worker goes by so far.
+        shape: of the worker; "": the workload has no types.
+    """
     row = table.get(Key(partition=control_partition(workload), sort=POLICY)) or {}
     try:
         stored = decode(PolicyRow, row)
         policy = decode(Policy, from_json("policy", stored.effective))
     except ContractError:
-        return known or Standing(policy=Policy(), idle_timeout=_idle(Policy(), None))
+        followed = of_dispatch(Policy(), shape)
+        return known or Standing(
+            policy=Policy(), idle_timeout=_idle(followed, None), dispatch=followed.dispatch
+        )
+    followed = of_dispatch(policy, shape)
     return Standing(
         policy=policy,
-        idle_timeout=_idle(policy, stored.idle_timeout),
+        idle_timeout=_idle(followed, stored.idle_timeout),
         code_digest=stored.code_digest,
+        dispatch=followed.dispatch,
     )
 
 
@@ -38,6 +53,7 @@ def read_code_version(table: Table, workload: str) -> str:
 
 
 def _idle(policy: Policy, learned: timedelta | None) -> timedelta:
-    if policy.idle_timeout is None and learned is not None:
+    is_learned = policy.idle_timeout is None and policy.dispatch is not Dispatch.DEDICATED
+    if is_learned and learned is not None:
         return learned
     return idle_timeout(Knowledge(), policy)

@@ -76,7 +76,7 @@ class Presence:
         self, *, workload: str, instance_id: str, ports: WorkPorts, shape: str = ""
     ) -> None:
         self.workload = workload
-        self._shape = shape
+        self.shape = shape
         self._partition = worker_partition(workload)
         self._instance_id = instance_id
         self._key = Key(partition=self._partition, sort=worker_sort(instance_id))
@@ -288,7 +288,7 @@ class Presence:
             receipt_handle=message.receipt_handle,
             receives=message.receive_count,
             sent_at=message.sent_at,
-            shape=self._shape,
+            shape=self.shape,
             until=until,
         )
         key = Key(partition=self._partition, sort=newer_sort(message.message_id))

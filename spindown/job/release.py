@@ -11,7 +11,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import encode_stored, stored_key, with_needs
 from spindown.domain.dead_letter import Failure, dead_letter_reason
 from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done, too_long
-from spindown.domain.job_type import shape_of
+from spindown.domain.job_type import Shape, parse_shape, shape_of
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.commit import Portion, commit_as, extend_manifest
@@ -167,7 +167,8 @@ def send_to_larger(
     queue.send([copy_message(held.message, job, ports.objects)])
     delete(handle, ports.queue)
     requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
-    requeued = replace(requeued, shape=shape_of(needs).name)
+    own = parse_shape(slot_id.shape) or Shape()
+    requeued = replace(requeued, shape=shape_of(needs, own.dispatch).name)
     presence.vacate(slot_id, held.lease, requeued=requeued)
 
 

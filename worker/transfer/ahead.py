@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.contract.job.message import JobMessage, parse_job, with_id
+from spindown.domain.policy import Dispatch
 from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob, WorkPorts
 from spindown.job.item import look_at_items
@@ -65,8 +66,10 @@ class Ahead:
             self._item_seconds = took.total_seconds() / items
 
     def begin(self, items_left: int) -> None:
-        """Look ahead if the items that are left will be done soon."""
+        """Look ahead if the items that are left will be done soon, and another job is to come."""
         if self._pending is not None or self._item_seconds is None or self._life.is_finishing:
+            return
+        if self._life.state.standing.dispatch is Dispatch.DEDICATED:
             return
         if self._item_seconds * items_left <= self._at_most().total_seconds():
             self._pending = self._executor.submit(self._fetch)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from spindown.domain.fleet import Backlog
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.learning import Knowledge, items_per_job, traffic, usual_throughput
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.ranking import Demand
 from spindown.domain.schedule.finish import DeadlineForecast
 from spindown.domain.schedule.slots import Capacity, window
@@ -49,7 +49,8 @@ def join(
 
     The larger number of slots counts. A finish deadline also says what may be bought; without one,
     the wait opens the price ladder. Once every urgent job has a slot, all others wait for spot.
-    Until then, workers on demand are bought only for urgent jobs that have no slot.
+    Until then, workers on demand are bought only for urgent jobs that have no slot. Where each job
+    has a machine of its own nothing is gained by waiting for more of them, so each gets its slot.
 
     Args:
         start: what ``plan_starts`` found.
@@ -60,13 +61,14 @@ def join(
         policy: ``scale_up_threshold`` and ``drain_within``.
     """
     demand = missing(backlog=backlog, capacity=capacity, knowledge=knowledge, policy=policy)
-    start_plan = start if _start_decides(start, demand, backlog, policy) else None
+    each = demand.jobs if policy.dispatch is Dispatch.DEDICATED else 0
+    start_plan = start if each or _start_decides(start, demand, backlog, policy) else None
     if start_plan is not None:
         demand = limit_to_plan(demand, start_plan, knowledge, policy)
     short = 0 if finish is None else min(finish.urgent, backlog.visible) - capacity.free_slots
-    if short > 0:
+    if max(short, each) > 0:
         usual = usual_throughput(knowledge, policy)
-        demand, start_plan = hurry(demand, start_plan, short, usual=usual)
+        demand, start_plan = hurry(demand, start_plan, max(short, each), usual=usual)
     opens = None if finish is None else finish.mode
     return Schedule(
         demand=demand,

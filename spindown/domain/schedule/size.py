@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, surely_up
 from spindown.domain.offer import InstanceType, quota_class
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.ranking import Candidate, Demand
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.schedule.slots import Capacity
@@ -37,6 +37,11 @@ class Sizing:
     unbounded: int = 0
     #: Name of the bound that cut ``wanted``: "max_workers", "budget", ...; "" for none.
     bound: str = ""
+
+    @property
+    def left(self) -> int:
+        """Return how many workers a bound keeps from being launched now."""
+        return max(self.unbounded - self.wanted, 0)
 
 
 def waited_for(backlog_since: datetime | None, now: datetime) -> timedelta:
@@ -115,6 +120,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     due = latest_launch(since, knowledge, policy)
     wanted, reason = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
     reason = reason or _why_none(backlog, capacity)
+    is_each = policy.dispatch is Dispatch.DEDICATED and demand.jobs > 0
     hold_until = None
     if start_plan is not None:
         wanted = best.workers if best and start_plan.slots else min(start_plan.slots, 1)
@@ -123,6 +129,8 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
             reason = _why_held(backlog, policy, hold_until)
         elif wanted:
             reason = _why_now(start_plan)
+    if is_each and wanted:
+        reason = Reason(ReasonCode.MACHINE_EACH, {"jobs": demand.jobs})
     # A warm worker is wanted with or without work, so no hold applies to it.
     wanted_warm = policy.warm_workers
     if wanted_warm - capacity.workers > wanted:

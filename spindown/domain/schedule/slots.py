@@ -15,7 +15,7 @@ from spindown.domain.learning import (
     worker_throughput,
 )
 from spindown.domain.offer import Processor
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Dispatch, Policy
 
 _HOUR = timedelta(hours=1)
 #: How long a launch without an answer counts against ``max_workers``. By then its workers have
@@ -75,7 +75,8 @@ def capacity(
 
     Each slot counts with a = (window + boot - x) / window, at most 1. x is the time until it can
     take a job: the rest of its boot or of its present job. A worker that was launched just now has
-    x = boot and counts in full; otherwise the next tick would launch it again.
+    x = boot and counts in full; otherwise the next tick would launch it again. A machine that was
+    launched for one job counts until it has it.
     """
     boot, span = boot_p50(knowledge, policy), window(knowledge, policy)
     total, free, busy_ends = 0.0, 0, []
@@ -91,8 +92,9 @@ def capacity(
             free += worker.slots
         else:
             free += worker.slots - len(rests)
-            busy_ends += rests
-            rests = rests + [timedelta(0)] * (worker.slots - len(rests))
+            busy = [] if policy.dispatch is Dispatch.DEDICATED else rests
+            busy_ends += busy
+            rests = busy + [timedelta(0)] * (worker.slots - len(rests))
         total += sum(per_slot * _share(rest, boot, span) for rest in rests)
         slots += [SlotAhead(free_in=rest, items_per_hour=per_slot) for rest in rests]
     for launch in _pending(launches, check_in_within(knowledge, policy), now):

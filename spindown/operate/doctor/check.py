@@ -23,7 +23,7 @@ from spindown.contract.row import (
 )
 from spindown.domain.boot import BootPhase, BootProfile, snapshots_at_most, usual_boot
 from spindown.domain.budget import LaunchRoom, foresight
-from spindown.domain.job_type import requirements_of, shape_of
+from spindown.domain.job_type import dispatch_of_type, requirements_of, shape_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Pool, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
@@ -367,7 +367,8 @@ def check_market(
 def _check_types(case: DoctorCase, home: str, facts: Facts) -> Iterator[Finding]:
     """Check that there are offers for the jobs of each type."""
     for each in case.policy.types:
-        wanted = requirements_of(shape_of(each.needs), case.requirements)
+        shape = shape_of(each.needs, dispatch_of_type(each, case.policy))
+        wanted = requirements_of(shape, case.requirements, case.policy.shared_slots)
         name = f"type {each.name} of {case.name}"
         typed = replace(case, name=name, requirements=wanted)
         choice = OfferChoice(case=typed, candidates=_rank(typed, home, facts))

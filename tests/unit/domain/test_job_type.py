@@ -11,15 +11,18 @@ from spindown.domain.job_type import (
     SCALES,
     Shape,
     is_possible,
+    of_dispatch,
     outgrown,
+    own_shape,
     parse_shape,
     requirements_of,
     settle,
     shape_of,
+    slots_of,
     why_unmet,
 )
 from spindown.domain.offer import Requirements
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from tests.builders import a_cpu_type, a_type
@@ -53,6 +56,7 @@ shapes = st.builds(
     gpus=st.sampled_from(SCALES["gpus"]),
     gpu_memory_gib=st.sampled_from(SCALES["gpu_memory_gib"]),
     architecture=st.sampled_from(["", "x86_64", "arm64"]),
+    dispatch=st.sampled_from(Dispatch),
 )
 
 
@@ -85,10 +89,78 @@ def test_a_shape_has_all_that_is_asked_for(asked: Needs) -> None:
     assert replace(shape_of(again), architecture=shape.architecture) == shape
 
 
+@pytest.mark.parametrize(
+    ("usual", "own", "name"),
+    [
+        (Dispatch.POOL, None, "c0m2"),
+        (Dispatch.POOL, Dispatch.DEDICATED, "c0m2d"),
+        (Dispatch.DEDICATED, None, "c0m2d"),
+        (Dispatch.DEDICATED, Dispatch.POOL, "c0m2"),
+        (Dispatch.DEDICATED, Dispatch.SHARED, "c0m2s"),
+    ],
+)
+def test_a_type_says_how_its_jobs_come_to_machines(
+    usual: Dispatch, own: Dispatch | None, name: str
+) -> None:
+    one = JobType(name="one", needs=Needs(memory_gib=2), dispatch=own)
+    policy = replace(Policy(), types=(one,), dispatch=usual)
+    shape = settle("one", None, policy).shape
+    assert shape.name == name
+    assert is_possible(shape, policy)
+    assert settle("", None, policy).shape == own_shape(policy)
+    assert of_dispatch(policy, name).dispatch is (own or usual)
+    assert of_dispatch(policy, "") is policy
+
+
+@given(shapes, shapes)
+def test_a_machine_takes_no_job_of_another_dispatch(one: Shape, other: Shape) -> None:
+    assert one.dispatch is other.dispatch or not one.covers(other)
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "usual", "slots"),
+    [
+        (Dispatch.POOL, "per-gpu", "per-gpu"),
+        (Dispatch.POOL, "3", "3"),
+        (Dispatch.DEDICATED, "3", "per-instance"),
+        (Dispatch.SHARED, "per-gpu", "8"),
+        (Dispatch.SHARED, "3", "8"),
+    ],
+)
+def test_machines_have_the_slots_of_their_dispatch(
+    dispatch: Dispatch, usual: str, slots: str
+) -> None:
+    assert slots_of(replace(Policy(), dispatch=dispatch), usual) == slots
+
+
+@pytest.mark.parametrize(
+    ("needs", "jobs", "least"),
+    [
+        pytest.param(Needs(vcpus=1, memory_gib=2), 8, (8, 16, 0, 0, 0), id="cores and memory"),
+        pytest.param(Needs(gpus=1), 4, (0, 0, 4, 0, 0), id="a GPU each"),
+        pytest.param(Needs(gpus=1, gpu_memory_gib=6), 4, (0, 0, 1, 6, 24), id="VRAM of one"),
+        pytest.param(Needs(gpus=2, gpu_memory_gib=6), 2, (0, 0, 4, 6, 12), id="two GPUs each"),
+    ],
+)
+def test_a_shared_machine_has_enough_for_all_its_jobs(
+    needs: Needs, jobs: int, least: tuple[int, ...]
+) -> None:
+    found = requirements_of(shape_of(needs, Dispatch.SHARED), NO_GPU, jobs)
+    assert least == (
+        found.vcpus_min,
+        found.memory_mib_min / GIB,
+        found.gpu_count_min,
+        found.gpu_memory_mib_min / GIB,
+        found.gpu_memory_total_mib_min / GIB,
+    )
+    alone = requirements_of(shape_of(needs, Dispatch.DEDICATED), NO_GPU, jobs)
+    assert alone == requirements_of(shape_of(needs), NO_GPU)
+
+
 @given(shapes)
-def test_a_name_says_the_whole_shape_within_17_characters(shape: Shape) -> None:
+def test_a_name_says_the_whole_shape_in_18_characters(shape: Shape) -> None:
     assert parse_shape(shape.name) == shape
-    assert len(shape.name) <= 17
+    assert len(shape.name) <= 18
 
 
 @pytest.mark.parametrize("name", ["", "c4", "dlq", "c4m16 ", "c04m16", "c4m16g0v0", "c9999m1", "x"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy, WhenSpent
+from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.domain.worker_end import HANG_GRACE, STOP_GRACE_AT_MOST, hang_grace
 from spindown.domain.worker_lifecycle import (
@@ -159,6 +159,45 @@ def at_its_last_poll(slots: int = 1) -> Driver:
     one.wait(2 * MINUTE)
     assert one.tell(Polled, 0, False) == [LastPoll()]
     return one
+
+
+@pytest.mark.parametrize(
+    "outcome", [None, ("job", False), ("job", True)], ids=["released", "completed", "failed"]
+)
+def test_a_dedicated_worker_ends_with_its_job(outcome: tuple[str, bool] | None) -> None:
+    one = Driver(dispatch=Dispatch.DEDICATED)
+    one.take()
+    assert one.tell(SlotDone, 0, True, outcome) == [
+        BeginDraining(ReasonCode.JOB_OVER, knows=False),
+        EndSlot(0),
+    ]
+    assert one.tell(SlotEnded, 0) == [Drain(ReasonCode.JOB_OVER, knows=False)]
+    assert one.tell(Drained) == [PowerOff()]
+
+
+def test_what_was_no_job_of_its_own_ends_it_not() -> None:
+    one = Driver(dispatch=Dispatch.DEDICATED)
+    one.take()
+    assert one.tell(SlotDone, 0, False) == [Poll(0, 20 * SECOND)]
+    assert not one.state.is_finishing
+
+
+@pytest.mark.parametrize(("seconds", "takes"), [(45, True), (60, False), (75, False)])
+def test_it_takes_another_job_in_its_paid_minute(seconds: int, takes: bool) -> None:
+    one = Driver(dispatch=Dispatch.DEDICATED)
+    one.tell(RowSeen, NOW + MINUTE)
+    one.take()
+    one.now += timedelta(seconds=seconds)
+    one.tell(SlotDone, 0, True, ("job", False))
+    assert one.state.is_finishing is not takes
+
+
+def test_a_notice_ends_it_before_its_job_does() -> None:
+    one = Driver(dispatch=Dispatch.DEDICATED)
+    one.take()
+    one.tell(Noticed, NOW + 2 * MINUTE)
+    one.tell(SlotDone, 0, True)
+    assert one.state.reason is ReasonCode.INTERRUPTED
 
 
 def test_a_message_at_the_last_poll_is_worked_on() -> None:
@@ -467,6 +506,7 @@ _EVENTS: Sequence[Callable[[datetime], WorkerEvent]] = [
     lambda now: PolicySeen(now, replace(STANDING, policy=replace(POLICY, max_workers=0))),
     lambda now: PolicySeen(now, replace(STANDING, idle_timeout=timedelta(0))),
     lambda now: PolicySeen(now, replace(STANDING, code_digest="e")),
+    lambda now: PolicySeen(now, replace(STANDING, dispatch=Dispatch.DEDICATED)),
     TimePassed,
 ]
 
