@@ -1,6 +1,7 @@
 """The whole worker with its threads and real children, over ports in memory and a real clock."""
 
 import itertools
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,13 +14,14 @@ import pytest
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import UsageEnd, decode_usage, measured_prefix
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Dispatch
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound
 from spindown.job.presence import Condemned
 from spindown.worker.action import say_duration
 from spindown.worker.usage.summary import summarise
 from tests.basket import Basket
-from tests.plant import QUICK, Plant
+from tests.plant import ECHO, QUICK, Plant
 from tests.work import WORKLOAD, items
 from tests.worker.usage.machine import GIB, Device, gpus_of
 
@@ -74,6 +76,35 @@ def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., 
     # No kernel of its own was started for it, nor was anything installed.
     assert worker.polled_at is not None
     assert set(worker.boot_phases) == {"fitness", "first-poll"}
+
+
+CRASHER = """
+    import os
+    def run(batch, ctx):
+        os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "waits"),
+    [
+        pytest.param(ECHO, {"b"}, id="completed"),
+        pytest.param(CRASHER, {"a", "b"}, id="failed"),
+    ],
+)
+def test_a_dedicated_machine_takes_one_job_and_ends(
+    plant: Callable[..., Plant], source: str, waits: set[str]
+) -> None:
+    one = plant(source, policy=replace(PATIENT, dispatch=Dispatch.DEDICATED))
+    for name in ("a", "b"):
+        one.world.send({"job_id": name, "items": items(3)})
+    one.start()
+    one.join()
+    worker = one.world.worker()
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(ReasonCode.JOB_OVER))
+    assert one.has_powered_off
+    assert {json.loads(body)["job_id"] for body in one.world.queue.bodies()} == waits
+    assert len(one.events("job_claimed")) == 1
 
 
 def test_heartbeats_tell_how_the_gpus_are_used_while_a_job_runs(

@@ -39,6 +39,7 @@ def test_each_job_gets_a_machine_at_once() -> None:
     decision = world.tick()
 
     assert [worker.slots for worker in world.workers()] == [1, 1, 1]
+    assert decision.sizing is not None
     assert decision.sizing.reason.code is ReasonCode.MACHINE_EACH
 
 

@@ -143,7 +143,7 @@ def test_machines_have_the_slots_of_their_dispatch(
     ],
 )
 def test_a_shared_machine_has_enough_for_all_its_jobs(
-    needs: Needs, jobs: int, least: tuple[int, ...]
+    needs: Needs, jobs: int, least: tuple[float, ...]
 ) -> None:
     found = requirements_of(shape_of(needs, Dispatch.SHARED), NO_GPU, jobs)
     assert least == (
