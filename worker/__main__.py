@@ -13,6 +13,7 @@ SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man ch
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
 SPINDOWN_GPU_TEST           nvidia-smi, to test the GPUs before the check-in (default: none, then
                             a container is given none either)
+SPINDOWN_CONTROL_GROUPS     true: each slot gets a control group below the worker's (default: none)
 SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs, once a job is a
                             minute old (default: 5)
 
@@ -32,7 +33,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -49,14 +50,17 @@ from spindown.contract.location import work_root
 from spindown.contract.queue import shape_queue
 from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
+from spindown.domain.policy import Dispatch
 from spindown.error import ContractError, SpindownError
 from spindown.job.held import WorkPorts
+from spindown.job.policy import read_standing
 from spindown.port import Identity, Metadata
 from spindown.worker.child.code import Code, fetch_code, has_code
 from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.ending import MemoryKills
 from spindown.worker.child.place import (
     Container,
+    Limits,
     Machine,
     NoRuntime,
     find_runtime,
@@ -68,6 +72,12 @@ from spindown.worker.daemon import Daemon, Parts
 from spindown.worker.home import Home, WorkerSettings, find_asked, find_home
 from spindown.worker.log import EventLog, open_log
 from spindown.worker.machine.boot import read_boot
+from spindown.worker.machine.control_group import (
+    ControlGroups,
+    NoGroups,
+    open_groups,
+    share_of_memory,
+)
 from spindown.worker.machine.fitness import Equipment, examine_gpus
 from spindown.worker.usage.meter import slot_gpus
 from spindown.worker.workplace import SETUP, TEMPORARY
@@ -134,6 +144,7 @@ def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettin
         poweroff=tuple(shlex.split(environment.get("SPINDOWN_POWEROFF") or "systemctl poweroff")),
         alive=Path(alive) if alive else None,
         gpu_test=environment.get("SPINDOWN_GPU_TEST") or "",
+        makes_groups=environment.get("SPINDOWN_CONTROL_GROUPS") == "true",
         metadata_interval=timedelta(seconds=metadata_interval),
         usage_interval=timedelta(seconds=usage_interval),
     )
@@ -163,6 +174,8 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     log.ship(stream)
     code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
     code, unread = with_secrets(code, aws.secrets().read)
+    standing = read_standing(aws.table(home.table), home.workload, shape=home.shape)
+    partition = divide(settings, standing.dispatch, log)
     daemon = Daemon(
         Parts(
             home=home,
@@ -173,9 +186,15 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
             metadata=metadata,
             code=code,
             log=log,
-            make_runner=lambda worker, slot: make_runner(worker, slot, code, settings, log),
+            make_runner=lambda worker, slot: make_runner(
+                worker, slot, code, settings, log, partition
+            ),
             find_fault=partial(
-                find_fault, identity=identity, code=code, settings=settings, unread=unread
+                find_fault,
+                identity=identity,
+                code=code,
+                settings=settings,
+                unread=unread or partition.fault,
             ),
             events=aws.job_events(),
             booted=booted,
@@ -186,6 +205,35 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
         signal.signal(number, lambda *_: threading.Thread(target=daemon.stop).start())
     daemon.run()
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """How a machine is divided among its slots."""
+
+    #: Whether each slot has no more than its share of the machine.
+    is_shared: bool = False
+    #: Where slots get control groups; None: they get none.
+    groups: ControlGroups | None = None
+    #: Why the jobs of this machine cannot be kept apart though they must be; None: they can.
+    fault: str | None = None
+
+    def memory_bytes(self, worker: Worker, settings: WorkerSettings) -> int | None:
+        """Return the most memory of a slot; None: it has no bound of its own."""
+        return share_of_memory(settings.proc, worker.slots) if self.is_shared else None
+
+
+def divide(settings: WorkerSettings, dispatch: Dispatch, log: EventLog) -> Partition:
+    """Return how this machine is divided; this process moves to a control group of its own."""
+    is_shared = dispatch is Dispatch.SHARED
+    if not settings.makes_groups:
+        return Partition(is_shared=is_shared)
+    try:
+        groups = open_groups(settings.proc, settings.cgroups)
+    except NoGroups as exc:
+        log.warning("no_control_groups", reason=str(exc))
+        return Partition(is_shared=is_shared, fault=str(exc) if is_shared else None)
+    return Partition(is_shared=is_shared, groups=groups)
 
 
 def with_secrets(code: Code, read: Callable[[str], str]) -> tuple[Code, str | None]:
@@ -229,28 +277,44 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
 
 
 def make_runner(
-    worker: Worker, slot: int, code: Code, settings: WorkerSettings, log: EventLog
+    worker: Worker,
+    slot: int,
+    code: Code,
+    settings: WorkerSettings,
+    log: EventLog,
+    partition: Partition,
 ) -> Runner:
-    """Return what runs the user's code in one slot, with no other GPUs than its own."""
+    """Return what runs the user's code in one slot, with no more of the machine than is its own."""
     spec, log = code.spec, log.bind(slot=slot)
     scratch = settings.scratch / f"slot-{slot}"
     # The worker's own temporary directory is none that the code may write.
     temporary = {"TMPDIR": str(scratch / TEMPORARY)}
     env = {**settings.env, **temporary, **spec.env, **visible_gpus(worker, slot)}
+    if partition.is_shared:
+        env |= gpu_share(worker, slot)
+    memory, group = partition.memory_bytes(worker, settings), None
+    if partition.groups is not None and spec.mode is not RunMode.IMAGE:
+        group = partition.groups.of_slot(slot, memory)
     if spec.mode is RunMode.ENTRYPOINT:
         return ChildRunner(
-            code, slot=slot, scratch=scratch / SETUP, python=settings.python, env=env, log=log
+            code,
+            slot=slot,
+            scratch=scratch / SETUP,
+            python=settings.python,
+            env=env,
+            log=log,
+            group=group,
         )
     if spec.mode is RunMode.FOLDER:
         # The interpreter becomes the user of the user's code by itself.
         argv = run_module(settings.python, "spindown.worker.child.folder")
-        return CommandRunner(code, Machine(argv=argv, env=env), slot=slot, log=log)
+        return CommandRunner(code, Machine(argv=argv, env=env), slot=slot, log=log, group=group)
     if spec.mode is RunMode.IMAGE:
-        container = make_container(worker, slot, code, settings)
+        container = make_container(worker, slot, code, settings, memory)
         kills = MemoryKills(is_anywhere=True)
         return CommandRunner(code, container, slot=slot, log=log, kills=kills)
     place = Machine(argv=spec.command, launcher=settings.launcher, env=env)
-    return CommandRunner(code, place, slot=slot, log=log)
+    return CommandRunner(code, place, slot=slot, log=log, group=group)
 
 
 def find_fault(
@@ -280,8 +344,13 @@ def find_fault(
     return fault
 
 
-def make_container(worker: Worker, slot: int, code: Code, settings: WorkerSettings) -> Container:
-    """Return the container that calls of a slot run in (raises NoRuntime)."""
+def make_container(
+    worker: Worker, slot: int, code: Code, settings: WorkerSettings, memory: int | None = None
+) -> Container:
+    """Return the container that calls of a slot run in (raises NoRuntime).
+
+    ``memory``: bytes that it may use; None: no bound of its own.
+    """
     spec = code.spec
     return Container(
         runtime=find_runtime(settings.env),
@@ -296,6 +365,7 @@ def make_container(worker: Worker, slot: int, code: Code, settings: WorkerSettin
         env=spec.env,
         secrets=frozenset(spec.secrets),
         client_env=settings.env,
+        limits=Limits(memory=memory),
     )
 
 
@@ -303,6 +373,19 @@ def visible_gpus(worker: Worker, slot: int) -> Mapping[str, str]:
     """Return the variable that shares the GPUs out: each slot its own, or all if there is one."""
     own = slot_gpus(worker, slot)
     return {} if own is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own))}
+
+
+def gpu_share(worker: Worker, slot: int) -> Mapping[str, str]:
+    """Return the variable that bounds a slot's share of the cores of a GPU that others use too.
+
+    NVIDIA's Multi-Process Service heeds it (NVIDIA, "Multi-Process Service",
+    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE); where its daemon does not run, GPUs are shared by time.
+    """
+    gpus = int(worker.gpu_count)
+    if not 0 < gpus < worker.slots:
+        return {}
+    sharing = len(range(slot % gpus, worker.slots, gpus))
+    return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(100 // sharing)}
 
 
 def _identify(metadata: Metadata, log: EventLog) -> Identity:

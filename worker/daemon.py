@@ -4,7 +4,6 @@ When it polls, what ends it and when it powers the instance off is decided in
 ``domain.worker_lifecycle``; the main thread carries out what is commanded of the worker as a whole.
 """
 
-import os
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from spindown.contract.row import processor_kind
 from spindown.contract.run import Results, RunMode, RunSpec
 from spindown.domain.boot import BootPhase, boot_phases
 from spindown.domain.fleet import Worker
+from spindown.domain.policy import Dispatch
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.worker_end import hang_grace
 from spindown.domain.worker_lifecycle import (
@@ -45,11 +45,13 @@ from spindown.worker.home import Home, WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
+from spindown.worker.machine.control_group import share_of_memory
 from spindown.worker.slot import Slot
 from spindown.worker.transfer.ahead import Ahead
 from spindown.worker.transfer.outbox import Outbox
 from spindown.worker.usage.gpu import Gpus, open_gpus
 from spindown.worker.usage.journal import UsageJournal
+from spindown.worker.usage.reading import read_memory_total
 from spindown.worker.usage.sampler import Sampler
 from spindown.worker.watch import Watch
 from spindown.worker.workplace import SETUP, TEMPORARY
@@ -243,7 +245,7 @@ class Daemon:
             scratch=scratch,
             interruption_rate=rate,
             recorder=sampler.watch(slot, runner),
-            memory_gib=_memory_gib(),
+            memory_gib=self._memory_gib(worker),
             stop_grace=_stop_grace(spec),
             job_timeout=spec.job_timeout,
             outbox=self._outbox,
@@ -252,6 +254,13 @@ class Daemon:
             on_ready=partial(self._note_first_poll, worker),
         )
         return Slot(context)
+
+    def _memory_gib(self, worker: Worker) -> float:
+        """Return the memory that a job may use: what the machine has, or its part of it."""
+        settings = self._parts.settings
+        if self._life.state.standing.dispatch is Dispatch.SHARED:
+            return share_of_memory(settings.proc, worker.slots) / _GIB
+        return read_memory_total(settings.proc) / _GIB
 
     def _look_ahead(self, batch_size: int, scratch: Path, transfers: Executor) -> Ahead:
         return Ahead(
@@ -277,8 +286,7 @@ class Daemon:
         )
 
 
-def _memory_gib() -> float:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024**3
+_GIB = 1024**3
 
 
 def _stop_grace(spec: RunSpec) -> timedelta:

@@ -83,6 +83,8 @@ class WorkerSettings:
     #: Where the kernel tells of processes and of control groups.
     proc: Path = Path("/proc")
     cgroups: Path = Path("/sys/fs/cgroup")
+    #: Whether each slot gets a control group of its own; the worker must have been given one.
+    makes_groups: bool = False
     #: Tests the GPUs before the check-in; "": nobody does, and containers are given none.
     gpu_test: str = ""
     #: How long work in hand may go on after SIGTERM; its results are committed all the same.

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from spindown.contract.run import Results
@@ -43,13 +44,15 @@ class CommandRunner:
         slot: int,
         log: EventLog,
         kills: MemoryKills | None = None,
+        group: Path | None = None,
     ) -> None:
         self._code = code
         self._place = place
         self._slot = slot
         self._log = log
         self._allowance = LogAllowance()
-        self._kills = kills or MemoryKills()
+        self._group = group
+        self._kills = kills or MemoryKills(group=group)
         self._calls = 0
         self._call: Call | None = None
         self._program: Program | None = None
@@ -182,6 +185,7 @@ class CommandRunner:
             cwd=self._code.root,
             env=self._place.environment(call),
             output=output,
+            group=self._group,
         )
 
     def _look(self, call: Call, timeout: timedelta) -> Event | None:

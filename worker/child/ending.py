@@ -86,9 +86,16 @@ class MemoryKills:
     """
 
     def __init__(
-        self, proc: Path = Path("/proc"), cgroups: Path = _CGROUPS, *, is_anywhere: bool = False
+        self,
+        proc: Path = Path("/proc"),
+        cgroups: Path = _CGROUPS,
+        *,
+        group: Path | None = None,
+        is_anywhere: bool = False,
     ) -> None:
+        """Count from here on; ``group``: in this control group, which is the slot's own."""
         own = None if is_anywhere else _find_events(proc, cgroups)
+        own = own if group is None else group / "memory.events"
         self._events = own or proc / "vmstat"
         self._before = self._count()
 

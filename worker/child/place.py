@@ -114,6 +114,8 @@ class Limits:
     shm: str = "8g"
     #: Memory runs out in the user's code first, as worker/system/run-code.sh has it.
     oom_score: int = 500
+    #: Bytes of memory, where jobs share the machine; None: no bound of its own.
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ class Container:
             *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
             *("--pids-limit", str(self.limits.pids), "--shm-size", self.limits.shm),
             *("--oom-score-adj", str(self.limits.oom_score)),
+            *self._memory_options(),
             *("--network", "bridge"),
             *self._runtime_options(),
             *self._gpu_options(),
@@ -209,6 +212,11 @@ class Container:
         options = ("--log-driver", "none")
         # Alone among them podman passes the client's own proxies on, with what they hold.
         return (*options, "--http-proxy=false") if self.runtime == "podman" else options
+
+    def _memory_options(self) -> Sequence[str]:
+        most = self.limits.memory
+        # The same number for both: no swap on top.
+        return () if most is None else ("--memory", str(most), "--memory-swap", str(most))
 
     def _gpu_options(self) -> Sequence[str]:
         if self.gpus is not None and not self.gpus:

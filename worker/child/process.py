@@ -28,10 +28,11 @@ class Program:
         env: Mapping[str, str],
         output: Output,
         pass_fds: tuple[int, ...] = (),
+        group: Path | None = None,
     ) -> None:
-        """Start it (raises OSError if it cannot be started)."""
+        """Start it, in a control group if one is given (raises OSError if it cannot be started)."""
         self.output = output
-        self._family = Family(argv, cwd=cwd, env=env, pass_fds=pass_fds)
+        self._family = Family(argv, cwd=cwd, env=env, pass_fds=pass_fds, group=group)
         self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
         self._reader.start()
 
@@ -67,6 +68,7 @@ class Child(Program):
         cwd: Path,
         env: Mapping[str, str],
         output: Output,
+        group: Path | None = None,
     ) -> None:
         self.is_ready = False
         self._is_closed = False
@@ -79,6 +81,7 @@ class Child(Program):
                 env={**env, "PYTHONUNBUFFERED": "1"},
                 output=output,
                 pass_fds=(down_read, up_write),
+                group=group,
             )
         except BaseException:
             os.close(self._down)

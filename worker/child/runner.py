@@ -117,6 +117,7 @@ class ChildRunner:
         python: str,
         env: Mapping[str, str],
         log: EventLog,
+        group: Path | None = None,
     ) -> None:
         """Run ``code`` for one slot.
 
@@ -127,6 +128,7 @@ class ChildRunner:
             python: the interpreter that has the code's requirements.
             env: the whole environment of the child.
             log: where the child's output goes.
+            group: the slot's control group; None: it has none.
         """
         self._code = code
         self._python = python
@@ -139,7 +141,8 @@ class ChildRunner:
         self._child: Child | None = None
         self._batch: tuple[Task, Sequence[Item]] | None = None
         self._give_up_at = 0.0
-        self._kills = MemoryKills()
+        self._group = group
+        self._kills = MemoryKills(group=group)
         #: Items of the batch without an answer.
         self._left: set[int] = set()
         #: What the child has sent and nobody has polled for yet.
@@ -156,7 +159,9 @@ class ChildRunner:
         if self._child is None:
             self._kills.mark()
             output = Output(self._log, self.allowance)
-            self._child = Child(self._command, self._code.root, self._env, output)
+            self._child = Child(
+                self._command, self._code.root, self._env, output, group=self._group
+            )
             self._give_up_at = time.monotonic() + self._code.spec.setup_timeout.total_seconds()
 
     def begin(self, task: Task, batch: Sequence[Item]) -> None:

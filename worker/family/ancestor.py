@@ -1,6 +1,6 @@
 """The first process of a family: it starts the program, takes in whom nobody waits for, ends all.
 
-Started by ``worker.family.family`` as ``python -I -S ancestor.py REPORT_FD PROGRAM ARGUMENT...``.
+Started by ``worker.family.family`` as ``python -I -S ancestor.py REPORT_FD GROUP PROGRAM ARG...``.
 A process may leave its session, its group and its parent, close its pipes and block every signal;
 from its nearest ancestor that is a *subreaper* it cannot get away (prctl(2),
 PR_SET_CHILD_SUBREAPER). So the ancestor ends only when it has no child any more, and it kills all
@@ -35,8 +35,11 @@ _LINE = 0
 class Ancestor:
     """The family from above; one thread, one program."""
 
-    def __init__(self, command: list[str], report_fd: int) -> None:
-        """Start a program; to ``report_fd`` goes the number of the error that forbids it."""
+    def __init__(self, command: list[str], report_fd: int, group: str) -> None:
+        """Start a program; to ``report_fd`` goes the number of the error that forbids it.
+
+        ``group``: directory of the control group for all of the family; "": the worker's.
+        """
         self._libc = ctypes.CDLL(None)
         self._libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._woken, waker = os.pipe()
@@ -47,6 +50,8 @@ class Ancestor:
             signal.signal(number, lambda *_: None)
         #: As waitpid gives it, once the program has ended.
         self._status: int | None = None
+        if group:
+            _enter(group, report_fd)
         self._program = os.fork()
         if self._program == 0:
             self._become(command, report_fd)
@@ -114,6 +119,18 @@ class Ancestor:
                 self._status = status
 
 
+def _enter(group: str, report_fd: int) -> None:
+    """Enter a control group, with all that comes after."""
+    try:
+        fd = os.open(f"{group}/cgroup.procs", os.O_WRONLY)
+        # Who writes 0 means itself (cgroups(7)).
+        os.write(fd, b"0")
+        os.close(fd)
+    except OSError as exc:
+        os.write(report_fd, str(exc.errno).encode())
+        os._exit(127)
+
+
 def _children(pid: int) -> list[int]:
     """Return the children of a process (proc(5)); not every kernel keeps a list of them."""
     try:
@@ -142,7 +159,7 @@ def _read(path: str) -> bytes:
 
 def main() -> None:
     """Run a family, and end as its program did."""
-    status = Ancestor(sys.argv[2:], int(sys.argv[1])).run()
+    status = Ancestor(sys.argv[3:], int(sys.argv[1]), sys.argv[2]).run()
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         # Its own image is nothing that anybody wants to look at.

@@ -29,7 +29,10 @@ def reap(process: subprocess.Popen[bytes], seconds: float = _REAP_SECONDS) -> No
 
 
 class Family:
-    """A program that was started below an ancestor of its own. Raises OSError if it cannot be."""
+    """A program that was started below an ancestor of its own. Raises OSError if it cannot be.
+
+    With ``group`` all of them are in that control group, so also what the program starts.
+    """
 
     def __init__(
         self,
@@ -38,11 +41,12 @@ class Family:
         cwd: Path,
         env: Mapping[str, str],
         pass_fds: Sequence[int] = (),
+        group: Path | None = None,
     ) -> None:
         told, report = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", _ANCESTOR, str(report), *command],
+                [sys.executable, "-I", "-S", _ANCESTOR, str(report), str(group or ""), *command],
                 cwd=cwd,
                 env=dict(env),
                 # While the worker lives and wants it, this line is open.

@@ -126,7 +126,7 @@ class Groups:
 
     def __init__(self, proc: Path, cgroups: Path) -> None:
         self._proc, self._cgroups = proc, cgroups
-        self._own = self._group_of("self")
+        self._own = find_group(proc, cgroups, "self")
         self._known: dict[int, str | None] = {}
 
     def use_of(self, root: int) -> SlotUse | None:
@@ -137,18 +137,20 @@ class Groups:
         return None if group is None else read_group(group)
 
     def _find(self, root: int) -> str | None:
-        group = self._group_of(str(root))
+        group = find_group(self._proc, self._cgroups, str(root))
         if self._own is None or group in (None, self._own) or self._own.startswith(f"{group}/"):
             return None
         return group
 
-    def _group_of(self, process: str) -> str | None:
-        lines = read_text(f"{self._proc}/{process}/cgroup").splitlines()
-        own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-        # "/../x": it lies outside of what this machine's root shows us.
-        if own is None or ".." in own.split("/"):
-            return None
-        return f"{self._cgroups}/{own.strip('/')}"
+
+def find_group(proc: Path, cgroups: Path, process: str) -> str | None:
+    """Return the directory of a process's control group; None: it has none that can be seen."""
+    lines = read_text(f"{proc}/{process}/cgroup").splitlines()
+    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
+    # "/../x": it lies outside of what this machine's root shows us.
+    if own is None or ".." in own.split("/"):
+        return None
+    return f"{cgroups}/{own.strip('/')}"
 
 
 def read_group(group: str) -> SlotUse | None:

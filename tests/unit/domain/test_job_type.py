@@ -146,13 +146,9 @@ def test_a_shared_machine_has_enough_for_all_its_jobs(
     needs: Needs, jobs: int, least: tuple[float, ...]
 ) -> None:
     found = requirements_of(shape_of(needs, Dispatch.SHARED), NO_GPU, jobs)
-    assert least == (
-        found.vcpus_min,
-        found.memory_mib_min / GIB,
-        found.gpu_count_min,
-        found.gpu_memory_mib_min / GIB,
-        found.gpu_memory_total_mib_min / GIB,
-    )
+    memory = (found.memory_mib_min, found.gpu_memory_mib_min, found.gpu_memory_total_mib_min)
+    host, gpu, total = (mib / GIB for mib in memory)
+    assert [found.vcpus_min, host, found.gpu_count_min, gpu, total] == list(least)
     alone = requirements_of(shape_of(needs, Dispatch.DEDICATED), NO_GPU, jobs)
     assert alone == requirements_of(shape_of(needs), NO_GPU)
 

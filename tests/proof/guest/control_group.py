@@ -1,0 +1,127 @@
+"""Slots in control groups of a real kernel; ``test_control_group`` runs this in a guest."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spindown.contract.job.manifest import JobState
+from spindown.contract.usage import UsageEnd, UsageRecord, decode_usage, measured_prefix
+from spindown.domain.fleet import Worker
+from spindown.domain.policy import Dispatch
+from spindown.worker.__main__ import Partition, divide, make_runner
+from spindown.worker.child.ending import FailureCause
+from spindown.worker.child.runner import Runner
+from spindown.worker.family.family import Family
+from spindown.worker.home import WorkerSettings
+from spindown.worker.log import open_log
+from spindown.worker.usage.reading import read_group
+from tests.plant import QUICK, Plant
+from tests.work import WORKLOAD
+
+SLOTS = 3
+MIB = 1024**2
+#: A job takes memory and holds it until the file ``go`` is there.
+EATER = """
+    import time
+    from pathlib import Path
+    from spindown.user import Result
+    def run(batch, ctx):
+        for item in batch:
+            held = bytearray(b"x") * (item.value << 20)
+            while not (Path(__file__).parents[1] / "go").exists():
+                time.sleep(0.05)
+            yield Result(item, len(held))
+"""
+
+
+def settings_of(scratch: Path) -> WorkerSettings:
+    return WorkerSettings(scratch=scratch, python=sys.executable, env=os.environ, makes_groups=True)
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Partition:
+    found = divide(settings_of(tmp_path_factory.mktemp("w")), Dispatch.SHARED, open_log(sys.stdout))
+    assert found.fault is None
+    return found
+
+
+class SharedPlant(Plant):
+    """A worker whose slots are made as on an instance."""
+
+    partition = Partition()
+
+    def _make_runner(self, worker: Worker, slot: int) -> Runner:
+        settings = settings_of(self.scratch)
+        return make_runner(worker, slot, self.code, settings, self.log, self.partition)
+
+
+@pytest.fixture
+def plant(partition: Partition, tmp_path: Path) -> Iterator[SharedPlant]:
+    policy = replace(QUICK, dispatch=Dispatch.SHARED, max_failures=9, max_failures_on_two=9)
+    one = SharedPlant(tmp_path, EATER, policy=policy)
+    one.partition = partition
+    yield one
+    one.stop()
+
+
+def records(one: Plant) -> dict[str, UsageRecord]:
+    found = one.world.objects.list(measured_prefix(WORKLOAD))
+    read = (decode_usage(one.world.objects.get(x.key).data, workload=WORKLOAD) for x in found)
+    return {record.job_id: record for each in read for record in each}
+
+
+def kills(partition: Partition, slot: int) -> int:
+    assert partition.groups is not None
+    lines = (partition.groups.own / f"slot-{slot}" / "memory.events").read_text().splitlines()
+    return {name: int(n) for name, n in map(str.split, lines)}["oom_kill"]
+
+
+def test_who_takes_too_much_memory_dies_alone(plant: SharedPlant, partition: Partition) -> None:
+    small, large = 60, 900
+    for name, mib in (("a", small), ("b", large), ("c", small)):
+        plant.world.send({"job_id": name, "items": [mib]})
+    plant.start(slots=SLOTS)
+    plant.until(lambda: bool(plant.events("attempt_failed")))
+    (failed,) = plant.events("attempt_failed")
+    assert failed["cause"] == FailureCause.OUT_OF_MEMORY
+    assert plant.world.manifest("b").state is not JobState.COMPLETED
+    (plant.scratch / "go").touch()
+    plant.join()
+
+    for name in ("a", "c"):
+        assert plant.world.manifest(name).state is JobState.COMPLETED
+    assert sum(kills(partition, slot) > 0 for slot in range(SLOTS)) == 1
+    used = records(plant)
+    assert used["b"].end is UsageEnd.FAILED
+    for name in ("a", "c"):
+        # By the group itself, with all that its processes share counted once.
+        peak = used[name].memory_peak
+        assert peak is not None
+        assert small * MIB < peak * 1024 * MIB < 4 * small * MIB
+        assert used[name].throttled_seconds is not None
+
+
+def test_slots_that_want_all_of_the_cpu_get_the_same(partition: Partition, tmp_path: Path) -> None:
+    assert partition.groups is not None
+    groups = [partition.groups.of_slot(slot) for slot in (SLOTS, SLOTS + 1)]
+    burn = "while :; do :; done"
+    families = [
+        Family(["sh", "-c", program], cwd=tmp_path, env={"PATH": os.defpath}, group=group)
+        for program, group in zip(
+            (burn, f"for n in 1 2 3 4; do ({burn}) & done; wait"), groups, strict=True
+        )
+    ]
+    ends_at = time.monotonic() + 5.0
+    while time.monotonic() < ends_at:
+        families[0].status(0.5)
+    uses = [read_group(str(group)) for group in groups]
+    for family in families:
+        family.end()
+    spent = [use.cpu_seconds for use in uses if use is not None]
+    assert len(spent) == len(groups)
+    assert 0.35 < spent[0] / sum(spent) < 0.65
