@@ -56,6 +56,7 @@ class ScriptedRunner:
     paths: list[Path | None] = field(default_factory=list)
     kills: int = 0
     pid: int | None = None
+    group: Path | None = None
     polls: int = 0
     _events: list[Event | None] = field(default_factory=list)
 

@@ -51,7 +51,7 @@ class CommandRunner:
         self._slot = slot
         self._log = log
         self._allowance = LogAllowance()
-        self._group = group
+        self.group = group
         self._kills = kills or MemoryKills(group=group)
         self._calls = 0
         self._call: Call | None = None
@@ -185,7 +185,7 @@ class CommandRunner:
             cwd=self._code.root,
             env=self._place.environment(call),
             output=output,
-            group=self._group,
+            group=self.group,
         )
 
     def _look(self, call: Call, timeout: timedelta) -> Event | None:

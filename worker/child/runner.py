@@ -80,6 +80,11 @@ class Runner(Protocol):
     """What runs the user's code for one slot."""
 
     @property
+    def group(self) -> Path | None:
+        """Return the slot's control group, None if it has none of its own."""
+        ...
+
+    @property
     def pid(self) -> int | None:
         """Return the process that the code runs in, None if there is none."""
         ...
@@ -141,7 +146,7 @@ class ChildRunner:
         self._child: Child | None = None
         self._batch: tuple[Task, Sequence[Item]] | None = None
         self._give_up_at = 0.0
-        self._group = group
+        self.group = group
         self._kills = MemoryKills(group=group)
         #: Items of the batch without an answer.
         self._left: set[int] = set()
@@ -159,9 +164,7 @@ class ChildRunner:
         if self._child is None:
             self._kills.mark()
             output = Output(self._log, self.allowance)
-            self._child = Child(
-                self._command, self._code.root, self._env, output, group=self._group
-            )
+            self._child = Child(self._command, self._code.root, self._env, output, group=self.group)
             self._give_up_at = time.monotonic() + self._code.spec.setup_timeout.total_seconds()
 
     def begin(self, task: Task, batch: Sequence[Item]) -> None:

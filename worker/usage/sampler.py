@@ -20,6 +20,7 @@ from spindown.worker.usage.reading import (
     SlotUse,
     read_cores,
     read_disks,
+    read_group,
     read_memory_total,
     read_network,
     use_of,
@@ -113,11 +114,15 @@ class Sampler:
 
     def sample(self, *, with_cores: bool = True) -> None:
         """Look at the machine once; do not if it holds no job."""
-        held = [(meter, runner.pid) for meter, runner in self._watched if meter.is_open]
+        held = [
+            (meter, runner.group, None if runner.group else runner.pid)
+            for meter, runner in self._watched
+            if meter.is_open
+        ]
         if not held:
             return
         began, proc = time.thread_time(), self._settings.proc
-        uses = self._read_uses({root for _, root in held if root is not None})
+        uses = self._read_uses({root for *_, root in held if root is not None})
         machine = MeteredMachine(
             at=time.monotonic(),
             cpus=os.cpu_count() or 1,
@@ -128,8 +133,10 @@ class Sampler:
             cores=read_cores(proc) if with_cores else (),
         )
         self.gauge.take(machine.gpus.values())
-        for meter, root in held:
-            meter.take(machine, None if root is None else uses.get(root))
+        for meter, group, root in held:
+            # The slot's own group counts also what began and ended between two looks.
+            of_group = None if group is None else read_group(str(group))
+            meter.take(machine, of_group if root is None else uses.get(root))
         self.spent += time.thread_time() - began
 
     def _read_uses(self, roots: set[int]) -> dict[int, SlotUse]:

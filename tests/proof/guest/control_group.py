@@ -122,6 +122,7 @@ def test_slots_that_want_all_of_the_cpu_get_the_same(partition: Partition, tmp_p
     uses = [read_group(str(group)) for group in groups]
     for family in families:
         family.end()
+        family.output.close()
     spent = [use.cpu_seconds for use in uses if use is not None]
     assert len(spent) == len(groups)
     assert 0.35 < spent[0] / sum(spent) < 0.65

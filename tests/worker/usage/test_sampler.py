@@ -231,6 +231,32 @@ def test_a_short_job_is_looked_at_as_it_begins_and_ends(
         assert record.gpu_max == 80.0
 
 
+def test_a_short_job_is_measured_by_the_group_of_its_slot(
+    plant: Callable[..., Plant], tmp_path: Path
+) -> None:
+    group = tmp_path / "slot-0"
+    group.mkdir()
+
+    def has_used(seconds: int, peak_gib: int) -> None:
+        (group / "cpu.stat").write_text(f"usage_usec {seconds}000000\n")
+        (group / "memory.current").write_text(f"{GIB}\n")
+        (group / "memory.peak").write_text(f"{peak_gib * GIB}\n")
+
+    def work(_: int) -> None:
+        # The look at the begin has been answered.
+        until(lambda: one.sampler.spent > 0.0)
+        has_used(seconds=7, peak_gib=3)
+
+    has_used(seconds=5, peak_gib=2)
+    one = plant(group=group, before_poll=work)
+    one.sampler.start()
+    one.world.send({"job_id": "a", "items": items(1)})
+    one.slot.step()
+    one.sampler.stop()
+    (record,) = one.records()
+    assert (record.cpu_seconds, record.memory_peak) == (2.0, 3.0)
+
+
 def test_looks_become_rare_where_they_take_too_long(
     plant: Callable[..., Plant], proc: Path
 ) -> None:
