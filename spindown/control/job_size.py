@@ -215,15 +215,18 @@ def _prices(
     return found
 
 
-def list_price(shape: Shape, settings: WorkloadSettings, catalogue: Catalogue) -> float | None:
+def list_price(
+    shape: Shape, settings: WorkloadSettings, catalogue: Catalogue, shared_slots: int = 1
+) -> float | None:
     """Return USD per hour of the cheapest machine of a shape, as listed; None: there is none."""
-    return min((price for _, price in _fitting(shape, settings, catalogue)), default=None)
+    fitting = _fitting(shape, settings, catalogue, shared_slots)
+    return min((price for _, price in fitting), default=None)
 
 
 def _fitting(
-    shape: Shape, settings: WorkloadSettings, catalogue: Catalogue
+    shape: Shape, settings: WorkloadSettings, catalogue: Catalogue, shared_slots: int = 1
 ) -> Iterator[tuple[InstanceType, float]]:
-    wanted = requirements_of(shape, settings.requirements)
+    wanted = requirements_of(shape, settings.requirements, shared_slots)
     for kind in catalogue.instance_types.values():
         prices = [p[kind.name] for p in catalogue.on_demand.values() if kind.name in p]
         if prices and misfit(kind, wanted) is None:

@@ -65,7 +65,7 @@ def _in_use(draft: PlanDraft) -> frozenset[str]:
         *(lease.shape for lease in fleet.leases),
         *(job.shape for job in fleet.requeued_jobs.values()),
     )
-    return frozenset((OWN_SHAPE, *waiting, *held))
+    return frozenset((own_shape(draft.facts.policy).name, *waiting, *held))
 
 
 def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:

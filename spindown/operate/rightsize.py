@@ -10,13 +10,23 @@ from spindown.control.job_size import list_price, read_learned, seen_attempt
 from spindown.control.market import load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.usage import read_usage
+from spindown.domain.dispatch import (
+    DispatchCost,
+    MachineTerms,
+    PastJob,
+    compare_dispatches,
+)
 from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
+from spindown.domain.idle import idle_timeout
 from spindown.domain.job_size import TypeSize
-from spindown.domain.job_type import Sized, settle, shape_of
+from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of
+from spindown.domain.learning import boot_p50
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
-from spindown.domain.policy import Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
+from spindown.ledger import Ledger
+from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.preview import preview
 from spindown.port import Cache, ControlPorts, LiveEdit, SettingsStore
 
@@ -44,6 +54,9 @@ class TypeSizing:
     dollars_asked: float | None
     dollars_advised: float | None
     reasons: tuple[Reason, ...]
+    #: How its jobs come to machines, and what each way would have cost, the cheapest first.
+    dispatch: Dispatch
+    dispatches: tuple[DispatchCost, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +79,9 @@ class Rightsizing:
     then: Candidate | None = None
     #: By type, if it declares any.
     sizings: tuple[TypeSizing, ...] = ()
+    #: Without types: how jobs come to machines, and what each way would have cost.
+    dispatch: Dispatch = Dispatch.POOL
+    dispatches: tuple[DispatchCost, ...] = ()
 
     @property
     def saving(self) -> float:
@@ -81,6 +97,7 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     records = read_usage(workload, ports.objects, since=now - timedelta(days=days), until=now)
     settings, policy = current_policy(workload, ports)
     uses = [_use(record) for record in records]
+    compared = () if policy.types else _compare(records, Needs(), settings, policy, ports)
     found = Rightsizing(
         workload=workload,
         at=now,
@@ -91,6 +108,8 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         types=tuple(sorted({record.instance_type for record in records})),
         footprint=find_footprint(uses, settings.requirements, settings.run.slots),
         sizings=tuple(_sizings(records, settings, policy, ports, days)) if policy.types else (),
+        dispatch=policy.dispatch,
+        dispatches=compared,
     )
     if found.footprint is None:
         return found
@@ -148,7 +167,41 @@ def _sizings(
             dollars_asked=cost(declared.needs),
             dollars_advised=cost(advised),
             reasons=size.reasons,
+            dispatch=dispatch_of_type(declared, policy),
+            dispatches=_compare(own, given, settings, policy, ports),
         )
+
+
+def _compare(
+    records: Sequence[UsageRecord],
+    given: Needs,
+    settings: WorkloadSettings,
+    policy: Policy,
+    ports: ControlPorts,
+) -> tuple[DispatchCost, ...]:
+    """Return what each way to dispatch these jobs would have cost, at the prices listed.
+
+    Side by side a job needs what it is given of one machine, or the most memory that was seen.
+    """
+    catalogue = load_catalogue(ports.objects)
+    if catalogue is None:
+        return ()
+    most = max((record.memory_max or 0.0 for record in records), default=0.0)
+    shape = shape_of(replace(given, memory_gib=given.memory_gib or most), Dispatch.SHARED)
+    pool = replace(policy, dispatch=Dispatch.POOL)
+    rates = Ledger(ports.table, settings.name).read().rates
+    knowledge = read_knowledge(rates, slots=settings.run.slots)
+    terms = MachineTerms(
+        alone=list_price(shape_of(given), settings, catalogue),
+        shared=list_price(shape, settings, catalogue, policy.shared_slots),
+        shared_slots=policy.shared_slots,
+        boot=boot_p50(knowledge, policy),
+        idle=idle_timeout(knowledge, pool),
+    )
+    jobs = [
+        PastJob(at=record.started_at, took=timedelta(seconds=record.seconds)) for record in records
+    ]
+    return compare_dispatches(jobs, terms)
 
 
 _DAY = 86400.0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any
 
 from spindown.error import SpindownError
@@ -176,6 +177,7 @@ class HandRunner:
     """Runs the script of its process, item by item."""
 
     pid: int | None = None
+    group: Path | None = None
 
     def __init__(self, hand: Hand, shared: ScriptedRunner) -> None:
         self._hand = hand

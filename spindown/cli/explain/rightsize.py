@@ -55,6 +55,7 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
             for each in found.sizings
             for reason in (*each.reasons, *_hour_reasons(each))
         )
+    yield from _say_dispatches(found)
     footprint = found.footprint
     if footprint is None:
         if found.jobs:
@@ -66,6 +67,18 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
         little = ", so that another GPU may do" if footprint.uses_little_gpu else ""
         yield f"GPUs computed {gpu:.0f} % of the time, with {vram:.0f} % of their memory{little}."
     yield from _say_advice(found, footprint)
+
+
+def _say_dispatches(found: Rightsizing) -> Iterator[str]:
+    """Yield what each way to dispatch these jobs would have cost."""
+    compared = [(each.name, each.dispatch, each.dispatches) for each in found.sizings]
+    for name, dispatch, costs in compared or [(found.workload, found.dispatch, found.dispatches)]:
+        if not costs:
+            continue
+        told = ", ".join(f"{each.dispatch} ${each.dollars:,.2f}" for each in costs)
+        best = costs[0].dispatch
+        advice = f'; dispatch = "{best}" would have cost least' if best is not dispatch else ""
+        yield f"{name}: as {dispatch} now; at list prices {told}{advice}."
 
 
 def _headline(found: Rightsizing) -> str:
@@ -196,4 +209,6 @@ def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
         "then": encode(found.then) if found.then else None,
         "saving": found.saving,
         "sizings": encode(found.sizings),
+        "dispatch": found.dispatch.value,
+        "dispatches": encode(found.dispatches),
     }

@@ -11,7 +11,7 @@ from spindown.control import market
 from spindown.control.job_size import learn_sizes
 from spindown.domain.footprint import RequirementKey
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.operate.rightsize import rightsize
 from spindown.operate.why import explain
@@ -150,6 +150,9 @@ def test_tells_each_type_asked_used_and_advised() -> None:
     assert scan.dollars_advised is not None
     assert scan.dollars_advised < scan.dollars
     assert (idle.jobs, idle.cores, idle.dollars) == (0, None, 0.0)
+    # Six jobs at once: no machine has the memory of eight, and none of a pool is used twice.
+    assert [each.dispatch for each in scan.dispatches] == [Dispatch.DEDICATED, Dispatch.POOL]
+    assert (scan.dispatch, idle.dispatches) == (Dispatch.POOL, ())
 
 
 def test_a_size_in_force_is_given_with_its_reason() -> None:

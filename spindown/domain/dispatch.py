@@ -1,0 +1,115 @@
+"""What jobs of the past would have cost from a pool, each on a machine of its own, or side by side.
+
+A model of the machines' time, not of the market: every machine is there when it is asked for, and a
+job takes as long as it took. What differs is what is paid beside the work: boots, idle time, EC2's
+least minute, and the part of a shared machine that nobody uses.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.domain.past_cost import LEAST_BILLED
+from spindown.domain.policy import Dispatch
+
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastJob:
+    """One attempt at a job: when it came, and for how long it held a slot."""
+
+    at: datetime
+    took: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineTerms:
+    """What machines cost beside the work that they do."""
+
+    #: USD per hour of a machine for one job, and of one that jobs share; None: there is none.
+    alone: float | None
+    shared: float | None
+    #: Jobs side by side on a shared one.
+    shared_slots: int
+    #: From the launch to the first job.
+    boot: timedelta
+    #: How long a machine waits for more.
+    idle: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchCost:
+    """What one way would have cost."""
+
+    dispatch: Dispatch
+    #: USD for all jobs.
+    dollars: float
+    machines: int
+
+
+def compare_dispatches(jobs: Sequence[PastJob], terms: MachineTerms) -> tuple[DispatchCost, ...]:
+    """Return what each way would have cost, the cheapest first; of equals, the simplest first.
+
+    Worked, two jobs of 60 s that come at once, a boot of 60 s, idle for 60 s: from a pool each has
+    a machine, which waits for more at the end, 2 x 180 s. Dedicated they are 2 x 120 s, and side by
+    side 180 s of a shared machine.
+
+    Args:
+        jobs: of one type, in any order.
+        terms: what machines for them cost.
+    """
+    prices: Mapping[Dispatch, tuple[float | None, int, timedelta]] = {
+        Dispatch.POOL: (terms.alone, 1, terms.idle),
+        Dispatch.DEDICATED: (terms.alone, 1, timedelta(0)),
+        Dispatch.SHARED: (terms.shared, terms.shared_slots, terms.idle),
+    }
+    found = []
+    for dispatch, (price, slots, idle) in prices.items():
+        if price is None or not jobs:
+            continue
+        reuses = dispatch is not Dispatch.DEDICATED
+        lives = _lives(jobs, slots=slots, boot=terms.boot, idle=idle, reuses=reuses)
+        paid = sum((max(life, LEAST_BILLED) for life in lives), timedelta(0))
+        found.append(
+            DispatchCost(dispatch=dispatch, dollars=price * (paid / _HOUR), machines=len(lives))
+        )
+    return tuple(sorted(found, key=lambda each: each.dollars))
+
+
+@dataclass(slots=True)
+class _Machine:
+    launched_at: datetime
+    #: When each slot is free.
+    free_at: list[datetime]
+
+    @property
+    def done_at(self) -> datetime:
+        return max(self.free_at)
+
+
+def _lives(
+    jobs: Sequence[PastJob], *, slots: int, boot: timedelta, idle: timedelta, reuses: bool
+) -> list[timedelta]:
+    """Return how long each machine is paid for, if a job that finds no free slot gets a machine.
+
+    The machine that was busy last takes the next job, so that the others end.
+    """
+    alive: list[_Machine] = []
+    over: list[timedelta] = []
+    for job in sorted(jobs, key=lambda each: each.at):
+        if not reuses:
+            over.append(boot + job.took)
+            continue
+        ended = [one for one in alive if one.done_at + idle < job.at]
+        over += [one.done_at + idle - one.launched_at for one in ended]
+        alive = [one for one in alive if one.done_at + idle >= job.at]
+        ready = [one for one in alive if min(one.free_at) <= max(job.at, one.launched_at + boot)]
+        if ready:
+            taker = max(ready, key=lambda one: one.done_at)
+        else:
+            taker = _Machine(launched_at=job.at, free_at=[job.at + boot] * slots)
+            alive.append(taker)
+        slot = taker.free_at.index(min(taker.free_at))
+        taker.free_at[slot] = max(job.at, taker.free_at[slot]) + job.took
+    return over + [one.done_at + idle - one.launched_at for one in alive]

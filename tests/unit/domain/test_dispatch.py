@@ -1,0 +1,90 @@
+"""What jobs of the past would have cost from a pool, alone, and side by side."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.dispatch import DispatchCost, MachineTerms, PastJob, compare_dispatches
+from spindown.domain.past_cost import LEAST_BILLED
+from spindown.domain.policy import Dispatch
+from tests.builders import NOW
+
+POOL, DEDICATED, SHARED = Dispatch
+HOUR = timedelta(hours=1)
+
+
+def terms(**changes: Any) -> MachineTerms:
+    """Return machines of 1 USD an hour that boot in a minute and wait for another."""
+    minute = timedelta(minutes=1)
+    usual = {"alone": 1.0, "shared": 1.0, "shared_slots": 2, "boot": minute, "idle": minute}
+    return MachineTerms(**{**usual, **changes})
+
+
+def jobs(*at_and_took: tuple[float, float]) -> list[PastJob]:
+    """Return jobs by the seconds at which they come, and that they take."""
+    return [
+        PastJob(at=NOW + timedelta(seconds=at), took=timedelta(seconds=took))
+        for at, took in at_and_took
+    ]
+
+
+def costs(found: tuple[DispatchCost, ...]) -> dict[Dispatch, DispatchCost]:
+    return {each.dispatch: each for each in found}
+
+
+@pytest.mark.parametrize(
+    ("at_and_took", "pool", "dedicated", "shared"),
+    [
+        pytest.param([(0, 60)], (180, 1), (120, 1), (180, 1), id="one job"),
+        pytest.param([(0, 60), (0, 60)], (360, 2), (240, 2), (180, 1), id="two at once"),
+        pytest.param([(0, 60), (150, 60)], (270, 1), (240, 2), (270, 1), id="the next in time"),
+        pytest.param([(0, 60), (600, 60)], (360, 2), (240, 2), (360, 2), id="the next too late"),
+        pytest.param(
+            [(0, 600), (10, 600), (20, 600)], (2160, 3), (1980, 3), (1440, 2), id="three slots"
+        ),
+    ],
+)
+def test_what_each_way_would_have_cost(
+    at_and_took: list[tuple[float, float]],
+    pool: tuple[int, int],
+    dedicated: tuple[int, int],
+    shared: tuple[int, int],
+) -> None:
+    found = costs(compare_dispatches(jobs(*at_and_took), terms()))
+    told = {name: (round(x.dollars * 3600), x.machines) for name, x in found.items()}
+    assert told == {POOL: pool, DEDICATED: dedicated, SHARED: shared}
+
+
+def test_a_minute_is_the_least_that_is_paid() -> None:
+    quick = terms(boot=timedelta(seconds=10), idle=timedelta(0))
+    found = costs(compare_dispatches(jobs((0, 5)), quick))
+    assert found[DEDICATED].dollars == pytest.approx(LEAST_BILLED / HOUR)
+
+
+def test_short_jobs_in_a_row_are_for_a_pool() -> None:
+    found = compare_dispatches(jobs(*((10 * n, 10) for n in range(100))), terms(shared=4.0))
+    assert found[0].dispatch is POOL
+
+
+def test_what_is_not_sold_is_left_out() -> None:
+    found = costs(compare_dispatches(jobs((0, 60)), terms(shared=None)))
+    assert set(found) == {POOL, DEDICATED}
+    assert compare_dispatches([], terms()) == ()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 900)), min_size=1, max_size=30),
+    st.integers(2, 8),
+)
+def test_no_way_is_paid_less_than_its_work(
+    at_and_took: list[tuple[float, float]], slots: int
+) -> None:
+    found = costs(compare_dispatches(jobs(*at_and_took), terms(shared_slots=slots)))
+    work = sum(took for _, took in at_and_took) / 3600
+    assert found[POOL].dollars >= work
+    assert found[DEDICATED].dollars == pytest.approx(work + len(at_and_took) * 60 / 3600)
+    assert found[SHARED].dollars >= work / slots
+    assert found[POOL].machines <= found[DEDICATED].machines
