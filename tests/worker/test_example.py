@@ -1,9 +1,12 @@
 """The example workloads, run by a real child as a worker would."""
 
 import io
+import sqlite3
 import struct
 import sys
 import zlib
+from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run_example(
-    name: str, values: list[str], outputs: Path, params: dict[str, Any] | None = None
+    name: str, values: Sequence[object], outputs: Path, params: dict[str, Any] | None = None
 ) -> list[ItemDone]:
     spec = RunSpec(entrypoint=f"{name}:run")
     runner = ChildRunner(
@@ -55,6 +58,26 @@ def test_classifies_real_files(tmp_path: Path) -> None:
     assert found[1].value["label"] == "shell"
     assert found[2].error is not None
     assert "file not found" in found[2].error
+
+
+def test_does_the_four_jobs_of_a_team(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "team.db")) as database, database:
+        database.execute("create table sales as select 4 as n union select 5")
+    texts = ["a red boat", "two green trees", "the red boat", "green trees"]
+    values: list[object] = [
+        {"task": "model", "rows": 20_000},
+        {"task": "nlp", "texts": texts},
+        {"task": "forecast", "series": {"even": [4.0] * 9, "rising": [1.0, 2.0, 3.0, 4.0]}},
+        {"task": "sql", "database": str(tmp_path / "team.db"), "query": "select sum(n) from sales"},
+        {"task": "none"},
+    ]
+    model, nlp, forecast, sql, other = run_example("team", values, tmp_path)
+    assert model.value == {"slope": 3.0, "intercept": 1.0}
+    assert nlp.value["nearest"] == [2, 3, 0, 1]
+    assert forecast.value["even"] == 4.0
+    assert 3.0 < forecast.value["rising"] <= 4.0
+    assert sql.value == [9]
+    assert other.error is not None
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3, 4])
