@@ -175,7 +175,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
     code, unread = with_secrets(code, aws.secrets().read)
     standing = read_standing(aws.table(home.table), home.workload, shape=home.shape)
-    partition = divide(settings, standing.dispatch, log)
+    division = divide(settings, standing.dispatch, log)
     daemon = Daemon(
         Parts(
             home=home,
@@ -187,14 +187,14 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
             code=code,
             log=log,
             make_runner=lambda worker, slot: make_runner(
-                worker, slot, code, settings, log, partition
+                worker, slot, code, settings, log, division
             ),
             find_fault=partial(
                 find_fault,
                 identity=identity,
                 code=code,
                 settings=settings,
-                unread=unread or partition.fault,
+                unread=unread or division.fault,
             ),
             events=aws.job_events(),
             booted=booted,
@@ -208,7 +208,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Division:
     """How a machine is divided among its slots."""
 
     #: Whether each slot has no more than its share of the machine.
@@ -223,17 +223,17 @@ class Partition:
         return share_of_memory(settings.proc, worker.slots) if self.is_shared else None
 
 
-def divide(settings: WorkerSettings, dispatch: Dispatch, log: EventLog) -> Partition:
+def divide(settings: WorkerSettings, dispatch: Dispatch, log: EventLog) -> Division:
     """Return how this machine is divided; this process moves to a control group of its own."""
     is_shared = dispatch is Dispatch.SHARED
     if not settings.makes_groups:
-        return Partition(is_shared=is_shared)
+        return Division(is_shared=is_shared)
     try:
         groups = open_groups(settings.proc, settings.cgroups)
     except NoGroups as exc:
         log.warning("no_control_groups", reason=str(exc))
-        return Partition(is_shared=is_shared, fault=str(exc) if is_shared else None)
-    return Partition(is_shared=is_shared, groups=groups)
+        return Division(is_shared=is_shared, fault=str(exc) if is_shared else None)
+    return Division(is_shared=is_shared, groups=groups)
 
 
 def with_secrets(code: Code, read: Callable[[str], str]) -> tuple[Code, str | None]:
@@ -282,7 +282,7 @@ def make_runner(
     code: Code,
     settings: WorkerSettings,
     log: EventLog,
-    partition: Partition,
+    division: Division,
 ) -> Runner:
     """Return what runs the user's code in one slot, with no more of the machine than is its own."""
     spec, log = code.spec, log.bind(slot=slot)
@@ -290,11 +290,11 @@ def make_runner(
     # The worker's own temporary directory is none that the code may write.
     temporary = {"TMPDIR": str(scratch / TEMPORARY)}
     env = {**settings.env, **temporary, **spec.env, **visible_gpus(worker, slot)}
-    if partition.is_shared:
+    if division.is_shared:
         env |= gpu_share(worker, slot)
-    memory, group = partition.memory_bytes(worker, settings), None
-    if partition.groups is not None and spec.mode is not RunMode.IMAGE:
-        group = partition.groups.of_slot(slot, memory)
+    memory, group = division.memory_bytes(worker, settings), None
+    if division.groups is not None and spec.mode is not RunMode.IMAGE:
+        group = division.groups.of_slot(slot, memory)
     if spec.mode is RunMode.ENTRYPOINT:
         return ChildRunner(
             code,

@@ -16,7 +16,7 @@ from spindown.domain.offer import CapacityType
 from spindown.error import ContractError, NotFound
 from spindown.port import Identity
 from spindown.worker.__main__ import (
-    Partition,
+    Division,
     find_fault,
     main,
     make_runner,
@@ -176,7 +176,7 @@ def test_a_program_is_started_as_the_machine_says(tmp_path: Path) -> None:
     spec = RunSpec(command=("./a", "b"), env={"LEVEL": "3"})
     code = Code(root=tmp_path, spec=spec, digest="d")
     log = open_log(io.StringIO())
-    runner = make_runner(a_worker(gpu_count=2.0, slots=2), 1, code, settings, log, Partition())
+    runner = make_runner(a_worker(gpu_count=2.0, slots=2), 1, code, settings, log, Division())
     assert isinstance(runner, CommandRunner)
 
 

@@ -13,7 +13,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import UsageEnd, UsageRecord, decode_usage, measured_prefix
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch
-from spindown.worker.__main__ import Partition, divide, make_runner
+from spindown.worker.__main__ import Division, divide, make_runner
 from spindown.worker.child.ending import FailureCause
 from spindown.worker.child.runner import Runner
 from spindown.worker.family.family import Family
@@ -44,7 +44,7 @@ def settings_of(scratch: Path) -> WorkerSettings:
 
 
 @pytest.fixture(scope="module")
-def partition(tmp_path_factory: pytest.TempPathFactory) -> Partition:
+def division(tmp_path_factory: pytest.TempPathFactory) -> Division:
     found = divide(settings_of(tmp_path_factory.mktemp("w")), Dispatch.SHARED, open_log(sys.stdout))
     assert found.fault is None
     return found
@@ -53,18 +53,18 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Partition:
 class SharedPlant(Plant):
     """A worker whose slots are made as on an instance."""
 
-    partition = Partition()
+    division = Division()
 
     def _make_runner(self, worker: Worker, slot: int) -> Runner:
         settings = settings_of(self.scratch)
-        return make_runner(worker, slot, self.code, settings, self.log, self.partition)
+        return make_runner(worker, slot, self.code, settings, self.log, self.division)
 
 
 @pytest.fixture
-def plant(partition: Partition, tmp_path: Path) -> Iterator[SharedPlant]:
+def plant(division: Division, tmp_path: Path) -> Iterator[SharedPlant]:
     policy = replace(QUICK, dispatch=Dispatch.SHARED, max_failures=9, max_failures_on_two=9)
     one = SharedPlant(tmp_path, EATER, policy=policy)
-    one.partition = partition
+    one.division = division
     yield one
     one.stop()
 
@@ -75,13 +75,13 @@ def records(one: Plant) -> dict[str, UsageRecord]:
     return {record.job_id: record for each in read for record in each}
 
 
-def kills(partition: Partition, slot: int) -> int:
-    assert partition.groups is not None
-    lines = (partition.groups.own / f"slot-{slot}" / "memory.events").read_text().splitlines()
+def kills(division: Division, slot: int) -> int:
+    assert division.groups is not None
+    lines = (division.groups.own / f"slot-{slot}" / "memory.events").read_text().splitlines()
     return {name: int(n) for name, n in map(str.split, lines)}["oom_kill"]
 
 
-def test_who_takes_too_much_memory_dies_alone(plant: SharedPlant, partition: Partition) -> None:
+def test_who_takes_too_much_memory_dies_alone(plant: SharedPlant, division: Division) -> None:
     small, large = 60, 900
     for name, mib in (("a", small), ("b", large), ("c", small)):
         plant.world.send({"job_id": name, "items": [mib]})
@@ -95,7 +95,7 @@ def test_who_takes_too_much_memory_dies_alone(plant: SharedPlant, partition: Par
 
     for name in ("a", "c"):
         assert plant.world.manifest(name).state is JobState.COMPLETED
-    assert sum(kills(partition, slot) > 0 for slot in range(SLOTS)) == 1
+    assert sum(kills(division, slot) > 0 for slot in range(SLOTS)) == 1
     used = records(plant)
     assert used["b"].end is UsageEnd.FAILED
     for name in ("a", "c"):
@@ -106,9 +106,9 @@ def test_who_takes_too_much_memory_dies_alone(plant: SharedPlant, partition: Par
         assert used[name].throttled_seconds is not None
 
 
-def test_slots_that_want_all_of_the_cpu_get_the_same(partition: Partition, tmp_path: Path) -> None:
-    assert partition.groups is not None
-    groups = [partition.groups.of_slot(slot) for slot in (SLOTS, SLOTS + 1)]
+def test_slots_that_want_all_of_the_cpu_get_the_same(division: Division, tmp_path: Path) -> None:
+    assert division.groups is not None
+    groups = [division.groups.of_slot(slot) for slot in (SLOTS, SLOTS + 1)]
     burn = "while :; do :; done"
     families = [
         Family(["sh", "-c", program], cwd=tmp_path, env={"PATH": os.defpath}, group=group)

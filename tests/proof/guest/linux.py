@@ -40,7 +40,7 @@ def run_in_guest(command: Sequence[str], directory: Path, *, memory: str = "2G")
         memory: of the machine.
     """
     if sys.platform != "linux" or shutil.which(_KERNEL) is None:
-        pytest.skip("a guest needs user-mode Linux (apt-get install user-mode-linux)")
+        pytest.fail("a guest needs user-mode Linux (apt-get install user-mode-linux)")
     init = directory / "init"
     init.write_text(_INIT.format(root=ROOT, command=" ".join(command)))
     init.chmod(0o755)
