@@ -26,7 +26,7 @@ class Rightsize(StrEnum):
 
 
 class Dispatch(StrEnum):
-    """How jobs come to machines ([ADR 68])."""
+    """How jobs come to machines."""
 
     #: Machines work on whatever waits, one job after the other, until they are idle.
     POOL = "pool"
