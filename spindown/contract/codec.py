@@ -44,9 +44,27 @@ _NESTS = (dict, list, tuple)
 _WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
+def _make_writer() -> Callable[[Any], str]:
+    """Return what writes a value, which also ``_WRITER`` would make anew for each."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _WRITER.encode
+    # As ``JSONEncoder.iterencode`` calls it; a value that holds itself ends in RecursionError.
+    text = json.encoder.encode_basestring_ascii
+    write = make(None, _WRITER.default, text, None, ":", ",", False, False, False)  # noqa: FBT003
+    return lambda value: "".join(write(value, 0))
+
+
+_write = _make_writer()
+
+
 def to_json(value: Any) -> str:
-    """Return a JSON value as text in its shortest form (ValueError, TypeError: it is none)."""
-    return _WRITER.encode(value)
+    """Return a JSON value as text in its shortest form.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is none.
+    """
+    return _write(value)
 
 
 def is_too_deep(value: Any, levels: int = DEPTH_MAX) -> bool:
