@@ -209,10 +209,10 @@ def test_gaps_are_true() -> None:
 def test_the_rate_of_reclaims_is_true() -> None:
     zones = {"us-west-2a": a_zone(reclaims_per_hour=0.5)}
     scenario = a_scenario(
-        *(an_arrival(items=100, item_seconds=9000.0) for _ in range(10)),
+        *(an_arrival(items=100, item_seconds=9000.0) for _ in range(30)),
         listings=(a_listing(zones=zones),),
     )
-    policy = a_policy(ladder=SPOT, max_workers=10)
+    policy = a_policy(ladder=SPOT, max_workers=30)
 
     run, known = after(scenario, policy, days=1.0)
 
