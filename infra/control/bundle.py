@@ -45,6 +45,7 @@ _MOUNTED_AT = "/var/task"
 PARTS = (
     "__init__.py",
     "aws",
+    "builtin",
     "config",
     "contract",
     "control",
@@ -55,6 +56,7 @@ PARTS = (
     "ledger",
     "operate",
     "port.py",
+    "user.py",
     "wording.py",
 )
 

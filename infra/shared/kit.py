@@ -16,7 +16,7 @@ from spindown.contract.pack import Member, pack_members
 PACKAGE = Path(spindown.__file__).parent
 
 #: What the worker imports, and what the code of users does (``user.py``).
-_WORKER_PARTS = (
+WORKER_PARTS = (
     "__init__.py",
     "aws",
     "contract",
@@ -65,7 +65,7 @@ def pack_kit() -> bytes:
 def worker_wheel() -> bytes:
     """Return the worker's part of Spindown as a wheel (PyPA, "Binary distribution format")."""
     root = PACKAGE.parent
-    files = {str(path.relative_to(root)): path.read_bytes() for path in files_of(_WORKER_PARTS)}
+    files = {str(path.relative_to(root)): path.read_bytes() for path in files_of(WORKER_PARTS)}
     files[f"{_INFO}/METADATA"] = _METADATA.encode()
     files[f"{_INFO}/WHEEL"] = _TAG.encode()
     record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items())

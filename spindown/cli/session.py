@@ -329,7 +329,12 @@ def is_local() -> bool:
 
 
 def find_workload(
-    session: Session, name: str, *, workload: str | None, argument: str
+    session: Session,
+    name: str,
+    *,
+    workload: str | None,
+    argument: str,
+    wanted: str = "a batch or a job that was submitted",
 ) -> tuple[str, tuple[str, ...]]:
     """Return the workload that has a batch or a job of this name, and the jobs meant.
 
@@ -340,6 +345,7 @@ def find_workload(
         name: the batch or the job.
         workload: look only there; None: look everywhere.
         argument: the argument that gave the name, for the error.
+        wanted: what may be named, for the error.
 
     Raises:
         BadInput: no workload or several have it, or there is no such workload.
@@ -351,7 +357,7 @@ def find_workload(
         with suppress(NotFound):
             found.append((each, find_jobs(name, session.work_store(each))))
     if not found:
-        raise BadInput(argument, name, "name a batch or a job that was submitted")
+        raise BadInput(argument, name, f"name {wanted}")
     if len(found) > 1:
         owners = ", ".join(each for each, _ in found)
         raise BadInput(argument, name, f"say with --workload which one is meant: {owners}")

@@ -422,8 +422,8 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
     [
         pytest.param(
             ("status", "cuont"),
-            "workload is 'cuont': name one of the deployment's:",
-            id="an unknown workload",
+            "WORKLOAD|BATCH|JOB is 'cuont': name a batch or a job",
+            id="an unknown name",
         ),
         pytest.param(
             ("results", "nobody"),

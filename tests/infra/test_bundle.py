@@ -1,9 +1,11 @@
 """The functions' package: made once for Lambda and once for this machine, without Docker."""
 
+import ast
 import io
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from spindown.infra.control.bundle import (
     make_bundle,
     trim,
 )
-from spindown.infra.shared.kit import PACKAGE, files_of
+from spindown.infra.shared.kit import PACKAGE, WORKER_PARTS, files_of
 
 MIB = 1024 * 1024
 
@@ -37,6 +39,28 @@ session = boto3.Session("key", "secret", region_name="us-east-1")
 for service in sys.argv[2:]:
     session.client(service)
 """
+
+
+def imported(source: str) -> Iterator[str]:
+    """Yield the parts of Spindown that this source imports, in functions too."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module="spindown"):
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(module)):
+                yield from module.split(".")[1:2] if module.startswith("spindown.") else ()
+            case ast.Import():
+                names = [alias.name.split(".") for alias in node.names]
+                yield from (name[1] for name in names if name[0] == "spindown" and len(name) > 1)
+
+
+@pytest.mark.parametrize("parts", [PARTS, WORKER_PARTS], ids=["functions", "worker"])
+def test_all_that_a_package_ever_imports_is_in_it(parts: tuple[str, ...]) -> None:
+    sources = [path for path in files_of(parts) if path.suffix == ".py"]
+    wanted = {part for path in sources for part in imported(path.read_text())}
+
+    assert len(wanted) > len(parts) / 2
+    assert wanted - {"__version__"} <= {part.removesuffix(".py") for part in parts}
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,14 @@ def status(
 def _read_one(session: Session, name: str, workload: str | None) -> Status | BatchDetail:
     if name in session.deployment.workloads and workload is None:
         return session.status(name)
-    owner, jobs = find_workload(session, name, workload=workload, argument="WORKLOAD|BATCH|JOB")
+    workloads = ", ".join(sorted(session.deployment.workloads))
+    owner, jobs = find_workload(
+        session,
+        name,
+        workload=workload,
+        argument="WORKLOAD|BATCH|JOB",
+        wanted=f"a batch or a job that was submitted, or one of the workloads: {workloads}",
+    )
     return read_detail(name, jobs, owner, session.work_store(owner), session.outlook(owner))
 
 
