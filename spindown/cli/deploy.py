@@ -63,7 +63,7 @@ def cdk(rest: Rest = None) -> None:
 
 
 def _check(command: str, words: Sequence[str], config: Path) -> None:
-    """Raise ConfigError or BadInput for what CDK would tell late, in its own words, or never.
+    """Raise a SpindownError for what CDK would tell late, in its own words, or never.
 
     CDK ignores an option that it does not know, so that `destroy --local` would be for AWS.
     """
@@ -79,6 +79,8 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
             remedy = "begin with `spindown init`, or name your file with --config"
             raise BadInput("spindown.toml", str(config), remedy)
         configuration.load(config)
+    # Whoever must log in first would only then learn that CDK is not installed.
+    cdk_command()
     if not settings.keys() & {"profile", "plugin"} and not has_credentials():
         raise BadInput("credentials", None, "log in to AWS, or try it with `spindown local up`")
 
