@@ -58,9 +58,10 @@ def _bills_until(worker: Worker, now: datetime) -> datetime:
 def charge_workers(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
     """Charge every worker that is due up to now, and note what its pool costs from here on.
 
-    Where prices are not known the last one stands.
+    Where prices are not known the last one stands. What this tick may still launch is judged by the
+    new prices.
     """
-    launches, actions = dict(draft.fleet.launches), []
+    launches, workers, actions = dict(draft.fleet.launches), dict(draft.fleet.workers), []
     due_now = due_workers(draft)
     needs = needs_of(draft) if due_now and has_budget(draft) else None
     for worker in due_now:
@@ -69,6 +70,9 @@ def charge_workers(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
         until = _bills_until(worker, draft.now)
         due = charge(worker, launch, until=until, ledger=draft.rows, keep=keep)
         price = _price_now(worker, prices, draft)
+        if price not in {None, worker.price_per_hour} and worker.instance_id in workers:
+            known = workers[worker.instance_id]
+            workers[worker.instance_id] = replace_fields(known, {"price_per_hour": price})
         actions.append(
             ChargeWorker(
                 kind=ActionKind.CHARGE,
@@ -80,7 +84,7 @@ def charge_workers(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
         if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
             launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": left})
-    return draft.act(actions, launches=launches) if actions else draft
+    return draft.act(actions, launches=launches, workers=workers) if actions else draft
 
 
 def _price_now(worker: Worker, prices: PriceList | None, draft: PlanDraft) -> float | None:

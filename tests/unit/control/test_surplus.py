@@ -2,9 +2,11 @@
 
 import pytest
 
+from spindown.control.books import CHARGED_EVERY
 from spindown.control.plan import ActionKind
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import GONE
 from spindown.domain.reason import ReasonCode
@@ -92,3 +94,17 @@ def test_nobody_comes_in_place_of_the_surplus() -> None:
     assert gone.instance_id in {first.instance_id, second.instance_id}
     assert not any(decision.requests for decision in decisions)
     assert running(world) == 1
+
+
+def test_a_launch_goes_by_the_price_of_its_own_tick() -> None:
+    world = ControlWorld(policy=Policy(max_workers=2, max_dollars_per_hour=1.2))
+    world.send(40)
+    world.tick()
+    (pool,) = {worker.pool for worker in world.view().workers.values()}
+    world.market.move_spot_price(pool.instance_type, pool.zone, 0.5)
+    edit_policy(WORKLOAD, {"max_workers": 6}, settings=world.settings, table=world.table)
+
+    # The tick that charges the workers first sees the price that it launches beside.
+    world.tick(CHARGED_EVERY)
+
+    assert dollars_per_hour(world.view().workers.values()) <= 1.2
