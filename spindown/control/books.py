@@ -70,8 +70,8 @@ def charge_workers(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
         until = _bills_until(worker, draft.now)
         due = charge(worker, launch, until=until, ledger=draft.rows, keep=keep)
         price = _price_now(worker, prices, draft)
-        if price not in {None, worker.price_per_hour} and worker.instance_id in workers:
-            known = workers[worker.instance_id]
+        known = workers.get(worker.instance_id)
+        if known is not None and price is not None and price != known.price_per_hour:
             workers[worker.instance_id] = replace_fields(known, {"price_per_hour": price})
         actions.append(
             ChargeWorker(

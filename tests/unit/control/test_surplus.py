@@ -107,4 +107,4 @@ def test_a_launch_goes_by_the_price_of_its_own_tick() -> None:
     # The tick that charges the workers first sees the price that it launches beside.
     world.tick(CHARGED_EVERY)
 
-    assert dollars_per_hour(world.view().workers.values()) <= 1.2
+    assert dollars_per_hour(list(world.view().workers.values())) <= 1.2
