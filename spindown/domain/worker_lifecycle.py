@@ -42,7 +42,8 @@ they are finished first::
     PolicySeen, other code for long        OTHER_CODE      -
     SlotDone with a job, ``dedicated``,    JOB_OVER        -
     and not kept warm
-    SlotDone, the last jobs all failed     JOBS_FAILED     -  (MarkUnfit too)
+    SlotDone, the last jobs all failed,    JOBS_FAILED     -  (MarkUnfit too)
+    or the one of ``dedicated``
     SlotFaulted, three in a row            FAULTY          -  (MarkUnfit too)
 
 The first reason stays; a later event can only bring ``leave_by`` forward.
@@ -853,7 +854,7 @@ class _Turn:
             self._judge(event.outcome)
         is_for_one = self.state.standing.dispatch is Dispatch.DEDICATED
         if is_for_one and event.worked and not self.state.is_warm(self.now):
-            self._finish(ReasonCode.JOB_OVER)
+            self._end_for_one(event.outcome)
         if event.has_next and not self.state.is_finishing:
             self._set(number, doing=Doing.BUSY, **changes)
             self.commands.append(Take(number))
@@ -864,6 +865,13 @@ class _Turn:
             self._set(number, doing=Doing.RESTING, **changes)
             if event.has_next:
                 self.commands.append(PutBack(number))
+
+    def _end_for_one(self, outcome: tuple[str, bool] | None) -> None:
+        """End with the job; one that failed was all that this machine can be judged by."""
+        if outcome is not None and outcome[1]:
+            self._mark_unfit(ReasonCode.JOBS_FAILED)
+        else:
+            self._finish(ReasonCode.JOB_OVER)
 
     def _judge(self, outcome: tuple[str, bool]) -> None:
         """Take no more jobs if the last ones say that the machine is no good."""

@@ -8,6 +8,7 @@ import pytest
 from spindown.contract.job.manifest import decode_manifest, manifest_key
 from spindown.control.breaker import STRIKES
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.policy import Dispatch
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
 from spindown.port import Outgoing
@@ -134,6 +135,20 @@ def test_bad_messages_after_a_deploy_keep_nobody(body: str, at_once: int, rounds
 
     assert waited <= 12 * MINUTE
     assert len(seen | some) <= 2 * sent
+
+
+@pytest.mark.parametrize("dispatch", Dispatch)
+def test_crashing_jobs_buy_few_machines_each_way(dispatch: Dispatch) -> None:
+    world = a_world(dispatch=dispatch, max_workers=3)
+    world.boot_time, world.script = 2 * MINUTE, _crash_if_evil
+    for number in range(30):
+        world.queue.send([Outgoing(body=f'{{"job_id": "evil{number}", "items": [1]}}')])
+
+    seen = _pass_minutes(world, 60)
+
+    # Three until it is seen, then one in five minutes.
+    assert len(seen) <= 3 + 3 + 60 / 5
+    assert world.view().breaker.reason.code is not ReasonCode.NONE
 
 
 def test_where_nothing_was_ever_done_a_person_is_called() -> None:

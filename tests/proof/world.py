@@ -82,6 +82,8 @@ class ProofWorld(ControlWorld):
         self.broken: set[str] = set()
         #: Pools of which none ever does.
         self.is_broken: Callable[[Pool], bool] = lambda _: False
+        #: How long a launch takes until it could start one.
+        self.boot_time = timedelta(0)
         #: What the code of the workload does.
         self.script: Script = square
 
@@ -231,7 +233,9 @@ class ProofWorld(ControlWorld):
         names = [
             i.instance_id
             for i in self.running
-            if i.instance_id not in self.broken and not self.is_broken(i.pool)
+            if i.instance_id not in self.broken
+            and not self.is_broken(i.pool)
+            and self.now - self.compute.ec2.instances[i.instance_id].launched_at >= self.boot_time
         ]
         return [n for n in names if all(p.is_dead for p in self.processes.get(n, ()))]
 

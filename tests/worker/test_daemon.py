@@ -86,14 +86,14 @@ CRASHER = """
 
 
 @pytest.mark.parametrize(
-    ("source", "waits"),
+    ("source", "waits", "reason"),
     [
-        pytest.param(ECHO, {"b"}, id="completed"),
-        pytest.param(CRASHER, {"a", "b"}, id="failed"),
+        pytest.param(ECHO, {"b"}, ReasonCode.JOB_OVER, id="completed"),
+        pytest.param(CRASHER, {"a", "b"}, ReasonCode.JOBS_FAILED, id="failed"),
     ],
 )
 def test_a_dedicated_machine_takes_one_job_and_ends(
-    plant: Callable[..., Plant], source: str, waits: set[str]
+    plant: Callable[..., Plant], source: str, waits: set[str], reason: ReasonCode
 ) -> None:
     one = plant(source, policy=replace(PATIENT, dispatch=Dispatch.DEDICATED))
     for name in ("a", "b"):
@@ -101,7 +101,7 @@ def test_a_dedicated_machine_takes_one_job_and_ends(
     one.start()
     one.join()
     worker = one.world.worker()
-    assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(ReasonCode.JOB_OVER))
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(reason))
     assert one.has_powered_off
     assert {json.loads(body)["job_id"] for body in one.world.queue.bodies()} == waits
     assert len(one.events("job_claimed")) == 1

@@ -161,9 +161,7 @@ def at_its_last_poll(slots: int = 1) -> Driver:
     return one
 
 
-@pytest.mark.parametrize(
-    "outcome", [None, ("job", False), ("job", True)], ids=["released", "completed", "failed"]
-)
+@pytest.mark.parametrize("outcome", [None, ("job", False)], ids=["released", "completed"])
 def test_a_dedicated_worker_ends_with_its_job(outcome: tuple[str, bool] | None) -> None:
     one = Driver(dispatch=Dispatch.DEDICATED)
     one.take()
@@ -173,6 +171,16 @@ def test_a_dedicated_worker_ends_with_its_job(outcome: tuple[str, bool] | None) 
     ]
     assert one.tell(SlotEnded, 0) == [Drain(ReasonCode.JOB_OVER, knows=False)]
     assert one.tell(Drained) == [PowerOff()]
+
+
+def test_a_dedicated_worker_whose_job_failed_is_unfit() -> None:
+    one = Driver(dispatch=Dispatch.DEDICATED)
+    one.take()
+    assert one.tell(SlotDone, 0, True, ("job", True)) == [
+        BeginDraining(ReasonCode.JOBS_FAILED, knows=False),
+        MarkUnfit(ReasonCode.JOBS_FAILED),
+        EndSlot(0),
+    ]
 
 
 def test_what_was_no_job_of_its_own_ends_it_not() -> None:
