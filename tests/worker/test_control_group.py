@@ -12,6 +12,7 @@ from spindown.worker.family.family import Family
 from spindown.worker.home import WorkerSettings
 from spindown.worker.log import open_log
 from spindown.worker.machine.control_group import (
+    KEPT_BYTES,
     ControlGroups,
     NoGroups,
     open_groups,
@@ -43,7 +44,15 @@ def test_the_worker_moves_and_hands_its_controllers_down(tmp_path: Path) -> None
     own = a_machine(tmp_path)
     opened(tmp_path)
     assert (own / "worker" / "cgroup.procs").read_text() == f"{os.getpid()}\n"
-    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory +io +pids\n"
+    for group in (own, own / "slots"):
+        assert (group / "cgroup.subtree_control").read_text() == "+cpu +memory +io +pids\n"
+
+
+def test_all_slots_leave_the_worker_its_memory(tmp_path: Path) -> None:
+    own = a_machine(tmp_path)
+    group = opened(tmp_path).of_slot(0)
+    assert group.parent == own / "slots"
+    assert int((group.parent / "memory.max").read_text()) == 16 * 1024**3 - KEPT_BYTES
 
 
 @pytest.mark.parametrize(("most", "told"), [(None, ("max", "0")), (2048, ("2048", "1"))])

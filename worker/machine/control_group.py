@@ -5,10 +5,13 @@ Delegation". Only a group without processes of its own may hand controllers down
 so the worker moves to one of its own first. Every slot's processes are then counted apart, and the
 CPU is shared out evenly among slots that want more than there is: ``cpu.weight``, since a bound
 (``cpu.max``) would leave idle what no other wants.
+
+All slots together have a bound of memory. It runs out there, where the worker is no candidate of
+the kernel, whatever code has written to its ``oom_score_adj``.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +20,10 @@ from spindown.worker.usage.reading import find_group, read_memory_total
 
 #: What is needed for a group of use, and what is taken if it is there.
 _NEEDED, _WELCOME = ("cpu", "memory"), ("io", "pids")
-#: Of the worker's own group, beside 100 of each slot: heartbeats must not wait for user code.
-_OWN_WEIGHT = 1000
-#: What system and worker keep of the memory of a machine that jobs share, bytes.
+#: Of the worker, and of all slots together: heartbeats must not wait for user code, and whoever
+#: returns large results takes no more than half of the CPU from others.
+_WEIGHT = 1000
+#: What system and worker keep of a machine's memory, bytes.
 KEPT_BYTES = 512 * 1024**2
 
 
@@ -31,8 +35,8 @@ class NoGroups(SpindownError):
 class ControlGroups:
     """The place where slots get their groups."""
 
-    #: The directory of the group that was the worker's own.
-    own: Path
+    #: The directory of the group in which the slots' are.
+    slots: Path
 
     def of_slot(self, slot: int, memory_bytes: int | None = None) -> Path:
         """Make the group of a slot and return its directory (raises NoGroups).
@@ -42,7 +46,7 @@ class ControlGroups:
             memory_bytes: the most that it may use. What exceeds that is killed as a whole, and
                 nothing else. None: no bound of its own.
         """
-        group = self.own / f"slot-{slot}"
+        group = self.slots / f"slot-{slot}"
         try:
             group.mkdir(exist_ok=True)
             _write(group / "memory.oom.group", int(memory_bytes is not None))
@@ -79,11 +83,16 @@ def open_groups(proc: Path, cgroups: Path) -> ControlGroups:
         for process in _own_processes(own):
             _write(worker / "cgroup.procs", process)
         handed = [name for name in (*_NEEDED, *_WELCOME) if name in known]
-        _write(own / "cgroup.subtree_control", " ".join(f"+{name}" for name in handed))
-        _write(worker / "cpu.weight", _OWN_WEIGHT)
+        _hand_down(own, handed)
+        slots = own / "slots"
+        slots.mkdir(exist_ok=True)
+        _hand_down(slots, handed)
+        for group in (worker, slots):
+            _write(group / "cpu.weight", _WEIGHT)
+        _write(slots / "memory.max", share_of_memory(proc, 1))
     except OSError as exc:
         raise NoGroups(f"no control group can be made below {own}: {exc.strerror}") from exc
-    return ControlGroups(own)
+    return ControlGroups(slots)
 
 
 def share_of_memory(proc: Path, slots: int) -> int:
@@ -92,6 +101,10 @@ def share_of_memory(proc: Path, slots: int) -> int:
     Worked: 16 GiB, of which 0.5 stay with the system, are 1.94 GiB for each of 8 slots.
     """
     return max(read_memory_total(proc) - KEPT_BYTES, 0) // slots
+
+
+def _hand_down(group: Path, controllers: Iterable[str]) -> None:
+    _write(group / "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
 
 
 def _own_processes(own: Path) -> Iterator[int]:

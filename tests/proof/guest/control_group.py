@@ -77,7 +77,7 @@ def records(one: Plant) -> dict[str, UsageRecord]:
 
 def kills(division: Division, slot: int) -> int:
     assert division.groups is not None
-    lines = (division.groups.own / f"slot-{slot}" / "memory.events").read_text().splitlines()
+    lines = (division.groups.slots / f"slot-{slot}" / "memory.events").read_text().splitlines()
     return {name: int(n) for name, n in map(str.split, lines)}["oom_kill"]
 
 
@@ -126,3 +126,31 @@ def test_slots_that_want_all_of_the_cpu_get_the_same(division: Division, tmp_pat
     spent = [use.cpu_seconds for use in uses if use is not None]
     assert len(spent) == len(groups)
     assert 0.35 < spent[0] / sum(spent) < 0.65
+
+
+#: More processes than the machine has memory for, which the kernel would rather spare.
+SPARED = """
+import os, time
+open("/proc/self/oom_score_adj", "w").write("-500")
+for _ in range(40):
+    if not os.fork():
+        held = bytearray(b"x") * (80 << 20)
+        time.sleep(600)
+time.sleep(600)
+"""
+
+
+def test_memory_runs_out_among_the_slots_alone(division: Division, tmp_path: Path) -> None:
+    assert division.groups is not None
+    group = division.groups.of_slot(SLOTS + 2)
+    program = [sys.executable, "-I", "-c", SPARED]
+    family = Family(program, cwd=tmp_path, env={"PATH": os.defpath}, group=group)
+    ends_at = time.monotonic() + 120.0
+    while not kills(division, SLOTS + 2) and time.monotonic() < ends_at:
+        family.status(0.5)
+    family.end()
+    family.output.close()
+
+    # All that is killed is the slot's: the kernel names the group whose bound was met.
+    assert kills(division, SLOTS + 2) > 0
+    assert "oom_kill 0" in (division.groups.slots.parent / "worker" / "memory.events").read_text()
