@@ -68,6 +68,8 @@ class LaunchAllowance:
     month_at_most: float | None = None
     #: Region -> launch requests already made in this minute, by all workloads.
     calls: Mapping[str, int]
+    #: Whether this tick has taken machines that are paid for; the next one sees how many are left.
+    is_paid_taken: bool = False
 
     def has_calls(self, region: str) -> bool:
         """Tell whether EC2 may be asked in a region in this minute."""
@@ -100,6 +102,8 @@ class LaunchAllowance:
             per_hour=None if self.per_hour is None else self.per_hour - given * price,
             budget=budget,
             calls={**self.calls, request.region: made},
+            is_paid_taken=self.is_paid_taken
+            or (given > 0 and any(each.offer.paid_left for each in request.band)),
         )
 
     def with_alive(self, seen: Worker, planned: Worker) -> "LaunchAllowance":

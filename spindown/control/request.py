@@ -81,7 +81,8 @@ class LaunchProgress:
         for band in self._bands:
             if self._is_over(allowance):
                 return None
-            usable = [each for each in band if self._is_usable(each)][:_POOLS_AT_MOST]
+            open_now = [x for x in band if not (allowance.is_paid_taken and x.offer.paid_left)]
+            usable = [each for each in open_now if self._is_usable(each)][:_POOLS_AT_MOST]
             paid, most = affordable(usable, allowance)
             if paid:
                 count = self._count(paid, allowance, most)

@@ -8,7 +8,15 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
 from tests.builders import minutes
-from tests.control import REGION, WORKLOAD, ControlWorld, codes, with_policy
+from tests.control import (
+    REGION,
+    WORKLOAD,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+    codes,
+    with_policy,
+)
 
 PAID = PaidMachines(instance_type="g4dn.xlarge", count=1, region=REGION)
 
@@ -31,6 +39,23 @@ def test_what_is_paid_for_comes_first_and_no_more_of_it() -> None:
     (paid,) = [w for w in world.workers() if w.capacity_type is CapacityType.ON_DEMAND]
     assert paid.price_per_hour == pytest.approx(paid.extra_price, abs=1e-5)
     assert ReasonCode.PRICING_APPLIED in codes(decision)
+
+
+@pytest.mark.parametrize(("band", "first_zone"), [(0.0, None), (0.0, 2), (0.6, None)])
+def test_the_zones_of_a_region_share_what_is_paid_for(band: float, first_zone: int | None) -> None:
+    policy = {"drain_within": minutes(1), "max_workers": 12, "band": band}
+    count = 2 if first_zone is None else first_zone + 1
+    world = paying(with_policy(**policy), Pricing(paid=(replace(PAID, count=count),)))
+    pool = a_pool_of(PAID.instance_type, ZONES[0], CapacityType.ON_DEMAND)
+    world.compute.set_capacity(pool, first_zone)
+    world.send(400)
+
+    for _ in range(3):
+        world.tick(minutes(1))
+
+        kinds = [worker.capacity_type for worker in world.workers()]
+        assert kinds.count(CapacityType.ON_DEMAND) <= count
+    assert kinds.count(CapacityType.ON_DEMAND) == 2
 
 
 def test_one_that_runs_leaves_nothing_that_is_paid_for() -> None:
