@@ -429,6 +429,8 @@ class LaunchRequest:
     count: int
     #: Tags of instance and fleet, besides those of the template.
     tags: Mapping[str, str]
+    #: The image to start from; "": the one that the template names.
+    image: str = ""
 
 
 class RefusalKind(StrEnum):

@@ -882,6 +882,33 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.REGIONS_SILENT: "a launch had no answer in {regions}: other regions are asked first",
     ReasonCode.TRAITS_DOUBTED: "instances of {traits} were of no use: others are asked first",
+    ReasonCode.IMAGE_NOT_BAKED: "instances install at their start: no image is baked yet",
+    ReasonCode.IMAGE_STALE: (
+        "instances install at their start: the baked image holds other requirements or another kit"
+    ),
+    ReasonCode.IMAGE_OLD: (
+        "instances install at their start: the baked image is {days} days old, and its base lacks "
+        "later fixes"
+    ),
+    ReasonCode.IMAGE_ELSEWHERE: (
+        "instances install at their start in {region}, where the baked image is not"
+    ),
+    ReasonCode.IMAGE_SILENT: lambda about: (
+        f"instances install at their start: {_count(about['count'], 'instance')} of the baked "
+        f"image {about['image']} in a row never checked in"
+    ),
+    ReasonCode.IMAGE_REFUSED: (
+        "instances install at their start: EC2 refuses the baked image {image}: {refusal}"
+    ),
+    ReasonCode.IMAGE_BUILD_FAILED: (
+        "instances install at their start: the last build of their image ended as {state}: {said}"
+    ),
+    ReasonCode.IMAGE_USED: "instances start from the baked image {image}",
+    ReasonCode.IMAGE_MODES: (
+        "a month of {boots:.0f} boots: ${bootstrap:,.2f} for installs with image.mode bootstrap, "
+        "${bake:,.2f} with bake, ${auto:,.2f} with auto, ${ami:,.2f} with an image of your own "
+        "(making and storing it not counted)"
+    ),
     ReasonCode.NO_QUOTA_LEFT: (
         "quota {quota_class}: {left:g} vCPUs are left, the smallest offer takes {smallest}"
     ),

@@ -227,6 +227,9 @@ def fleet_arguments(request: LaunchRequest) -> dict[str, Any]:
                         "AvailabilityZone": override.zone,
                     }
                     | ({"Priority": float(index)} if has_choice else {})
+                    # Of an instant fleet (EC2 API Reference,
+                    # "FleetLaunchTemplateOverridesRequest").
+                    | ({"ImageId": request.image} if request.image else {})
                     for index, override in enumerate(request.overrides)
                 ],
             }
@@ -257,6 +260,7 @@ def instance_arguments(request: LaunchRequest) -> dict[str, Any]:
         },
         "InstanceType": override.instance_type,
         "SubnetId": override.subnet_id,
+        **({"ImageId": request.image} if request.image else {}),
         "TagSpecifications": [
             {"ResourceType": kind, "Tags": tags} for kind in _TAGGED if kind != "fleet"
         ],

@@ -65,6 +65,8 @@ ACCEPTED = "accepted#"
 #: A shape of machine that has a queue of its own, and what ticks have seen of that queue.
 SHAPE = "shape#"
 SHAPE_BACKLOG = "shape-backlog#"
+#: What was baked for an architecture (``domain.image.ImageHistory``).
+IMAGE = "image#"
 NEWER = "newer#"
 DONE = "done#"
 CLAIMS = "claims"
@@ -173,6 +175,11 @@ def shape_backlog_sort(shape: str) -> str:
     return f"{SHAPE_BACKLOG}{shape}"
 
 
+def image_sort(architecture: str) -> str:
+    """Return the sort key of what was baked for an architecture."""
+    return f"{IMAGE}{architecture}"
+
+
 def newer_sort(message_id: str) -> str:
     """Return the sort key of a message that only a later version reads."""
     return f"{NEWER}{message_id}"
@@ -187,6 +194,9 @@ def pool_sort(pool: Pool) -> str:
 BOOT_RATE = f"{RATE}boot"
 #: Before the name of a phase of boots.
 BOOT_PHASE = f"{BOOT_RATE}#"
+#: The same of instances that started from a baked image.
+BAKED_RATE = f"{RATE}baked"
+BAKED_PHASE = f"{BAKED_RATE}#"
 GAP_RATE = f"{RATE}gap"
 JOB_RATE = f"{RATE}job"
 CHECKPOINT_RATE = f"{RATE}checkpoint"

@@ -121,6 +121,16 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BakeSettings:
+    """How images are baked once they are earned: of ``image.mode = "auto"``."""
+
+    #: Architecture -> ARN of the pipeline of Image Builder.
+    pipelines: Mapping[str, str]
+    #: What tells apart images that were baked with other things (``contract.image.make_stamp``).
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSettings:
     """One workload as deployed."""
 
@@ -137,5 +147,7 @@ class WorkloadSettings:
     run: RunSettings = field(default_factory=RunSettings)
     requirements: Requirements = field(default_factory=Requirements)
     policy: Policy = field(default_factory=Policy)
+    #: None: no image is baked by the functions.
+    bake: BakeSettings | None = None
     #: What is paid other than EC2's prices; None: nothing.
     pricing: Pricing | None = None

@@ -9,6 +9,7 @@ from spindown.contract.row import SpendRow
 from spindown.control.backlog import learn
 from spindown.control.breaker import forget_silence
 from spindown.control.budget import add_to_budget
+from spindown.control.image import image_of
 from spindown.control.market import CATALOGUE_KEY, PriceList, price_of
 from spindown.control.outcome import ADOPTED, UNANSWERED
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
@@ -179,14 +180,14 @@ def learn_boots(draft: PlanDraft) -> PlanDraft:
         if _has_just(draft, worker, _as_told(draft, worker).checked_in_at)
     ]
     most = draft.facts.policy.max_lifetime
-    seconds = [
-        min(worker.checked_in_at - worker.launched_at, most).total_seconds()
-        for worker in booted
+    samples: dict[str, list[float]] = {}
+    for worker in booted:
         # One that was adopted may have waited for its row, or was asked for more than once.
-        if worker.checked_in_at is not None and not _was_adopted(draft, worker)
-    ]
-    if seconds:
-        draft = draft.act([learn(draft, rows.BOOT_RATE, seconds)])
+        if worker.checked_in_at is not None and not _was_adopted(draft, worker):
+            seconds = min(worker.checked_in_at - worker.launched_at, most).total_seconds()
+            rate = rows.BAKED_RATE if _was_baked(draft, worker) else rows.BOOT_RATE
+            samples.setdefault(rate, []).append(seconds)
+    draft = draft.act([learn(draft, rate, found) for rate, found in sorted(samples.items())])
     draft = draft.act(_learn_phases(draft))
     for worker in booted:
         draft = forget_silence(draft, worker)
@@ -196,20 +197,25 @@ def learn_boots(draft: PlanDraft) -> PlanDraft:
 def _learn_phases(draft: PlanDraft) -> list[Action]:
     """Return what teaches the phases of boots that are over since the last tick."""
     polled = [
-        worker.boot_phases
+        (rows.BAKED_PHASE if _was_baked(draft, worker) else rows.BOOT_PHASE, worker.boot_phases)
         for worker in draft.fleet.present
         if _has_just(draft, worker, _as_told(draft, worker).polled_at)
         and not _was_adopted(draft, worker)
     ]
     most = draft.facts.policy.max_lifetime.total_seconds()
-    samples = {
-        phase: [min(told[phase], most) for told in polled if phase in told] for phase in BootPhase
-    }
-    return [
-        learn(draft, f"{rows.BOOT_PHASE}{phase}", seconds)
-        for phase, seconds in samples.items()
-        if seconds
-    ]
+    samples: dict[str, list[float]] = {}
+    for phase in BootPhase:
+        for phases, told in polled:
+            if phase in told:
+                samples.setdefault(f"{phases}{phase}", []).append(min(told[phase], most))
+    return [learn(draft, sort, seconds) for sort, seconds in samples.items()]
+
+
+def _was_baked(draft: PlanDraft, worker: Worker) -> bool:
+    """Tell whether a worker's launch took an image that the functions had baked."""
+    if draft.facts.settings.bake is None:
+        return False
+    return bool(image_of(draft.fleet.launch_of(worker)))
 
 
 def _as_told(draft: PlanDraft, worker: Worker) -> Worker:

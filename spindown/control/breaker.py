@@ -13,6 +13,7 @@ from typing import Literal
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import BreakerRow
+from spindown.control.image import give_up_silent
 from spindown.control.observation import TickFacts
 from spindown.control.outcome import ADOPTED
 from spindown.control.plan import Action, ActionKind, Fleet, PlanDraft
@@ -226,7 +227,7 @@ def count_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
     if not _could_check_in(draft, worker):
         return draft
     why = Reason(ReasonCode.POOL_NEVER_CHECKED_IN, {"ended": ""})
-    return _strike(avoid_pool(draft, worker.pool, why, worker.instance_id), worker, "strikes")
+    return _count_silent(avoid_pool(draft, worker.pool, why, worker.instance_id), worker)
 
 
 def forget_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
@@ -276,7 +277,13 @@ def _count_miss(draft: PlanDraft, worker: Worker) -> PlanDraft:
     ended = {"ended": worker.reason.code.value, **worker.reason.about}
     why = Reason(ReasonCode.POOL_NEVER_CHECKED_IN, ended)
     draft = avoid_pool(draft, worker.pool, why, worker.instance_id)
-    return draft if is_fault_of_ec2(worker) else _strike(draft, worker, "strikes")
+    return draft if is_fault_of_ec2(worker) else _count_silent(draft, worker)
+
+
+def _count_silent(draft: PlanDraft, worker: Worker) -> PlanDraft:
+    draft = _strike(draft, worker, "strikes")
+    silent = breaker_of(draft.facts, draft.fleet, worker.region).strikes
+    return give_up_silent(draft, worker, silent)
 
 
 def _note_counted(draft: PlanDraft, worker: Worker) -> PlanDraft:

@@ -81,6 +81,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         launches=dict(fleet.launches),
         unavailable=dict(fleet.unavailable),
         breakers=dict(fleet.breakers),
+        images=dict(fleet.images),
         backoffs=dict(fleet.backlog.backoffs),
         account=seen.account,
         allowance=plan.allowance,

@@ -11,6 +11,7 @@ from spindown.control.observation import Observation, TickFacts
 from spindown.control.observe_ec2 import next_backoff
 from spindown.control.plan import Action, LaunchWorkers
 from spindown.domain.fleet import Launch, Unavailable, Worker
+from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.ledger import AccountView
@@ -30,6 +31,7 @@ class Execution:
     launches: dict[str, Launch]
     unavailable: dict[Pool, Unavailable]
     breakers: dict[str, BreakerRow]
+    images: dict[str, ImageHistory]
     backoffs: dict[str, Backoff]
     account: AccountView | None
     #: What launches may still take.

@@ -16,6 +16,7 @@ from spindown.contract.row import BreakerRow, CallsRow, QuotaRow
 from spindown.control.breaker import breaker_name, count_forbidden, open_for_account
 from spindown.control.budget import PlannedRequest, reserve, take_call, why_short
 from spindown.control.execution import Execution
+from spindown.control.image import blames_image, give_up_refused, image_for
 from spindown.control.observation import (
     client_token,
     encode_request,
@@ -144,28 +145,31 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
         # EC2 gives there again.
         run.backoffs.pop(region, None)
     progress.zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}
-    _heed(run, progress, planned, answer.refusals, given)
+    _heed(run, progress, planned, request, answer.refusals, given)
 
 
-def _stops_region(refusal: Refusal) -> bool:
+def _stops_region(request: LaunchRequest, refusal: Refusal) -> bool:
     """Tell whether it says of all launches that the account may not make them.
 
-    What it says of one pool may hold for that type alone.
+    What it says of one pool may hold for that type alone, and what it says of a baked image not for
+    the base image.
     """
-    return refusal.kind is RefusalKind.ACCOUNT and refusal.is_of_request
+    is_of_account = refusal.kind is RefusalKind.ACCOUNT and refusal.is_of_request
+    return is_of_account and not blames_image(request, refusal)
 
 
 def _heed(
     run: Execution,
     progress: LaunchProgress,
     planned: PlannedRequest,
+    request: LaunchRequest,
     refusals: tuple[Refusal, ...],
     given: int,
 ) -> None:
     region, classes = planned.region, [each.offer.quota_class for each in planned.band]
     kinds = {refusal.kind for refusal in refusals}
     progress.heard(region, given, refusals)
-    if any(_stops_region(refusal) for refusal in refusals) and not given:
+    if any(_stops_region(request, refusal) for refusal in refusals) and not given:
         why = run.breakers.get(region, BreakerRow()).reason
         progress.close(region, why.within(ReasonCode.LAUNCHING_STOPPED))
     elif RefusalKind.THROTTLE in kinds:
@@ -186,6 +190,7 @@ def _intend(
         client_token=client_token(facts, launch_id, run.now),
         region=first.region,
         template=outpost.template(first.instance_type.architecture, first.capacity_type),
+        image=image_for(facts, run.images, first.instance_type.architecture, first.region)[0],
         capacity_type=first.capacity_type,
         overrides=tuple(
             LaunchOverride(
@@ -324,7 +329,11 @@ def _record_answer(
 
 
 def _learn_from(run: Execution, request: LaunchRequest, refusal: Refusal) -> None:
-    if _stops_region(refusal):
+    if blames_image(request, refusal):
+        for architecture, known, write in give_up_refused(run.facts, run.images, request, refusal):
+            run.images[architecture] = known
+            run.note(write)
+    elif _stops_region(request, refusal):
         _open_breaker(run, request.region, refusal, {p.instance_type for p in pools_of(request)})
     elif refusal.kind is RefusalKind.THROTTLE:
         run.back_off(request.region)

@@ -35,7 +35,7 @@ from spindown.error import (
     Unreachable,
 )
 from spindown.ledger import AccountView, Ledger, LedgerView, RowWrites
-from spindown.ledger.knowledge import read_knowledge
+from spindown.ledger.knowledge import read_knowledge, starts_baked
 from spindown.port import (
     SETTINGS_FOR,
     AnswerKind,
@@ -178,6 +178,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
             slots=slots_of(effective.policy, settings.run.slots),
             stop_grace=settings.run.stop_grace,
             workers=view.workers.values(),
+            is_baked=starts_baked(view.images, settings, deployment.region, now),
         ),
         notes=(
             *((Reason(ReasonCode.LOCK_DAMAGED),) if view.is_lock_damaged(now) else ()),
@@ -351,9 +352,14 @@ def is_own_request(launch: Launch, request: LaunchRequest, facts: TickFacts) -> 
         and until <= f"{launch.intended_at + _LEASE_AT_MOST:%Y-%m-%dT%H:%M:%SZ}"
         and request.template in outpost.templates.values()
         and all(outpost.subnets.get(o.zone) == o.subnet_id for o in request.overrides)
+        and (not request.image or request.image in _images_in(request.region, facts))
         and pools <= launch.offered.keys()
         and request.count == launch.count
     )
+
+
+def _images_in(region: str, facts: TickFacts) -> list[str]:
+    return [known.images[region] for known in facts.view.images.values() if region in known.images]
 
 
 #: No policy lets an instance live longer, its grace included (``spindown.config``).

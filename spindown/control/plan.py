@@ -26,6 +26,7 @@ from spindown.domain.fleet import (
     Worker,
     WorkerState,
 )
+from spindown.domain.image import ImageHistory
 from spindown.domain.in_vain import InVain
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType, Pool
@@ -283,6 +284,8 @@ class Fleet:
     unavailable: Mapping[Pool, Unavailable]
     #: Region -> breaker; a missing one has never opened.
     breakers: Mapping[str, BreakerRow]
+    #: Architecture -> what was baked for it.
+    images: Mapping[str, ImageHistory]
     queue: Backlog
     #: What the ticks remember of the queue and of EC2.
     backlog: BacklogRow
@@ -381,6 +384,7 @@ def begin(facts: TickFacts) -> PlanDraft:
         requeued_jobs=view.requeued_jobs,
         unavailable=view.unavailable,
         breakers={region or home: row for region, row in view.breakers.items()},
+        images=view.images,
         queue=facts.queue,
         backlog=_correct_backlog(view.backlog, facts.now),
         shapes={

@@ -74,20 +74,6 @@ class BootProfile:
 
 #: Seconds of a boot; a shorter install is not worth an image that takes half an hour to bake.
 _WORTH_SAYING = 60.0
-#: USD a GiB and month of an EBS snapshot, standard tier (Amazon EBS pricing, us-east-1).
-_SNAPSHOT_GIB_MONTH = 0.05
-#: Baked each week and kept for five (infra.image), with that of this week.
-_IMAGES_KEPT = 6
-
-
-def snapshots_at_most(root_gib: float, images: int = 1) -> float:
-    """Return what a month of a workload's baked images costs at most, USD.
-
-    Args:
-        root_gib: of the root volume; a snapshot holds the blocks that differ from the one before.
-        images: kinds of images: one for each architecture and region.
-    """
-    return root_gib * _SNAPSHOT_GIB_MONTH * _IMAGES_KEPT * images
 
 
 def usual_boot(samples: Mapping[BootPhase, Sequence[float]]) -> BootProfile | None:

@@ -343,6 +343,21 @@ class ReasonCode(StrEnum):
     REGIONS_SILENT = "regions-silent"
     #: Instances of ``traits`` never checked in, left work alone or were faulty.
     TRAITS_DOUBTED = "traits-doubted"
+    #: Instances start from the base image: none was baked yet; ``image`` was baked with other
+    #: things; its base is ``days`` old; it is not in ``region``.
+    IMAGE_NOT_BAKED = "image-not-baked"
+    IMAGE_STALE = "image-stale"
+    IMAGE_OLD = "image-old"
+    IMAGE_ELSEWHERE = "image-elsewhere"
+    #: ``count`` instances of ``image`` in a row never checked in; EC2 refused it by ``refusal``;
+    #: a build ended as ``state``: ``said``.
+    IMAGE_SILENT = "image-silent"
+    IMAGE_REFUSED = "image-refused"
+    IMAGE_BUILD_FAILED = "image-build-failed"
+    #: Instances start from ``image``.
+    IMAGE_USED = "image-used"
+    #: USD a month with ``boots`` as of late: ``bootstrap``, ``bake``, ``auto``, ``ami``.
+    IMAGE_MODES = "image-modes"
     #: ``quota_class`` has ``left`` vCPUs, and the smallest offer takes ``smallest``.
     NO_QUOTA_LEFT = "no-quota-left"
     #: ``quota_class`` is full while an instance of ours in it is ending.

@@ -1,14 +1,17 @@
 """Turn the ledger's learned sums into what the domain calls knowledge."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
+from statistics import median
 
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.row import RateRow, control_partition, parse_processor_kind, pool_sort
+from spindown.contract.settings import WorkloadSettings
 from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Worker
+from spindown.domain.image import ImageHistory, find_image
 from spindown.domain.learning import (
     JobSizes,
     Knowledge,
@@ -31,6 +34,7 @@ def read_knowledge(
     slots: str,
     stop_grace: timedelta = timedelta(0),
     workers: Iterable[Worker] = (),
+    is_baked: bool = False,
 ) -> Knowledge:
     """Return what a workload has shown so far.
 
@@ -39,17 +43,20 @@ def read_knowledge(
         slots: ``run.slots`` of the workload.
         stop_grace: what its program has to end.
         workers: those that there are.
+        is_baked: whether instances start from a baked image: then boots are as those were, once
+            any is known.
     """
     empty = RateRow()
     types = _types(rates)
     is_typed = len(types) > 1
+    is_baked = is_baked and rows.BAKED_RATE in rates
     return Knowledge(
         **add_types(list(types.values())),
         types=types if is_typed else {},
         pools=dict(_pools(rates)),
         alive=frozenset(w.processor for w in workers if w.is_live),
-        boots=rates.get(rows.BOOT_RATE, empty).samples,
-        boot_phases=read_phases(rates),
+        boots=rates.get(rows.BAKED_RATE if is_baked else rows.BOOT_RATE, empty).samples,
+        boot_phases=read_phases(rates, rows.BAKED_PHASE if is_baked else rows.BOOT_PHASE),
         gaps=rates.get(rows.GAP_RATE, empty).samples,
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
@@ -57,9 +64,31 @@ def read_knowledge(
     )
 
 
-def read_phases(rates: Mapping[str, RateRow]) -> Mapping[BootPhase, tuple[float, ...]]:
+def starts_baked(
+    images: Mapping[str, ImageHistory], settings: WorkloadSettings, region: str, now: datetime
+) -> bool:
+    """Tell whether instances in a region start from an image that the functions had baked."""
+    bake = settings.bake
+    return bake is not None and any(
+        find_image(images.get(each), stamp=bake.stamp, region=region, now=now)[0]
+        for each in bake.pipelines
+    )
+
+
+def install_seconds(rates: Mapping[str, RateRow], phases: str) -> float | None:
+    """Return the median of installs at boots; None: none was measured.
+
+    ``phases`` is how the sort keys begin: ``BOOT_PHASE`` or ``BAKED_PHASE``.
+    """
+    known = read_phases(rates, phases).get(BootPhase.INSTALL)
+    return median(known) if known else None
+
+
+def read_phases(
+    rates: Mapping[str, RateRow], phases: str = rows.BOOT_PHASE
+) -> Mapping[BootPhase, tuple[float, ...]]:
     """Return the seconds of each phase of the last boots, as far as they are known."""
-    known = {phase: rates.get(f"{rows.BOOT_PHASE}{phase}") for phase in BootPhase}
+    known = {phase: rates.get(f"{phases}{phase}") for phase in BootPhase}
     return {phase: row.samples for phase, row in known.items() if row is not None}
 
 

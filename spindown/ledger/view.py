@@ -27,6 +27,7 @@ from spindown.contract.row import (
 from spindown.domain.alert import AlertState
 from spindown.domain.cost_rise import AcceptedCost, CostRise
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker, WorkerState
+from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ledger.partition import Partition, Told
@@ -57,6 +58,8 @@ class LedgerView:
     shape_backlogs: Mapping[str, BacklogRow] = field(default_factory=dict)
     #: Region -> breaker; home is "".
     breakers: Mapping[str, BreakerRow] = field(default_factory=dict)
+    #: Architecture -> what was baked for it.
+    images: Mapping[str, ImageHistory] = field(default_factory=dict)
     #: Name -> what is remembered of what people are told.
     alerts: Mapping[str, AlertState] = field(default_factory=dict)
     cost_rise: CostRise | None = None
@@ -150,6 +153,7 @@ def view_of(
         breakers={
             name.removeprefix("#"): x for name, x in decided.named(BreakerRow, rows.BREAKER).items()
         },
+        images=decided.named(ImageHistory, rows.IMAGE),
         alerts=decided.named(AlertState, rows.ALERT),
         cost_rise=decided.one(CostRise, rows.COST_RISE),
         accepted=tuple(sorted(decided.all_of(AcceptedCost, rows.ACCEPTED).values(), key=_at)),

@@ -21,8 +21,9 @@ from spindown.contract.row import (
     budget_sort,
     control_partition,
 )
-from spindown.domain.boot import BootPhase, BootProfile, snapshots_at_most, usual_boot
+from spindown.domain.boot import BootPhase, BootProfile, usual_boot
 from spindown.domain.budget import LaunchRoom, foresight
+from spindown.domain.image import snapshots_at_most
 from spindown.domain.job_type import dispatch_of_type, requirements_of, shape_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Pool, Quota, build_offers
