@@ -1,7 +1,7 @@
 """Refresh the catalogue of what EC2 offers and at what on-demand price; renew old messages.
 
 Trigger: EventBridge Scheduler, hourly and on demand; no input. Effects: writes the catalogue, sizes
-and tables of usage; replaces messages that SQS would delete; tells people of costs and lost jobs.
+and tables of usage; bakes images; replaces old messages; tells people of costs and lost jobs.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
+from spindown.control.bake import keep_images
 from spindown.control.job_size import learn_sizes
 from spindown.control.market import refresh
 from spindown.control.usage import compact_all
@@ -41,6 +42,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         "renewed": {look.workload: look.renewed for look in looks},
         "not_renewed": {look.workload: look.why for look in looks if look.why},
         **for_each_workload("queues_removed", remove_unused, ports),
+        **for_each_workload("images", keep_images, ports),
         # Last, since what workers have written may take all the time and memory that there is.
         **for_each_workload("sized", learn_sizes, ports),
         **compact_all(ports),

@@ -76,6 +76,7 @@ def control_ports() -> ControlPorts:
         queue=aws.queue,
         topic=aws.topic(os.environ[ENV_TOPIC]),
         router=aws.waker(resource_name(deployment_name(), "intake")),
+        builder=aws.image_builder(),
         advisor=SpotAdvisor(aws.clock, advisor_url) if advisor_url else None,
     )
 

@@ -970,6 +970,37 @@ class AlarmStates(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageBuild:
+    """How the build of an image stands."""
+
+    #: As EC2 Image Builder calls it, such as "BUILDING".
+    state: str
+    #: Region -> id of the image that is there; empty until all are.
+    images: Mapping[str, str] = field(default_factory=dict)
+    #: Whether it has ended without an image, and what was said of it.
+    has_failed: bool = False
+    said: str = ""
+    #: What tells what it was baked with; "": nothing does.
+    stamp: str = ""
+
+
+class ImageBuilder(Protocol):
+    """What bakes images, by pipelines made by the deploy."""
+
+    def start(self, pipeline: str, *, token: str) -> str:
+        """Start a build, once for each token of 64 characters at most; return its name.
+
+        Raises:
+            NotFound: there is no such pipeline.
+        """
+        ...
+
+    def read(self, build: str) -> ImageBuild:
+        """Return how a build stands (raises NotFound)."""
+        ...
+
+
 class Waker(Protocol):
     """What starts a function for a workload."""
 
@@ -1063,6 +1094,8 @@ class ControlPorts:
     #: Wakes what routes messages; nobody does for a workload without types.
     router: Waker = field(default_factory=Nobody)
     cache: Cache = field(default_factory=Cache)
+    #: Bakes images; None: nobody does.
+    builder: ImageBuilder | None = None
     #: None: nothing published is read, and the prior of every pool stands.
     advisor: Advisor | None = None
 

@@ -23,6 +23,7 @@ from spindown.contract.row import (
     worker_sort,
 )
 from spindown.contract.settings import (
+    BakeSettings,
     DeploymentSettings,
     Outpost,
     RunSettings,
@@ -41,6 +42,7 @@ from spindown.ledger import Ledger, LedgerView
 from spindown.memory import (
     MemoryClock,
     MemoryCompute,
+    MemoryImageBuilder,
     MemoryInputSource,
     MemoryJobQueue,
     MemoryMarket,
@@ -72,6 +74,8 @@ TEMPLATE = TemplateRef(id="lt-1", version="3")
 SPOT_TEMPLATE = TemplateRef(id="lt-3", version="1")
 #: What a launch is made of in the region: its template, its subnets, the code.
 LAUNCH_VERSION = "lt-1@3 subnet-a subnet-b abc"
+#: What bakes its images, if it has any baked.
+PIPELINE = "arn:aws:imagebuilder:us-west-2:123456789012:image-pipeline/demo--classify--x86-64"
 #: A second region, for the worlds that have one.
 AWAY = "eu-west-1"
 AWAY_ZONE = "eu-west-1a"
@@ -108,6 +112,8 @@ class ControlWorld:
     away: tuple[tuple[str, float], ...] = ()
     #: Tags of the account; with some, launches on spot have a template of their own.
     tags: Mapping[str, str] = field(default_factory=dict)
+    #: What images are baked with; "": none is.
+    stamp: str = ""
     #: Called with each port call and what carries it out.
     interfere: Callable[[PortCall, Callable[[], Any]], Any] | None = None
     calls: Counter[str] = field(default_factory=Counter)
@@ -126,6 +132,7 @@ class ControlWorld:
         self.is_woken = False
         self.metrics = MemoryMetricSink()
         self.topic = MemoryTopic()
+        self.builder = MemoryImageBuilder([PIPELINE])
         self.compute = MemoryCompute(
             self.clock,
             self.market,
@@ -169,6 +176,7 @@ class ControlWorld:
             queue=lambda url: intercept(self.queue_at(url), "queue", self._call),
             router=intercept(self, "router", self._call),
             topic=intercept(self.topic, "topic", self._call),
+            builder=intercept(self.builder, "builder", self._call),
         )
 
     def make_table(self) -> MemoryTable:
@@ -193,6 +201,9 @@ class ControlWorld:
             run=RunSettings(code_digest="abc"),
             requirements=self.requirements,
             policy=self.policy,
+            bake=BakeSettings(pipelines={"x86_64": PIPELINE}, stamp=self.stamp)
+            if self.stamp
+            else None,
         )
 
     def _call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:

@@ -30,6 +30,7 @@ _HTTP_SERVER_ERROR = 500
 _CODES: Mapping[type[SpindownError], tuple[str, ...]] = {
     Throttled: (
         "BandwidthLimitExceeded",
+        "CallRateLimitExceededException",
         "EC2ThrottledException",
         "KmsThrottled",
         "LimitExceededException",
@@ -59,6 +60,8 @@ _CODES: Mapping[type[SpindownError], tuple[str, ...]] = {
         "AuthorizationError",
         "ExpiredToken",
         "ExpiredTokenException",
+        # Of EC2 Image Builder.
+        "ForbiddenException",
         "Forbidden",
         "InvalidAccessKeyId",
         "InvalidClientTokenId",

@@ -26,6 +26,7 @@ from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.eventbridge import EventBridgeBus
 from spindown.aws.fault import FisInjector
 from spindown.aws.function import LambdaRehearser, LambdaWaker
+from spindown.aws.image import AwsImageBuilder
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
@@ -166,6 +167,10 @@ class Aws:
             lambda: self._once("lambda", "", lambda: self._session.client("lambda", config=config)),
             function,
         )
+
+    def image_builder(self) -> AwsImageBuilder:
+        """Return EC2 Image Builder."""
+        return AwsImageBuilder(lambda: self._make("imagebuilder"))
 
     def faults(self) -> FisInjector:
         """Return what interrupts spot instances on purpose."""

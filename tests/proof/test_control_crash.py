@@ -17,7 +17,8 @@ from spindown.contract.event import (
     RebalanceRecommendation,
     StateChange,
 )
-from spindown.contract.row import BACKLOG
+from spindown.contract.row import BACKLOG, BOOT_PHASE, SpendRow
+from spindown.control.bake import keep_images
 from spindown.control.interrupt import react
 from spindown.domain.interruption import NOTICE
 from spindown.job.renew import renew
@@ -222,6 +223,36 @@ def take_types_away(world: ProofWorld) -> object:
     return world.tick()
 
 
+def earned(state: str = "") -> ProofWorld:
+    """Return a world with an image that is earned, under way, done or failed, and waiting work."""
+    world = a_world()
+    world.stamp = "with this"
+    world.settings.deploy(world.workload_settings())
+    world.put(f"{BOOT_PHASE}install", samples=[120.0])
+    # A dollar an hour; so few of them that no invariant of the bill sees it.
+    day = SpendRow(instances=400, dollars=1e-7, boot_seconds=3.6e-4)
+    world.put_day(world.now - timedelta(days=1), day)
+    world.submit(4)
+    if state:
+        keep_images(world.workload, world.ports)
+        (build,) = world.builder.builds
+        if state == "failed":
+            world.builder.fail(build, "no wheel")
+        else:
+            world.builder.finish(build, {REGION: "ami-1"}, stamp=world.stamp)
+    if state == "used":
+        keep_images(world.workload, world.ports)
+    return world
+
+
+def bake(world: ProofWorld) -> object:
+    keep_images(world.workload, world.ports)
+    # The next hour goes on with whatever was left.
+    keep_images(world.workload, world.ports)
+    assert len(world.builder.builds) == 1
+    return world.tick()
+
+
 def hear(kind: str) -> Callable[[ProofWorld], object]:
     """Return what handles an event about the first instance."""
 
@@ -270,6 +301,10 @@ EPISODES = {
         prepare=lambda: reclaimed(timedelta(0)), act=hear("terminated"), calls_at_least=10
     ),
     "hears-a-rebalance": Episode(prepare=at_work, act=hear("rebalance"), calls_at_least=3),
+    "begins-an-image": Episode(prepare=earned, act=bake, calls_at_least=10),
+    "takes-an-image": Episode(prepare=lambda: earned("done"), act=bake, calls_at_least=10),
+    "notes-a-failed-image": Episode(prepare=lambda: earned("failed"), act=bake, calls_at_least=10),
+    "starts-from-an-image": Episode(prepare=lambda: earned("used"), act=tick, calls_at_least=6),
     "renews-messages": Episode(prepare=grown_old, act=renew_messages, calls_at_least=9),
     "routes": Episode(prepare=sent, act=route, calls_at_least=20),
     "routes-to-learned-sizes": Episode(prepare=sent_to_learned_sizes, act=route, calls_at_least=20),

@@ -307,6 +307,12 @@ def _waiting(given: AlertInput) -> Iterator[Alert]:
         )
 
 
+#: What a baked image is given up for. That one is stale or old is the usual course.
+_IMAGE_FAULTS = frozenset(
+    {ReasonCode.IMAGE_BUILD_FAILED, ReasonCode.IMAGE_REFUSED, ReasonCode.IMAGE_SILENT}
+)
+
+
 def _control(given: AlertInput) -> Iterator[Alert]:
     decision, workload = given.decision, given.workload
     if decision.policy_refusal:
@@ -335,6 +341,16 @@ def _control(given: AlertInput) -> Iterator[Alert]:
                 remedy=f"a worker writes what no worker of ours does: run `spindown drain "
                 f"{workload} --now`, which ends its machines at once, and look at what its code "
                 "runs.",
+            )
+        if note.code in _IMAGE_FAULTS:
+            yield Alert(
+                name="image",
+                says=f"Instances of {workload} cannot start from a baked image: "
+                f"{_sentence(say(note))}",
+                remedy="nothing has to be done: they install at their start, and another image is "
+                "baked after a day or more. If that fails too, read the log of Image Builder, "
+                f"/aws/imagebuilder/{given.deployment}--{workload}.",
+                rest=SAID_AGAIN_AFTER,
             )
         if note.code is ReasonCode.NEWER_MESSAGES:
             yield Alert(
