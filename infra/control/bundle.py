@@ -200,6 +200,7 @@ CALLED: Mapping[str, Sequence[str]] = {
         "RunInstances",
         "TerminateInstances",
     ),
+    "imagebuilder": ("GetImage", "StartImagePipelineExecution"),
     "lambda": ("Invoke",),
     "pricing": ("GetProducts",),
     "s3": (),

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
 from spindown.control.breaker import doubted_traits, is_on_test
 from spindown.control.budget import LaunchAllowance, calls_made, why_short
+from spindown.control.image import tell_images
 from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
@@ -65,7 +66,8 @@ def choose_all(
     chosen = [choose_offers(of_shape(draft, need.shape), need, seen, allowance) for need in needs]
     notes = dict.fromkeys(note for _, some in chosen for note in some)
     choices = _share_places([choice for choice, _ in chosen], allowance.workers)
-    return choices, (*notes, *_note_takeovers(choices, draft.facts.policy))
+    takeovers = _note_takeovers(choices, draft.facts.policy)
+    return choices, (*notes, *takeovers, *tell_images(draft.facts, draft.fleet.images))
 
 
 def _note_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator[Reason]:

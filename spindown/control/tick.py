@@ -37,7 +37,6 @@ from spindown.control.books import (
 from spindown.control.breaker import begin_breakers, count_useless_instances
 from spindown.control.correct import correct_workers
 from spindown.control.execute import execute
-from spindown.control.image import tell_images
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, tell_movers
 from spindown.control.newer import show_newer
@@ -188,8 +187,7 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     allowance = allowance_of(draft, missing[0], seen.account, month)
     choices, notes = choose_all(draft, (*missing, *moves.takeovers), seen, allowance)
     launches = foresee(draft, choices, allowance)
-    told = tell_images(draft.facts, draft.fleet.images)
-    draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes, *told))
+    draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes))
     return Plan(
         actions=draft.actions,
         fleet=draft.fleet,
