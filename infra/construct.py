@@ -15,7 +15,7 @@ from spindown.config import Config, DeploymentConfig, PricingConfig, WorkloadCon
 from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
 from spindown.infra.fault import FaultStack, workloads_to_verify
-from spindown.infra.image import ImageStack, baked_workloads
+from spindown.infra.image import ImageStack, baked_workloads, precedes_core
 from spindown.infra.observability.stack import InsightStack
 from spindown.infra.outpost import OutpostStack
 
@@ -110,8 +110,12 @@ def add_stacks(
     core = CoreStack(scope, config=config, root=root, target=target, synthesizer=make_synthesizer())
     if baked_workloads(config):
         image = ImageStack(scope, config=config, root=root, synthesizer=make_synthesizer())
-        # Core launches workers from these images, so they must be there first.
-        core.add_stack_dependency(image)
+        if precedes_core(config):
+            # Core launches workers from these images, so they must be there first.
+            core.add_stack_dependency(image)
+        else:
+            # It builds in core's network; should it fail, instances install at their start.
+            image.add_stack_dependency(core)
     for region in sorted(config.deployment.outpost):
         outpost = OutpostStack(
             scope,

@@ -14,6 +14,7 @@ from spindown.contract.codec import encode
 from spindown.contract.settings import (
     DeploymentSettings,
     WorkloadSettings,
+    builder_parameter,
     deployment_parameter,
     workload_parameter,
 )
@@ -168,6 +169,21 @@ class CoreStack(DeploymentStack):
         )
         of_workloads = {one.name: one.settings for one in workloads}
         written = SettingsParameters(self, "Settings", deployment=settings, workloads=of_workloads)
+        if any(one.bake is not None for one in of_workloads.values()):
+            self._say_where_to_build(written, shared)
         # So no tick runs before the settings are there.
         control.teardown.outlive(written)
         control.teardown.end_with_subnets(list(shared.network.subnets.values()), after=written)
+
+    def _say_where_to_build(self, written: Construct, shared: SharedResources) -> None:
+        """Write down where images are baked, for the stack that is deployed after this one."""
+        subnet_id = next(iter(shared.network.subnets.values()))
+        place = {"subnet": subnet_id, "group": shared.network.security_group_id}
+        for what, value in place.items():
+            ssm.CfnParameter(
+                written,
+                f"Builder{what.capitalize()}",
+                name=builder_parameter(shared.deployment.name, what),
+                type="String",
+                value=value,
+            )

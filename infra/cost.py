@@ -16,6 +16,7 @@ from typing import Any
 
 from spindown import config
 from spindown.contract.run import LOG_BYTES_A_DAY
+from spindown.domain.image import image_dollars
 from spindown.error import BadInput, ContractError
 from spindown.infra.app import choose_node
 from spindown.infra.flag import FLAGS
@@ -42,6 +43,8 @@ class InvocationUse:
 #: Lambda's START, END and REPORT, and the line that the function writes; metrics are extra.
 _LOG_BYTES = 1_000
 _GIB = 1e9
+#: Of an image for GPUs by default.
+_ROOT_GIB = 100
 
 #: The scaler with an empty queue and no worker.
 TICK = InvocationUse(
@@ -309,6 +312,7 @@ _PAID: Mapping[str, Callable[[Properties, Resources], Iterator[MonthlyUsage]]] =
 }
 
 _IDENTITY = "IAM is free"
+_IMAGES = "billed by the instances that build images, and by their snapshots"
 _NETWORK = "free without instances; there is no NAT gateway and no public address"
 _RULE = "billed as part of the resource that it belongs to"
 
@@ -334,6 +338,12 @@ _FREE: Mapping[str, str] = {
     "AWS::IAM::ManagedPolicy": _IDENTITY,
     "AWS::IAM::Policy": _IDENTITY,
     "AWS::IAM::Role": _IDENTITY,
+    "AWS::ImageBuilder::Component": _IMAGES,
+    "AWS::ImageBuilder::DistributionConfiguration": _IMAGES,
+    "AWS::ImageBuilder::ImagePipeline": _IMAGES,
+    "AWS::ImageBuilder::ImageRecipe": _IMAGES,
+    "AWS::ImageBuilder::InfrastructureConfiguration": _IMAGES,
+    "AWS::ImageBuilder::LifecyclePolicy": _IMAGES,
     "AWS::Lambda::EventInvokeConfig": _RULE,
     "AWS::Lambda::Function": "billed by invocation: see the schedules",
     "AWS::Lambda::Permission": _RULE,
@@ -493,6 +503,13 @@ def _render_work() -> Iterator[str]:
     yield (
         f"A slot that prints without end costs {log:,.2f} USD a day. Data between S3 and workers "
         "in one region is free, through the gateway endpoint."
+    )
+    yield ""
+    yield (
+        'An image that `image.mode = "auto"` bakes costs '
+        f"{image_dollars(_ROOT_GIB, 1):,.2f} USD from its build to its deletion at most, with "
+        f"{_ROOT_GIB} GiB in one region ([why then](adr/0072-earned-images.md)). None is baked "
+        "before installs at boots have cost as much."
     )
     yield ""
 

@@ -1,4 +1,8 @@
-"""The image stack: EC2 Image Builder bakes the images of the workloads that ask for it."""
+"""The image stack: EC2 Image Builder bakes the images of the workloads that ask for it.
+
+With ``image.mode = "bake"`` the deploy and a schedule bake them, with ``auto`` the hourly function
+does once they are earned (``control.bake``).
+"""
 
 import json
 from collections.abc import Mapping
@@ -9,13 +13,23 @@ from typing import Any
 from aws_cdk import Aws, IStackSynthesizer, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_imagebuilder as imagebuilder
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct, IDependable
 
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
-from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_bake
+from spindown.contract.image import (
+    DISK_KEY,
+    STAMP_TAG,
+    Kit,
+    image_name,
+    image_parameter,
+    make_stamp,
+    render_bake,
+)
 from spindown.contract.name import resource_name
+from spindown.contract.settings import builder_parameter
 from spindown.infra.iam import image as grants
 from spindown.infra.iam.statement import make_profile, make_role
 from spindown.infra.shared.archive import CodeArchive, KitArchive
@@ -63,8 +77,12 @@ class Recipe:
     @property
     def name(self) -> str:
         """Return the name of everything that is made for this image, fit for an ARN."""
-        architecture = self.architecture.replace("_", "-")
-        return resource_name(self.deployment, self.workload, architecture)
+        return image_name(self.deployment, self.workload, self.architecture)
+
+    @property
+    def stamp(self) -> str:
+        """Return what tells its images apart from those that were baked with other things."""
+        return make_stamp(self.kit, self.code_digest)
 
     @property
     def found_by(self) -> dict[str, str]:
@@ -81,7 +99,8 @@ class BakedImage(Construct):
     """One image: baked in the deploy that changes it, and every week on the latest base image.
 
     The deploy waits for the image, so a later stack can launch instances of it. The parameter
-    ``contract.image.image_parameter`` names the image.
+    ``contract.image.image_parameter`` names the image. With the mode ``auto`` there is only what
+    bakes it, which costs nothing.
     """
 
     def __init__(
@@ -112,13 +131,15 @@ class BakedImage(Construct):
             # This would list the installed packages, and need permissions for it.
             "enhanced_image_metadata_enabled": False,
         }
-        self._image = self._make_image(wanted)
+        self._is_auto = recipe.config.image.mode == "auto"
+        self._image = None if self._is_auto else self._make_image(wanted)
         self._make_pipeline(wanted)
         self._expire(expiry_role_arn)
 
     def bake_after(self, *needed: IDependable) -> None:
-        """Bake no image before these resources are there."""
-        self._image.node.add_dependency(*needed)
+        """Bake no image in the deploy before these resources are there."""
+        if self._image is not None:
+            self._image.node.add_dependency(*needed)
 
     def _make_recipe(self) -> imagebuilder.CfnImageRecipe:
         recipe, image = self._recipe, self._recipe.config.image
@@ -203,7 +224,9 @@ class BakedImage(Construct):
             "Pipeline",
             name=self._recipe.name,
             **wanted,
-            schedule=pipeline.ScheduleProperty(
+            schedule=None
+            if self._is_auto
+            else pipeline.ScheduleProperty(
                 schedule_expression=_WEEKLY,
                 # The base image may be new, and packages that the requirements do not pin.
                 pipeline_execution_start_condition="EXPRESSION_MATCH_ONLY",
@@ -211,7 +234,8 @@ class BakedImage(Construct):
             logging_configuration=pipeline.PipelineLoggingConfigurationProperty(
                 image_log_group_name=self.log_group.log_group_name
             ),
-            image_tags=self._recipe.tags,
+            image_tags=self._recipe.tags
+            | ({STAMP_TAG: self._recipe.stamp} if self._is_auto else {}),
         )
 
     def _expire(self, role_arn: str) -> None:
@@ -222,7 +246,11 @@ class BakedImage(Construct):
                 include_resources=policy.IncludeResourcesProperty(amis=True, snapshots=True),
             ),
             filter=policy.FilterProperty(
-                type="AGE", value=_EXPIRE_AFTER_WEEKS, unit="WEEKS", retain_at_least=_KEPT_IMAGES
+                type="AGE",
+                value=_EXPIRE_AFTER_WEEKS,
+                unit="WEEKS",
+                # Nothing starts from an older one where the functions choose (``domain.image``).
+                retain_at_least=None if self._is_auto else _KEPT_IMAGES,
             ),
             exclusion_rules=policy.ExclusionRulesProperty(
                 amis=policy.AmiExclusionRulesProperty(
@@ -243,8 +271,7 @@ class BakedImage(Construct):
 
 def _describe_steps(recipe: Recipe) -> Mapping[str, Any]:
     """Return the component: install, then test on a new instance of the image that it works."""
-    stamp = make_stamp(recipe.kit, recipe.code_digest)
-    script = render_bake(recipe.kit, code_uri=recipe.code_uri, stamp=stamp)
+    script = render_bake(recipe.kit, code_uri=recipe.code_uri, stamp=recipe.stamp)
     return {
         "schemaVersion": 1.0,
         "phases": [
@@ -289,7 +316,8 @@ _BUILD_TYPES: Mapping[Architecture, tuple[str, ...]] = {
 class ImageStack(DeploymentStack):
     """``{deployment}-image``, deployed before the core stack, whose launches need its images.
 
-    So it has a network of its own, with one subnet, unless spindown.toml names one.
+    So it has a network of its own, with one subnet, unless spindown.toml names one. Where no launch
+    needs them (``precedes_core``) it is deployed after core, in whose network it builds.
     """
 
     def __init__(
@@ -310,7 +338,11 @@ class ImageStack(DeploymentStack):
         self._root = root
         self._assets = synthesizer
         self._kit = KitArchive(self, "Kit", assets=synthesizer)
-        self._network = Network(self, "Network", deployment=_in_one_zone(deployment))
+        self._network = (
+            Network(self, "Network", deployment=_in_one_zone(deployment))
+            if precedes_core(config)
+            else None
+        )
         self._builder = make_role(
             Construct(self, "Builder"),
             what=["image", "builder"],
@@ -355,8 +387,9 @@ class ImageStack(DeploymentStack):
             key_arns=sorted({arn for one in workloads.values() for arn in one.kms_keys}),
         ):
             self._builder.add_to_policy(statement)
-        for image in images:
-            image.bake_after(self._builder, self._network)
+        if self._network is not None:
+            for image in images:
+                image.bake_after(self._builder, self._network)
 
     def _add_code(self, name: str, workload: WorkloadConfig) -> CodeArchive | None:
         """Add the code of a workload if an image must hold its requirements."""
@@ -396,7 +429,7 @@ class ImageStack(DeploymentStack):
         if architecture not in self._infrastructure:
             name = resource_name(self._config.deployment.name, architecture.replace("_", "-"))
             configuration = imagebuilder.CfnInfrastructureConfiguration
-            (subnet_id,) = self._network.subnets.values()
+            subnet_id, group_id = self._find_place()
             made = configuration(
                 self,
                 f"Infrastructure-{architecture}",
@@ -404,7 +437,7 @@ class ImageStack(DeploymentStack):
                 instance_profile_name=self._profile.ref,
                 instance_types=list(_BUILD_TYPES[architecture]),
                 subnet_id=subnet_id,
-                security_group_ids=[self._network.security_group_id],
+                security_group_ids=[group_id],
                 instance_metadata_options=configuration.InstanceMetadataOptionsProperty(
                     http_tokens="required", http_put_response_hop_limit=1
                 ),
@@ -420,10 +453,26 @@ class ImageStack(DeploymentStack):
             self._infrastructure[architecture] = made.attr_arn
         return self._infrastructure[architecture]
 
+    def _find_place(self) -> tuple[str, str]:
+        """Return the subnet and the security group of instances on which images are made."""
+        if self._network is None:
+            read, name = ssm.StringParameter.value_for_string_parameter, self.deployment.name
+            return (
+                read(self, builder_parameter(name, "subnet")),
+                read(self, builder_parameter(name, "group")),
+            )
+        (subnet_id,) = self._network.subnets.values()
+        return subnet_id, self._network.security_group_id
+
 
 def baked_workloads(config: Config) -> Mapping[str, WorkloadConfig]:
     """Return the workloads whose images are baked, by name."""
-    return {name: one for name, one in config.workloads.items() if one.image.mode == "bake"}
+    return {name: one for name, one in config.workloads.items() if one.image.is_baked}
+
+
+def precedes_core(config: Config) -> bool:
+    """Tell whether launches of a workload need an image that is baked in the deploy."""
+    return any(one.image.mode == "bake" for one in config.workloads.values())
 
 
 def _in_one_zone(deployment: DeploymentConfig) -> DeploymentConfig:

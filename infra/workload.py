@@ -15,7 +15,14 @@ from spindown.config import ImageConfig, WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.folder import folder_prefix
-from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_user_data
+from spindown.contract.image import (
+    DISK_KEY,
+    Kit,
+    image_name,
+    image_parameter,
+    make_stamp,
+    render_user_data,
+)
 from spindown.contract.job.batch import SUBMITTED
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
@@ -28,10 +35,17 @@ from spindown.contract.queue import (
     SHAPES,
     shape_queue,
 )
-from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings, on_spot
+from spindown.contract.settings import (
+    BakeSettings,
+    Outpost,
+    RunSettings,
+    TemplateRef,
+    WorkloadSettings,
+    on_spot,
+)
 from spindown.domain.pricing import Pricing
 from spindown.infra.iam import worker as grants
-from spindown.infra.iam.statement import make_profile, make_role, write_log
+from spindown.infra.iam.statement import make_profile, make_role, regional, write_log
 from spindown.infra.shared.archive import CodeArchive
 from spindown.infra.shared.resources import SharedResources, encrypt_queue, make_log
 from spindown.infra.shared.stack import DeploymentStack
@@ -352,7 +366,9 @@ def _render_user_data(workload: WorkloadConfig, archive: CodeArchive, kit: Kit) 
     match workload.image.mode:
         case "bootstrap":
             return render_user_data(kit)
-        case "bake":
+        case "auto" if not workload.image.is_baked:
+            return render_user_data(kit)
+        case "auto" | "bake":
             return render_user_data(kit, stamp=make_stamp(kit, archive.requirements_digest))
         case "ami":
             return render_user_data(None)
@@ -455,5 +471,22 @@ class Workload(Construct):
             ),
             requirements=self.config.to_requirements(),
             policy=self.config.to_policy(),
+            bake=self._bake(),
             pricing=self._pricing,
+        )
+
+    def _bake(self) -> BakeSettings | None:
+        """Return how the functions have its images baked, by the names that its stack gives."""
+        image, name = self.config.image, self._shared.deployment.name
+        if image.mode != "auto" or not image.is_baked:
+            return None
+        return BakeSettings(
+            pipelines={
+                architecture: regional(
+                    "imagebuilder",
+                    f"image-pipeline/{image_name(name, self.name, architecture)}",
+                )
+                for architecture in sorted(self.config.requirements.architectures)
+            },
+            stamp=make_stamp(self._shared.kit.kit, self.archive.requirements_digest),
         )

@@ -126,6 +126,7 @@ class ControlPlane(Construct):
                 *self._count_lost(),
                 *grants.compact_usage(bucket_arn=self._shared.store.bucket.bucket_arn),
                 *self._learn_sizes(),
+                *self._bake_images(),
             ],
             memory_mib=512,
             places=self._places(),
@@ -259,6 +260,11 @@ class ControlPlane(Construct):
         bucket_arn = self._shared.store.bucket.bucket_arn
         has_types = any(one.config.has_types for one in self._workloads)
         return [grants.learn_sizes(bucket_arn=bucket_arn)] if has_types else []
+
+    def _bake_images(self) -> list[iam.PolicyStatement]:
+        """Return what having images baked takes, where the functions do."""
+        names = [one.name for one in self._workloads if one.settings.bake is not None]
+        return grants.bake_images(deployment=self._shared.deployment.name) if names else []
 
     def _launch(self) -> list[iam.PolicyStatement]:
         network, deployment = self._shared.network, self._shared.deployment.name

@@ -79,6 +79,30 @@ def read_settings(*, deployment: str) -> iam.PolicyStatement:
     return allow("ReadSettings", ["ssm:GetParameters"], [parameter(name) for name in names])
 
 
+def bake_images(*, deployment: str) -> list[iam.PolicyStatement]:
+    """Allow starting the pipelines of a deployment, and reading what they have made.
+
+    The first build of an account creates Image Builder's own role (Service Authorization Reference,
+    "Actions defined by Amazon EC2 Image Builder", dependent actions).
+    """
+    ours = resource_name(deployment, "*")
+    path = "aws-service-role/imagebuilder.amazonaws.com/AWSServiceRoleForImageBuilder"
+    return [
+        allow(
+            "BakeImages",
+            ["imagebuilder:GetImagePipeline", "imagebuilder:StartImagePipelineExecution"],
+            [regional("imagebuilder", f"image-pipeline/{ours}")],
+        ),
+        allow("SeeImages", ["imagebuilder:GetImage"], [regional("imagebuilder", f"image/{ours}")]),
+        allow(
+            "MakeBuilderRole",
+            ["iam:CreateServiceLinkedRole"],
+            [f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{path}"],
+            {"StringEquals": {"iam:AWSServiceName": "imagebuilder.amazonaws.com"}},
+        ),
+    ]
+
+
 def see_queues(queue_arns: Sequence[str]) -> iam.PolicyStatement:
     """Allow reading the depth of queues."""
     return allow("SeeQueues", ["sqs:GetQueueAttributes"], queue_arns)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spindown.aws.error import translated
-from spindown.contract import tag
+from spindown.contract.image import STAMP_TAG
 from spindown.port import ImageBuild
 
 #: States in which a build is over (EC2 Image Builder API Reference, "ImageState").
@@ -39,5 +39,5 @@ class AwsImageBuilder:
             images={each["region"]: each["image"] for each in made},
             has_failed=status in _FAILED,
             said=state.get("reason", ""),
-            stamp=image.get("tags", {}).get(tag.STAMP, ""),
+            stamp=image.get("tags", {}).get(STAMP_TAG, ""),
         )

@@ -35,10 +35,11 @@ _ROOT_GIB_WITHOUT_GPU = 30
 class ImageConfig(TomlTable):
     """``[workload.NAME.image]``: what the instance boots from."""
 
-    #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``bake``:
-    #: Image Builder does so, once a week, and instances start what it made. ``ami``: the image of
-    #: ``parameters`` has the worker already (``worker/system/install.sh``).
-    mode: Literal["bootstrap", "bake", "ami"] = "bootstrap"
+    #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``auto``: so
+    #: do the first ones, until they have cost as much as an image does; Image Builder then makes
+    #: one (``domain.image``). ``bake``: Image Builder does so at the deploy and once a week.
+    #: ``ami``: the image of ``parameters`` has the worker already (``worker/system/install.sh``).
+    mode: Literal["auto", "bootstrap", "bake", "ami"] = "auto"
     #: architecture -> SSM parameter that holds the AMI id; one of yours needs the data type
     #: ``aws:ec2:image``.
     parameters: dict[Architecture, ParameterName] = Field(
@@ -58,8 +59,7 @@ class ImageConfig(TomlTable):
     def _fit_mode(self) -> "ImageConfig":
         if self.mode == "ami" and "parameters" not in self.model_fields_set:
             raise remedy("parameters", 'for mode "ami" name the parameter of your own image')
-        readable = all(one.startswith(_READ_BY_IMAGE_BUILDER) for one in self.parameters.values())
-        if self.mode == "bake" and not readable:
+        if self.mode == "bake" and not self._is_readable:
             below = " or ".join(_READ_BY_IMAGE_BUILDER)
             raise remedy("parameters", f'for mode "bake" name parameters below {below}')
         return self
@@ -69,6 +69,18 @@ class ImageConfig(TomlTable):
         defaults = {"parameters": _WITHOUT_GPU, "root_volume_gib": _ROOT_GIB_WITHOUT_GPU}
         unwritten = defaults.keys() - self.model_fields_set
         return self.model_copy(update={name: defaults[name] for name in unwritten})
+
+    @property
+    def is_baked(self) -> bool:
+        """Tell whether Image Builder makes its images, at the deploy or once they are earned.
+
+        One that Image Builder cannot start from is never baked by ``auto``.
+        """
+        return self.mode == "bake" or (self.mode == "auto" and self._is_readable)
+
+    @property
+    def _is_readable(self) -> bool:
+        return all(one.startswith(_READ_BY_IMAGE_BUILDER) for one in self.parameters.values())
 
     @property
     def gpus_undriven(self) -> frozenset[str]:

@@ -32,7 +32,7 @@ def needed_endpoints(run: RunConfig, *, session_manager: bool) -> frozenset[str]
 
 def why_internet(run: RunConfig, image: ImageConfig) -> str:
     """Return why an instance needs more than endpoints; "": it does not."""
-    if image.mode == "bootstrap":
+    if image.mode in {"auto", "bootstrap"}:
         return "an instance installs packages at its start"
     if image.mode == "bake":
         return "packages are installed while its image is baked"

@@ -363,7 +363,7 @@ class Config(TomlTable):
     @model_validator(mode="after")
     def _leave_tags_to_image_builder(self) -> "Config":
         """Refuse what Image Builder tags by itself, where it is used at all."""
-        if any(workload.image.mode == "bake" for workload in self.workload.values()):
+        if any(workload.image.is_baked for workload in self.workload.values()):
             for key in self.deployment.tags:
                 if key.lower() in _TAGS_OF_IMAGE_BUILDER:
                     advice = "take this key out: EC2 Image Builder sets it on what is baked"

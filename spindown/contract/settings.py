@@ -40,6 +40,14 @@ def workload_parameter(deployment: str, workload: str) -> str:
     return f"/spindown/{deployment}/workload/{workload}"
 
 
+def builder_parameter(deployment: str, what: str) -> str:
+    """Return the SSM name of where images are baked: of its ``subnet`` or its security ``group``.
+
+    The stack of images that is deployed after core reads them, so neither exports to the other.
+    """
+    return f"/spindown/{deployment}/builder/{what}"
+
+
 def outpost_parameter(deployment: str, workload: str) -> str:
     """Return the SSM name of a workload's outpost, in the region that it is in."""
     return f"/spindown/{deployment}/outpost/{workload}"

@@ -15,8 +15,6 @@ from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 
 DEPLOYMENT = "spindown:deployment"
 WORKLOAD = "spindown:workload"
-#: On a baked image: what with (``contract.image.make_stamp``).
-STAMP = "spindown:stamp"
 #: Set in the launch call: the id of the launch intent, by which a lost response is adopted.
 LAUNCH = "spindown:launch"
 #: Set in the launch call: from then on whoever finds the instance running may end it, also

@@ -141,11 +141,11 @@ def tell_images(facts: TickFacts, images: Mapping[str, ImageHistory]) -> Iterato
     installs = installs_since(facts.view.rates, facts.view.spend, since=None, now=facts.now)
     if installs is not None and installs.boots:
         costs = compare_modes(
-            installs,
+            installs.a_month(installs.seconds),
+            installs.a_month(installs.seconds_baked),
             root_gib=facts.settings.run.root_volume_gib,
             architectures=len(bake.pipelines),
             regions=len(facts.deployed_regions),
         )
-        named = ("boots", "bootstrap", "bake", "auto", "ami")
-        about = {name: round(getattr(costs, name), 2) for name in named}
-        yield Reason(ReasonCode.IMAGE_MODES, about)
+        told = {mode: round(dollars, 2) for mode, dollars in costs.items()}
+        yield Reason(ReasonCode.IMAGE_MODES, {"boots": round(installs.boots_a_month), **told})

@@ -85,17 +85,14 @@ class Installs:
         spared = max(self.seconds - self.seconds_baked, 0.0)
         return self.boots * spared / 3600.0 * self.dollars_per_hour
 
+    def a_month(self, seconds: float) -> float:
+        """Return what boots with so long an install cost in a month like those days, USD."""
+        return self.boots_a_month * seconds / 3600.0 * self.dollars_per_hour
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageCosts:
-    """What installing and images cost a month in each mode, USD; boots as in the last days."""
-
-    boots: float
-    bootstrap: float
-    bake: float
-    auto: float
-    #: Of an image of one's own: what its instances still install; making and storing it is not in.
-    ami: float
+    @property
+    def boots_a_month(self) -> float:
+        """Return the boots of a month like those days."""
+        return self.boots * (_MONTH / timedelta(days=1)) / max(self.days, 1.0)
 
 
 def snapshots_at_most(root_gib: float, images: int = 1) -> float:
@@ -126,29 +123,28 @@ def _build_dollars(root_gib: float) -> float:
 
 
 def compare_modes(
-    installs: Installs, *, root_gib: float, architectures: int, regions: int
-) -> ImageCosts:
-    """Return what a month costs in each mode.
+    bootstrap: float, still: float, *, root_gib: float, architectures: int, regions: int
+) -> Mapping[str, float]:
+    """Return ``image.mode`` -> what installs and images cost a month, USD.
+
+    Making and storing an image of one's own (``ami``) is not in.
 
     Args:
-        installs: of some days.
+        bootstrap: what installs at boots cost from the base image.
+        still: what they cost from a baked image.
         root_gib: of the root volume.
         architectures: for each there is an image of its own.
         regions: in which images are stored.
     """
-    share = (_MONTH / timedelta(days=1)) / max(installs.days, 1.0)
-    hour = installs.dollars_per_hour / 3600.0 * installs.boots * share
-    bootstrap, still = hour * installs.seconds, hour * installs.seconds_baked
     weekly = _BAKES_A_MONTH * _build_dollars(root_gib)
     stored = snapshots_at_most(root_gib, regions)
     renewed = image_dollars(root_gib, regions) * (_MONTH / RENEWED_AFTER) * architectures
-    return ImageCosts(
-        boots=installs.boots * share,
-        bootstrap=bootstrap,
-        bake=still + (weekly + stored) * architectures,
-        auto=min(bootstrap, still + renewed),
-        ami=still,
-    )
+    return {
+        "auto": min(bootstrap, still + renewed),
+        "bootstrap": bootstrap,
+        "bake": still + (weekly + stored) * architectures,
+        "ami": still,
+    }
 
 
 def find_image(

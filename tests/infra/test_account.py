@@ -230,7 +230,7 @@ def test_logs_are_kept_as_long_as_asked(ruled: Assembly) -> None:
     groups = list(of_type(ruled, "AWS::Logs::LogGroup"))
 
     assert {one["RetentionInDays"] for one in groups} == {DAYS}
-    assert len(groups) == 12
+    assert len(groups) == 15
 
 
 def test_cloudwatch_knows_every_retention() -> None:

@@ -42,7 +42,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 def test_the_example_holds_two_deployments_and_its_own_stack(
     example: Mapping[str, Any],
 ) -> None:
-    parts = ("core", "insight")
+    parts = ("core", "image", "insight")
     named = {f"words-{name}-{part}" for name in ("eu", "us") for part in parts}
 
     assert set(example) == named | {"tell"}
@@ -73,7 +73,7 @@ def test_it_may_stand_in_a_stage(tmp_path: Path) -> None:
     app = an_app(tmp_path / "out")
     Deployment.from_file(Stage(app, "Prod"), "Lab", project)
 
-    assert set(templates(app)) == {"lab-core", "lab-insight"}
+    assert set(templates(app)) == {"lab-core", "lab-image", "lab-insight"}
 
 
 def test_what_is_wrong_is_said_as_of_a_file(tmp_path: Path) -> None:

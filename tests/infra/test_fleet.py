@@ -1,5 +1,6 @@
 """Launch templates: what an instance may be, however it is asked for."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,10 @@ def test_nobody_can_log_in_and_the_call_chooses_how_to_buy(assembly: Assembly) -
 def test_user_data_installs_the_deployed_kit_and_starts_it(assembly: Assembly, name: str) -> None:
     user_data = words(launch_data(assembly, name)["UserData"]["Fn::Base64"])
 
-    assert user_data == render_user_data(assembly.kit)
+    workload = name.split("--")[1]
+    settings = assembly.one_of("AWS::SSM::Parameter", Name=f"/spindown/lab/workload/{workload}")
+    stamp = json.loads(words(settings["Value"])).get("bake", {}).get("stamp")
+    assert user_data == render_user_data(assembly.kit, stamp=stamp)
     assert "spindown-worker.service" in user_data
     assert "systemctl poweroff" in user_data
 

@@ -108,6 +108,9 @@ STATEMENTS = [
             "TellPeople",
             "ReadMeasured",
             "KeepUsage",
+            "BakeImages",
+            "SeeImages",
+            "MakeBuilderRole",
         )
     ),
     ("ControlInterruptionRole", OF_CDK),

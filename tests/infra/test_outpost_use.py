@@ -17,7 +17,17 @@ _THERE = {
     **{f"Workload{name}FleetTemplate": f"StayWorkload{name}Template" for name in ("plain", "rich")},
 }
 #: Where services know the region of their own accord, or none.
-_GRANTED_AT_HOME = ("dynamodb", "iam", "logs", "pricing", "s3", "servicequotas", "sns", "sqs")
+_GRANTED_AT_HOME = (
+    "dynamodb",
+    "iam",
+    "imagebuilder",
+    "logs",
+    "pricing",
+    "s3",
+    "servicequotas",
+    "sns",
+    "sqs",
+)
 POLICIES = {SCALER: "UseReconcile", OFFERS: "UseOffers"}
 
 

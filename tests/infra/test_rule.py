@@ -72,6 +72,20 @@ KEPT = {
         )
         for folder in ("code/lab/plain", "code/lab/rich", "kit")
     },
+    **{
+        "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:imagebuilder:<AWS::Region>"
+        f":<AWS::AccountId>:{kind}/lab--*]": "pipelines and images of this deployment, by names"
+        for kind in ("image", "image-pipeline")
+    },
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::ec2imagebuilder*]": (
+        "buckets of AWS's own, from which Image Builder's program comes"
+    ),
+    **{
+        f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:us-west-2::{kind}/*]": (
+            "images come to be later; conditions ask for our tag or for Image Builder's"
+        )
+        for kind in ("image", "snapshot")
+    },
     "AwsSolutions-S1": "access logs would cost more than the bucket; CloudTrail can record access",
     "AwsSolutions-SQS3": "it is itself where events go that could not be handled",
     "AwsSolutions-VPC7": "flow logs are billed by volume; workers accept no connection",

@@ -17,7 +17,7 @@ import pytest
 from botocore.config import Config
 
 from spindown.aws.image import AwsImageBuilder
-from spindown.contract import tag
+from spindown.contract.image import STAMP_TAG
 from spindown.error import NotFound
 from spindown.memory import MemoryImageBuilder
 from spindown.port import ImageBuilder
@@ -31,7 +31,7 @@ def _image(known: MemoryImageBuilder, name: str) -> dict[str, Any]:
     build = known.read(name)
     amis = [{"region": region, "image": image} for region, image in build.images.items()]
     state = {"status": build.state, **({"reason": build.said} if build.said else {})}
-    tags = {tag.STAMP: build.stamp} if build.stamp else {}
+    tags = {STAMP_TAG: build.stamp} if build.stamp else {}
     return {"image": {"state": state, "outputResources": {"amis": amis}, "tags": tags}}
 
 

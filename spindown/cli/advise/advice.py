@@ -1,7 +1,7 @@
 """An advice: the settings in force, the cheapest ones, and when not to use Spindown."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from statistics import median
@@ -27,7 +27,7 @@ from spindown.domain.advice import (
 )
 from spindown.domain.boot import BootProfile, usual_boot
 from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, cheapest_timeout
-from spindown.domain.image import snapshots_at_most
+from spindown.domain.image import compare_modes
 from spindown.domain.offer import (
     HOURS_PER_MONTH,
     CapacityType,
@@ -199,11 +199,11 @@ class Advice:
 
 
 def say_slow_boots(boot: BootProfile, advice: Advice) -> str:
-    """Say what a baked image would spare, with figures."""
+    """Say what each mode of the image costs, with figures."""
     return (
-        f'A boot takes {say_boot(boot)}. With image.mode = "bake" instances install nothing: that '
-        f"spares ${advice.installs_a_month(boot):,.2f} a month. The snapshots of its images cost "
-        f"${_snapshots(advice):,.2f} a month at most."
+        f"A boot takes {say_boot(boot)}. Installs and images cost a month, by `image.mode`: "
+        + ", ".join(f"{mode} ${usd:,.2f}" for mode, usd in _modes(boot, advice).items())
+        + " (images at most; making and storing one of your own is not counted)."
     )
 
 
@@ -212,15 +212,20 @@ def slow_boots_to_json(boot: BootProfile, advice: Advice) -> dict[str, Any]:
     return {
         "phases": {str(phase): seconds for phase, seconds in boot.phases.items()},
         "slowest": str(boot.slowest),
-        "bake_spares_a_month": advice.installs_a_month(boot),
-        "snapshots_a_month_at_most": _snapshots(advice),
+        "modes_a_month": _modes(boot, advice),
     }
 
 
-def _snapshots(advice: Advice) -> float:
+def _modes(boot: BootProfile, advice: Advice) -> Mapping[str, float]:
+    """Return ``image.mode`` -> USD a month with the advised settings."""
     subject = advice.gathered.subject
-    images = len(subject.requirements.architectures) * max(len(subject.regions), 1)
-    return snapshots_at_most(subject.root_volume_gib, images)
+    return compare_modes(
+        advice.installs_a_month(boot),
+        0.0,
+        root_gib=subject.root_volume_gib,
+        architectures=len(subject.requirements.architectures),
+        regions=max(len(subject.regions), 1),
+    )
 
 
 def advise(

@@ -38,7 +38,7 @@ from spindown.domain.learning import (
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
-from spindown.ledger.knowledge import read_knowledge
+from spindown.ledger.knowledge import read_knowledge, starts_baked
 from spindown.simulator import Boot, SimScenario
 from spindown.simulator.scenario import DAY
 
@@ -148,7 +148,11 @@ def deployed_subject(session: Session, workload: str | None, *, live: bool) -> S
         regions=_home_first(session.deployment.region, settings.outposts),
         zones={region: tuple(place.subnets) for region, place in settings.outposts.items()},
     )
-    return with_knowledge(plain, read_knowledge(state.rates, slots=settings.run.slots))
+    home, now = session.deployment.region, session.aws.clock.now()
+    is_baked = starts_baked(state.images, settings, home, now)
+    return with_knowledge(
+        plain, read_knowledge(state.rates, slots=settings.run.slots, is_baked=is_baked)
+    )
 
 
 def _home_first(home: str, regions: Iterable[str]) -> tuple[str, ...]:

@@ -18,12 +18,16 @@ from datetime import timedelta
 from importlib.resources import files
 
 from spindown.contract import tag
+from spindown.contract.name import resource_name
 
 #: What an instance may take to start its worker; large requirements take minutes.
 START_WITHIN = timedelta(minutes=30)
 
 #: On an image that was baked: what with.
 STAMP_FILE = "/opt/spindown/baked"
+
+#: Tag of an image that was baked: what with (``make_stamp``).
+STAMP_TAG = "spindown:stamp"
 
 #: AWS's own key of EBS, by which disks and images are encrypted: whoever may use EBS may use it.
 #: Without a name EC2 takes the account's default, and where that is a key of one's own, neither our
@@ -52,6 +56,11 @@ def make_stamp(kit: Kit, code_digest: str | None) -> str:
         code_digest: SHA-256 of the code archive whose requirements were; None if it has none.
     """
     return hashlib.sha256(f"{kit.sha256} {code_digest}".encode()).hexdigest()
+
+
+def image_name(deployment: str, workload: str, architecture: str) -> str:
+    """Return the name of everything that Image Builder has for an image, fit for an ARN."""
+    return resource_name(deployment, workload, architecture.replace("_", "-"))
 
 
 def image_parameter(deployment: str, workload: str, architecture: str) -> str:

@@ -288,7 +288,7 @@ def check_boots(facts: Facts, choices: Sequence[OfferChoice]) -> Iterator[Findin
         boot = None if told is None or isinstance(told, Unknown) else usual_boot(told)
         if boot is None:
             continue
-        spares = boot.is_slow_to_install and not case.is_baked
+        spares = boot.is_slow_to_install and not (case.is_baked or case.is_auto)
         yield Finding(
             what=f"boots of {case.name}",
             found=say_boot(boot),

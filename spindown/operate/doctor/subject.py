@@ -44,6 +44,8 @@ class DoctorCase:
     images: tuple[RequiredImage, ...] = ()
     #: Whether instances start from images that Image Builder builds.
     is_baked: bool = False
+    #: Whether an image is baked once that costs less than the installs at boots.
+    is_auto: bool = False
     #: What it may read: S3 prefixes of inputs and models; secrets; KMS keys.
     inputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
@@ -188,6 +190,7 @@ def _planned(
             for architecture in sorted(workload.requirements.architectures)
         ),
         is_baked=image.mode == "bake",
+        is_auto=image.mode == "auto" and image.is_baked,
         inputs=(*workload.inputs, *workload.models),
         secrets=tuple(sorted(set(workload.run.secrets.values()))),
         keys=workload.kms_keys,
@@ -224,6 +227,7 @@ def _deployed(
         unread={**settings.unread, **dict.fromkeys(undeployed, "only the file names it")},
         images=planned.images + baked,
         is_baked=planned.is_baked,
+        is_auto=planned.is_auto,
         inputs=planned.inputs,
         secrets=planned.secrets,
         keys=planned.keys,

@@ -19,7 +19,7 @@ from tests.infra.call.control import (
 from tests.infra.call.launch import LAUNCH_CALLS
 from tests.infra.call.resource import DEAD_LETTERS, TABLE, objects, rows
 from tests.infra.call.worker import WORKER_CALLS, WORKER_MUST_NOT
-from tests.infra.policy import Call, ours
+from tests.infra.policy import ACCOUNT, Call, ours
 
 WORKER = "WorkloadrichFleetRole"
 SCALER = "ControlScalerRole"
@@ -38,6 +38,20 @@ def _invoke(function: str) -> Call:
     return Call("lambda:InvokeFunction", ours("lambda", f"function:lab--{function}"))
 
 
+_PIPELINE = ours("imagebuilder", "image-pipeline/lab--rich--arm64")
+#: Its own role is created with the first build of an account.
+BAKE_CALLS = [
+    Call("imagebuilder:StartImagePipelineExecution", _PIPELINE),
+    Call("imagebuilder:GetImagePipeline", _PIPELINE),
+    Call("imagebuilder:GetImage", ours("imagebuilder", "image/lab--rich--arm64/1.0.0/1")),
+    Call(
+        "iam:CreateServiceLinkedRole",
+        f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/imagebuilder.amazonaws.com"
+        "/AWSServiceRoleForImageBuilder",
+        {"iam:AWSServiceName": ["imagebuilder.amazonaws.com"]},
+    ),
+]
+
 _FAILED_EVENTS = Call("sqs:SendMessage", ours("sqs", "ControlFailedEvents"))
 
 CALLS: Mapping[str, Sequence[Call]] = {
@@ -50,6 +64,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
         *JUDGE_CALLS,
         *COUNT_LOST_CALLS,
         *COMPACT_CALLS,
+        *BAKE_CALLS,
         *_log("offers"),
         _FAILED_EVENTS,
     ],

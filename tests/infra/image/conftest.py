@@ -17,6 +17,9 @@ zones = ["eu-west-1a", "eu-west-1c"]
 entrypoint = "job:run"
 code = "code"
 
+[workload.plain.image]
+mode = "bootstrap"
+
 [workload.lean.run]
 entrypoint = "job:run"
 code = "code"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spindown import config
 from spindown.contract import tag
 from spindown.contract.image import (
     image_parameter,
@@ -15,6 +16,7 @@ from spindown.contract.image import (
     render_bake,
     render_user_data,
 )
+from spindown.infra.image import baked_workloads
 from tests.infra.assembly import (
     Assembly,
     describe_image,
@@ -93,8 +95,11 @@ def test_each_architecture_of_a_baking_workload_has_an_image(image: Assembly) ->
     assert len(image.all_of("AWS::ImageBuilder::Image")) == len(IMAGES)
 
 
-def test_without_a_workload_that_bakes_there_is_no_image_stack(assembly: Assembly) -> None:
-    assert not list(assembly.directory.glob("*-image.template.json"))
+def test_without_a_workload_that_bakes_there_is_no_image_stack(tmp_path: Path) -> None:
+    project = write_project(tmp_path, CONFIG.replace('"bake"', '"bootstrap"'))
+    (tmp_path / "code" / "needs.txt").write_text("six\n")
+
+    assert not baked_workloads(config.load(project))
 
 
 def test_images_are_there_before_anything_is_launched_from_them(core: Assembly) -> None:

@@ -56,6 +56,7 @@ BY_FUNCTION = {
     "workers write rows without end": "rows-flooded",
     "most workers look dead": "reaping-held-back",
     "EC2 does not end an instance": "unended",
+    "a baked image is of no use": "image",
     "an item costs more than allowed": "item-cost",
     "machines are idle for most of a day": "idle-share",
     "dollars are spent and no item is done": "dollars-without-items",

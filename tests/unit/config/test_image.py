@@ -36,7 +36,7 @@ def parse_image(image: dict[str, Any], *architectures: Architecture) -> ImageCon
 def test_a_first_deploy_needs_no_image_of_its_own() -> None:
     image = parse_image({}, "x86_64", "arm64")
 
-    assert image.mode == "bootstrap"
+    assert image.mode == "auto"
     assert image.parameters["x86_64"] == UBUNTU
     assert set(image.parameters) == {"x86_64", "arm64"}
 
@@ -116,7 +116,7 @@ def test_neuron_is_bought_where_it_is_named(requirements: dict[str, Any]) -> Non
         pytest.param(
             {"mode": "docker"},
             "mode",
-            "write one of 'bootstrap', 'bake' or 'ami'",
+            "write one of 'auto', 'bootstrap', 'bake' or 'ami'",
             id="a mode that is none",
         ),
         pytest.param(

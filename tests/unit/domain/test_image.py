@@ -1,5 +1,6 @@
 """When an image is worth baking, and when instances may start from it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -91,21 +92,36 @@ def test_an_image_is_baked_once_installs_cost_as_much(
 
 def test_the_modes_are_compared_by_their_dollars() -> None:
     # 608 boots a month: 7.60 USD of installs, 0.30 of them also from a baked image.
-    costs = compare_modes(INSTALLS, root_gib=30, architectures=1, regions=1)
+    costs = _compare(INSTALLS)
 
-    assert costs.boots == pytest.approx(608.3, abs=0.1)
-    assert costs.bootstrap == pytest.approx(7.60, abs=0.01)
-    assert costs.ami == pytest.approx(0.30, abs=0.01)
-    # 4.35 builds of 7.8 cents and 6 x 30 GiB at 5 cents.
-    assert costs.bake == pytest.approx(0.30 + 0.34 + 9.0, abs=0.01)
-    # 1.32 images a month, each stored for 37 days.
-    assert costs.auto == pytest.approx(0.30 + 1.32 * (0.078 + 1.825), abs=0.01)
+    assert INSTALLS.boots_a_month == pytest.approx(608.3, abs=0.1)
+    assert costs == pytest.approx(
+        {
+            "bootstrap": 7.60,
+            "ami": 0.30,
+            # 4.35 builds of 7.8 cents and 6 x 30 GiB at 5 cents.
+            "bake": 0.30 + 0.34 + 9.0,
+            # 1.32 images a month, each stored for 37 days.
+            "auto": 0.30 + 1.32 * (0.078 + 1.825),
+        },
+        abs=0.01,
+    )
 
 
 def test_few_boots_are_cheapest_without_an_image() -> None:
-    costs = compare_modes(replace(INSTALLS, boots=60), root_gib=30, architectures=1, regions=1)
+    costs = _compare(replace(INSTALLS, boots=60))
 
-    assert costs.auto == costs.bootstrap < costs.bake
+    assert costs["auto"] == costs["bootstrap"] < costs["bake"]
+
+
+def _compare(installs: Installs) -> Mapping[str, float]:
+    return compare_modes(
+        installs.a_month(installs.seconds),
+        installs.a_month(installs.seconds_baked),
+        root_gib=30,
+        architectures=1,
+        regions=1,
+    )
 
 
 @pytest.mark.parametrize(
