@@ -7,6 +7,8 @@ then no further item of it can fail.
 """
 
 import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -43,7 +45,8 @@ def send_failed_again(
 
     Raises:
         BadInput: there is no such batch, it is not over, no item of it has failed, they were sent
-            before, or what its jobs asked for is not stored any more.
+            before, what its jobs asked for is not stored any more, or a record names an item that
+            its job was not asked for.
     """
     try:
         batch = read_batch(batch_id, store)
@@ -55,11 +58,15 @@ def send_failed_again(
         remedy = f"its failed items were sent before: see `spindown results {again}`"
         raise BadInput("BATCH", batch_id, remedy)
     _check_over(batch, store)
-    found = (one for job_id in batch.jobs for one in read_records(job_id, store, failed_only=True))
-    items = [record.get("item") for record in found]
-    if not items:
+    failed = {
+        job_id: items
+        for job_id in batch.jobs
+        if (items := [one.get("item") for one in read_records(job_id, store, failed_only=True)])
+    }
+    if not failed:
         raise BadInput("BATCH", batch_id, "name a batch of which an item has failed")
-    asked = _read_asked(batch_id, store)
+    asked = _check_asked(batch_id, failed, store)
+    items = [item for of_job in failed.values() for item in of_job]
     draft = Draft(
         workload=workload,
         batch_id=again,
@@ -83,13 +90,38 @@ def _check_over(batch: Batch, store: ObjectStore) -> None:
         raise BadInput("BATCH", batch.batch_id, f"wait until its jobs are over (jobs left: {left})")
 
 
-def _read_asked(batch_id: str, store: ObjectStore) -> JobMessage:
-    """Return what all jobs of a batch share, from the first of its messages."""
+def _check_asked(
+    batch_id: str, failed: Mapping[str, Sequence[Any]], store: ObjectStore
+) -> JobMessage:
+    """Return what all jobs of a batch share, as the first of its messages says.
+
+    A worker wrote the records of the failed items. So each item must be one that its job was asked
+    for, as often; only where a message names a list or a prefix in S3 that cannot be told.
+    """
+    first: JobMessage | None = None
+    for job in _read_messages(batch_id, store):
+        first = first or job
+        items = failed.get(job.job_id or "", ())
+        if job.items is None or not items:
+            continue
+        forged = Counter(map(_as_json, items)) - Counter(map(_as_json, job.items))
+        for text in forged:
+            remedy = f"submit the items yourself: {job.job_id} was not asked for this one"
+            raise BadInput("item", text, remedy)
+    if first is None:
+        remedy = "submit the items yourself: what its jobs asked for is not stored any more"
+        raise BadInput("BATCH", batch_id, remedy)
+    return first
+
+
+def _read_messages(batch_id: str, store: ObjectStore) -> Iterator[JobMessage]:
     for bundle in store.list(submitted_prefix(batch_id)):
-        first, _, _ = store.get(bundle.key).data.partition(b"\n")
-        return parse_job(first.decode(errors="replace"))
-    remedy = "submit the items yourself: what its jobs asked for is not stored any more"
-    raise BadInput("BATCH", batch_id, remedy)
+        for line in store.get(bundle.key).data.splitlines():
+            yield parse_job(line.decode(errors="replace"))
+
+
+def _as_json(item: object) -> str:
+    return json.dumps(item, sort_keys=True)
 
 
 def _items_per_job(items: list[Any]) -> int:

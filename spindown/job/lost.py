@@ -69,6 +69,8 @@ def redrive_lost(
 ) -> Iterator[Redriven]:
     """Send each job again that is not over and has no message; yield it when that is done.
 
+    A batch whose index is damaged is yielded too, as unreadable, and hides no other.
+
     Args:
         workload: whose.
         ports: the world; the queues are the workload's.
@@ -79,14 +81,15 @@ def redrive_lost(
         BadInput: too many messages wait to be looked at.
     """
     now, objects = ports.clock.now(), ports.objects
-    left = [
-        one
-        for batch_id in batches or _recent_batches(objects, now)
-        for one in _find_unfinished(
-            batch_id, read_batch(batch_id, objects).jobs, workload, objects, ports.table, now
-        )
-        if not one.is_held
-    ]
+    left: list[OpenJob] = []
+    for batch_id in batches or _recent_batches(objects, now):
+        try:
+            jobs = read_batch(batch_id, objects).jobs
+        except ContractError as exc:
+            yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
+            continue
+        found = _find_unfinished(batch_id, jobs, workload, objects, ports.table, now)
+        left += (one for one in found if not one.is_held)
     seen = _find_messages(ports) if left else frozenset[str]()
     lost = {one.job_id: one for one in left if one.job_id not in seen}
     for job, message in _find_submitted(list(lost.values()), ports.objects):
@@ -131,7 +134,11 @@ def count_lost(
     for batch_id in batches:
         if read >= jobs_at_most:
             break
-        jobs = read_batch(batch_id, objects).jobs
+        try:
+            jobs = read_batch(batch_id, objects).jobs
+        except ContractError:
+            # `spindown batches` and `redrive --lost` tell it.
+            continue
         read += len(jobs)
         unfinished += len(_find_unfinished(batch_id, jobs, workload, objects, table, now))
     return max(unfinished - messages, 0)

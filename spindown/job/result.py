@@ -9,7 +9,7 @@ from typing import Any
 from spindown.contract.codec import decode, from_json
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
-from spindown.contract.job.message import own_children
+from spindown.contract.job.message import is_id, own_children
 from spindown.contract.job.result import ItemStatus
 from spindown.error import ContractError, NotFound
 from spindown.job.fence import read_fence
@@ -78,7 +78,12 @@ def read_batch(batch_id: str, store: ObjectStore) -> Batch:
     """
     index = store.get(batch_key(batch_id)).data
     remedy = f"restore {batch_key(batch_id)} from an older version, or ask for its jobs one by one"
-    return decode(Batch, from_json("index of the batch", index, remedy))
+    batch = decode(Batch, from_json("index of the batch", index, remedy))
+    for job_id in batch.jobs:
+        # A submitter writes it, and the ids name folders where results are downloaded.
+        if not is_id(job_id):
+            raise ContractError("index of the batch", job_id, f"this is no job's id: {remedy}")
+    return batch
 
 
 def count_items(name: str, store: ObjectStore) -> int | None:

@@ -2,7 +2,8 @@
 
 CSV and Parquet have one column a key of ``contract.job.result.Record``. A value of no fixed type
 (``item``, ``result``, ``outputs``) is JSON text there; an item that is a text itself stays as it
-is. Records come one at a time and are never all in memory.
+is. In CSV a text that a spreadsheet would take for a formula is JSON text too, in quotes. Records
+come one at a time and are never all in memory.
 """
 
 import csv
@@ -27,6 +28,9 @@ _COLUMNS = {
     "outputs": "VARCHAR",
     "seconds": "DOUBLE",
 }
+#: What a cell begins with that a spreadsheet computes
+#: (https://owasp.org/www-community/attacks/CSV_Injection).
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 #: A value has 16 MiB at most; as JSON text inside JSON some of its characters are escaped again.
 _LINE_BYTES = 128 * 1024**2
 _MEMORY = "1GiB"
@@ -88,9 +92,16 @@ def write_csv(records: Iterable[Mapping[str, Any]], file: Sink) -> int:
     writer.writeheader()
     count = 0
     for record in records:
-        writer.writerow(_row(record))
+        row = _row(record)
+        writer.writerow({name: _quoted(value) for name, value in row.items()})
         count += 1
     return count
+
+
+def _quoted(value: object) -> object:
+    """Return a value of a cell; workers and senders wrote it, and a spreadsheet computes some."""
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+    return json.dumps(value) if is_formula else value
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:

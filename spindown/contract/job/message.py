@@ -94,6 +94,11 @@ def body_digest(message: JobMessage) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
+def is_id(text: str) -> bool:
+    """Tell whether a text may be the id of a job or a batch; such a text is never a path."""
+    return _ID.fullmatch(text) is not None
+
+
 def child_id(job_id: str, number: int) -> str:
     """Return the id of a split job's child, the same for whoever splits it."""
     if len(job_id) > _PARENT_ID_CHARACTERS:

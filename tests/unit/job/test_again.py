@@ -136,6 +136,24 @@ def test_large_items_are_cut_into_messages_that_hold_them() -> None:
     assert [item for items in sent for item in items or ()] == large
 
 
+@pytest.mark.parametrize("forged", [[0, 7], [0, 0], [{"s3": "s3://other/key"}, 1]])
+def test_items_that_nobody_asked_for_are_not_sent(forged: list[Any]) -> None:
+    world = WorkWorld()
+    submit(world, [0, 1])
+    held = world.hold()
+    finished = tuple(
+        Finished(record=a_record(held.job_id, n, item=item, status=ItemStatus.FAILED))
+        for n, item in enumerate(forged)
+    )
+    held = commit(held, Portion(finished=finished), slot_id=a_slot_id(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+
+    with pytest.raises(BadInput, match="b-00000"):
+        again(world)
+
+    assert world.queue.bodies() == []
+
+
 def test_without_the_messages_nothing_is_guessed() -> None:
     world = WorkWorld()
     submit(world, [0])

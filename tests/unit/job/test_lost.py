@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.job.batch import submitted_key
+from spindown.contract.job.batch import batch_key, submitted_key
 from spindown.contract.job.manifest import JobState
 from spindown.error import NotFound
 from spindown.job.claim import ClaimOutcome, Declined
@@ -186,6 +186,18 @@ def test_what_was_never_stored_is_told() -> None:
     outcomes = [one.outcome for one in redrive_lost(WORKLOAD, world.ports)]
 
     assert outcomes == [RedriveOutcome.NOT_STORED] * 2
+
+
+def test_a_damaged_index_hides_no_other_batch() -> None:
+    world = submitted(2)
+    world.objects.put(batch_key("a"), b"{")
+    world.clock.advance(HOUR)
+    purge(world)
+
+    assert lost(world) == 2
+    outcomes = [one.outcome for one in redrive_lost(WORKLOAD, world.ports)]
+
+    assert sorted(outcomes) == [*[RedriveOutcome.SENT_AGAIN] * 2, RedriveOutcome.UNREADABLE]
 
 
 def test_a_batch_that_is_not_there_is_an_error() -> None:

@@ -117,6 +117,16 @@ def test_a_truncated_index_of_a_batch_is_one_sentence() -> None:
         find_jobs("b", store)
 
 
+@pytest.mark.parametrize("job", ["../../home", "a/b", "..", "", "/etc", "a\nb"])
+def test_an_index_that_names_a_path_is_damaged(job: str) -> None:
+    store = a_store()
+    index = {"batch_id": "b", "workload": "w", "jobs": ["b-00000", job]}
+    store.put(batch_key("b"), json.dumps(index).encode())
+
+    with pytest.raises(ContractError, match="restore batches/b"):
+        find_jobs("b", store)
+
+
 def test_a_job_that_nobody_claimed_has_no_state() -> None:
     assert read_progress("j", a_store()).state is None
 

@@ -50,6 +50,17 @@ def test_csv_has_a_column_a_key(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
+def test_a_spreadsheet_computes_no_text(tmp_path: Path, text: str) -> None:
+    row = {**GOOD, "item": text, "error": text, "result": text}
+    with write(tmp_path, RecordFormat.CSV, row).open(newline="") as file:
+        (read,) = csv.DictReader(file)
+
+    for name in ("item", "error", "result"):
+        assert json.loads(read[name]) == text
+        assert read[name].startswith('"')
+
+
 @pytest.mark.parametrize("count", [0, 2])
 def test_parquet_has_columns_of_fixed_types(tmp_path: Path, count: int) -> None:
     path = write(tmp_path, RecordFormat.PARQUET, *[GOOD, HOSTILE][:count])
