@@ -31,7 +31,7 @@ home=$root/opt/spindown
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export UV_CACHE_DIR="${UV_CACHE_DIR:-$scratch/uv-cache}" UV_LINK_MODE=copy
-export UV_PYTHON_INSTALL_DIR="$home/python" PIP_DISABLE_PIP_VERSION_CHECK=1
+export UV_PYTHON_INSTALL_DIR="$home/python" PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 
 step() { echo "spindown install: $*"; }
 
@@ -48,17 +48,25 @@ apt_get() {
     done
 }
 
-# provide PACKAGE TEST...: install a package of the system unless TEST holds already.
-provide() {
+# Packages of the system that are not there yet, installed together: each list that is read costs
+# seconds.
+absent=''
+# need PACKAGE TEST...: install a package with the next ones unless TEST holds already.
+need() {
     package=$1 && shift
-    if "$@" >/dev/null 2>&1; then return; fi
-    step "system package $package"
+    "$@" >/dev/null 2>&1 || absent="$absent $package"
+}
+provide() {
+    [ -n "$absent" ] || return 0
+    step "system packages:$absent"
+    # shellcheck disable=SC2086 # a list
     if command -v apt-get >/dev/null; then
         apt_get update
-        apt_get install --no-install-recommends "$package" >/dev/null
+        apt_get install --no-install-recommends $absent >/dev/null
     else
-        dnf -q -y install "$package"
+        dnf -q -y install $absent
     fi
+    absent=''
 }
 
 # Beside a worker nothing is updated. That would replace the driver of a GPU in use, and restart
@@ -78,12 +86,13 @@ if [ -z "$root" ]; then
     if command -v apt-get >/dev/null; then
         apt-get -qq -o DPkg::Lock::Timeout=$wait_s check || step "apt is not in order; going on"
     fi
-    provide nftables command -v nft
+    need nftables command -v nft
     # Amazon Linux 2023 runs on Python 3.9; its own package of a later one spares uv a download
     # (AL2023 User Guide, "Python in AL2023").
-    if command -v dnf >/dev/null; then provide python3.12 command -v python3.12; fi
-    # Debian and Ubuntu package the making of environments apart; elsewhere it is there.
-    [ -n "$uv" ] || provide python3-venv python3 -c 'import ensurepip'
+    if command -v dnf >/dev/null; then need python3.12 command -v python3.12; fi
+    # Debian and Ubuntu package the wheel of pip apart; elsewhere it is there.
+    [ -n "$uv" ] || need python3-venv python3 -c 'import ensurepip'
+    provide
 fi
 
 step "users, units and rules"
@@ -107,8 +116,13 @@ systemd-tmpfiles --root="${root:-/}" --create spindown.conf
 
 if [ -z "$uv" ]; then
     step "uv"
-    python3 -m venv "$scratch/uv"
-    "$scratch/uv/bin/python" -m pip install --quiet $offline --find-links "$kit/wheels" \
+    # pip runs from the wheel that Python brings for new environments. Making such an environment,
+    # for this one package, took four times as long.
+    pip=$(python3 -c 'import ensurepip, pathlib as p; here = p.Path(ensurepip.__file__).parent
+print(next(one for at in (here / "_bundled", p.Path("/usr/share/python-wheels"))
+           for one in at.glob("pip-*.whl")))')
+    PYTHONPATH=$pip python3 -m pip install --quiet --no-deps --no-compile --target "$scratch/uv" \
+        $offline --find-links "$kit/wheels" \
         --require-hashes --only-binary :all: -r "$kit/locks/bootstrap.txt"
     uv=$scratch/uv/bin/uv
 fi
@@ -176,8 +190,10 @@ print(spec.requirements or '', ecr_registry(spec.image) or '', wheels, sep='|')"
     if [ -n "$requirements" ]; then install_requirements; fi
     if [ -n "$registry" ]; then
         # Signs in to Amazon ECR with the worker's role, whenever an image is pulled.
-        [ -n "$root" ] ||
-            provide amazon-ecr-credential-helper command -v docker-credential-ecr-login
+        if [ -z "$root" ]; then
+            need amazon-ecr-credential-helper command -v docker-credential-ecr-login
+            provide
+        fi
         mkdir -p "$root/var/lib/spindown/.docker"
         printf '{"credHelpers": {"%s": "ecr-login"}}\n' "$registry" \
             >"$root/var/lib/spindown/.docker/config.json"
