@@ -30,6 +30,7 @@ from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog, open_log
+from spindown.worker.machine.leftover import Leftovers
 from spindown.worker.slot import Slot
 from spindown.worker.watch import Watch
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items
@@ -96,6 +97,7 @@ class SlotWorld:
         instance_id: str = "i-1",
         world: WorkWorld | None = None,
         shape: str = "",
+        leftovers: Leftovers | None = None,
     ) -> None:
         self.world = world or WorkWorld(policy=policy or Policy())
         self.runner = runner or ScriptedRunner()
@@ -131,6 +133,7 @@ class SlotWorld:
             batch_size=batch_size,
             transfers=ThreadPoolExecutor(2),
             scratch=scratch,
+            leftovers=leftovers,
         )
         self.slot = Slot(self.context)
         self.metadata = MemoryMetadata(identity_of(self.world.worker(instance_id)))

@@ -79,6 +79,7 @@ from spindown.worker.machine.control_group import (
     share_of_memory,
 )
 from spindown.worker.machine.fitness import Equipment, examine_gpus
+from spindown.worker.machine.leftover import GROUP_VARIABLE, group_of_slot
 from spindown.worker.usage.meter import slot_gpus
 from spindown.worker.workplace import SETUP, TEMPORARY
 
@@ -292,6 +293,8 @@ def make_runner(
     env = {**settings.env, **temporary, **spec.env, **visible_gpus(worker, slot)}
     if division.is_shared:
         env |= gpu_share(worker, slot)
+    if settings.launcher:
+        env[GROUP_VARIABLE] = str(group_of_slot(slot))
     memory, group = division.memory_bytes(worker, settings), None
     if division.groups is not None and spec.mode is not RunMode.IMAGE:
         group = division.groups.of_slot(slot, memory)

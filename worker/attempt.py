@@ -103,6 +103,8 @@ class Attempt:
             self._place.remove()
             if context.runner.pid is None:
                 clear_slot(context.scratch)
+                if context.leftovers is not None:
+                    context.leftovers.remove()
 
     def _end_code(self, let_go: Callable[[], object]) -> None:
         """End the code, then let the job go, also if no signal ends the code."""

@@ -46,6 +46,7 @@ from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.machine.control_group import share_of_memory
+from spindown.worker.machine.leftover import Leftovers, leftovers_of_slot
 from spindown.worker.slot import Slot
 from spindown.worker.transfer.ahead import Ahead
 from spindown.worker.transfer.outbox import Outbox
@@ -243,6 +244,7 @@ class Daemon:
             batch_size=batch_size,
             transfers=transfers,
             scratch=scratch,
+            leftovers=self._leftovers(worker, slot),
             interruption_rate=rate,
             recorder=sampler.watch(slot, runner),
             memory_gib=self._memory_gib(worker),
@@ -254,6 +256,13 @@ class Daemon:
             on_ready=partial(self._note_first_poll, worker),
         )
         return Slot(context)
+
+    def _leftovers(self, worker: Worker, slot: int) -> Leftovers | None:
+        """Return what finds what the code of a slot leaves; a container's goes with it."""
+        settings = self._parts.settings
+        if self._parts.code.spec.mode is RunMode.IMAGE:
+            return None
+        return leftovers_of_slot(slot, worker.slots, settings.code_user, settings.launcher)
 
     def _memory_gib(self, worker: Worker) -> float:
         """Return the memory that a job may use: what the machine has, or its part of it."""

@@ -33,6 +33,7 @@ from spindown.worker.child.runner import Runner
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
+from spindown.worker.machine.leftover import Leftovers
 from spindown.worker.transfer.ahead import Ahead
 from spindown.worker.transfer.outbox import Outbox
 from spindown.worker.usage.journal import UsageRecorder
@@ -87,6 +88,8 @@ class SlotContext:
     transfers: Executor
     #: A directory of this slot alone, which is there.
     scratch: Path
+    #: What the code leaves elsewhere; None: it may leave nothing that is not our own.
+    leftovers: Leftovers | None = None
     #: Interruptions per hour of the pool that the instance came from.
     interruption_rate: float = 0.0
     #: Notes how the machine was used; None: nobody asks.

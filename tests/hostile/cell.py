@@ -24,12 +24,15 @@ from spindown.worker.child.place import Machine
 from spindown.worker.child.runner import ChildRunner
 from spindown.worker.code_folder import make_own, make_shared
 from spindown.worker.log import open_log
+from spindown.worker.machine.leftover import GROUP_VARIABLE, Leftovers, group_of_slot
 from spindown.worker.workplace import SETUP, TEMPORARY
 from tests.slot import SlotWorld
 from tests.worker_system.kit import SYSTEM
 
 #: A user with no file and no process of his own on this machine.
 CODE_USER = 64_777
+#: Of the slot alone, so that what other tests leave at the same time is told from its own.
+CODE_GROUP = group_of_slot(os.getpid())
 ENTRYPOINT = """\
 import os, pathlib, signal, stat, sys, threading, time
 from spindown.user import Context, Item, Result
@@ -96,9 +99,18 @@ class Cell:
         if not is_program:
             values["entrypoint"] = "job:run"
         code = Code(root=root, spec=RunSpec(**values), digest="d")
-        env = {"PATH": os.environ["PATH"], "TMPDIR": str(self.slot / TEMPORARY)}
+        env = {
+            "PATH": os.environ["PATH"],
+            "TMPDIR": str(self.slot / TEMPORARY),
+            GROUP_VARIABLE: str(CODE_GROUP),
+        }
         runner = self._runner(code, env)
-        world = SlotWorld(self.slot, batch_size=batch_size, policy=policy, runner=runner)
+        leftovers = Leftovers(
+            user=CODE_USER, groups=frozenset({CODE_GROUP}), launcher=(str(self._launcher),)
+        )
+        world = SlotWorld(
+            self.slot, batch_size=batch_size, policy=policy, runner=runner, leftovers=leftovers
+        )
         world.world.sources |= {f"s3://inputs/{n}/module.py": b"planted" for n in range(8)}
         return world
 
@@ -150,7 +162,8 @@ class Cell:
         script = (SYSTEM / "run-code.sh").read_text(encoding="utf-8")
         for name, ours in (
             ("--reuid=spindown-run", f"--reuid={CODE_USER}"),
-            ("--regid=spindown-run", f"--regid={CODE_USER}"),
+            ("SPINDOWN_GROUP:-spindown-run", f"SPINDOWN_GROUP:-{CODE_USER}"),
+            ("--groups=spindown-run", f"--groups={CODE_USER}"),
             ("HOME=/var/lib/spindown/run", f"HOME={home}"),
             # As many as a test can end while others run beside it.
             ("processes=$((4096 + 1024 * $(nproc)))", "processes=120"),

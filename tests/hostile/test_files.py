@@ -3,7 +3,9 @@
 import hashlib
 import os
 import textwrap
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -19,7 +21,8 @@ from spindown.contract.job.manifest import (
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.policy import Policy
 from spindown.worker.child.ending import FailureCause
-from tests.hostile.cell import Cell
+from spindown.worker.machine.leftover import PLACES
+from tests.hostile.cell import CODE_GROUP, CODE_USER, Cell
 
 #: Inputs by whose last name the worker names files: wherever they land, they are modules.
 INPUTS = [f"s3://inputs/{n}/module.py" for n in range(4)]
@@ -196,6 +199,61 @@ def test_nothing_the_code_leaves_stays(cell: Cell, name: str) -> None:
     slot.world.send({"job_id": "k", "items": []})
     assert slot.step()
     assert cell.left == set()
+
+
+OUTSIDE = """
+import ctypes
+name, libc = f"left-{os.getgid()}", ctypes.CDLL(None)
+for place in ("/tmp", "/var/tmp", "/dev/shm"):
+    (pathlib.Path(place) / name / "inner").mkdir(parents=True)
+    (pathlib.Path(place) / name / "inner" / "file").write_bytes(bytes(4096))
+    attempt(os.chown, pathlib.Path(place) / name, -1, 0)
+pathlib.Path("/dev/shm", f"{name}.shm").write_bytes(bytes(2**20))
+made = [libc.shmget(0, 2**20, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600)]
+(out / "made").write_text(str(made))
+assert min(made) >= 0
+raise ValueError("not today")
+"""
+
+
+SHARED_MEMORY = PLACES[2]
+
+
+def kept_by_the_kernel() -> list[str]:
+    """Return the objects of System V that code of this process's cells has made."""
+    lines = [
+        line.split()
+        for name in ("shm", "msg", "sem")
+        for line in Path("/proc/sysvipc", name).read_text().splitlines()
+    ]
+    return [line[1] for line in lines if str(CODE_GROUP) in line]
+
+
+@pytest.fixture
+def neighbour() -> Iterator[Path]:
+    """Make shared memory of the same user in another slot."""
+    path = SHARED_MEMORY / f"neighbour-{os.getpid()}"
+    path.touch()
+    os.chown(path, CODE_USER, CODE_GROUP + 1)
+    yield path
+    path.unlink()
+
+
+def test_nothing_the_code_leaves_elsewhere_stays(cell: Cell, neighbour: Path) -> None:
+    slot = cell.hold(at_first(OUTSIDE.replace("\n", "\n        ")))
+    slot.world.send({"job_id": "j", "items": ["x"]})
+    assert slot.step()
+    assert [one.error for one in slot.world.records("j")] == ["ValueError: not today"]
+    assert len(kept_by_the_kernel()) == 3
+    assert len(list(SHARED_MEMORY.glob(f"left-{CODE_GROUP}*"))) == 2
+
+    cell.runners[0].kill()
+    slot.world.send({"job_id": "k", "items": []})
+    assert slot.step()
+    assert kept_by_the_kernel() == []
+    for place in PLACES:
+        assert list(place.glob(f"left-{CODE_GROUP}*")) == []
+    assert neighbour.exists()
 
 
 #: More than may be taken of one item.

@@ -12,5 +12,8 @@ export HOME=/var/lib/spindown/run USER=spindown-run LOGNAME=spindown-run
 export PATH="$here/run/bin:$PATH"
 # All that this user runs, in all slots together: a fork bomb ends its job, and not the machine.
 prlimit --pid $$ --nproc="$processes" --core=0
-exec setpriv --reuid=spindown-run --regid=spindown-run --clear-groups --no-new-privs \
+# What its code leaves in places that everybody may write is known by the slot's own group.
+group=${SPINDOWN_GROUP:-spindown-run}
+unset SPINDOWN_GROUP
+exec setpriv --reuid=spindown-run --regid="$group" --groups=spindown-run --no-new-privs \
     --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$@"
