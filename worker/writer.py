@@ -183,9 +183,8 @@ class _Foreign(Exception):
 _COST_ESTIMATE = timedelta(seconds=1)
 #: All of the log is written each time, up to 1 MiB: with every commit it might be most of its cost.
 _LOG_EVERY = timedelta(minutes=1)
-#: Results take several times as much in memory as on the line: beyond this they are committed, and
-#: beyond that no more are taken meanwhile.
-_COMMIT_BYTES, _WAITING_BYTES_MAX = 32 * 1024**2, 128 * 1024**2
+#: Of memory: beyond this results are committed, and beyond that no more are taken meanwhile.
+_COMMIT_BYTES, _WAITING_BYTES_MAX = 64 * 1024**2, 128 * 1024**2
 
 
 class Writer:

@@ -1,6 +1,8 @@
 """Code that takes all there is of something: its job ends, the worker goes on with the next."""
 
 import subprocess
+import textwrap
+import tracemalloc
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +25,7 @@ def run(batch, ctx):
     (SLOT / "tmp" / "temporary").write_text("x" * 4096)
     return [Result(batch[0], 1)]
 """
+RUN_GOOD = "    return [Result(batch[0], 1)]\n"
 FORK_BOMB = """
 def take(out, state):
     os.setsid()
@@ -112,6 +115,39 @@ def test_a_bomb_ends_with_its_job(cell: Cell, what: str) -> None:
     assert processes(cell) != []
     cell.runners[0].kill()
     assert processes(cell) == []
+
+
+#: 12 MB of lists take some 350 MB in the worker, which has no bound, as its slots have.
+FAT = {
+    "returned": "return [Result(batch[0], [[] for _ in range(4 * 10**6)])]",
+    "written to the line": """
+        data = b'{"type": "results", "done": true, "results": [{"index": 0, "seconds": 0, '
+        data += b'"value": [' + b"[]," * (4 * 10**6) + b"[]]}]}"
+        data, line = len(data).to_bytes(4, "big") + data, int(sys.argv[2])
+        while data:
+            data = data[os.write(line, data):]
+        time.sleep(60)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", sorted(FAT))
+def test_fat_results_take_no_memory_of_the_worker(cell: Cell, name: str) -> None:
+    act = textwrap.indent(textwrap.dedent(FAT[name]), " " * 8)
+    slot = cell.hold(f"def run(batch, ctx):\n    if ctx.job_id == 'bad':\n{act}\n" + RUN_GOOD)
+    slot.world.send({"job_id": "bad", "items": ["x"]})
+    tracemalloc.start()
+    try:
+        assert slot.step()
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 64 * 1024**2
+
+    slot.world.send({"job_id": "good", "items": ["x"]})
+    while slot.step() and not is_completed(slot, "good"):
+        pass
+    assert is_completed(slot, "good")
 
 
 def test_file_handles_are_the_code_s_own(cell: Cell) -> None:

@@ -23,14 +23,15 @@ from typing import Any
 from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.contract.run import Results
 from spindown.user import Item
-from spindown.worker.child.frame import load_json
+from spindown.worker.child.frame import ANSWERS_MEMORY_MAX, load_json, weigh
 from spindown.worker.child.runner import ItemDone, Task
 from spindown.worker.code_folder import TooMuch, list_files, make_own, make_shared, make_shared_in
 
 #: A line of results, or the one result of a whole job, is not longer.
 LINE_BYTES_MAX = 16 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
-_READS_AT_ONCE = 32
+#: Beyond the first line no more is read at a time: what takes much memory is then committed.
+_READ_AT_ONCE_BYTES = 4 * 1024 * 1024
 #: Of a value in the environment; Linux takes no string of more than 128 KiB there.
 _ITEM_BYTES = 64 * 1024
 _ERROR_CHARACTERS = 2000
@@ -128,23 +129,21 @@ class ResultReader:
         self._file.close()
 
     def read(self, seconds: float, *, is_last: bool = False) -> list[ItemDone]:
-        """Return the results that came since the last look (raises BadResult).
+        """Return results that came since the last look (raises BadResult).
+
+        What it has written while nobody looked may be more than fits into memory at once, so there
+        may be more: none are left when none are returned.
 
         Args:
             seconds: time that they took together.
             is_last: the program has ended, so a line without its end is a line too.
         """
-        found: list[ItemDone] = []
-        # What it has written while nobody looked may be more than fits into memory at once.
-        while lines := self._next_lines(is_last=is_last):
-            found += map(self._parse, lines)
-            if not is_last:
-                break
+        found = list(map(self._parse, self._next_lines(is_last=is_last)))
         return [replace(done, seconds=seconds / len(found)) for done in found]
 
     def _next_lines(self, *, is_last: bool) -> list[bytes]:
         """Return the next whole lines, and at last what has no end; empty: there are none now."""
-        for _ in range(_READS_AT_ONCE):
+        while len(self._rest) < _READ_AT_ONCE_BYTES or b"\n" not in self._rest:
             data = self._file.read(_READ_BYTES)
             if not data:
                 break
@@ -180,11 +179,15 @@ class ResultReader:
             files = tuple(list_files(self._call.task.outputs / str(index)))
         except TooMuch as exc:
             return ItemDone(index=index, error=str(exc))
-        value, size = row.get("value"), len(line)
-        return ItemDone(index=index, value=value, files=files, size=size)
+        return ItemDone(index=index, value=row.get("value"), files=files, size=weigh(line))
 
 
 def _load(data: bytes) -> Any:
+    if weigh(data) > ANSWERS_MEMORY_MAX:
+        raise BadResult(
+            f"a result has so many values that it takes more than {ANSWERS_MEMORY_MAX} bytes of "
+            f"memory: write it to a file: {_shown(data)}"
+        )
     try:
         value = load_json(data)
     except (ValueError, RecursionError) as exc:

@@ -10,6 +10,7 @@ any other, or a signal: the attempt failed, and what has a result is kept
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ EX_DATAERR = 65
 _NO_RESULT = "the program gave no result for this item"
 #: How often results are read, at least, while the program runs.
 _LOOK_SECONDS = 0.1
+#: What is taken at the end of a program that must stop, in memory.
+_LAST_BYTES_MAX = 128 * 1024**2
 
 
 class CommandRunner:
@@ -64,6 +67,8 @@ class CommandRunner:
         self._give_up_at = 0.0
         self._answered_at = 0.0
         self._answers: deque[Event] = deque()
+        #: How the program has ended, while its last results are read.
+        self._end: _ProgramEnd | None = None
 
     @property
     def pid(self) -> int | None:
@@ -103,6 +108,8 @@ class CommandRunner:
         if self._call is None:
             return Broken(FailureCause.ENDED, "the process was ended")
         try:
+            if self._end is not None:
+                return self._read_rest(self._call, self._end)
             if self._program is None and not self._is_ready(self._call, timeout):
                 return None
             return self._look(self._call, timeout)
@@ -127,7 +134,11 @@ class CommandRunner:
                 while program.status(_LOOK_SECONDS) is None and time.monotonic() < ends_at:
                     given += self._read()
                 program.kill()
-                given += self._read(is_last=True)
+            while found := self._read(is_last=True):
+                given += found
+                if sum(done.size for done in given) > _LAST_BYTES_MAX:
+                    # The rest is computed again elsewhere.
+                    break
         except BadResult as exc:
             self._log.warning("bad_result", reason=str(exc))
         given = [done for done in self._answers if isinstance(done, ItemDone)] + given
@@ -137,7 +148,7 @@ class CommandRunner:
     def kill(self) -> None:
         """End the program with all that it has started; the next batch gets a new one."""
         running = [one for one in (self._preparation, self._program) if one is not None]
-        self._preparation = self._program = None
+        self._preparation = self._program = self._end = None
         self._answers.clear()
         try:
             for program in running:
@@ -205,9 +216,9 @@ class CommandRunner:
                 )
             status = program.status(min(timeout.total_seconds(), left, _LOOK_SECONDS))
             if status is not None:
-                self._end(call, program, status)
-            else:
-                self._answers.extend(self._read())
+                self._end = self._note_end(call, program, status)
+                return self._read_rest(call, self._end)
+            self._answers.extend(self._read())
         return self._answers.popleft() if self._answers else None
 
     def _read(self, *, is_last: bool = False) -> list[ItemDone]:
@@ -219,8 +230,8 @@ class CommandRunner:
             self._answered_at = now
         return found
 
-    def _end(self, call: Call, program: Program, status: int) -> None:
-        """Turn the end of a program into events."""
+    def _note_end(self, call: Call, program: Program, status: int) -> "_ProgramEnd":
+        """End what a program has left, and return how it ended."""
         program.kill()
         self._program = None
         complaint = self._place.complaint(status, program.output.last_lines)
@@ -231,15 +242,22 @@ class CommandRunner:
             if complaint
             else describe_end(status, last, out_of_memory=killed_for_memory)
         )
+        return _ProgramEnd(status, last or broken.reason, broken)
+
+    def _read_rest(self, call: Call, end: "_ProgramEnd") -> Event:
+        """Turn what a program that ended has still told into events, and at last its end."""
         try:
-            self._answers.extend(self._read(is_last=True))
-            rest = self._answer_rest(call, status, last or broken.reason)
+            found = self._read(is_last=True)
+            rest = None if found else self._answer_rest(call, end.status, end.said)
         except BadResult as exc:
-            rest = None
-            reason = f"{exc}; {broken.reason}" if status else str(exc)
-            broken = Broken(FailureCause.BAD_RESULT, reason)
-        self._close()
-        self._answers.extend([broken] if rest is None else [*rest, BatchDone()])
+            reason = f"{exc}; {end.broken.reason}" if end.status else str(exc)
+            raise BadResult(reason) from exc
+        if found:
+            self._answers.extend(found)
+        else:
+            self._close()
+            self._answers.extend([end.broken] if rest is None else [*rest, BatchDone()])
+        return self._answers.popleft()
 
     def _answer_rest(self, call: Call, status: int, said: str) -> Sequence[ItemDone] | None:
         """Answer for the items without a result; None: the attempt failed."""
@@ -266,6 +284,18 @@ class CommandRunner:
             remove_tree(self._call.directory)
         self._reader = None
         self._call = None
+        self._end = None
+
+
+@dataclass(frozen=True, slots=True)
+class _ProgramEnd:
+    """How a program has ended."""
+
+    status: int
+    #: The last that it said, or why it ended.
+    said: str
+    #: The end of the attempt, if some items have no answer for good.
+    broken: Broken
 
 
 class _Failure(Exception):

@@ -22,6 +22,11 @@ Frame = dict[str, Any]
 
 #: Of one frame of answers, and so of one result: the worker must have room for all of its slots.
 ANSWERS_BYTES_MAX = 16 * 1024 * 1024
+#: What such a frame may take in memory: of 12 MB of empty lists it would be 300.
+ANSWERS_MEMORY_MAX = 64 * 1024 * 1024
+#: What a text of JSON takes beside its own bytes, once it is read, by its signs: sizes of CPython
+#: 3.11 (``sys.getsizeof``) for a list, a dictionary, half a text, and a number with its place.
+_WEIGHTS = {b"[": 88, b"{": 184, b'"': 25, b",": 40}
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -45,6 +50,15 @@ def read_frame(stream: BinaryIO) -> Frame | None:
         return None
     frame: Frame = json.loads(data)
     return frame
+
+
+def weigh(data: bytes | bytearray) -> int:
+    """Return about how many bytes a text of JSON takes once it is read; rather more than less.
+
+    Signs within texts are counted too: to tell them apart would take more memory than is saved.
+    Worked: a million lists of nothing are 3 MB of text, which take 64 MB and count as 131.
+    """
+    return len(data) + sum(weight * data.count(sign) for sign, weight in _WEIGHTS.items())
 
 
 def write_within(fd: int, data: bytes, seconds: float) -> bool:
@@ -94,7 +108,7 @@ class FrameReader:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._buffer = bytearray()
-        #: Length of the last frame that was read.
+        #: What the last frame that was read takes in memory.
         self.frame_bytes = 0
 
     def next(self, seconds: float) -> Frame | None:
@@ -125,7 +139,9 @@ class FrameReader:
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None
-        frame = _load(self._buffer[_LENGTH.size : end])
-        self.frame_bytes = length
+        data = self._buffer[_LENGTH.size : end]
         del self._buffer[:end]
-        return frame
+        self.frame_bytes = weigh(data)
+        if self.frame_bytes > ANSWERS_MEMORY_MAX:
+            raise EOFError
+        return _load(data)

@@ -95,7 +95,7 @@ class Child(Program):
 
     @property
     def frame_bytes(self) -> int:
-        """Return the length of the last frame that it has sent."""
+        """Return the bytes of memory that the last frame takes."""
         return self._frames.frame_bytes
 
     def send(self, frame: Frame) -> None:

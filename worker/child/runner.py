@@ -50,7 +50,7 @@ class ItemDone:
     seconds: float = 0.0
     #: Relative to the item's output directory.
     files: tuple[str, ...] = ()
-    #: Bytes that the answer took to tell, which it takes in memory at the least.
+    #: Bytes of memory that the answer takes, by how it was told.
     size: int = 0
 
 
@@ -302,7 +302,7 @@ def read_results(frame: Frame, left: Collection[int], size: int) -> Sequence[Ite
     Args:
         frame: as it came.
         left: items without an answer.
-        size: bytes of the frame.
+        size: bytes of memory that the frame takes.
 
     Raises:
         BadFrame: it is not what ``worker.child.user_code`` sends.

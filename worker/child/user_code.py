@@ -21,10 +21,12 @@ from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.user import Context, Item, Result
 from spindown.worker.child.frame import (
     ANSWERS_BYTES_MAX,
+    ANSWERS_MEMORY_MAX,
     Frame,
     encode_frame,
     pack_frame,
     read_frame,
+    weigh,
 )
 
 Run = Callable[[Sequence[Item], Context], Iterable[Result]]
@@ -202,10 +204,10 @@ class _Batch:
         except (TypeError, ValueError, RecursionError):
             results = [_as_json(one) for one in results]
             data = _encode(results, done=done)
-        if len(data) <= ANSWERS_BYTES_MAX:
+        if len(data) <= ANSWERS_BYTES_MAX and weigh(data) <= ANSWERS_MEMORY_MAX:
             _send(self._answers, pack_frame(data))
         elif len(results) == 1:
-            self._tell([_too_large(results[0])], done=done)
+            self._tell([_too_large(results[0], len(data))], done=done)
         else:
             middle = len(results) // 2
             self._tell(results[:middle], done=False)
@@ -216,11 +218,13 @@ def _encode(results: list[Frame], *, done: bool) -> bytes:
     return to_json({"type": "results", "results": results, "done": done}).encode()
 
 
-def _too_large(frame: Frame) -> Frame:
-    error = (
-        f"the result is longer than {ANSWERS_BYTES_MAX} bytes: "
-        "write it to a file in ctx.output_dir(item)"
+def _too_large(frame: Frame, length: int) -> Frame:
+    what = (
+        f"is longer than {ANSWERS_BYTES_MAX} bytes"
+        if length > ANSWERS_BYTES_MAX
+        else f"has so many values that it takes more than {ANSWERS_MEMORY_MAX} bytes of memory"
     )
+    error = f"the result {what}: write it to a file in ctx.output_dir(item)"
     return {"index": frame["index"], "seconds": frame["seconds"], "error": error}
 
 

@@ -17,6 +17,7 @@ check() {
 check "worker" "$home/worker/bin/python" -I -m spindown.worker --version
 check "imports" "$home/worker/bin/python" -c 'import boto3, spindown.aws'
 check "user's code" "$home/bin/run-python" -c 'import spindown.contract.run'
+check "shared memory" ipcrm --version
 check "metadata rule" nft --check --file "$home/system/metadata.nft"
 # 0x10de is NVIDIA's vendor number; an instance without a GPU may bake an image.
 if grep -qs 0x10de /sys/bus/pci/devices/*/vendor; then

@@ -106,11 +106,36 @@ def test_results_unread_for_long_are_read_in_turns(tmp_path: Path) -> None:
         for item in batch:
             file.write(json.dumps({"index": item.index, "value": "x" * 1024**2}) + "\n")
 
-    turns = [len(reader.read(1.0)), len(reader.read(1.0)), len(reader.read(1.0))]
+    turns = []
+    while found := reader.read(1.0, is_last=True):
+        turns.append(len(found))
 
     reader.close()
-    assert turns[0] < 40
-    assert (sum(turns), turns[2]) == (40, 0)
+    assert max(turns) <= 5
+    assert sum(turns) == 40
+
+
+def test_what_a_program_leaves_unread_is_read_after_its_end(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        for item in items:
+            tell(index=item["index"], value="x" * 3 * 1024**2)
+        """
+    )
+    events = run_batch(runner, tmp_path)
+    assert [len(value) for value in answers(events).values()] == [3 * 1024**2] * 3
+    assert events[-1] == BatchDone()
+
+
+@pytest.mark.parametrize("fat", ["[],", '{"a":1},'])
+def test_a_line_of_too_many_values_is_no_result(make: Make, tmp_path: Path, fat: str) -> None:
+    code = f"""
+    with open(os.environ["SPINDOWN_RESULTS"], "w") as file:
+        file.write('{{"index": 0, "value": [' + {fat!r} * 10**6 + '0]}}')
+    """
+    [broken] = run_batch(make(code), tmp_path)
+    assert isinstance(broken, Broken)
+    assert broken.cause is FailureCause.BAD_RESULT
 
 
 def test_a_program_of_one_item_needs_only_its_exit_status(make: Make, tmp_path: Path) -> None:
