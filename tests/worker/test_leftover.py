@@ -19,7 +19,9 @@ _RUN_CODE = ("/opt/spindown/bin/run-code",)
 def test_the_own_group_tells_what_a_slot_left(slots: int, groups: set[int]) -> None:
     found = leftovers_of_slot(0, slots, "991:990", _RUN_CODE)
     assert found is not None
-    assert (found.user, found.groups, found.launcher) == (991, groups, _RUN_CODE)
+    assert found.user == 991
+    assert found.groups == groups
+    assert found.launcher == _RUN_CODE
 
 
 @pytest.mark.parametrize(
