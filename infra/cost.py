@@ -16,98 +16,24 @@ from typing import Any
 
 from spindown import config
 from spindown.contract.run import LOG_BYTES_A_DAY
+from spindown.domain.control_cost import (
+    JOB,
+    JUDGEMENT,
+    LEDGER_GIB,
+    REFRESH,
+    TICK,
+    InvocationUse,
+)
 from spindown.domain.image import image_dollars
+from spindown.domain.list_price import AS_OF, PRICES, Usage
+from spindown.domain.offer import HOURS_PER_MONTH
 from spindown.error import BadInput, ContractError
 from spindown.infra.app import choose_node
 from spindown.infra.flag import FLAGS
-from spindown.infra.price import AS_OF, PRICES, Usage
 
-#: Hours of a mean month.
-HOURS_A_MONTH = 730.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvocationUse:
-    """What one invocation of a function uses up."""
-
-    #: Billed duration.
-    seconds: float
-    #: Usage of one invocation.
-    used: Mapping[Usage, float]
-    #: Metrics that it sends each hour.
-    metrics: int
-    #: Where the figures come from.
-    basis: str
-
-
-#: Lambda's START, END and REPORT, and the line that the function writes; metrics are extra.
-_LOG_BYTES = 1_000
 _GIB = 1e9
 #: Of an image for GPUs by default.
 _ROOT_GIB = 100
-
-#: The scaler with an empty queue and no worker.
-TICK = InvocationUse(
-    seconds=0.3,
-    used={
-        Usage.QUEUE_REQUEST: 1,
-        # One consistent query of a ledger of up to 12 KB, 4 KB a unit.
-        Usage.TABLE_READ: 3,
-        # The lock, and a transaction over three rows; a write in a transaction counts twice.
-        Usage.TABLE_WRITE: 7,
-        Usage.LOG_GIB: (_LOG_BYTES + 500) / _GIB,
-    },
-    # That it ran, and how long it took.
-    metrics=2,
-    basis="calls and metrics as counted over an idle tick; 0.3 s billed is an estimate",
-)
-
-#: The offers function.
-REFRESH = InvocationUse(
-    seconds=30.0,
-    used={
-        # Since when the queue has not been empty.
-        Usage.TABLE_READ: 1,
-        Usage.OBJECT_READ: 1,
-        Usage.OBJECT_WRITE: 1,
-        # Versions of about 1 MB that expire after 30 days.
-        Usage.OBJECT_GIB: 0.001 * 30 * 24 / HOURS_A_MONTH,
-        Usage.LOG_GIB: (_LOG_BYTES + 500) / _GIB,
-    },
-    # The number of types, and the age of three sources.
-    metrics=4,
-    basis="an estimate: 30 s billed and a catalogue of 1 MB",
-)
-
-#: What the offers function also does for each workload: judge what its items cost.
-JUDGEMENT = InvocationUse(
-    seconds=0.1,
-    used={
-        # One consistent query of a ledger of up to 12 KB, 4 KB a unit.
-        Usage.TABLE_READ: 3,
-        Usage.LOG_GIB: 300 / _GIB,
-    },
-    # What an hour of one warm machine would cost.
-    metrics=1,
-    basis="calls and metrics as counted over an idle hour; 0.1 s billed is an estimate",
-)
-
-#: A job whose items are in the message, and whose results are committed once; its machine is no
-#: part of it. `tests/infra/test_job_cost.py` counts it over a slot that works.
-JOB: Mapping[Usage, float] = {
-    # Sent, received, deleted.
-    Usage.QUEUE_REQUEST: 3,
-    # The manifest at the claim and at the end, and the part.
-    Usage.OBJECT_WRITE: 3,
-    # In a transaction a write counts twice.
-    Usage.TABLE_WRITE: 11,
-    # Sent when it is over, later than the test looks.
-    Usage.EVENT: 1,
-}
-
-#: The ledger without a worker.
-LEDGER_GIB = 0.001
-
 
 #: Resources of one template by logical id.
 Resources = Mapping[str, Mapping[str, Any]]
@@ -236,7 +162,7 @@ def _dashboard(_: Properties, __: Resources) -> Iterator[MonthlyUsage]:
 
 
 def _schedule(properties: Properties, resources: Resources) -> Iterator[MonthlyUsage]:
-    times = HOURS_A_MONTH / _hours(properties["ScheduleExpression"])
+    times = HOURS_PER_MONTH / _hours(properties["ScheduleExpression"])
     target = properties["Target"]
     function = resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]
     ticks = "workload" in json.loads(target["Input"])
@@ -449,7 +375,7 @@ def _render_free(estimate: Estimate) -> Iterator[str]:
 def _render_basis() -> Iterator[str]:
     yield "## Where the quantities come from"
     yield ""
-    yield f"- A month has {HOURS_A_MONTH:,.0f} hours; a workload has one tick a minute."
+    yield f"- A month has {HOURS_PER_MONTH:,.0f} hours; a workload has one tick a minute."
     yield f"- A tick: {TICK.basis}."
     yield f"- A refresh of the offers, every hour: {REFRESH.basis}."
     yield f"- Judging what items cost, every hour for each workload: {JUDGEMENT.basis}."

@@ -13,8 +13,9 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from spindown.contract.metric import DEPLOYMENT, METRICS, WORKLOAD, Metric
 from spindown.contract.name import queue_name, resource_name
 from spindown.contract.settings import NAMESPACE
+from spindown.domain.control_cost import FUNCTION_GIB
+from spindown.domain.list_price import PRICES, Usage
 from spindown.error import ContractError
-from spindown.infra.price import PRICES, Usage
 
 MINUTE = Duration.minutes(1)
 FIVE_MINUTES = Duration.minutes(5)
@@ -156,9 +157,6 @@ def _variable(name: str, of: Mapping[str, str] | None) -> str:
     letters = "".join(letter for letter in said if letter.isalnum())
     return letters[0].lower() + letters[1:]
 
-
-#: Memory of each function in GB, which its price goes by.
-FUNCTION_GIB = 0.5
 
 #: The function of the ticks, which is invoked most often; the request price of the others is
 #: nothing beside it.

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from research.compare.claim.call import Count, call_table, call_targets, counted, idle_tick
-from spindown.infra.cost import TICK
-from spindown.infra.price import PRICES, Usage
+from spindown.domain.control_cost import TICK
+from spindown.domain.list_price import PRICES, Usage
 from spindown.memory import PortCall
 from spindown.simulator import Run, simulate
 from tests.simulator.scene import HOUR, a_policy, a_scenario, an_arrival

@@ -11,8 +11,8 @@ import pytest
 from spindown.config.deployment import OUTPOSTS_AT_MOST
 from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
+from spindown.domain.control_cost import REFRESH
 from spindown.functions.offers import RENEW_FOR
-from spindown.infra.cost import REFRESH
 from tests.infra.assembly import ROOT, Assembly, words
 
 FUNCTIONS = ["lab--interruption", "lab--offers", "lab--scaler", "lab--teardown"]

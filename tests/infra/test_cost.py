@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from spindown.domain.control_cost import FUNCTION_GIB
+from spindown.domain.list_price import PRICES, Usage
 from spindown.error import ContractError
 from spindown.infra.cost import Estimate, describe_cost, estimate, main, read_templates, render
-from spindown.infra.observability.metric import FUNCTION_GIB
-from spindown.infra.price import PRICES, Usage
 from tests.infra.assembly import ROOT, Assembly
 
 Templates = Mapping[str, Mapping[str, Any]]

@@ -7,8 +7,8 @@ from typing import Any
 from spindown.aws.cloudwatch import metric_events
 from spindown.control.alert.judgement import judge
 from spindown.control.market import refresh
-from spindown.infra.cost import JUDGEMENT, REFRESH, TICK
-from spindown.infra.price import Usage
+from spindown.domain.control_cost import JUDGEMENT, REFRESH, TICK
+from spindown.domain.list_price import Usage
 from spindown.memory import PortCall
 from tests.control import ControlWorld
 

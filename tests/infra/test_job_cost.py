@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from spindown.infra.cost import JOB as ESTIMATE
-from spindown.infra.price import Usage
+from spindown.domain.control_cost import JOB as ESTIMATE
+from spindown.domain.list_price import Usage
 from spindown.memory.interception import PortCall
 from tests.infra.test_idle import TRANSACTED
 from tests.slot import JOB, SlotWorld

@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 from research.compare.grid import Results, Seed, grid, verdict
+from spindown.domain.control_cost import TICK
+from spindown.domain.list_price import PRICES, Usage
+from spindown.domain.offer import HOURS_PER_MONTH
 from spindown.domain.policy import Policy
-from spindown.infra.cost import HOURS_A_MONTH, TICK
-from spindown.infra.price import PRICES, Usage
 from spindown.memory import PortCall
 from spindown.simulator import Run, SimResult, SimScenario
 
@@ -25,7 +26,7 @@ happens, alarms for instance, is in [costs](costs.md). The first seed.
 
 #: Of the scaler, GB.
 _MEMORY = 0.5
-#: A consistent query of the ledger, in units of 4 KB, as in ``infra.cost``.
+#: A consistent query of the ledger, in units of 4 KB, as in ``domain.control_cost``.
 _QUERY_UNITS = 3
 #: A transaction counts each of its writes twice.
 _TRANSACTED = 2
@@ -141,7 +142,7 @@ def counted(
     return result, {
         **{f"{who}_calls": calls for who, calls in count.calls.items()},
         **{f"{who}_dollars": dollars for who, dollars in count.dollars.items()},
-        "months": scenario.length / 3600.0 / HOURS_A_MONTH,
+        "months": scenario.length / 3600.0 / HOURS_PER_MONTH,
     }
 
 

@@ -1,4 +1,4 @@
-"""AWS list prices of what the control plane uses: USD, us-east-1, with source and date."""
+"""AWS list prices of what is used beside machines: USD, us-east-1, with source and date."""
 
 from dataclasses import dataclass
 from enum import StrEnum
