@@ -75,6 +75,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "explain.cost:cost",
         "Show what an item has cost over days and weeks, and whether that is usual.",
     ),
+    "bill": (
+        "bill:bill",
+        "Show what a month has cost, what for, and what was saved. Changes nothing.",
+    ),
     "rightsize": (
         "explain.rightsize:rightsize",
         "Hold what is required against what the jobs have used. Changes nothing.",

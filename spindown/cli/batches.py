@@ -10,9 +10,11 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.batch import say_eta, say_of
-from spindown.cli.render.screen import format_seconds, open_console, print_aside
+from spindown.cli.render.saving import say_saving_shortly
+from spindown.cli.render.screen import format_seconds, open_console, print_aside, print_line
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
+from spindown.control.spend import last_saving
 from spindown.error import BadInput, NotFound
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.wording import printable, say_number
@@ -49,6 +51,10 @@ def batches(
     elif read:
         now = session.aws.clock.now()
         open_console().print(_table(read, now, with_workload=len(names) > 1))
+        for name, outlook in sorted(outlooks.items()):
+            saving = last_saving(outlook.view.spend, outlook.view.workers.values(), now)
+            if said := say_saving_shortly(saving):
+                print_line(f"{name}, all of its batches in 7 days: {said}")
     else:
         print("no batches")
     if len(found) > limit:

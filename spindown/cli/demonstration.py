@@ -347,6 +347,12 @@ def _cost_table(bill: CostReport) -> Table:
         table.add_row(
             "cost per item, all in", format_item_cost(bill.cost.all_in), style="bold green"
         )
+    if spend.on_demand_dollars > 0.0:
+        share = 1.0 - spend.dollars / spend.on_demand_dollars
+        told = f"{abs(share):.0%} {'less' if share >= 0 else 'more'} was paid (an estimate)"
+        table.add_row(
+            "the same hours on demand", f"${spend.on_demand_dollars:.5f}", told.replace("%", " %")
+        )
     if bill.kept_warm is not None and _span(bill):
         # For the length of the run alone it would look cheap: others did its work meanwhile.
         a_day = bill.kept_warm * (_DAY / _span(bill))

@@ -11,9 +11,9 @@ reserved in the budget is released step by step as its workers are charged. With
 corrected then, to what its workers need by now.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -24,11 +24,12 @@ from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.past_cost import accrue
+from spindown.domain.past_cost import Saving, accrue, saving_over, warm_price_of
 from spindown.ledger import RowWrites, account_key
 from spindown.port import Key, When, Write
 
 _HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
 _NOT_ENDED = frozenset({"ended_at"})
 
 
@@ -248,19 +249,58 @@ def last_days(days: Mapping[str, SpendRow], now: datetime, count: int = 1) -> Co
     What a day cost is taken as spread evenly over it. So nothing begins anew at midnight. Worked:
     at 06:00, 1 USD today and 4 USD yesterday: 1 + 0.75 x 4 = 4 USD.
     """
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    left = 1.0 - (now - midnight) / timedelta(days=1)
-    shares = [*[1.0] * count, left]
-    known = [
-        (share, days.get((now.date() - timedelta(days=ago)).isoformat(), SpendRow()))
-        for ago, share in enumerate(shares)
-    ]
-
+    known = _weighed(days, now, count)
     return CostWindow(
         **{
             name: float(sum([share * getattr(row, name) for share, row in known]))
             for name in _OF_WINDOW
         }
+    )
+
+
+def _weighed(
+    days: Mapping[str, SpendRow], now: datetime, count: int
+) -> Sequence[tuple[float, SpendRow]]:
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    left = 1.0 - (now - midnight) / _DAY
+    return [
+        (share, days.get((now.date() - ago * _DAY).isoformat(), SpendRow()))
+        for ago, share in enumerate([*[1.0] * count, left])
+    ]
+
+
+#: What a saving is told of where nobody asks for another span.
+_SAVED_IN_DAYS = 7
+
+
+def last_saving(days: Mapping[str, SpendRow], workers: Iterable[Worker], now: datetime) -> Saving:
+    """Return what the last seven days have cost beside on-demand and warm machines.
+
+    A workload is compared from its first day on, and on that day from the first launch that is
+    still known.
+
+    Args:
+        days: the books, as charged.
+        workers: those that the ledger still has.
+        now: the time.
+    """
+    known = tuple(workers)
+    window = last_days(days, now, _SAVED_IN_DAYS)
+    begun = (
+        max(now - _SAVED_IN_DAYS * _DAY, datetime.fromisoformat(min(days)).replace(tzinfo=UTC))
+        if days
+        else now
+    )
+    if begun.date() == now.date() and known:
+        begun = max(begun, min(one.launched_at for one in known))
+    return saving_over(
+        dollars=window.dollars,
+        on_demand_dollars=sum(
+            share * row.on_demand_dollars for share, row in _weighed(days, now, _SAVED_IN_DAYS)
+        ),
+        busy_seconds=window.busy_seconds,
+        warm_price=warm_price_of(known),
+        span=max(now - begun, timedelta(0)),
     )
 
 

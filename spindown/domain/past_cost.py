@@ -3,9 +3,12 @@
 What an item will cost on an offer is in ``domain.ranking.score``.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 
+from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Worker, WorkerState
 
 #: EC2 charges at least this much of every instance (EC2 pricing, per-second billing).
@@ -89,3 +92,87 @@ def cost_per_item(
 def kept_warm_dollars(price_per_hour: float, start: datetime, end: datetime) -> float:
     """Return what one machine kept running over the same span would have cost, USD."""
     return price_per_hour * (max(end - start, timedelta(0)) / _HOUR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What a span has cost beside what it might have, USD. The others are estimates."""
+
+    dollars: float
+    #: The same hours of the same types on demand, at the prices of their launches; 0: not known.
+    on_demand_dollars: float
+    #: As many machines as the work needs, kept on demand for the whole span; None: not known.
+    warm_dollars: float | None
+    #: How many those are.
+    warm_machines: int = 1
+
+    @property
+    def against_on_demand(self) -> float | None:
+        """Return the share that is saved; below 0: it cost more. None: not known."""
+        return _saved(self.dollars, self.on_demand_dollars)
+
+    @property
+    def against_warm(self) -> float | None:
+        """Return the share that is saved; below 0: it cost more. None: not known."""
+        return None if self.warm_dollars is None else _saved(self.dollars, self.warm_dollars)
+
+
+def _saved(dollars: float, other: float) -> float | None:
+    return 1.0 - dollars / other if other > 0.0 else None
+
+
+def saving_over(
+    *,
+    dollars: float,
+    on_demand_dollars: float,
+    busy_seconds: float,
+    warm_price: float | None,
+    span: timedelta,
+) -> Saving:
+    """Return what a span has cost beside on-demand and warm machines.
+
+    Warm machines work for the whole span and are as fast as those that were there, so as many are
+    needed as the busy time fills. Worked: 30 busy hours in a day at 0.50 USD/h: 2 of them, 24 USD.
+
+    Args:
+        dollars: what it has cost, USD.
+        on_demand_dollars: its hours on demand, USD.
+        busy_seconds: paid time with a job.
+        warm_price: of the machine that is kept, USD an hour; None: not known.
+        span: how long it was.
+    """
+    seconds = span.total_seconds()
+    count = max(1, ceil(busy_seconds / seconds)) if seconds > 0.0 else 1
+    return Saving(
+        dollars=dollars,
+        on_demand_dollars=on_demand_dollars,
+        warm_dollars=None if warm_price is None else count * warm_price * (span / _HOUR),
+        warm_machines=count,
+    )
+
+
+def warm_price_of(workers: Iterable[Worker]) -> float | None:
+    """Return the lowest on-demand price that launches were stamped with; None: there is none."""
+    return min((w.on_demand_price for w in workers if w.on_demand_price), default=None)
+
+
+def share_out(window: CostWindow, *, minimum_seconds: float) -> Mapping[str, tuple[float, float]]:
+    """Return cause -> (USD, seconds): dollars are shared out by paid seconds.
+
+    Worked: 10 USD, 800 of 1000 paid seconds busy, a fifth of the items done twice: work 6.67 USD,
+    redo 1.33 USD, and 2 USD for boot and idle.
+    """
+    paid = window.paid_seconds
+    again = window.items + window.items_redone
+    redone = window.items_redone / again if again > 0 else 0.0
+    least = min(minimum_seconds, window.idle_seconds)
+    seconds = {
+        "work": window.busy_seconds * (1.0 - redone),
+        "redo": window.busy_seconds * redone,
+        "boot": window.boot_seconds,
+        "idle": window.idle_seconds - least,
+        "EC2's minimum of a minute": least,
+    }
+    if paid <= 0.0:
+        return {"work": (window.dollars, 0.0)} if window.dollars else {}
+    return {cause: (window.dollars * each / paid, each) for cause, each in seconds.items() if each}

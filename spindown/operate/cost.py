@@ -7,9 +7,10 @@ from datetime import date, datetime, timedelta
 from spindown.contract import row as rows
 from spindown.contract.row import SpendRow
 from spindown.control.alert.judgement import rise_of
-from spindown.control.spend import window_of
+from spindown.control.spend import last_saving, window_of
 from spindown.domain.cost_rise import WEEKS, AcceptedCost, RiseFound, add_windows
 from spindown.domain.diagnosis import CostWindow
+from spindown.domain.past_cost import Saving
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.ledger import Ledger
@@ -41,6 +42,8 @@ class CostTrend:
     rise: RiseFound | None
     #: Costs that people have accepted, oldest first.
     accepted: tuple[AcceptedCost, ...]
+    #: Over the last seven days.
+    saving: Saving
 
 
 def read_cost(
@@ -67,6 +70,7 @@ def read_cost(
         weeks=tuple(weeks[-1 - WEEKS :]),
         rise=rise_of(view, policy, now),
         accepted=view.accepted,
+        saving=last_saving(known, {**ledger.read_ended(), **view.workers}.values(), now),
     )
 
 

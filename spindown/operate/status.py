@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from spindown.config import format_duration
 from spindown.contract.row import QuotaRow, SpendRow, budget_sort
 from spindown.control.alert.judgement import COST
-from spindown.control.spend import last_days
+from spindown.control.spend import last_days, last_saving
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState, all_of
 from spindown.domain.offer import QUOTA_CODES
-from spindown.domain.past_cost import accrue
+from spindown.domain.past_cost import Saving, accrue
 from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.port import JobQueue
@@ -71,6 +71,8 @@ class Status:
     #: The last 24 hours, and the last seven times as long.
     last_day: CostWindow
     last_week: CostWindow
+    #: Over seven days, as charged.
+    saving: Saving
     #: Of the whole deployment, as the budget is.
     month_usd: float
     budget_usd: float | None
@@ -126,6 +128,7 @@ def read_status(
         today=spend[day],
         last_day=last_days(spend, now),
         last_week=last_days(spend, now, 7),
+        saving=last_saving(view.spend, view.workers.values(), now),
         month_usd=month.dollars + accrued,
         budget_usd=budget_usd,
         reserved_usd=max(month.committed - month.dollars - accrued, 0.0),

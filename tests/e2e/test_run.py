@@ -18,8 +18,10 @@ import pytest
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.log import JOB_USED
 from spindown.domain.fleet import CodeProgress
+from spindown.domain.month_bill import Grouping
 from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
 from spindown.operate.folder import pack_folder
+from tests.cost_export import CUR_COLUMNS, Used, cur_row, write_csv
 from tests.day import day_rows
 from tests.e2e.world import HANGING, SWIFT, World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
@@ -383,6 +385,46 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
     (line,) = world.spindown("policy", "history", "thumbnail", "--json").stdout.splitlines()
     assert json.loads(line) == accepted
     assert world.spindown_json("cost", "thumbnail")["rise"] is None
+
+
+def test_the_bill_is_the_market_s_within_cents(world: World) -> None:
+    found(lambda: is_quiet(world.session.status("thumbnail")))
+    found(lambda: is_quiet(world.session.status("count")))
+    lines = world.system.market.bill()
+    now = datetime.now(UTC)
+    tags = {"spindown:deployment": world.session.deployment.name}
+    rows = [
+        cur_row(
+            Used(
+                at=now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1),
+                length=timedelta(hours=2),
+                dollars=line.dollars,
+                amount=line.paid_seconds / 3600,
+                resource=line.instance_id,
+                tags=tags,
+            )
+        )
+        for line in lines
+    ]
+    export = write_csv(world.directory / "cur.csv.gz", CUR_COLUMNS, rows)
+
+    told = world.spindown_json("bill", "--export", str(export))
+
+    names = {one.instance_id for one in lines}
+    machines = {one["instance_id"]: one for one in told["machines"]}
+    assert set(machines) == {line.instance_id for line in lines if line.paid_seconds}
+    assert names >= set(machines)
+    charged = sum(line.dollars for line in lines)
+    assert charged > 0
+    assert sum(one["machine"] for one in machines.values()) == pytest.approx(charged, abs=0.01)
+    (kind,) = (one for one in told["export"]["kinds"] if one["kind"] == "machines")
+    assert kind["billed"] == pytest.approx(charged)
+    assert abs(kind["billed"] - kind["booked"]) < 0.01
+    assert told["export"]["tags"] == ["spindown:deployment"]
+    for grouping in Grouping:
+        rows_told = world.spindown_json("bill", "--by", grouping)["rows"]
+        assert sum(row["dollars"] for row in rows_told) == pytest.approx(told["dollars"], rel=0.01)
+    assert world.spindown("bill", "--csv").stdout.startswith("name,usd,estimate")
 
 
 def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> None:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
+from spindown.cli.render.saving import say_saving
 from spindown.cli.render.screen import format_item_cost, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -49,6 +50,8 @@ def render_cost(found: CostTrend) -> Iterator[RenderableType]:
         yield _table(found)
     if found.rise is not None:
         yield _say_rise(found.rise, found.workload)
+    if said := say_saving(found.saving):
+        yield f"last 7 days: {said}"
     yield from (say_accepted(each) for each in found.accepted[-1:])
 
 

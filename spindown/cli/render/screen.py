@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.render.count import say_count
+from spindown.cli.render.saving import say_saving_shortly
 from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.operate.status import Status, WorkerStatus
@@ -111,6 +112,8 @@ def follow(console: Console, looks: Iterable[RenderableType]) -> None:
 def render_status(status: Status) -> RenderableType:
     """Return the screen of one workload."""
     parts: list[RenderableType] = [_queue_line(status), *_shape_lines(status), _money_line(status)]
+    if said := say_saving_shortly(status.saving):
+        parts.append(Text(f"saved  in 7 days {said}", style="dim"))
     if status.workers:
         parts += _worker_lines(status)
     if not any(entry.is_present for entry in status.workers):

@@ -1,0 +1,121 @@
+"""The bill of a month in tables and sentences. Reads nothing."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spindown.cli.render.saving import say_saving, say_usd
+from spindown.cli.render.screen import format_item_cost, make_table
+from spindown.domain.month_bill import (
+    BillRow,
+    Grouping,
+    KindDifference,
+    MonthBill,
+    Reconciliation,
+    WorkloadBill,
+)
+from spindown.wording import printable
+
+
+def render_bill(
+    bill: MonthBill, rows: Sequence[BillRow], grouping: Grouping
+) -> Iterator[RenderableType]:
+    """Yield the bill: its rows and their sum, and for each workload items and savings."""
+    yield (
+        f"{bill.deployment}, {bill.start:%Y-%m-%d} to {bill.end:%Y-%m-%d %H:%M} UTC, in USD; "
+        "~ marks an estimate"
+    )
+    yield _table(rows, grouping)
+    for one in bill.workloads:
+        yield from _workload_lines(one)
+
+
+def _table(rows: Sequence[BillRow], grouping: Grouping) -> Table:
+    has_items = any(row.items is not None for row in rows)
+    numbers = ("USD", "hours", *(("items", "cost") if has_items else ()))
+    table = make_table(grouping.value, numbers=numbers)
+    table.add_column("")
+    for row in rows:
+        cells = [
+            row.name,
+            f"{'~' if row.is_estimate else ''}{say_usd(row.dollars)}",
+            "" if row.hours is None else f"{row.hours:,.2f}",
+        ]
+        if has_items:
+            cells += ["" if row.items is None else f"{row.items:,.0f}", _item_cost(row)]
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, row.note)))
+    rest = [""] * (len(numbers) - 1)
+    sign = "~" if any(row.is_estimate for row in rows) else ""
+    total = sum(row.dollars for row in rows)
+    table.add_row("total", f"{sign}{say_usd(total)}", *rest, "", style="bold")
+    return table
+
+
+def _item_cost(row: BillRow) -> str:
+    return format_item_cost(row.dollars / row.items) if row.items and row.dollars > 0.0 else ""
+
+
+def _workload_lines(one: WorkloadBill) -> Iterator[str]:
+    if not one.days:
+        yield f"{one.workload}: nothing was paid for"
+        return
+    cost = one.cost_per_item
+    told = f"{one.workload}: {one.items:,.0f} items"
+    if cost is not None:
+        told += f", {format_item_cost(cost)}"
+    if one.trend is not None:
+        told += f" ({one.trend:+.0%} on the span before)".replace("%", " %")
+    yield told
+    if said := say_saving(one.saving):
+        yield f"    {said}"
+    if refunded := sum(each.refunded for each in one.machines):
+        yield f"    not charged: {say_usd(refunded)} USD of machines that EC2 took back in an hour"
+
+
+def render_reconciliation(
+    found: Reconciliation, *, source: str, tags: frozenset[str]
+) -> Iterator[RenderableType]:
+    """Yield the books beside an export: by kind, then the difference of machines by cause."""
+    yield ""
+    yield (
+        f"Beside AWS's export ({source}), {found.start:%Y-%m-%d %H:%M} to "
+        f"{found.end:%Y-%m-%d %H:%M} UTC, as far as both reach"
+    )
+    table = make_table("", numbers=("booked", "billed", "difference"))
+    for one in found.kinds:
+        table.add_row(one.kind.value, *_differences(one))
+    for gap in found.gaps:
+        if gap.value in _OTHERS:
+            dollars = found.gaps[gap]
+            table.add_row(gap.value, "", say_usd(dollars), _signed(dollars))
+    difference = found.billed - found.booked
+    table.add_row(
+        "total", say_usd(found.booked), say_usd(found.billed), _signed(difference), style="bold"
+    )
+    yield table
+    causes = [gap for gap in found.gaps if gap.value not in _OTHERS]
+    if causes:
+        yield "Difference of machines, by cause:"
+        yield from (f"    {_signed(found.gaps[gap])}  {gap.value}" for gap in causes)
+    if tags:
+        yield f"Tags of ours in it: {', '.join(sorted(tags))}"
+    else:
+        yield (
+            "No tag of ours is in it, so only instances are recognised, by their ids: activate "
+            "`spindown:deployment` as a cost allocation tag (AWS Billing)."
+        )
+
+
+_OTHERS = frozenset({"discounts", "credits and refunds", "tax"})
+
+
+def _differences(one: KindDifference) -> Iterator[str]:
+    yield f"{'~' if one.is_estimate else ''}{say_usd(one.booked)}"
+    yield say_usd(one.billed)
+    yield _signed(one.difference)
+
+
+def _signed(dollars: float) -> str:
+    return f"{'+' if dollars >= 0 else '-'}{say_usd(abs(dollars))}"

@@ -1,0 +1,42 @@
+"""What something has cost, and what was saved, in words. Reads nothing."""
+
+from spindown.domain.past_cost import Saving
+
+_CENT = 0.01
+
+
+def say_usd(dollars: float) -> str:
+    """Return dollars with cents; below a cent with as many places as show something."""
+    if dollars == 0.0 or abs(dollars) >= _CENT:
+        return f"{dollars:,.2f}"
+    return f"{dollars:.4f}"
+
+
+def say_saving(saving: Saving) -> str:
+    """Return what was saved, in a clause; "" if nothing is known. It is an estimate."""
+    parts = []
+    if (share := saving.against_on_demand) is not None:
+        parts.append(
+            f"{_share(share)} the same hours on demand ({say_usd(saving.on_demand_dollars)} USD)"
+        )
+    if saving.warm_dollars is not None and (share := saving.against_warm) is not None:
+        count = saving.warm_machines
+        what = "one machine" if count == 1 else f"{count} machines"
+        parts.append(f"{_share(share)} {what} kept warm ({say_usd(saving.warm_dollars)} USD)")
+    return ", ".join(parts) + " (estimates)" if parts else ""
+
+
+def say_saving_shortly(saving: Saving) -> str:
+    """Return the same without dollars."""
+    parts = []
+    if (share := saving.against_on_demand) is not None:
+        parts.append(f"{_share(share)} on demand")
+    if (share := saving.against_warm) is not None:
+        count = saving.warm_machines
+        what = "a warm machine" if count == 1 else f"{count} warm machines"
+        parts.append(f"{_share(share)} {what}")
+    return ", ".join(parts) + " (estimates)" if parts else ""
+
+
+def _share(share: float) -> str:
+    return f"{abs(share):.0%} {'less' if share >= 0 else 'more'} than".replace("%", " %")
