@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.control_cost import FUNCTION_GIB
+from spindown.domain.control_cost import FUNCTION_GIB, estimate_control
 from spindown.domain.list_price import PRICES, Usage
+from spindown.domain.offer import HOURS_PER_MONTH
 from spindown.error import ContractError
 from spindown.infra.cost import Estimate, describe_cost, estimate, main, read_templates, render
 from tests.infra.assembly import ROOT, Assembly
@@ -153,6 +154,21 @@ def test_the_page_as_stored_is_current(described: str) -> None:
     stored = (ROOT / "docs" / "costs.md").read_text(encoding="utf-8")
 
     assert stored == described, "run python -m spindown.infra.cost > docs/costs.md"
+
+
+def test_a_bill_s_estimate_is_the_page_s(whole: Estimate) -> None:
+    page = {cost.usage: cost.billed for cost in whole.costs}
+    told = estimate_control(
+        hours=HOURS_PER_MONTH,
+        workloads=2,
+        jobs=0,
+        alarm_metrics=sum(whole.alarms.values()),
+    )
+
+    # A deployment as large as that also pays for settings of over 4 KB.
+    assert {one.usage for one in told} == set(page) - {Usage.PARAMETER}
+    for one in told:
+        assert one.billed == pytest.approx(page[one.usage], abs=0.01), one
 
 
 def test_an_idle_workload_costs_under_a_dollar_a_month(described: str) -> None:
