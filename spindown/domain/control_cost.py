@@ -143,7 +143,7 @@ def estimate_control(
         (Usage.TABLE_BACKUP_GIB, LEDGER_GIB * months),
     ):
         used[usage] = used.get(usage, 0.0) + quantity
-    return tuple(UsedUnits(usage=usage, quantity=used[usage]) for usage in Usage if usage in used)
+    return tuple(UsedUnits(usage=usage, quantity=used[usage]) for usage in Usage if used.get(usage))
 
 
 def _runs(
