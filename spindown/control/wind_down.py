@@ -124,11 +124,13 @@ def end_surplus(draft: PlanDraft) -> PlanDraft:
             draft.facts.settings.run.root_volume_gib,
         ),
     )
-    return _wind_down(draft, surplus, "surplus_at") if surplus else draft
+    return _wind_down(draft, surplus, "surplus_at")
 
 
 def _wind_down(draft: PlanDraft, ends: Mapping[str, Reason], since: str) -> PlanDraft:
     """Tell workers to end, each for a reason, by a field of their rows; condemn those that boot."""
+    if not ends:
+        return draft
     workers, change = draft.fleet.workers, {since: draft.now}
     booting = [i for i in ends if workers[i].state is WorkerState.BOOTING]
     told = [i for i in ends if workers[i].state is not WorkerState.BOOTING]
@@ -145,7 +147,7 @@ def _wind_down(draft: PlanDraft, ends: Mapping[str, Reason], since: str) -> Plan
         ],
     )
     condemned = (Condemnation(instance_id=i, reason=ends[i]) for i in booting)
-    return condemn_and_terminate(draft, Reaping(condemn=tuple(condemned))) if booting else draft
+    return condemn_and_terminate(draft, Reaping(condemn=tuple(condemned)))
 
 
 def _uncharged_only_once(
