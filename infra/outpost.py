@@ -22,7 +22,8 @@ from spindown.infra.iam.limit import split_statements
 from spindown.infra.iam.statement import allow, make_role
 from spindown.infra.shared.network import Network
 from spindown.infra.shared.stack import DeploymentStack, iam_name
-from spindown.infra.workload import Workload, add_templates, refs_of
+from spindown.infra.template import add_templates, refs_of
+from spindown.infra.workload import Workload
 
 
 class OutpostStack(DeploymentStack):

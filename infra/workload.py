@@ -1,22 +1,19 @@
-"""One workload: its queues, its code, its launch templates, and its settings as deployed."""
+"""One workload: its queues, its code, its workers' role, and its settings as deployed."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
-from aws_cdk import CfnTag, Duration, Fn, RemovalPolicy, Tags
-from aws_cdk import aws_ec2 as ec2
+from aws_cdk import Duration, RemovalPolicy, Tags
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from spindown.config import ImageConfig, WorkloadConfig
+from spindown.config import WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.folder import folder_prefix
 from spindown.contract.image import (
-    DISK_KEY,
     Kit,
     image_name,
     image_parameter,
@@ -41,14 +38,13 @@ from spindown.contract.settings import (
     RunSettings,
     TemplateRef,
     WorkloadSettings,
-    on_spot,
 )
 from spindown.domain.pricing import Pricing
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, regional, write_log
 from spindown.infra.shared.archive import CodeArchive
 from spindown.infra.shared.resources import SharedResources, encrypt_queue, make_log
-from spindown.infra.shared.stack import DeploymentStack
+from spindown.infra.template import add_templates, refs_of
 
 
 class WorkloadQueues(Construct):
@@ -97,134 +93,6 @@ class WorkloadQueues(Construct):
     def work_arns(self) -> list[str]:
         """Return the queues in which its messages wait."""
         return [self.queue.queue_arn, self.shapes_arn]
-
-
-#: EC2 launches nothing on demand from a template with tags for it
-#: (github.com/github-aws-runners/terraform-aws-github-runner/issues/4561).
-_SPOT_REQUEST = "spot-instances-request"
-
-
-def add_templates(
-    scope: Construct,
-    *,
-    name: str,
-    workload: WorkloadConfig,
-    images: Mapping[Architecture, str],
-    profile_arn: str,
-    security_group_id: str,
-    tags: Mapping[str, str],
-    user_data: str,
-) -> Mapping[str, ec2.CfnLaunchTemplate]:
-    """Add the launch templates of an outpost (``Outpost``); their names begin with ``name``.
-
-    There is one for each architecture, and with tags of the account another one for spot.
-    """
-    stack = DeploymentStack.holding(scope)
-    shared = stack.deployment.tags
-    what = partial(
-        _template_data,
-        # A container is a network of its own, one hop farther from instance metadata.
-        hops=2 if workload.run.image and workload.run.metadata_access else 1,
-        profile_arn=profile_arn,
-        security_group_id=security_group_id,
-        user_data=user_data,
-    )
-    # For the bill, and for the grants.
-    kept = {**shared, **{key: tags[key] for key in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")}}
-    tagged = {"instance": {**shared, **tags}, "network-interface": kept, "volume": kept}
-
-    made = [(key, str(key), tagged) for key in images]
-    if shared:
-        made += [(key, on_spot(key), {**tagged, _SPOT_REQUEST: kept}) for key in images]
-    return {
-        key: ec2.CfnLaunchTemplate(
-            scope,
-            f"Template-{key.replace('/', '-')}",
-            launch_template_name=resource_name(name, *key.split("/")),
-            launch_template_data=what(
-                image_parameter=images[architecture],
-                disk=_root_disk(workload.image, architecture, stack.key_arn or DISK_KEY),
-                tagged=tags_of,
-            ),
-            tag_specifications=[_tag_template(shared)] if shared else None,
-        )
-        for architecture, key, tags_of in made
-    }
-
-
-def refs_of(templates: Mapping[str, ec2.CfnLaunchTemplate]) -> Mapping[str, TemplateRef]:
-    """Return the templates by the same keys, at the versions that this deploy makes."""
-    return {
-        key: TemplateRef(
-            id=template.attr_launch_template_id, version=template.attr_latest_version_number
-        )
-        for key, template in templates.items()
-    }
-
-
-def _template_data(
-    *,
-    image_parameter: str,
-    disk: ec2.CfnLaunchTemplate.BlockDeviceMappingProperty,
-    hops: int,
-    profile_arn: str,
-    security_group_id: str,
-    tagged: Mapping[str, Mapping[str, str]],
-    user_data: str,
-) -> ec2.CfnLaunchTemplate.LaunchTemplateDataProperty:
-    """Return what every instance is launched with; each call adds type, subnet and market.
-
-    EC2 looks up the image at each launch, so a rebuilt image needs no deploy. ``tagged``: resource
-    type -> tags.
-    """
-    template = ec2.CfnLaunchTemplate
-    return template.LaunchTemplateDataProperty(
-        image_id=f"resolve:ssm:{image_parameter}",
-        instance_initiated_shutdown_behavior="terminate",
-        iam_instance_profile=template.IamInstanceProfileProperty(arn=profile_arn),
-        security_group_ids=[security_group_id],
-        metadata_options=template.MetadataOptionsProperty(
-            http_endpoint="enabled",
-            http_tokens="required",
-            http_put_response_hop_limit=hops,
-            instance_metadata_tags="enabled",
-        ),
-        block_device_mappings=[disk],
-        tag_specifications=[
-            template.TagSpecificationProperty(resource_type=kind, tags=_listed(tags))
-            for kind, tags in tagged.items()
-        ],
-        user_data=Fn.base64(user_data),
-    )
-
-
-def _root_disk(
-    image: ImageConfig, architecture: Architecture, key: str
-) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
-    template = ec2.CfnLaunchTemplate
-    return template.BlockDeviceMappingProperty(
-        device_name=image.find_root_device(architecture),
-        ebs=template.EbsProperty(
-            volume_type="gp3",
-            volume_size=image.root_volume_gib,
-            encrypted=True,
-            kms_key_id=key,
-            delete_on_termination=True,
-        ),
-    )
-
-
-def _tag_template(
-    tags: Mapping[str, str],
-) -> ec2.CfnLaunchTemplate.LaunchTemplateTagSpecificationProperty:
-    """Return the tags of a template itself, which CDK's own way to tag leaves out."""
-    return ec2.CfnLaunchTemplate.LaunchTemplateTagSpecificationProperty(
-        resource_type="launch-template", tags=_listed(tags)
-    )
-
-
-def _listed(tags: Mapping[str, str]) -> list[CfnTag]:
-    return [CfnTag(key=key, value=value) for key, value in tags.items()]
 
 
 class WorkerFleet(Construct):

@@ -17,7 +17,7 @@ from datetime import date, datetime
 from statistics import median
 
 from spindown.domain.bound import NotZero
-from spindown.domain.diagnosis import CostShape, CostWindow, shape_of
+from spindown.domain.diagnosis import CostFactors, CostWindow, factors_of
 
 _WEEK = 7
 #: The weeks with work before the last seven days, and the days of them that must be known.
@@ -32,7 +32,7 @@ class CostRise:
 
     since: datetime
     #: What was usual before it.
-    usual: CostShape
+    usual: CostFactors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RiseFound:
     """A rise that stands now, and what an item costs now."""
 
     rise: CostRise
-    now: CostShape
+    now: CostFactors
 
 
 def find_rise(
@@ -81,17 +81,17 @@ def find_rise(
         before = days if accepted is None else _rebased(days, accepted)
         weeks = _weeks_before(before, at.date())
         usual = middle_window(weeks)
-        shape = None if usual is None else shape_of(usual)
-        if shape is None:
+        factors = None if usual is None else factors_of(usual)
+        if factors is None:
             return None
         if add_windows(last).dollars < _TELLING_SHARE * median(week.dollars for week in weeks):
             return None
-        standing = CostRise(since=at, usual=shape)
+        standing = CostRise(since=at, usual=factors)
     is_above = now.cost_per_item > limit * standing.usual.cost_per_item
     return RiseFound(rise=standing, now=now) if is_above else None
 
 
-def _cost_now(last: Sequence[CostWindow]) -> CostShape | None:
+def _cost_now(last: Sequence[CostWindow]) -> CostFactors | None:
     """Return the cost of the last days, or of the newest that tells something, if that is less.
 
     So a cost that is down again is no rise any more, and the first boot of a morning, which makes
@@ -99,9 +99,9 @@ def _cost_now(last: Sequence[CostWindow]) -> CostShape | None:
     """
     enough = _TELLING_SHARE * sum(day.dollars for day in last)
     newest = next((day for day in last if day.dollars * len(last) >= enough), None)
-    shapes = (shape_of(window) for window in (add_windows(last), newest) if window is not None)
-    known = (shape for shape in shapes if shape is not None)
-    return min(known, key=lambda shape: shape.cost_per_item, default=None)
+    found = (factors_of(window) for window in (add_windows(last), newest) if window is not None)
+    known = (factors for factors in found if factors is not None)
+    return min(known, key=lambda factors: factors.cost_per_item, default=None)
 
 
 def _weeks_before(days: Mapping[date, CostWindow], today: date) -> Sequence[CostWindow]:
@@ -118,7 +118,7 @@ def _by_week(days: Mapping[date, CostWindow], today: date) -> Mapping[int, Seque
     """
     weeks: dict[int, list[CostWindow]] = {}
     for day, window in sorted(days.items(), reverse=True):
-        if day <= today and shape_of(window) is not None:
+        if day <= today and factors_of(window) is not None:
             weeks.setdefault((today - day).days // _WEEK, []).append(window)
     return weeks
 

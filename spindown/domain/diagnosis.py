@@ -56,7 +56,7 @@ class CostWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostShape:
+class CostFactors:
     """The factors of the cost of an item. Hours are of instances."""
 
     #: USD per paid hour, over all instances.
@@ -113,7 +113,7 @@ class Diagnosis:
     reason: Reason
 
 
-def shape_of(window: CostWindow) -> CostShape | None:
+def factors_of(window: CostWindow) -> CostFactors | None:
     """Return the factors of a span; None when nothing was done or nothing was paid.
 
     A span without a launch used earlier ones, and counts as one launch.
@@ -124,7 +124,7 @@ def shape_of(window: CostWindow) -> CostShape | None:
     launches = max(window.launches, 1)
     redone = window.items_redone / (window.items + window.items_redone)
     busy = window.busy_seconds / _SECONDS_PER_HOUR
-    return CostShape(
+    return CostFactors(
         price_per_hour=window.dollars / (paid / _SECONDS_PER_HOUR),
         work_hours=busy * (1.0 - redone) / window.items,
         redo_hours=busy * redone / window.items,
@@ -134,7 +134,7 @@ def shape_of(window: CostWindow) -> CostShape | None:
     )
 
 
-def diagnose(now: CostShape, usual: CostShape, *, fit: Fit | None = None) -> Diagnosis:
+def diagnose(now: CostFactors, usual: CostFactors, *, fit: Fit | None = None) -> Diagnosis:
     """Return why an item costs more than the usual; ``now`` costs more."""
     parts = split_rise(now, usual)
     if fit is not None:
@@ -150,7 +150,7 @@ def diagnose(now: CostShape, usual: CostShape, *, fit: Fit | None = None) -> Dia
     )
 
 
-def split_rise(now: CostShape, usual: CostShape) -> dict[Cause, float]:
+def split_rise(now: CostFactors, usual: CostFactors) -> dict[Cause, float]:
     """Return what each factor adds to the cost of an item, USD; the parts sum to the rise.
 
     Worked: boots of 0.1 h for 100 items a launch at 1 USD/h become boots of 0.1 h for 10 items:
@@ -169,14 +169,14 @@ def split_rise(now: CostShape, usual: CostShape) -> dict[Cause, float]:
     }
 
 
-def _overkill(now: CostShape, fit: Fit) -> float:
+def _overkill(now: CostFactors, fit: Fit) -> float:
     """Return what the cheaper offer would save an item if it were as fast; 0: it may be slower."""
     if fit.cheapest_price is None or max(fit.gpu_mean, fit.vram_max) >= LITTLE_USE:
         return 0.0
     return max(0.0, (now.price_per_hour - fit.cheapest_price) * now.hours)
 
 
-def _reason(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> Reason:
+def _reason(cause: Cause, now: CostFactors, usual: CostFactors, fit: Fit | None) -> Reason:
     code = _CODES[cause]
     about: dict[str, str | int | float] = {"cost": now.cost_per_item, "usual": usual.cost_per_item}
     if cause in _FACTORS:
@@ -187,22 +187,22 @@ def _reason(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> 
     return Reason(code, about)
 
 
-def _redo_share(shape: CostShape) -> float:
-    busy = shape.work_hours + shape.redo_hours
-    return shape.redo_hours / busy if busy > 0.0 else 0.0
+def _redo_share(factors: CostFactors) -> float:
+    busy = factors.work_hours + factors.redo_hours
+    return factors.redo_hours / busy if busy > 0.0 else 0.0
 
 
-def _throughput(shape: CostShape) -> float:
-    return 1.0 / shape.work_hours if shape.work_hours > 0.0 else 0.0
+def _throughput(factors: CostFactors) -> float:
+    return 1.0 / factors.work_hours if factors.work_hours > 0.0 else 0.0
 
 
 _CODES = {cause: ReasonCode(f"cost-{cause.value.replace(' ', '-')}") for cause in Cause}
-#: Cause -> its factor of a shape, in the unit in which a person reads it.
-_FACTORS: Mapping[Cause, Callable[[CostShape], float]] = {
-    Cause.PRICE: lambda shape: shape.price_per_hour,
-    Cause.BOOT: lambda shape: 60.0 * shape.boot_hours,
-    Cause.IDLE: lambda shape: 60.0 * shape.idle_hours,
-    Cause.REDO: lambda shape: 100.0 * _redo_share(shape),
+#: Cause -> its factor, in the unit in which a person reads it.
+_FACTORS: Mapping[Cause, Callable[[CostFactors], float]] = {
+    Cause.PRICE: lambda factors: factors.price_per_hour,
+    Cause.BOOT: lambda factors: 60.0 * factors.boot_hours,
+    Cause.IDLE: lambda factors: 60.0 * factors.idle_hours,
+    Cause.REDO: lambda factors: 100.0 * _redo_share(factors),
     Cause.THROUGHPUT: _throughput,
-    Cause.SPARSE_QUEUE: lambda shape: shape.items_per_launch,
+    Cause.SPARSE_QUEUE: lambda factors: factors.items_per_launch,
 }

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from spindown.domain.diagnosis import (
     Cause,
-    CostShape,
+    CostFactors,
     CostWindow,
     Fit,
     diagnose,
-    shape_of,
+    factors_of,
     split_rise,
 )
 from spindown.domain.reason import ReasonCode
@@ -21,7 +21,7 @@ from spindown.wording import say_remedy
 
 #: 0.5 USD/h, 1000 items an hour, boots of 6 and idle tails of 3 minutes for 500 items each:
 #: 0.00066 USD an item.
-USUAL = CostShape(
+USUAL = CostFactors(
     price_per_hour=0.5,
     work_hours=0.001,
     redo_hours=0.00002,
@@ -72,7 +72,7 @@ USUAL = CostShape(
         ),
     ],
 )
-def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str) -> None:
+def test_names_the_part_that_moved_most(now: CostFactors, cause: Cause, said: str) -> None:
     found = diagnose(now, USUAL)
 
     assert found.cause is cause
@@ -117,7 +117,7 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
     ],
 )
 def test_tells_how_much_of_the_cause_there_is_and_is_usual(
-    now: CostShape, numbers: tuple[float, float]
+    now: CostFactors, numbers: tuple[float, float]
 ) -> None:
     found = diagnose(now, USUAL)
 
@@ -177,7 +177,7 @@ def test_does_not_blame_a_machine_that_is_needed(fit: Fit) -> None:
 
 
 SHAPES = st.builds(
-    CostShape,
+    CostFactors,
     price_per_hour=st.floats(0.05, 50.0),
     work_hours=st.floats(1e-6, 1.0),
     redo_hours=st.floats(0.0, 1.0),
@@ -188,7 +188,7 @@ SHAPES = st.builds(
 
 
 @given(now=SHAPES, usual=SHAPES)
-def test_the_parts_sum_to_the_rise(now: CostShape, usual: CostShape) -> None:
+def test_the_parts_sum_to_the_rise(now: CostFactors, usual: CostFactors) -> None:
     rise = now.cost_per_item - usual.cost_per_item
 
     assert sum(split_rise(now, usual).values()) == pytest.approx(rise, abs=1e-9, rel=1e-6)
@@ -208,14 +208,14 @@ def a_window(**changes: Any) -> CostWindow:
 
 
 def test_the_shape_of_a_window_costs_what_the_window_cost() -> None:
-    shape = shape_of(a_window())
+    factors = factors_of(a_window())
 
-    assert shape is not None
-    assert shape.cost_per_item == pytest.approx(2.0 / 900)
-    assert shape.price_per_hour == pytest.approx(1.0)
-    assert shape.boot_hours == pytest.approx(0.1)
-    assert shape.items_per_launch == 300.0
-    assert shape.redo_hours / (shape.redo_hours + shape.work_hours) == pytest.approx(0.1)
+    assert factors is not None
+    assert factors.cost_per_item == pytest.approx(2.0 / 900)
+    assert factors.price_per_hour == pytest.approx(1.0)
+    assert factors.boot_hours == pytest.approx(0.1)
+    assert factors.items_per_launch == 300.0
+    assert factors.redo_hours / (factors.redo_hours + factors.work_hours) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_the_shape_of_a_window_costs_what_the_window_cost() -> None:
         ),
     ],
 )
-def test_a_window_without_cost_or_items_has_no_shape(changes: dict[str, Any]) -> None:
-    assert shape_of(a_window(**changes)) is None
+def test_a_window_without_cost_or_items_has_no_factors(changes: dict[str, Any]) -> None:
+    assert factors_of(a_window(**changes)) is None
 
 
 @pytest.mark.parametrize(
@@ -242,16 +242,16 @@ def test_a_window_without_cost_or_items_has_no_shape(changes: dict[str, Any]) ->
         ),
     ],
 )
-def test_a_window_has_a_shape_however_little_it_holds(changes: dict[str, Any]) -> None:
+def test_a_window_has_factors_however_little_it_holds(changes: dict[str, Any]) -> None:
     window = a_window(**changes)
-    shape = shape_of(window)
+    factors = factors_of(window)
 
-    assert shape is not None
-    assert shape.cost_per_item == pytest.approx(window.dollars / window.items)
+    assert factors is not None
+    assert factors.cost_per_item == pytest.approx(window.dollars / window.items)
 
 
 def test_a_window_on_earlier_launches_counts_as_one_launch() -> None:
-    shape = shape_of(a_window(launches=0))
+    factors = factors_of(a_window(launches=0))
 
-    assert shape is not None
-    assert shape.items_per_launch == 900.0
+    assert factors is not None
+    assert factors.items_per_launch == 900.0
