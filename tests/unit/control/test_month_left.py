@@ -131,7 +131,7 @@ def test_a_worker_that_is_told_is_marked_in_the_same_tick() -> None:
     assert worker.state is WorkerState.BUSY
 
 
-def test_one_that_ends_gives_back_only_what_no_job_in_hand_needs() -> None:
+def test_one_that_ends_gives_back_what_no_job_in_hand_needs() -> None:
     """The row has all that its launch has set aside; a tick gives back what that is too much."""
     draft, account, launch = at_work(spent=BUDGET + 5.0)
     taken = account.budget_at(draft.now).committed
