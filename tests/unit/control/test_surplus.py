@@ -1,10 +1,16 @@
 """A limit that is lowered ends what it has no room for, and nothing comes in its place."""
 
+from dataclasses import replace
+from datetime import datetime
+
 import pytest
 
+from spindown.contract.codec import replace_fields
 from spindown.control.books import CHARGED_EVERY
 from spindown.control.plan import ActionKind
 from spindown.control.policy import edit_policy
+from spindown.control.tick import observe
+from spindown.control.wind_down import end_surplus
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
@@ -108,3 +114,24 @@ def test_a_launch_goes_by_the_price_of_its_own_tick() -> None:
     world.tick(CHARGED_EVERY)
 
     assert dollars_per_hour(list(world.view().workers.values())) <= 1.2
+
+
+def test_who_comes_to_take_a_job_over_is_no_surplus() -> None:
+    world, first, second = two_of_two(max_workers=1)
+    early, _ = observe(WORKLOAD, world.ports, now=world.now, source="")
+    fleet = early.draft.fleet
+    (launch,) = fleet.launches.values()
+    takeover = replace_fields(launch, {"launch_id": "takeover", "is_takeover": True})
+
+    def told(claimed_at: datetime | None) -> list[str]:
+        changes = {"launch_id": "takeover", "claimed_at": claimed_at}
+        workers = {
+            first.instance_id: fleet.workers[first.instance_id],
+            second.instance_id: replace_fields(fleet.workers[second.instance_id], changes),
+        }
+        launches = {**fleet.launches, "takeover": takeover}
+        draft = replace(early.draft, fleet=replace(fleet, workers=workers, launches=launches))
+        return [w.instance_id for w in end_surplus(draft).fleet.workers.values() if w.surplus_at]
+
+    assert told(claimed_at=None) == []
+    assert len(told(claimed_at=world.now)) == 1
