@@ -51,6 +51,7 @@ def _targets(played: Mapping[str, Any], first: Mapping[str, Any], after: int) ->
     over = _ratio(ours["dollars_by_day"], first["floor"]["each"], after)
     killed = sum(ours["killed_by_day"]) / sum(ours["jobs_by_day"])
     late = sum(ours["killed_by_day"][after:]) / sum(ours["jobs_by_day"][after:])
+    same = _ratio(ours["dollars_by_day"], first["floor"]["hour"], after)
     rows = [
         (
             "bin packing on large nodes over ours, all on spot",
@@ -59,6 +60,12 @@ def _targets(played: Mapping[str, Any], first: Mapping[str, Any], after: int) ->
             verdict(packing[0] >= _CHEAPER),
         ),
         ("ours over each job known", ranged(over, 2), "at most 1.15", verdict(over[0] <= _OVER)),
+        (
+            "ours over type and hour known, who is told what ours is",
+            ranged(same, 2),
+            "at most 1.15",
+            verdict(same[0] <= _OVER),
+        ),
     ]
     if TOLD in played:
         fair = _ratio(ours["dollars_by_day"], played[TOLD]["dollars_by_day"], after)
@@ -93,11 +100,30 @@ def _oracles(played: Mapping[str, Any], first: Mapping[str, Any], after: int) ->
             rows.append((f"{OURS}, work that counted alone", f"{_mean(late) * work:.2f}", alone))
     bill = played[OURS]["bill"]
     parts = ", ".join(f"{cause} {share:.1%}" for cause, share in bill.items())
+    told = _floor_told(played, floor, bill, after)
     tried = "; ".join(f"{name}: {', '.join(x)}" for name, x in sorted(floor["machines"].items()))
     return (
         f"\n## How close to who knows\n\nAfter {after} days of learning.\n"
         + _table(("who", "$ a day", "over each job known"), rows)
-        + f"\n\nOur bill is {parts}. The machines of who knows type and hour: {tried}."
+        + f"\n\nOur bill is {parts}. {told}The machines of who knows type and hour: {tried}."
+    )
+
+
+def _floor_told(
+    played: Mapping[str, Any], floor: Mapping[str, Any], bill: Mapping[str, float], after: int
+) -> str:
+    """Return of what the distance to each job known is made, as factors."""
+    dollars = played[OURS]["dollars_by_day"]
+    over = _ratio(dollars, floor["each"], after)[0]
+    known = _ratio(floor["hour"][: len(dollars)], floor["each"], after)[0]
+    machines = 1.0 / bill["work"]
+    rest = over / known / machines
+    return (
+        f"So {over:.2f} is {known:.3f} for what the type does not tell, times {machines:.3f} for "
+        f"boots, idle time and work that was undone, times {rest:.3f} for all else. "
+        f"To come to {_OVER} over each job known, boots, idle time and undone work would have to "
+        f"fall from {1.0 - bill['work']:.1%} of the bill to "
+        f"{max(0.0, 1.0 - bill['work'] * over / _OVER):.1%}. "
     )
 
 
