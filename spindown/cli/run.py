@@ -21,6 +21,8 @@ from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
+from spindown.control.market import load_catalogue
+from spindown.domain.offer import Catalogue
 from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.result import JobProgress, read_records
@@ -32,6 +34,7 @@ from spindown.port import Key
 from spindown.wording import say_outcome
 
 _INTERRUPTED = 130
+_MIB_PER_GIB = 1024
 #: Told at once, at most.
 _DECISIONS = 10
 
@@ -53,6 +56,10 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     cpu: Annotated[float | None, typer.Option(min=0.1, help="vCPUs that it needs.")] = None,
     memory: Annotated[float | None, typer.Option(min=0.1, help="GiB that it needs.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs that it needs.")] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="GPUs with at least the memory of this one, as L4."),
+    ] = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
@@ -61,7 +68,10 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     """Run a command in a copy of a folder on a machine. Exit with its status, or 1."""
     session = open_session(config, deployment=deployment, local=local)
     owner = _find_workload(session, workload)
-    asked = {"vcpus": cpu, "memory_gib": memory, "gpus": gpus}
+    asked: dict[str, float | None] = {"vcpus": cpu, "memory_gib": memory, "gpus": gpus}
+    if gpu is not None:
+        memory_gib = least_gpu_memory(gpu, load_catalogue(session.store))
+        asked |= {"gpus": gpus or 1, "gpu_memory_gib": memory_gib}
     needs = {name: value for name, value in asked.items() if value is not None}
     draft = Draft(
         workload=owner,
@@ -113,6 +123,26 @@ def _send(session: Session, draft: Draft, folder: Path, command: Sequence[str]) 
     (job_id,) = submit_items([address], draft, queue=queue, store=store).jobs
     session.nudge(draft.workload)
     return job_id
+
+
+def least_gpu_memory(name: str, catalogue: Catalogue | None) -> int:
+    """Return the GiB of a GPU, rounded down as sizes of shapes are; the least of several kinds.
+
+    Args:
+        name: as EC2 writes it, in capitals or not.
+        catalogue: what is sold; None: nobody has read that yet.
+
+    Raises:
+        BadInput: no machine on sale has whole GPUs of that name.
+    """
+    if catalogue is None:
+        raise BadInput("--gpu", name, "wait until the hourly function has read what EC2 sells")
+    sold = [one for one in catalogue.instance_types.values() if one.gpu_count >= 1.0]
+    found = [one.gpu_memory_mib for one in sold if one.gpu_name.lower() == name.lower()]
+    if not found:
+        known = ", ".join(sorted({one.gpu_name for one in sold}))
+        raise BadInput("--gpu", name, f"name one of {known}")
+    return min(found) // _MIB_PER_GIB
 
 
 class Launches:
