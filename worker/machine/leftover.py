@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from spindown.worker.code_folder import remove_tree
@@ -24,7 +25,7 @@ PLACES = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), Path("/dev/mqueue"))
 #: their number.
 _SYSTEM_V = {"-m": ("shm", "shmid"), "-q": ("msg", "msqid"), "-s": ("sem", "semid")}
 _IPCRM_SECONDS = 30.0
-#: A command line has room for these.
+#: A command line has room for these, and a worker's memory.
 _AT_ONCE = 1000
 
 
@@ -51,8 +52,7 @@ class Leftovers:
         for place in self.places:
             # Not every machine has each of them.
             with suppress(OSError):
-                for path in list(self._files(place)):
-                    remove_tree(path)
+                self._clear(place)
         found = list(self._objects())
         for first in range(0, len(found), _AT_ONCE):
             named = [word for one in found[first : first + _AT_ONCE] for word in one]
@@ -60,6 +60,14 @@ class Leftovers:
             command = [*self.launcher, "ipcrm", *named]
             with suppress(OSError, subprocess.SubprocessError):
                 subprocess.run(command, check=False, capture_output=True, timeout=_IPCRM_SECONDS)
+
+    def _clear(self, place: Path) -> None:
+        """Remove the slot's files of a place, some at a time: there may be millions."""
+        before: list[Path] = []
+        while (found := list(islice(self._files(place), _AT_ONCE))) and found != before:
+            for path in found:
+                remove_tree(path)
+            before = found
 
     def _files(self, place: Path) -> Iterator[Path]:
         with os.scandir(place) as entries:
