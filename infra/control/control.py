@@ -164,7 +164,9 @@ class ControlPlane(Construct):
                 ),
                 grants.wake("scaler", deployment=shared.deployment.name),
             ],
-            memory_mib=256,
+            # CPU comes with memory (AWS Lambda, "Configure Lambda function memory": a vCPU at
+            # 1,769 MB), and signing three calls a message is most of the work.
+            memory_mib=1024,
             places=self._places(),
             timeout=_INTAKE_TIMEOUT,
             # The next tick wakes it again.
