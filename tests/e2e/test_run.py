@@ -5,6 +5,8 @@ all that is asked of it, so one deployment serves all.
 """
 
 import json
+import os
+import pty
 import signal
 import struct
 import zlib
@@ -23,6 +25,7 @@ from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
 from spindown.operate.folder import pack_folder
 from tests.cost_export import CUR_COLUMNS, Used, cur_row, write_csv
 from tests.day import day_rows
+from tests.e2e.mixed import TYPES, check_mixed, send_mixed
 from tests.e2e.world import HANGING, SWIFT, World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
@@ -32,7 +35,9 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("e2e")
-    with deployed(write_deployment(directory, "count", "thumbnail", "absent", "lab")) as world:
+    path = write_deployment(directory, "count", "thumbnail", "absent", "lab", "mixed")
+    path.write_text(path.read_text(encoding="utf-8") + TYPES, encoding="utf-8")
+    with deployed(path) as world:
         yield world
 
 
@@ -70,6 +75,12 @@ def test_a_message_by_plain_boto3_is_done_and_its_worker_ends(world: World) -> N
     found(lambda: its_own() and all(one.state is InstanceState.TERMINATED for one in its_own()))
     assert {one.reason for one in its_own()} == {EndReason.POWERED_OFF}
     found(lambda: is_quiet(world.session.status("count")))
+
+
+def test_thirty_mixed_jobs_get_the_machines_that_they_need(world: World) -> None:
+    jobs = send_mixed(world, 30)
+    assert len(jobs) == 30
+    check_mixed(world, jobs)
 
 
 def test_the_files_that_code_leaves_come_back_with_their_item(world: World) -> None:
@@ -255,6 +266,22 @@ def test_an_interrupted_run_goes_on_without_its_sender(world: World, tmp_path: P
     assert [one["result"] for one in world.records(job_id)] == [{"exit_status": 0}]
 
 
+def test_a_run_is_cancelled_by_whom_it_is_asked(world: World, tmp_path: Path) -> None:
+    screen, keys = pty.openpty()
+    command = ("run", "--folder", str(tmp_path), "--", "sh", "-c", "echo begun; sleep 600")
+    with world.followed(*command, stdin=keys) as runner:
+        assert runner.stdout is not None
+        title = next(runner.stdout)
+        assert next(runner.stdout) == "begun\n"
+        runner.send_signal(signal.SIGINT)
+        os.write(screen, b"c\n")
+        assert runner.wait(HANGING) == 130
+    os.close(screen)
+    os.close(keys)
+
+    assert world.finished(title.removeprefix("== ").partition(",")[0]).state == "cancelled"
+
+
 def test_what_a_sender_uploads_is_never_run(world: World, tmp_path: Path) -> None:
     evil = pack_folder(tmp_path, ["sh", "-c", "echo owned"])
     store = world.session.work_store("lab")
@@ -306,7 +333,7 @@ def test_every_view_is_json_for_programs(world: World) -> None:
     plan = found(plan_without_workers)
     (decision, *_) = world.spindown_json("why", "count")[0]["decisions"]
 
-    assert sorted(workloads) == ["absent", "count", "lab", "thumbnail"]
+    assert sorted(workloads) == ["absent", "count", "lab", "mixed", "thumbnail"]
     assert plan["sizing"]["wanted"] == 1
     assert {"offer", "constraint", "reason"} < plan["rejected"][0].keys()
     # The function that keeps the catalogue has read the spot advisor's file and the volumes.

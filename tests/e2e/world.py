@@ -64,6 +64,7 @@ def run(batch, ctx):
 """,
     "absent": "import a_module_that_nobody_installed\n",
 }
+CODE["mixed"] = CODE["count"]
 
 #: A policy under which a job is over within seconds.
 SWIFT = """\
@@ -84,6 +85,7 @@ _POLICY = {
     "count": f"{SWIFT}\nmax_items_per_job = 4",
     "thumbnail": SWIFT,
     "lab": SWIFT,
+    "mixed": SWIFT.replace("max_workers = 1", "max_workers = 6\nshared_slots = 4"),
     "absent": f"{SWIFT}\nmax_failures = 1\nmax_failures_on_two = 1",
 }
 
@@ -109,7 +111,7 @@ Found = TypeVar("Found")
 
 
 def write_deployment(directory: Path, *names: str) -> Path:
-    """Write a spindown.toml of some of the four workloads with their code; return its path."""
+    """Write a spindown.toml of some of the five workloads with their code; return its path."""
     for name in names:
         if name in CODE:
             (directory / name).mkdir()
@@ -185,14 +187,16 @@ class Deployed:
         )
 
     @contextmanager
-    def followed(self, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    def followed(
+        self, *arguments: str, stdin: int = subprocess.DEVNULL
+    ) -> "Iterator[subprocess.Popen[str]]":
         """Run the installed command beside the test, which reads what it prints meanwhile."""
         known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
         with subprocess.Popen(
             [SPINDOWN, arguments[0], "--local", *arguments[1:]],
             cwd=self.directory,
             env=known,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
