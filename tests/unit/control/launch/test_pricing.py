@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Rung
 from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
 from tests.builders import minutes
@@ -19,6 +20,7 @@ from tests.control import (
 )
 
 PAID = PaidMachines(instance_type="g4dn.xlarge", count=1, region=REGION)
+ONLY_SPOT = Rung(after=minutes(0), capacity_types=frozenset({CapacityType.SPOT}))
 
 
 def paying(world: ControlWorld, pricing: Pricing) -> ControlWorld:
@@ -59,7 +61,7 @@ def test_the_zones_of_a_region_share_what_is_paid_for(band: float, first_zone: i
 
 
 def test_one_that_runs_leaves_nothing_that_is_paid_for() -> None:
-    world = paying(with_policy(), Pricing(paid=(PAID,)))
+    world = paying(with_policy(ladder=(ONLY_SPOT,)), Pricing(paid=(PAID,)))
     worker = world.launched()
     world.claim(worker.instance_id)
     world.send(40)
