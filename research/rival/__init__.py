@@ -1,0 +1,1 @@
+"""Rivals at their best setting, beside ours as it is shipped, under measured boots."""

@@ -1,0 +1,196 @@
+"""The page of rivals: what each costs over ours, and where somebody who is in time costs less."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from research.compare.grid import grid, interval
+from research.rival.boot import CASES
+from research.rival.family import FAMILIES
+from research.rival.row import ROWS
+
+PROMISE = timedelta(minutes=10)
+_MINUTES = PROMISE / timedelta(minutes=1)
+#: Ours, and ours with launches held.
+OURS, TUNED = "ours", "ours, held"
+#: Rows below are called thin.
+_LEAST_JOBS, _LEAST_DOLLARS = 1000, 20.0
+
+_HEAD = """# Rivals at their best
+
+Written by `python -m research.rival --data DIR`; nothing here is edited by hand. {seeds}.
+
+Each rival is run with the setting that people have, and with the best of its own knobs: all its
+settings are run on the first part of a trace (or with another seed, where traffic is generated).
+The cheapest that starts 95 % of the jobs within 10 minutes there is run on the last part. Ours is
+what `spindown init` writes, with `start_within = "10m"` and `max_workers = 200`; *held* has
+`scale_up_threshold = 1000000` besides, which `spindown advise` proposes where that is cheaper.
+Nothing of ours is searched.
+
+Rivals are treated kindly: they know the mean length of a job, hand jobs out in order, commit
+nothing (ours spends 0.3 s a job on it), and end as soon as they fall idle. All have the same
+market, boots, reclaims and bill. A start is the moment at which the first item is handed to code:
+a boot here lasts from the launch to that moment.
+
+| boot | least, s | median, s | 95 %, s | composed of |
+|---|---|---|---|---|
+{boots}
+
+The first phase is measured on launches of 2026 (Spare Cores). 125 MB a second is what a gp3 volume
+writes. What packages and models weigh, and how long they take to load, is assumed: 250 MB and 5 s;
+5.5 GB of PyTorch, 5 GB of model and 10 s.
+
+"""
+
+_LEGEND = """Figures are multiples of the dollars of *ours*, means over seeds; below 1 the rival is
+cheaper. `~`: fewer than 95 % of its jobs start within 10 minutes, so its price is no rival's. `-`:
+no setting that was searched is in time on the first part. In brackets: ours in dollars.
+
+"""
+
+
+def best_in_time(settings: Mapping[str, Mapping[str, float]]) -> str | None:
+    """Return the cheapest setting that keeps the promise and does all work; None: none does."""
+    kept = [name for name, found in settings.items() if is_in_time(found)]
+    return min(kept, key=lambda name: settings[name]["dollars"]) if kept else None
+
+
+def is_in_time(found: Mapping[str, float]) -> bool:
+    """Tell whether 95 % of the jobs start within the promise, and none is lost."""
+    return found["p95_min"] <= _MINUTES and not found["lost"]
+
+
+def page(kept: Mapping[str, Any]) -> str:
+    """Return the whole page as Markdown."""
+    cells = {
+        (row, boot): kept["cells"][row][boot]
+        for row in ROWS
+        for boot in CASES
+        if kept["cells"].get(row, {}).get(boot, {}).get("seeds", {}).get("1")
+    }
+    return "".join(
+        [
+            _HEAD.format(boots=_boots(kept), seeds=_how_many(cells, kept)),
+            "## Who is cheaper\n\n",
+            _summary(cells),
+            "\n## Best setting of each\n\n",
+            _LEGEND,
+            grid(["row, boot", "ours", TUNED, *FAMILIES], [*_lines(cells, is_best=True)]),
+            "\n## Customary setting of each\n\n",
+            grid(["row, boot", "ours", TUNED, *FAMILIES], [*_lines(cells, is_best=False)]),
+            "\n## Settings that were best\n\n",
+            grid(["row, boot", *FAMILIES], [*_settings(cells)]),
+        ]
+    )
+
+
+Cells = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def _boots(kept: Mapping[str, Any]) -> str:
+    lines = []
+    for name, case in CASES.items():
+        told = kept.get("boots", {}).get(name)
+        if told is None:
+            continue
+        phase = "user data begins" if "start" in case.column else "drivers and docker are installed"
+        figures = " | ".join(f"{second:.0f}" for second in told)
+        lines.append(f"| {name}: {case.title} | {figures} | {phase}, then {case.then:.0f} s |\n")
+    return "".join(lines)
+
+
+def _how_many(cells: Cells, kept: Mapping[str, Any]) -> str:
+    counts = sorted({len(cell["seeds"]) for cell in cells.values()})
+    told = f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{sum(counts)} seeds"
+    minutes = kept["cpu_seconds"] / 60.0
+    rows = f"{len(cells)} of {len(ROWS) * len(CASES)} rows, {told} a row"
+    return f"{rows}, {minutes:.0f} minutes of a core for the last parts"
+
+
+def _whole(seeds: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [seed for seed in seeds.values() if OURS in seed]
+
+
+def _summary(cells: Cells) -> str:
+    rows = []
+    for (row, boot), cell in cells.items():
+        seeds = _whole(cell["seeds"])
+        ours = [seed[OURS]["dollars"] for seed in seeds]
+        waits = [seed[OURS]["p95_min"] for seed in seeds]
+        jobs = seeds[0][OURS]["jobs"]
+        is_thin = jobs < _LEAST_JOBS or min(ours) < _LEAST_DOLLARS
+        told = [f"{row}, {boot}", f"{jobs:.0f}{' (thin)' if is_thin else ''}"]
+        told += [f"{interval(ours)[0]:.2f}", f"{max(waits):.1f}"]
+        for published in (True, False):
+            name, factor = _cheapest(cell, seeds, is_published=published)
+            told.append(f"{name} {_ranged(factor)}" if factor else "nobody in time")
+        rows.append(told)
+    head = ["row, boot", "jobs", "ours, $", "largest p95 of ours, min"]
+    return grid([*head, "cheapest published system", "cheapest rule of our own or of theory"], rows)
+
+
+def _cheapest(
+    cell: Mapping[str, Any], seeds: Sequence[Mapping[str, Any]], *, is_published: bool
+) -> tuple[str, list[float]]:
+    """Return who of one kind costs least of those in time, and its factors over ours."""
+    found: dict[str, list[float]] = {}
+    for name, family in FAMILIES.items():
+        if family.is_published is not is_published:
+            continue
+        for who in (_best_name(cell, name), f"{name}, customary"):
+            factors = _factors(seeds, who)
+            if factors and _is_kept(seeds, who):
+                found[name] = min(found.get(name, factors), factors, key=math.fsum)
+    if not found:
+        return "", []
+    least = min(found, key=lambda name: math.fsum(found[name]))
+    return least, found[least]
+
+
+def _lines(cells: Cells, *, is_best: bool) -> list[list[str]]:
+    rows = []
+    for (row, boot), cell in cells.items():
+        seeds = _whole(cell["seeds"])
+        dollars = interval([seed[OURS]["dollars"] for seed in seeds])[0]
+        line = [f"{row}, {boot}", f"1 ({dollars:.2f})", _cell(seeds, TUNED)]
+        for name in FAMILIES:
+            who = _best_name(cell, name) if is_best else f"{name}, customary"
+            line.append(_cell(seeds, who))
+        rows.append(line)
+    return rows
+
+
+def _settings(cells: Cells) -> list[list[str]]:
+    return [
+        [f"{row}, {boot}", *(best_in_time(cell["search"][name]) or "-" for name in FAMILIES)]
+        for (row, boot), cell in cells.items()
+    ]
+
+
+def _cell(seeds: Sequence[Mapping[str, Any]], who: str) -> str:
+    factors = _factors(seeds, who)
+    if not factors:
+        return "-"
+    return f"{interval(factors)[0]:.2f}{'' if _is_kept(seeds, who) else '~'}"
+
+
+def _best_name(cell: Mapping[str, Any], family: str) -> str:
+    best = best_in_time(cell["search"][family])
+    return "" if best is None else f"{family}: {best}"
+
+
+def _factors(seeds: Sequence[Mapping[str, Any]], who: str) -> list[float]:
+    return [seed[who]["dollars"] / seed[OURS]["dollars"] for seed in seeds if who in seed]
+
+
+def _is_kept(seeds: Sequence[Mapping[str, Any]], who: str) -> bool:
+    told = [seed[who] for seed in seeds if who in seed]
+    return math.fsum(each["p95_min"] for each in told) / len(told) <= _MINUTES and not any(
+        each["lost"] for each in told
+    )
+
+
+def _ranged(factors: Sequence[float]) -> str:
+    middle, low, high = interval(factors)
+    return f"{middle:.3f} ({low:.3f}-{high:.3f})"
