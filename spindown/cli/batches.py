@@ -10,8 +10,9 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.batch import say_eta, say_of
+from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.render.saving import say_saving_shortly
-from spindown.cli.render.screen import format_seconds, open_console, print_aside, print_line
+from spindown.cli.render.screen import format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.spend import last_saving

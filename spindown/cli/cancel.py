@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.screen import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.job.cancel import Cancelled, CancelOutcome

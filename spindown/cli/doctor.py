@@ -13,6 +13,7 @@ from rich.text import Text
 
 from spindown import config as configuration
 from spindown.cli import option
+from spindown.cli.render.line import print_aside
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
@@ -44,7 +45,7 @@ def doctor(
     planned = _planned(config) if deployment is None else None
     if local:
         point_at_local_system()
-    report = _examine(planned, deployment)
+    report = _examine(planned, deployment, _say_nothing if as_json else _say_next)
     if planned is not None:
         report = Report(findings=tuple(name_file(each, config) for each in report.findings))
     if as_json:
@@ -62,7 +63,17 @@ def _planned(config: Path) -> DoctorSubject:
     return from_config(configuration.load(config, named="--config"))
 
 
-def _examine(planned: DoctorSubject | None, deployment: str | None) -> Report:
+def _say_next(step: str) -> None:
+    print_aside(f"{step} ...")
+
+
+def _say_nothing(step: str) -> None:
+    del step
+
+
+def _examine(
+    planned: DoctorSubject | None, deployment: str | None, tell: Callable[[str], None]
+) -> Report:
     name = deployment or (planned.deployment if planned is not None else "")
     try:
         aws = reach(planned.region if planned is not None else None)
@@ -83,6 +94,7 @@ def _examine(planned: DoctorSubject | None, deployment: str | None) -> Report:
         table=table,
         count_lost=_lost_counter(aws, name) if subject.is_deployed else None,
         rehearse=aws.rehearser(scaler_name(name)) if subject.is_deployed else None,
+        tell=tell,
     )
     # An instance of the local system is a process: it has no image.
     return examine(without_images(subject) if is_local() else subject, ports)

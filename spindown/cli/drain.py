@@ -11,7 +11,8 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.count import say_waiting
-from spindown.cli.render.screen import follow, open_console, print_line
+from spindown.cli.render.line import print_line
+from spindown.cli.render.screen import follow, open_console
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
 from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all

@@ -1,6 +1,7 @@
 """``spindown local``: run the deployed template on this machine."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +11,9 @@ import typer
 from rich.console import RenderableType
 from rich.table import Table
 
-from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
-from spindown.cli.render.screen import print_aside, print_line, print_parts
+from spindown.cli.render.line import print_aside, print_line
 from spindown.contract.codec import encode
 from spindown.error import NotFound
 from spindown.installed import require
@@ -45,15 +45,24 @@ def up(
 ) -> None:
     """Start the local system in the background and deploy into it."""
     require("local")
+    began = time.monotonic()
+
+    def tell(step: str) -> None:
+        print_aside(f"{time.monotonic() - began:3.0f} s  {step} ...")
+
+    tell(f"reading {config}")
+    from spindown import config as configuration  # noqa: PLC0415 - slow: the line above comes first
+
     # So a mistake in the file is told before anything else is.
     configuration.load(config, named="--config")
+    tell("starting the emulator")
     status = daemon.start(
         config,
         scenario=scenario,
         state=state,
         port=port,
         tick=timedelta(seconds=tick),
-        tell_begun=lambda: print_aside("deploying into an emulator: half a minute ..."),
+        tell=tell,
     )
     if as_json:
         print(json.dumps(encode(status)))
@@ -72,6 +81,23 @@ def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
         yield "From other commands (without --local), the aws command line and any SDK after:"
     yield daemon.exports(state)
     yield f"Version 1 of the aws command line also needs: --endpoint-url {status.endpoint}"
+
+
+@app.command("run")
+def run(
+    workload: option.Workload,
+    items: Annotated[list[str], typer.Argument(help="Files, JSON values or texts: one batch.")],
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    params: Annotated[str, typer.Option(help="Parameters of the job, as JSON.")] = "{}",
+    outputs: Annotated[
+        Path | None, typer.Option(help="Folder to put the files of items in.")
+    ] = None,
+) -> None:
+    """Run one batch here at once, as a worker would, without a local system. Exit 1 if it fails."""
+    from spindown.cli.local_run import run_batch  # noqa: PLC0415 - the worker, for this alone
+
+    run_batch(config, workload, items, params, outputs)
 
 
 @app.command("down")
@@ -101,6 +127,8 @@ def _print(status: SystemStatus) -> None:
     print_line(f"{status.deployment} at {status.endpoint}, process {status.pid}")
     for queue in status.queues:
         print_line(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
+    from spindown.cli.render.screen import print_parts  # noqa: PLC0415 - slow, as its imports are
+
     print_parts(render_instances(status.instances))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.screen import print_aside
+from spindown.cli.render.line import print_aside
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.cli.wait import is_well, say_ends
 from spindown.contract.codec import encode

@@ -13,7 +13,8 @@ from rich.table import Table
 from spindown.cli import option
 from spindown.cli.explain.cost import say_accepted
 from spindown.cli.group import make_group
-from spindown.cli.render.screen import open_console, print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
 from spindown.contract.codec import encode

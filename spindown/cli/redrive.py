@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.screen import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, open_session
 from spindown.cli.submit import announce
 from spindown.config import format_duration

@@ -15,7 +15,7 @@ from spindown.cli import option
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
 from spindown.cli.render.count import say_count
-from spindown.cli.render.screen import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.cli.wait import wait_for
 from spindown.contract.codec import encode

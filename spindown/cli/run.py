@@ -14,7 +14,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.logs import Screen, show_jobs
 from spindown.cli.render.count import say_count
-from spindown.cli.render.screen import print_aside
+from spindown.cli.render.line import print_aside
 from spindown.cli.sender import check_type
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import decode

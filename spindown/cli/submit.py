@@ -15,7 +15,7 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.render.count import say_count
-from spindown.cli.render.screen import print_aside
+from spindown.cli.render.line import print_aside
 from spindown.cli.sender import Sender, check_type, open_sender
 from spindown.cli.wait import is_well, wait_for
 from spindown.contract.codec import encode

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from spindown import __version__
 from spindown.cli import option
-from spindown.cli.render.screen import follow, format_seconds, open_console, print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.screen import follow, format_seconds, open_console
 from spindown.cli.session import Session, is_local, open_session
 from spindown.cli.verify_page import render_page, word_of
 from spindown.contract.codec import encode

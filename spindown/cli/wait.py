@@ -7,7 +7,7 @@ from threading import Event
 
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.count import say_count
-from spindown.cli.render.screen import print_aside
+from spindown.cli.render.line import print_aside
 from spindown.contract.job.manifest import JobState
 from spindown.error import Throttled, Unreachable
 from spindown.job.result import JobProgress

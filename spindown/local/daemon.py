@@ -38,11 +38,11 @@ def start(
     state: Path | None = None,
     port: int | None = None,
     tick: timedelta = TICK,
-    tell_begun: Callable[[], None] = lambda: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> SystemStatus:
     """Start the local system in the background and deploy into it; return when it is ready.
 
-    `tell_begun` is called once it is on its way, half a minute before.
+    `tell` hears of each step as it begins.
 
     Raises `DaemonError` or `DeployError` with one sentence when it cannot start; then nothing is
     left running.
@@ -64,8 +64,7 @@ def start(
             start_new_session=True,
         )
     try:
-        tell_begun()
-        ready = _ready(process, directory.log_path("daemon"))
+        ready = _ready(process, directory.log_path("daemon"), tell)
     except BaseException:
         _end(process)
         raise
@@ -77,10 +76,16 @@ def start(
     return ready
 
 
-def _ready(process: "subprocess.Popen[bytes]", log: Path) -> SystemStatus:
-    """Wait for the one line that the process answers with."""
-    line = process.stdout.readline() if process.stdout is not None else b""
-    answer: dict[str, Any] = json.loads(line) if line else {}
+def _ready(
+    process: "subprocess.Popen[bytes]", log: Path, tell: Callable[[str], None]
+) -> SystemStatus:
+    """Tell the steps of the process, until the line that it answers with."""
+    answer: dict[str, Any] = {}
+    for line in process.stdout or ():
+        answer = json.loads(line)
+        if "step" not in answer:
+            break
+        tell(answer["step"])
     if "status" not in answer:
         said = answer.get("error", f"it ended early; {log} has the details.")
         raise DaemonError(f"The local system did not start: {said}")
@@ -153,7 +158,7 @@ def exports(state: Path | None = None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a local system until a signal; say on one line of output that it is ready, or why not."""
+    """Run a local system until a signal; say step by step how far it is, then ready, or why not."""
     from spindown.local.system import LocalSystem  # noqa: PLC0415 - heavy, and only for the child
 
     asked = _parser().parse_args(arguments)
@@ -168,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tick=timedelta(seconds=asked.tick),
         )
         with system:
-            system.deploy()
+            system.deploy(_tell)
             _answer(status=encode(system.status()))
             # signal.pause() would sleep through a signal that comes just before it.
             pause = threading.Event()
@@ -189,6 +194,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int)
     parser.add_argument("--tick", type=float, default=TICK.total_seconds())
     return parser
+
+
+def _tell(step: str) -> None:
+    sys.stdout.write(json.dumps({"step": step}) + "\n")
+    sys.stdout.flush()
 
 
 def _answer(**facts: Any) -> None:

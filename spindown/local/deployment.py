@@ -3,19 +3,26 @@
 Nothing of the wiring is written a second time: the template, the functions' code and the launch
 templates are those of an AWS account, with wheels for this machine. In place of `cdk bootstrap`
 stand the two things a deploy as its caller needs: the assets' bucket and the version parameter.
+
+What was synthesised is kept, and deployed again as long as nothing that it is made of has changed.
 """
 
+import hashlib
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+import spindown
+from spindown import config
+from spindown.config.archive import find_code
 from spindown.config.deployment import bootstrap_parameter
+from spindown.contract.pack import is_left_out
 from spindown.error import SpindownError
 from spindown.installed import cdk_command
 from spindown.local.environment import ACCOUNT
@@ -30,6 +37,21 @@ _BOOTSTRAP_VERSION = "31"
 #: The sentence by which the CDK app itself tells what is wrong, and those of the command line.
 _OWN_SENTENCE = re.compile(r"^spindown: (.+)$", re.MULTILINE)
 _COMPLAINT = re.compile(r"error|fail|cannot|unable", re.IGNORECASE)
+
+#: How often what `cdk` has written is looked at.
+_LOOK_SECONDS = 0.2
+#: What `cdk` writes when it begins something -> how that is told.
+_STEPS = (
+    (re.compile(r"^Bundling asset "), "packing the functions with what they import"),
+    (re.compile(r"^\S+: start: Publishing "), "publishing templates and code"),
+    (re.compile(r"^(\S+): (?:deploying|destroying)\.\.\."), r"changing the resources of \1"),
+)
+
+Tell = Callable[[str], None]
+
+
+def _tell_nobody(step: str) -> None:
+    del step
 
 
 class DeployError(SpindownError):
@@ -59,14 +81,56 @@ def deploy(
     state: Path,
     environment: Mapping[str, str],
     log: Path,
+    tell: Tell = _tell_nobody,
 ) -> None:
     """Synthesise and deploy stacks; raise `DeployError` with what went wrong.
 
     `environment` points at the gateway; `state` keeps the assembly, so that what has not changed
-    is not made again.
+    is not made again; `tell` hears of each step as it begins.
     """
     how = ("--require-approval", "never", "--method", "direct", "--progress", "events")
-    _run_cdk("deploy", config_path, stacks, how, state=state, environment=environment, log=log)
+    assembly, made_of = str(state / "cdk.out"), digest(config_path)
+    kept = state / "cdk.out.sha256"
+    is_kept = kept.is_file() and kept.read_text(encoding="utf-8") == made_of
+    tell("reading the stacks, unchanged since the last time" if is_kept else "making the stacks")
+    if not is_kept:
+        # So that what breaks off is never taken for whole.
+        kept.unlink(missing_ok=True)
+    how = (*how, "--app", assembly) if is_kept else (*how, *_app(assembly))
+    _run_cdk(
+        "deploy", config_path, stacks, how, state=state, environment=environment, log=log, tell=tell
+    )
+    kept.write_text(made_of, encoding="utf-8")
+
+
+def digest(config_path: Path) -> str:
+    """Return the SHA-256 of all that stacks are made of (raises ConfigError).
+
+    That is spindown.toml, the folders of code that it names, Spindown itself, and this Python.
+    """
+    config_path = config_path.resolve()
+    loaded, root = config.load(config_path), config_path.parent
+    found = hashlib.sha256(f"{sys.executable} {sys.version} {config_path}".encode())
+    folders = {find_code(root, name, one) for name, one in loaded.workloads.items()}
+    own = Path(spindown.__file__).parent
+    files = [config_path, *_files(own, follow=True)]
+    for folder in sorted(each for each in folders if each is not None):
+        files += _files(folder)
+    for path in files:
+        mode, data = path.stat().st_mode, path.read_bytes()
+        found.update(f"\0{path}\0{mode}\0{len(data)}\0".encode())
+        found.update(data)
+    return found.hexdigest()
+
+
+def _files(folder: Path, *, follow: bool = False) -> Iterator[Path]:
+    """Yield the files below a folder that a deploy may read."""
+    for parent, folders, names in os.walk(folder, followlinks=follow):
+        folders[:] = sorted(each for each in folders if not is_left_out(PurePosixPath(each)))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if not is_left_out(PurePosixPath(name)) and path.is_file():
+                yield path
 
 
 def destroy(
@@ -78,8 +142,13 @@ def destroy(
     log: Path,
 ) -> None:
     """Delete stacks as `cdk destroy` does; raise `DeployError` with what went wrong."""
-    how = ("--force",)
+    how = ("--force", *_app(str(state / "cdk.out")))
     _run_cdk("destroy", config_path, stacks, how, state=state, environment=environment, log=log)
+
+
+def _app(assembly: str) -> Sequence[str]:
+    """Return the options that make an assembly."""
+    return ("--app", f"{sys.executable} -m spindown.infra.app", "--output", assembly)
 
 
 def _run_cdk(
@@ -91,12 +160,11 @@ def _run_cdk(
     state: Path,
     environment: Mapping[str, str],
     log: Path,
+    tell: Tell = _tell_nobody,
 ) -> None:
     node, program = cdk_command()
     command = [
         *(node, program, verb, *stacks, *how),
-        *("--app", f"{sys.executable} -m spindown.infra.app"),
-        *("--output", str(state / "cdk.out")),
         *("--context", f"config={config_path.resolve()}"),
         *("--context", "bundle=host", "--context", "synthesizer=cli-credentials"),
         *("--no-notices", "--no-version-reporting", "--no-path-metadata", "--no-asset-metadata"),
@@ -112,13 +180,15 @@ def _run_cdk(
         "CDK_VALIDATION": "false",
         "NO_COLOR": "1",
     }
-    status = _run(command, cwd=state, environment={**environment, **settings}, log=log)
+    status = _run(command, cwd=state, environment={**environment, **settings}, log=log, tell=tell)
     if status != 0:
         said = log.read_text(encoding="utf-8", errors="replace")
         raise DeployError(describe_failure(said, log, verb))
 
 
-def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], log: Path) -> int:
+def _run(
+    command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], log: Path, tell: Tell
+) -> int:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -129,13 +199,29 @@ def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], l
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    told = ""
     try:
-        return process.wait()
+        with log.open(encoding="utf-8", errors="replace") as written:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(_LOOK_SECONDS)
+                for step in steps_of(written.readlines()):
+                    if step != told:
+                        tell(step)
+                    told = step
     finally:
         if process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def steps_of(lines: Sequence[str]) -> Iterator[str]:
+    """Yield what `cdk` has begun to do, by what it has written."""
+    for line in lines:
+        for pattern, step in _STEPS:
+            if found := pattern.match(line):
+                yield found.expand(step)
 
 
 def describe_failure(output: str, log: Path, verb: str = "deploy") -> str:

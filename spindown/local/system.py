@@ -133,8 +133,10 @@ class LocalSystem:
             self.state.tell(endpoint=self.endpoint, region=self.region, deployment=self.deployment)
             self._stack = stack.pop_all()
 
-    def deploy(self) -> None:
+    def deploy(self, tell: Callable[[str], None] = _LOGGER.info) -> None:
         """Deploy core and outposts with `cdk`; raise `DeployError` with one sentence.
+
+        `tell` hears of each step as it begins.
 
         Every schedule fires once before this returns, the rarest first, as in the first hour of a
         deployment: then there is a catalogue of offers, and the functions are warm.
@@ -142,8 +144,9 @@ class LocalSystem:
         for region in self.regions:
             s3, ssm = self.client("s3", region), self.client("ssm", region)
             bootstrap(s3, ssm, region, self._qualifier)
-        self._with_cdk(deploy, "deploy")
+        self._with_cdk(partial(deploy, tell=tell), "deploy")
         for firing in self.gateway.call(self._ticker.firings):
+            tell(f"running {firing.function.rpartition(':')[2]} for the first time")
             self._invoke("RequestResponse", firing.region, firing.function, firing.payload)
 
     def destroy(self) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 from spindown import config
 from spindown.config import WorkloadConfig
+from spindown.config.archive import find_code, pack, read_version, run_spec
 from spindown.contract.run import RUN_SPEC_NAME, OnNewCode, RunSpec, decode_run_spec
 from spindown.error import ConfigError
-from spindown.infra.shared.archive import find_code, pack, read_version, run_spec
 from tests.infra.assembly import CONFIG, Assembly, words, write_project
 
 SPEC = RunSpec(entrypoint="job:run")

@@ -8,9 +8,9 @@ import pytest
 
 from spindown import config
 from spindown.builtin import verification
+from spindown.config.archive import find_code, run_spec
 from spindown.contract import tag
 from spindown.infra.fault import workloads_to_verify
-from spindown.infra.shared.archive import find_code, run_spec
 from tests.infra.assembly import Assembly, synthesise, words, write_project
 
 CONFIG = """

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from spindown import config
+from spindown.config.archive import pack, read_version, run_spec
 from spindown.contract.folder import digest_of, folder_key
 from spindown.domain.lease import VISIBILITY_CAP
-from spindown.infra.shared.archive import pack, read_version, run_spec
 from tests.infra.assembly import CONFIG, Assembly, listed, synthesise, words, write_project
 from tests.infra.policy import matches
 

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from spindown.local.deployment import describe_failure
+from spindown.local.deployment import describe_failure, digest, steps_of
+from tests.local.world import write_config
 
 LOG = Path("deploy.log")
 
@@ -32,3 +33,35 @@ LOG = Path("deploy.log")
 )
 def test_a_failed_deploy_is_told_in_one_sentence(output: str, sentence: str) -> None:
     assert describe_failure(output, LOG) == sentence
+
+
+def test_what_cdk_begins_is_told_in_plain_words() -> None:
+    written = [
+        "Bundling asset toy-core/Control/Scaler/Function/Code/Stage...\n",
+        "\n",
+        "toy-core: start: Publishing Worker kit (current_account)\n",
+        "toy-core: deploying... [1/1]\n",
+        "toy-core |   0 | 2:52:43 PM | CREATE_IN_PROGRESS | AWS::SNS::Topic | Alarms/Topic\n",
+    ]
+
+    assert list(steps_of(written)) == [
+        "packing the functions with what they import",
+        "publishing templates and code",
+        "changing the resources of toy-core",
+    ]
+
+
+def test_stacks_are_made_anew_only_where_something_changed(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    code = next(each for each in tmp_path.iterdir() if each.is_dir())
+    before = digest(path)
+    (code / ".hidden").write_text("x", encoding="utf-8")
+    (code / "__pycache__").mkdir()
+    (code / "__pycache__" / "a.pyc").write_text("x", encoding="utf-8")
+    assert digest(path) == before
+
+    (code / "more.py").write_text("", encoding="utf-8")
+    with_file = digest(path)
+    path.write_text(path.read_text(encoding="utf-8") + "\n# said\n", encoding="utf-8")
+
+    assert len({before, with_file, digest(path)}) == 3

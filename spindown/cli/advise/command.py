@@ -7,6 +7,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.history import option as history
 from spindown.cli.history.asked import CLOUDWATCH, LIVE, RECLAIMS_PER_HOUR, SAMPLE, Asked
+from spindown.cli.render.line import print_aside
 
 
 def advise_command(  # noqa: PLR0913 - each is an option of the command line
@@ -51,6 +52,7 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
         reclaims_per_hour=reclaims,
         seed=seed,
     )
+    print_aside("reading arrivals, prices and the policy ...")
     from spindown.cli.advise.report import run  # noqa: PLC0415 - slow, and help needs none of it
 
     run(asked, within, processes=processes, as_json=as_json)

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from spindown.cli.render.screen import TextConsole, print_aside
+from spindown.cli.render.line import print_aside
+from spindown.cli.render.screen import TextConsole
 
 #: Is given the words, how much is done, and of how much; None: not known.
 ShowProgress = Callable[[str, int, int | None], None]

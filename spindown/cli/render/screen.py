@@ -1,6 +1,5 @@
 """A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -77,16 +76,6 @@ def make_table(*texts: str, numbers: Iterable[str]) -> Table:
     for name in numbers:
         table.add_column(name, justify="right")
     return table
-
-
-def print_line(text: str) -> None:
-    """Print a line to stdout, whatever was stored in it."""
-    print(printable(text))
-
-
-def print_aside(text: str) -> None:
-    """Print a line of ours to stderr, whatever was stored in it."""
-    sys.stderr.write(printable(f"spindown: {text}") + "\n")
 
 
 def follow(console: Console, looks: Iterable[RenderableType]) -> None:

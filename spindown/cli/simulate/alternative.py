@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from spindown.cli.render.line import print_aside
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.simulator import (
@@ -298,8 +299,11 @@ def simulate_with_progress(
 
 @contextmanager
 def _progress_of(names: Sequence[str]) -> Iterator[Report]:
-    """Draw one bar on stderr for all simulations together, if that is a terminal."""
+    """Draw one bar on stderr for all simulations together; in a file, a line for each that ends."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_of_each(names)
+        return
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -307,7 +311,6 @@ def _progress_of(names: Sequence[str]) -> Iterator[Report]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     shares = [0.0] * len(names)
     with progress:
@@ -320,3 +323,14 @@ def _progress_of(names: Sequence[str]) -> Iterator[Report]:
             progress.update(task, completed=sum(shares), description=words)
 
         yield report
+
+
+def _line_of_each(names: Sequence[str]) -> Report:
+    over: set[int] = set()
+
+    def report(number: int, share: float) -> None:
+        if share >= 1.0 and number not in over:
+            over.add(number)
+            print_aside(f"simulated {names[number]}, {len(over)} of {len(names)}")
+
+    return report

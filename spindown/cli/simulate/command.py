@@ -8,6 +8,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.history import option as history
 from spindown.cli.history.asked import QUEUE_DAYS, RECLAIMS_PER_HOUR, SAMPLE, Asked
+from spindown.cli.render.line import print_aside
 
 
 def simulate(  # noqa: PLR0913 - each is an option of the command line
@@ -43,6 +44,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
         reclaims_per_hour=reclaims,
         seed=seed,
     )
+    print_aside("reading arrivals, prices and the policy ...")
     from spindown.cli.simulate.run import run  # noqa: PLC0415 - slow, and help needs none of it
 
     run(asked, against, html=html, processes=processes, as_json=as_json)

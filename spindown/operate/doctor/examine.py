@@ -44,6 +44,8 @@ class DoctorPorts:
     count_lost: Callable[[str], int] | None = None
     #: Has the scaler rehearse launches; None: nothing is deployed.
     rehearse: Rehearser | None = None
+    #: Hears what is read next, since it takes a while.
+    tell: Callable[[str], None] = lambda _: None
 
 
 def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
@@ -55,10 +57,13 @@ def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
         clock=ports.clock,
         table=ports.table,
         count_lost=ports.count_lost,
+        tell=ports.tell,
     )
     if isinstance(facts.caller, Unknown):
         return Report(findings=(check_caller(facts),))
     choices = choose(subject, facts)
+    if ports.rehearse is not None:
+        ports.tell("letting EC2 check launches without making them")
     rehearsed = rehearse_all(choices, ports.rehearse)
     usable = leave_out(choices, rehearsed)
     return Report(findings=tuple(_judge(subject, facts, usable, rehearsed)))

@@ -4,7 +4,7 @@ Credentials come first. Without them every other answer would be the same error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -117,9 +117,11 @@ def gather(
     clock: Clock,
     table: Table | None = None,
     count_lost: Callable[[str], int] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
-    """Read all facts about a subject; a failure is a fact too."""
+    """Read all facts about a subject; a failure is a fact too. ``tell`` hears what is read next."""
     at = clock.now()
+    tell("asking who the caller is")
     caller = ask(account.caller)
     if isinstance(caller, Unknown):
         return Facts(at=at, caller=caller)
@@ -127,7 +129,8 @@ def gather(
     inputs = sorted({prefix for case in subject.cases for prefix in case.inputs})
     secrets = sorted({name for case in subject.cases for name in case.secrets})
     keys = sorted({arn for case in subject.cases for arn in case.keys})
-    return Facts(
+    tell("asking the account for its plan, roles and limits")
+    facts = Facts(
         at=at,
         caller=caller,
         plan=ask(account.plan),
@@ -144,10 +147,15 @@ def gather(
             for region in (() if subject.is_deployed else subject.regions)
             if region not in subject.own_subnets
         },
-        regions={
-            region: _gather_region(region, subject, account=account, market=market, at=at)
-            for region in subject.regions
-        },
+    )
+    regions = {}
+    for region in subject.regions:
+        tell(f"reading types, prices, quotas and images of {region}")
+        regions[region] = _gather_region(region, subject, account=account, market=market, at=at)
+    tell("asking for inputs, secrets, keys and ways out of subnets")
+    facts = replace(
+        facts,
+        regions=regions,
         inputs={prefix: _try_input(account, prefix) for prefix in inputs},
         secrets={name: ask(partial(account.try_secret, name, region=home)) for name in secrets},
         keys={arn: ask(partial(account.try_key, arn)) for arn in keys},
@@ -164,6 +172,11 @@ def gather(
             region: ask(partial(account.ways_out, sorted(set(subnets)), region=region))
             for region, subnets in subject.own_subnets.items()
         },
+    )
+    if table is not None:
+        tell("reading what is deployed")
+    return replace(
+        facts,
         obstacles=None if table is None else ask(partial(_read_obstacles, subject, table, at)),
         boots={
             case.name: ask(partial(_read_boots, table, case.name))

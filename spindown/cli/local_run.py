@@ -1,0 +1,183 @@
+"""``spindown local run``: one batch of a workload on this machine, as a worker would run it.
+
+The code is packed and unpacked as for a deploy, and called in a child with the worker's own runner.
+There is no queue, no emulator and no machine to wait for. Nothing of it is kept but the files of
+items, where a folder for them is given.
+"""
+
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from spindown import config as configuration
+from spindown.cli.render.line import print_aside
+from spindown.config import WorkloadConfig
+from spindown.config.archive import find_code, pack, run_spec
+from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
+from spindown.contract.run import RunMode
+from spindown.error import BadInput, SpindownError
+from spindown.user import Item
+from spindown.wording import printable
+from spindown.worker.child.code import Code, has_code, unpack
+from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.ending import Broken
+from spindown.worker.child.place import Container, Machine, find_runtime
+from spindown.worker.child.runner import BatchDone, ChildRunner, ItemDone, Runner, Task
+from spindown.worker.log import EventLog
+
+#: All that the code gets of this shell's environment, as on an instance.
+_KNOWN = ("PATH", "LANG", "LC_ALL", "TZ")
+_JOB = "local"
+_POLL = timedelta(seconds=1)
+
+
+class BatchFailed(SpindownError):
+    """The batch has no result for an item; the text is one sentence."""
+
+
+def run_batch(
+    config: Path, workload: str, items: Sequence[str], params: str, outputs: Path | None
+) -> None:
+    """Run items as one batch, print each record as it comes (raises BadInput, BatchFailed)."""
+    loaded = configuration.load(config, named="--config")
+    if workload not in loaded.workloads:
+        raise BadInput("workload", workload, f"name one of {', '.join(loaded.workloads)}")
+    asked = _read_params(params)
+    with tempfile.TemporaryDirectory(prefix="spindown-") as made:
+        folder = Path(made)
+        chosen = loaded.workloads[workload]
+        code = _unpack(config.resolve().parent, workload, chosen, folder)
+        job = folder / "slot-0" / _JOB
+        for each in (folder / "slot-0" / "tmp", job / "outputs", job / "state"):
+            each.mkdir(parents=True)
+        task = Task(job_id=_JOB, params=asked, outputs=job / "outputs", state=job / "state")
+        runner = _make_runner(code, folder / "slot-0")
+        try:
+            failed = _run(runner, task, [read_item(n, text) for n, text in enumerate(items)])
+        finally:
+            runner.kill()
+        if outputs is not None:
+            shutil.copytree(task.outputs, outputs, dirs_exist_ok=True)
+    if failed:
+        raise BatchFailed(f"{failed} of {len(items)} items failed")
+
+
+def read_item(index: int, text: str) -> Item:
+    """Return an item: a file as ``submit`` sends one, else a JSON value, else the text itself."""
+    path = Path(text)
+    if path.is_file():
+        return Item(index, f"s3://local/{path.name}", path.resolve())
+    try:
+        return Item(index, json.loads(text))
+    except ValueError:
+        return Item(index, text)
+
+
+def _read_params(text: str) -> Mapping[str, Any]:
+    try:
+        params = json.loads(text)
+    except ValueError:
+        params = None
+    if not isinstance(params, dict):
+        raise BadInput("--params", text, """write a JSON object such as '{"size": 3}'""")
+    return params
+
+
+def _unpack(root: Path, name: str, workload: WorkloadConfig, folder: Path) -> Code:
+    """Put the code where a worker would have it (raises BadInput)."""
+    spec = run_spec(workload)
+    if spec.mode is RunMode.FOLDER:
+        raise BadInput("workload", name, "name one with code: this one runs folders that are sent")
+    missing = [variable for variable in spec.secrets if variable not in os.environ]
+    if missing:
+        raise BadInput("environment", missing[0], "export it here: no secret is read from AWS")
+    known = {variable: os.environ[variable] for variable in spec.secrets}
+    archive = folder / "code.zip"
+    archive.write_bytes(pack(find_code(root, name, workload), spec))
+    unpack(archive, folder / "code")
+    whole = replace(spec, env={**spec.env, **known})
+    return Code(root=folder / "code", spec=whole, digest="")
+
+
+def _make_runner(code: Code, folder: Path) -> Runner:
+    shell = {name: os.environ[name] for name in _KNOWN if name in os.environ}
+    env = {**shell, "TMPDIR": str(folder / "tmp"), **code.spec.env}
+    logger = logging.getLogger("spindown.local.run")
+    logger.propagate = False
+    logger.handlers = [_Printer()]
+    logger.setLevel(logging.INFO)
+    log = EventLog(logger)
+    match code.spec.mode:
+        case RunMode.ENTRYPOINT:
+            scratch = folder / "setup"
+            scratch.mkdir()
+            return ChildRunner(
+                code, slot=0, scratch=scratch, python=sys.executable, env=env, log=log
+            )
+        case RunMode.IMAGE:
+            container = Container(
+                runtime=find_runtime(shell),
+                image=code.spec.image,
+                argv=code.spec.command,
+                gpus=(),
+                user=f"{os.getuid()}:{os.getgid()}",
+                slot=0,
+                owner=f"local-{os.getpid()}",
+                code=code.root if has_code(code) else None,
+                env=code.spec.env,
+                secrets=frozenset(code.spec.secrets),
+                client_env=shell,
+            )
+            return CommandRunner(code, container, slot=0, log=log)
+        case _:
+            place = Machine(argv=code.spec.command, env=env)
+            return CommandRunner(code, place, slot=0, log=log)
+
+
+def _run(runner: Runner, task: Task, items: Sequence[Item]) -> int:
+    """Print a record for each item; return how many failed."""
+    values, failed = {item.index: item.value for item in items}, 0
+    runner.begin(task, items)
+    while True:
+        match runner.poll(_POLL):
+            case ItemDone() as done:
+                failed += done.error is not None
+                print(json.dumps(_record(done, values[done.index])), flush=True)
+            case Broken() as broken:
+                raise BatchFailed(broken.reason)
+            case BatchDone():
+                return failed
+            case None:
+                pass
+
+
+def _record(done: ItemDone, item: Any) -> Mapping[str, Any]:
+    """Return what ``spindown results`` would print of an item."""
+    return {
+        "index": done.index,
+        "item": item,
+        "status": "ok" if done.error is None else "failed",
+        "result": done.value,
+        "error": done.error,
+        "seconds": done.seconds,
+        "files": list(done.files),
+    }
+
+
+class _Printer(logging.Handler):
+    """Prints what the code prints to stderr, as it comes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = getattr(record, "fields", {})
+        if record.getMessage() == USER_OUTPUT:
+            sys.stderr.write(printable(fields["text"]) + "\n")
+        elif record.getMessage() == USER_PROGRESS:
+            print_aside(f"{fields['done']}/{fields['of']} {fields['text']}".rstrip())

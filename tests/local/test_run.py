@@ -1,0 +1,126 @@
+"""One batch of a workload, run here as a worker would run it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from spindown.cli.local_run import BatchFailed, run_batch
+from spindown.error import BadInput
+
+CONFIG = """
+[deployment]
+name = "here"
+region = "us-east-1"
+zones = ["us-east-1a"]
+
+[workload.count.run]
+entrypoint = "count:run"
+code = "code"
+env = { UNIT = "letters" }
+
+[workload.shout.run]
+command = [PYTHON, "shout.py"]
+code = "code"
+
+[workload.sealed.run]
+entrypoint = "count:run"
+code = "code"
+secrets = { TOKEN_OF_MINE = "/somewhere/token" }
+"""
+
+COUNT = """
+import os
+from spindown.user import Result
+
+def setup(ctx):
+    print("loading")
+
+def run(batch, ctx):
+    for item in batch:
+        if item.value == "bad":
+            raise ValueError("no such letter")
+        ctx.output_dir(item).joinpath("note.txt").write_text("seen")
+        read = item.path.read_text() if item.path else item.value
+        ctx.progress(item.index + 1, len(batch))
+        yield Result(item, {"of": len(read), "in": os.environ["UNIT"], **ctx.params})
+"""
+
+SHOUT = """
+import json, os
+items = [json.loads(line) for line in open(os.environ["SPINDOWN_ITEMS"])]
+with open(os.environ["SPINDOWN_RESULTS"], "w") as out:
+    for item in items:
+        out.write(json.dumps({"index": item["index"], "value": item["value"].upper()}) + "\\n")
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "count.py").write_text(COUNT, encoding="utf-8")
+    (code / "shout.py").write_text(SHOUT, encoding="utf-8")
+    path = tmp_path / "spindown.toml"
+    path.write_text(CONFIG.replace("PYTHON", json.dumps(sys.executable)), encoding="utf-8")
+    return path
+
+
+def test_a_batch_gives_the_records_that_results_would_show(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "scan.txt").write_text("four", encoding="utf-8")
+    items = [str(tmp_path / "scan.txt"), "[1, 2, 3]", "text"]
+
+    run_batch(config, "count", items, '{"by": 7}', tmp_path / "out")
+
+    said = capsys.readouterr()
+    found = [json.loads(line) for line in said.out.splitlines()]
+    assert [one["item"] for one in found] == ["s3://local/scan.txt", [1, 2, 3], "text"]
+    assert [one["result"]["of"] for one in found] == [4, 3, 4]
+    assert found[0]["result"] == {"of": 4, "in": "letters", "by": 7}
+    assert found[0]["files"] == ["note.txt"]
+    assert (tmp_path / "out" / "0" / "note.txt").read_text(encoding="utf-8") == "seen"
+    assert "loading" in said.err
+    assert "3/3" in said.err
+
+
+def test_an_item_that_fails_is_told_and_the_others_go_on(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BatchFailed, match="1 of 3 items failed"):
+        run_batch(config, "count", ["a", "bad", "b"], "{}", None)
+
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(one["index"] for one in found) == [0, 1, 2]
+    failed = next(one for one in found if one["status"] == "failed")
+    assert (failed["index"], failed["error"]) == (1, "ValueError: no such letter")
+
+
+def test_code_that_cannot_be_loaded_is_one_sentence(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "code" / "count.py").write_text("import nothing_like_it", encoding="utf-8")
+
+    with pytest.raises(BatchFailed, match="cannot be loaded: ModuleNotFoundError"):
+        run_batch(config, "count", ["a"], "{}", None)
+
+
+def test_a_command_runs_as_well(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_batch(config, "shout", ["quiet"], "{}", None)
+
+    assert json.loads(capsys.readouterr().out)["result"] == "QUIET"
+
+
+@pytest.mark.parametrize(
+    ("workload", "params", "said"),
+    [
+        ("cuont", "{}", "workload is 'cuont': name one of count, shout, sealed"),
+        ("count", "[]", "--params is '\\[\\]'"),
+        ("sealed", "{}", "environment is 'TOKEN_OF_MINE': export it here"),
+    ],
+)
+def test_wrong_input_is_refused_in_a_sentence(
+    config: Path, workload: str, params: str, said: str
+) -> None:
+    with pytest.raises(BadInput, match=said):
+        run_batch(config, workload, ["a"], params, None)
