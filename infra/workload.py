@@ -44,6 +44,7 @@ from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, regional, write_log
 from spindown.infra.shared.archive import CodeArchive
 from spindown.infra.shared.resources import SharedResources, encrypt_queue, make_log
+from spindown.infra.source import add_source
 from spindown.infra.template import add_templates, refs_of
 
 
@@ -295,6 +296,8 @@ class Workload(Construct):
                 prefix=folder_prefix(name),
                 expiration=FOLDERS_KEPT_FOR,
             )
+        for number, source in enumerate(config.sources):
+            add_source(self, f"Source{number}", source, self.jobs.queue)
         self.archive = CodeArchive(
             self,
             "Code",

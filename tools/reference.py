@@ -34,6 +34,7 @@ from spindown.config.schema import (
     JobTypeConfig,
     RequirementsConfig,
     RungConfig,
+    SourceConfig,
     WarmSpanConfig,
 )
 from spindown.domain.policy import Needs, Policy, Rung
@@ -87,6 +88,10 @@ What you pay other than EC2's prices. Ranking, limits in dollars, budget and boo
 `plan` says that they do. Not set: EC2's prices.
 """
 
+_SOURCE_NOTE = """\
+Objects of which each is a job as soon as it is in the bucket ([sources.md](sources.md)).
+"""
+
 TABLES = (
     Table("[deployment]", DeploymentConfig),
     Table("[deployment.network]", NetworkConfig),
@@ -95,6 +100,7 @@ TABLES = (
     Table("[[pricing.discount]]", DiscountConfig),
     Table("[[pricing.paid]]", PaidConfig),
     Table("[workload.NAME]", WorkloadConfig),
+    Table("[[workload.NAME.sources]]", SourceConfig, _SOURCE_NOTE),
     Table("[workload.NAME.run]", RunConfig),
     Table("[workload.NAME.requirements]", RequirementsConfig),
     Table("[workload.NAME.image]", ImageConfig),

@@ -98,6 +98,10 @@ Name = Annotated[
 RouteTableId = Annotated[
     str, name_pattern("a route table id", r"rtb-[0-9a-f]+", "the form rtb-0123abcd")
 ]
+BucketName = Annotated[
+    str,
+    name_pattern("a bucket", r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "3 to 63 of a-z, 0-9, . and -"),
+]
 S3Uri = Annotated[str, name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
 KeyArn = Annotated[
     str,

@@ -13,6 +13,7 @@ from spindown.config.deployment import DeploymentConfig, DraftDeploymentConfig
 from spindown.config.form import (
     Architecture,
     AtLeastOne,
+    BucketName,
     Clock,
     Count,
     Duration,
@@ -36,6 +37,7 @@ from spindown.config.image import ImageConfig
 from spindown.config.need import why_internet
 from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
+from spindown.contract.location import check_declared
 from spindown.domain.job_type import why_unmet
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
 from spindown.domain.policy import (
@@ -50,7 +52,7 @@ from spindown.domain.policy import (
     Weekday,
     WhenSpent,
 )
-from spindown.error import ConfigError
+from spindown.error import AccessDenied, ConfigError, ContractError
 
 _MIB_PER_GIB = 1024
 #: Of deployment and workload: a schedule's name has 64 characters (Amazon EventBridge Scheduler
@@ -277,6 +279,15 @@ _RAISED_BY = {
 }
 
 
+class SourceConfig(TomlTable):
+    """``[[workload.NAME.sources]]``: objects of which each is a job as soon as it is there."""
+
+    bucket: BucketName
+    #: What their keys begin and end with; "": anything.
+    prefix: Annotated[str, Field(strict=True, max_length=512)] = ""
+    suffix: Annotated[str, Field(strict=True, max_length=128)] = ""
+
+
 class WorkloadConfig(TomlTable):
     """``[workload.NAME]``."""
 
@@ -286,6 +297,7 @@ class WorkloadConfig(TomlTable):
     image: ImageConfig = Field(default_factory=ImageConfig)
     #: S3 prefixes that its jobs may read.
     inputs: tuple[S3Uri, ...] = ()
+    sources: tuple[SourceConfig, ...] = ()
     #: S3 prefixes that its code may read by itself, and no message may name.
     models: tuple[S3Uri, ...] = ()
     #: Keys that what it reads is encrypted with.
@@ -307,6 +319,19 @@ class WorkloadConfig(TomlTable):
             raise remedy(place, advice)
         if self.models and not self.run.metadata_access:
             raise remedy("models", "set run.metadata_access = true as well: the code reads them")
+        return self
+
+    @model_validator(mode="after")
+    def _read_what_comes(self) -> "WorkloadConfig":
+        """Refuse a source whose objects no worker could read."""
+        if self.sources and self.run.folders:
+            raise remedy("sources", "leave them out: this workload runs folders that are sent")
+        for source in self.sources:
+            uri = f"s3://{source.bucket}/{source.prefix}"
+            try:
+                check_declared(uri, self.inputs)
+            except (AccessDenied, ContractError):
+                raise remedy("sources", f"add {uri} to inputs: workers read it") from None
         return self
 
     def _lacking_drivers(self) -> Iterator[str]:

@@ -88,7 +88,10 @@ def deploy(
     `environment` points at the gateway; `state` keeps the assembly, so that what has not changed
     is not made again; `tell` hears of each step as it begins.
     """
-    how = ("--require-approval", "never", "--method", "direct", "--progress", "events")
+    how: Sequence[str] = (
+        *("--require-approval", "never", "--method", "direct"),
+        *("--progress", "events"),
+    )
     assembly, made_of = str(state / "cdk.out"), digest(config_path)
     kept = state / "cdk.out.sha256"
     is_kept = kept.is_file() and kept.read_text(encoding="utf-8") == made_of

@@ -10,6 +10,8 @@ with optional ``job_id``, ``batch_id``, ``tenant``, ``params``, ``schema``, ``ty
 ``requirements``, of which the last two say what machine it needs. A message never names code.
 Parsing is total: any text gives a JobMessage or a ContractError in one sentence.
 
+An event that S3 sends of an object is a message too (``contract.job.source``).
+
 What has no room in a message, and each part of a split job, Spindown stores whole and sends by its
 digest: ``{"job_id": "j", "stored": "<SHA-256>"}``. Whoever else sends that says nothing new: only
 what Spindown has stored for this very job can be named so, with everything that it asks for.
@@ -25,6 +27,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 from spindown.contract.codec import is_too_deep, to_json
+from spindown.contract.job.source import is_event, read_event
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, NewerSchema
 
@@ -129,6 +132,9 @@ def parse_job(body: str) -> JobMessage:
         ContractError: it is malformed; names the field, the value and the remedy.
     """
     row = _load_object(body)
+    if is_event(row):
+        items, job_id = read_event(row)
+        return JobMessage(items=items, job_id=job_id)
     schema = row.get("schema", SCHEMA)
     if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
         _refuse("schema", schema, f"write {SCHEMA} or leave it out")

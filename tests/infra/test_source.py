@@ -1,0 +1,92 @@
+"""A source is a rule that puts S3's events on the queue, as they are."""
+
+import pytest
+
+from spindown import config
+from spindown.error import ConfigError
+from spindown.infra.source import key_pattern
+from tests.infra.assembly import CONFIG, Assembly, synthesise_once, write_project
+from tests.unit.config.document import with_value
+
+_SOURCES = """
+[[workload.plain.sources]]
+bucket = "scans"
+prefix = "in/"
+suffix = ".png"
+"""
+_INPUTS = '[workload.plain]\ninputs = ["s3://scans/in/"]\n'
+
+
+@pytest.fixture(scope="session")
+def sourced(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    before, after = CONFIG.split("[workload.plain.run]")
+    text = f"{before}{_INPUTS}[workload.plain.run]{after}{_SOURCES}"
+    return synthesise_once(tmp_path_factory, "sources", lambda d: write_project(d, text))
+
+
+def test_a_source_is_one_rule_that_leads_to_the_queue(sourced: Assembly) -> None:
+    rules = [one for one in sourced.all_of("AWS::Events::Rule") if "s3" in str(one["EventPattern"])]
+
+    (rule,) = rules
+    assert rule["EventPattern"] == {
+        "source": ["aws.s3"],
+        "detail-type": ["Object Created"],
+        "detail": {"bucket": {"name": ["scans"]}, "object": {"key": [{"wildcard": "in/*.png"}]}},
+    }
+    (target,) = rule["Targets"]
+    assert target["Arn"]["Fn::GetAtt"][0].startswith("WorkloadplainJobsQueue")
+    # As they are: what S3 says is what is parsed.
+    assert not {"Input", "InputPath", "InputTransformer"} & target.keys()
+
+
+def test_only_that_rule_may_send(sourced: Assembly) -> None:
+    allowed = [
+        statement
+        for one in sourced.all_of("AWS::SQS::QueuePolicy")
+        for statement in one["PolicyDocument"]["Statement"]
+        if statement["Principal"] == {"Service": "events.amazonaws.com"}
+    ]
+
+    (statement,) = allowed
+    assert "sqs:SendMessage" in statement["Action"]
+    (arn,) = statement["Condition"]["ArnEquals"].values()
+    assert "Source0" in str(arn)
+
+
+def test_without_sources_nothing_is_made(assembly: Assembly) -> None:
+    assert "aws.s3" not in str(list(assembly.all_of("AWS::Events::Rule")))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "suffix", "pattern"),
+    [
+        ("", "", None),
+        ("in/", "", {"prefix": "in/"}),
+        ("", ".png", {"suffix": ".png"}),
+        ("in/", ".png", {"wildcard": "in/*.png"}),
+        ("a*b\\c", ".png", {"wildcard": "a\\*b\\\\c*.png"}),
+    ],
+)
+def test_keys_must_begin_and_end_so(
+    prefix: str, suffix: str, pattern: dict[str, str] | None
+) -> None:
+    assert key_pattern(prefix, suffix) == pattern
+
+
+@pytest.mark.parametrize(
+    ("inputs", "source"),
+    [
+        ([], {"bucket": "scans"}),
+        (["s3://scans/in/"], {"bucket": "scans"}),
+        (["s3://scans/in/"], {"bucket": "scans", "prefix": "in"}),
+        (["s3://scans/in/"], {"bucket": "others", "prefix": "in/"}),
+    ],
+)
+def test_a_source_that_no_worker_may_read_is_refused(
+    inputs: list[str], source: dict[str, str]
+) -> None:
+    document = with_value("workload.ocr.sources", [source])
+    document["workload"]["ocr"]["inputs"] = inputs
+
+    with pytest.raises(ConfigError, match=r"add s3://\w+/[\w/]* to inputs"):
+        config.parse(document)
