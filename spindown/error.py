@@ -19,7 +19,7 @@ SpindownError
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 
@@ -128,8 +128,8 @@ class WorkFailed(SpindownError):
     command: str = ""
 
     def __post_init__(self) -> None:
-        # Else no copy of it could be made, as for another process.
-        super().__init__()
+        # By these a copy of it is made, as for another process.
+        super().__init__(*(getattr(self, one.name) for one in fields(self)))
 
     @property
     def reason(self) -> str:
