@@ -179,4 +179,4 @@ def what_type_checkers_see(workload: Workload[str, dict[str, int]]) -> None:
     assert_type(next(workload.as_completed(["a"])).result(), dict[str, int])
     assert_type(workload.submit(["a"]).gather(), list[dict[str, int]])
     workload.map([1])  # type: ignore[list-item]
-    workload.map(["a"], on_exit="stop")  # type: ignore[arg-type]
+    workload.map(["a"], on_exit="stop")  # type: ignore[call-overload]
