@@ -2,6 +2,7 @@
 
 SpindownError
     BadInput             a person's input is wrong: names the field, the value and the remedy
+        NoCredentials    nobody is logged in to AWS
         ConfigError      in spindown.toml, a live policy or an environment variable
         ContractError    in a message, manifest, row or event: it breaks its schema
             NewerSchema  a later version wrote it: put it back, never rewrite it
@@ -52,6 +53,14 @@ class BadInput(SpindownError):
 
 
 _SHOWN_CHARACTERS = 120
+
+
+class NoCredentials(BadInput):
+    """Nobody is logged in to AWS here."""
+
+    def __str__(self) -> str:
+        """Say it in one sentence."""
+        return f"no AWS credentials were found: {self.remedy}"
 
 
 class ConfigError(BadInput):

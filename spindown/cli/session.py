@@ -21,7 +21,7 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
-from spindown.error import BadInput, NotFound, SpindownError
+from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.lost import count_lost
 from spindown.job.result import find_jobs
@@ -291,7 +291,7 @@ def reach(region: str | None) -> "Aws":
     if session.region_name is None:
         raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
     if not has_credentials:
-        raise BadInput("credentials", None, "log in to AWS, or use --local")
+        raise NoCredentials("credentials", None, "log in to AWS, or use --local")
     return Aws(session)
 
 
