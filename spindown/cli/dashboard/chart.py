@@ -36,6 +36,7 @@ LINES_SHOWN = len(_COLOURS)
 _NAME_SHOWN = 80
 _INCHES_A_COLUMN = 0.52
 _HEIGHT = 2.0
+_TICK_POINTS = 8
 _MARK = "#cf222e"
 
 
@@ -58,13 +59,14 @@ def draw_graph(
         _plot(axes, [line for line in lines if not line.is_right], is_stacked=widget.is_stacked)
         for mark in widget.marks:
             axes.axhline(mark.value, color=_MARK, linewidth=1.0, linestyle="--")
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         if right is not None:
             _plot(right, [line for line in lines if line.is_right], is_stacked=False)
             right.grid(visible=False)
             right.spines["right"].set_visible(True)
+            right.tick_params(labelsize=_TICK_POINTS, color=FAINT)
             if widget.right_from_zero:
-                right.set_ylim(bottom=0)
+                _from_zero(right)
         _set_time(axes, since, until)
         label = printable(widget.title)
         svg = to_svg(figure, name=name, label=label)
@@ -110,6 +112,11 @@ def _plot(axes: "Axes", lines: Sequence[_Curve], *, is_stacked: bool) -> None:
         axes.plot(moments, values, color=line.colour, linewidth=1.4, marker=marker, markersize=4)
 
 
+def _from_zero(axes: "Axes") -> None:
+    """Let an axis begin at zero, also where nothing but zero is on it."""
+    axes.set_ylim(bottom=0, top=None if axes.dataLim.y1 > 0.0 else 1.0)
+
+
 def _set_time(axes: "Axes", since: datetime, until: datetime) -> None:
     from matplotlib import dates  # noqa: PLC0415 - heavy, and only for the page
 
@@ -118,7 +125,7 @@ def _set_time(axes: "Axes", since: datetime, until: datetime) -> None:
     places = module.AutoDateLocator(tz=UTC, minticks=3, maxticks=7)
     axes.xaxis.set_major_locator(places)
     axes.xaxis.set_major_formatter(module.ConciseDateFormatter(places, tz=UTC, show_offset=False))
-    axes.tick_params(labelsize=8, color=FAINT)
+    axes.tick_params(labelsize=_TICK_POINTS, color=FAINT)
 
 
 def _units(widget: Widget) -> str:
