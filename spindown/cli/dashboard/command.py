@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.screen import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import open_session
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.error import BadInput
