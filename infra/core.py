@@ -29,7 +29,7 @@ from spindown.infra.shared.resources import (
     SharedResources,
 )
 from spindown.infra.shared.stack import DeploymentStack
-from spindown.infra.workload import Workload
+from spindown.infra.workload import WorkloadResources
 
 #: Values that are left out of a parameter, since reading fills them in.
 _EMPTY: tuple[object, ...] = (None, [], {})
@@ -117,7 +117,7 @@ class CoreStack(DeploymentStack):
         #: The topic that carries alarms to people.
         self.topic = shared.topic.topic
         self.workloads = workloads = [
-            Workload(
+            WorkloadResources(
                 self,
                 f"Workload-{name}",
                 name=name,
@@ -134,7 +134,7 @@ class CoreStack(DeploymentStack):
         self._write_settings(config, shared, workloads, control)
 
     def _add_control(
-        self, shared: SharedResources, workloads: Sequence[Workload], target: Target
+        self, shared: SharedResources, workloads: Sequence[WorkloadResources], target: Target
     ) -> ControlPlane:
         bundle, table_bundle = FunctionBundle(target), FunctionBundle(target, (LOCK, TABLE_LOCK))
         try:
@@ -153,7 +153,7 @@ class CoreStack(DeploymentStack):
         self,
         config: Config,
         shared: SharedResources,
-        workloads: Sequence[Workload],
+        workloads: Sequence[WorkloadResources],
         control: ControlPlane,
     ) -> None:
         settings = DeploymentSettings(

@@ -23,7 +23,7 @@ from spindown.infra.iam.statement import allow, make_role
 from spindown.infra.shared.network import Network
 from spindown.infra.shared.stack import DeploymentStack, iam_name
 from spindown.infra.template import add_templates, refs_of
-from spindown.infra.workload import Workload
+from spindown.infra.workload import WorkloadResources
 
 
 class OutpostStack(DeploymentStack):
@@ -39,7 +39,7 @@ class OutpostStack(DeploymentStack):
         *,
         deployment: DeploymentConfig,
         region: str,
-        workloads: Sequence[Workload],
+        workloads: Sequence[WorkloadResources],
         target: Target,
         synthesizer: IStackSynthesizer,
     ) -> None:
@@ -66,7 +66,7 @@ class OutpostStack(DeploymentStack):
         self._send_events_home()
         self._end_fleet_first(FunctionBundle(target))
 
-    def _add_workload(self, workload: Workload) -> grants.Launched:
+    def _add_workload(self, workload: WorkloadResources) -> grants.Launched:
         """Add a workload's templates and the parameter that names them."""
         name, deployment = workload.name, self._deployment
         profile = f"{deployment.role_path or '/'}{iam_name(deployment, name)}"

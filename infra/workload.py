@@ -251,7 +251,7 @@ FOLDERS_KEPT_FOR = Duration.days(60)
 MESSAGES_KEPT_FOR = Duration.days(30)
 
 
-class Workload(Construct):
+class WorkloadResources(Construct):
     """What a ``[workload.NAME]`` of spindown.toml becomes."""
 
     def __init__(

@@ -2,6 +2,7 @@
 
 SpindownError
     BadInput             a person's input is wrong: names the field, the value and the remedy
+        NoCredentials    nobody is logged in to AWS
         ConfigError      in spindown.toml, a live policy or an environment variable
         ContractError    in a message, manifest, row or event: it breaks its schema
             NewerSchema  a later version wrote it: put it back, never rewrite it
@@ -13,10 +14,14 @@ SpindownError
     Throttled            the service asks to slow down: end the tick, back off
     AccessDenied         a permission is missing; names the action
     Unreachable          no answer, or a fault of the service: the outcome is unknown
+    WorkFailed           work that a Python program waits for has no result
+        ItemFailed       the code failed on an item
+        JobFailed        the job of an item was given up or cancelled
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 class SpindownError(Exception):
@@ -48,6 +53,14 @@ class BadInput(SpindownError):
 
 
 _SHOWN_CHARACTERS = 120
+
+
+class NoCredentials(BadInput):
+    """Nobody is logged in to AWS here."""
+
+    def __str__(self) -> str:
+        """Say it in one sentence."""
+        return f"no AWS credentials were found: {self.remedy}"
 
 
 class ConfigError(BadInput):
@@ -101,3 +114,81 @@ class AccessDenied(SpindownError):
 
 class Unreachable(SpindownError):
     """No usable answer: a timeout, a broken connection, or a fault of the service."""
+
+
+@dataclass
+class WorkFailed(SpindownError):
+    """An item has no result.
+
+    Attributes:
+        index: place of the item among those that were given, from 0; None: not known.
+        item: the item, as JSON.
+        workload: whose work it is.
+        batch_id: its batch; "": it ran in this process.
+        job_id: its job; "": likewise.
+        command: the shell command that tells more; "": there is none.
+    """
+
+    index: int | None
+    item: Any
+    workload: str
+    batch_id: str = ""
+    job_id: str = ""
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        # By these a copy of it is made, as for another process.
+        super().__init__(*(getattr(self, one.name) for one in fields(self)))
+
+    @property
+    def reason(self) -> str:
+        """Return why."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Say it in one sentence."""
+        place = "an item" if self.index is None else f"item {self.index}"
+        where = f" (job {self.job_id})" if self.job_id else ""
+        more = f"; see it with: {self.command}" if self.command else ""
+        return f"{place} of {self.workload} has no result{where}: {self.reason}{more}"
+
+
+@dataclass
+class ItemFailed(WorkFailed):
+    """The code failed on an item; the traceback of the machine, if there is one, is a note.
+
+    Attributes:
+        error: what it raised or said, in one line.
+        traceback: where, as Python prints it; None: the code was no Python, or said nothing.
+    """
+
+    error: str = ""
+    traceback: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.traceback:
+            self.add_note(self.traceback)
+
+    @property
+    def reason(self) -> str:
+        """Return what the code said."""
+        return self.error
+
+
+@dataclass
+class JobFailed(WorkFailed):
+    """The job of an item was given up, or cancelled.
+
+    Attributes:
+        state: "failed" or "cancelled".
+        cause: why it was given up.
+    """
+
+    state: str = ""
+    cause: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Return what became of the job."""
+        return "its job was cancelled" if self.state == "cancelled" else f"given up: {self.cause}"

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from spindown.contract.codec import Row
+from spindown.contract.dashboard import MetricQuery
 from spindown.contract.job.event import JobEvent
 from spindown.contract.settings import DeploymentSettings, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Backlog
@@ -967,6 +968,34 @@ class AlarmStates(Protocol):
 
     def states(self, prefix: str) -> Mapping[str, str]:
         """Return name -> "OK", "ALARM" or "INSUFFICIENT_DATA" of the alarms that begin so."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSeries:
+    """The values of one line of a graph, oldest first."""
+
+    query_id: str
+    label: str
+    #: (begin of the period, value).
+    points: tuple[tuple[datetime, float], ...]
+
+
+class Dashboards(Protocol):
+    """The dashboards of a deployment, and the values of their metrics."""
+
+    def body(self, name: str) -> str:
+        """Return the body of a dashboard as JSON (raises NotFound)."""
+        ...
+
+    def read(
+        self, queries: Sequence[MetricQuery], *, since: datetime, until: datetime
+    ) -> Sequence[MetricSeries]:
+        """Return the lines that the queries of one graph show; a search gives any number.
+
+        Raises:
+            BadInput: an expression that CloudWatch does not take.
+        """
         ...
 
 

@@ -4,7 +4,6 @@ As the Amazon CloudWatch User Guide says ("Using Amazon CloudWatch alarms", "Usi
 with CloudWatch metrics"); the state of an alarm is decided as in the local system.
 """
 
-import ast
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from spindown.contract.settings import NAMESPACE
 from spindown.local.alarm import ALARM, EXTRA_PERIODS, evaluate
+from spindown.local.metric_math import calculate
 from spindown.memory import MemoryJobQueue
 from spindown.port import Clock, Datum
 
@@ -112,45 +112,3 @@ class CloudWatch:
             values = [value for at, value in series if since <= at < since + length]
             found.append(_STATISTICS[statistic](values) if values else None)
         return found
-
-
-def calculate(expression: str, values: Mapping[str, float | None]) -> float | None:
-    """Return what metric math makes of one data point of each metric; None: no data point."""
-    python = expression.replace(" AND ", " and ").replace(" OR ", " or ").replace("IF(", "when(")
-    return _value_of(ast.parse(python.strip(), mode="eval").body, values)
-
-
-def _value_of(node: ast.expr, given: Mapping[str, float | None]) -> float | None:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return float(number)
-        case ast.Name(id=name):
-            return given[name]
-        case ast.Call(func=ast.Name(id="FILL"), args=[value, default]):
-            found = _value_of(value, given)
-            return _value_of(default, given) if found is None else found
-        case ast.Call(func=ast.Name(id="when"), args=[condition, yes, no]):
-            holds = _value_of(condition, given)
-            return None if holds is None else _value_of(yes if holds else no, given)
-        case ast.Compare(left=left, ops=[operator], comparators=[right]):
-            return _operate(type(operator), _value_of(left, given), _value_of(right, given))
-        case ast.BinOp(left=left, op=operator, right=right):
-            return _operate(type(operator), _value_of(left, given), _value_of(right, given))
-    raise AssertionError(f"no metric math: {ast.unparse(node)}")
-
-
-_OPERATIONS: Mapping[type, Callable[[float, float], float | None]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    # A division by zero is no data point.
-    ast.Div: lambda a, b: a / b if b else None,
-    ast.GtE: lambda a, b: a >= b,
-    ast.Gt: lambda a, b: a > b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Lt: lambda a, b: a < b,
-}
-
-
-def _operate(kind: type, left: float | None, right: float | None) -> float | None:
-    return None if left is None or right is None else _OPERATIONS[kind](left, right)

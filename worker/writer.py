@@ -106,6 +106,7 @@ class ResultBuffer:
             status=ItemStatus.OK if error is None else ItemStatus.FAILED,
             result=done.value if error is None else None,
             error=error,
+            traceback=None if error is None else done.traceback,
             seconds=done.seconds,
         )
         self._results[done.index] = Finished(record=record, files=files)

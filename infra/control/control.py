@@ -17,7 +17,7 @@ from spindown.infra.control.trigger import Triggers
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.statement import see_missing_objects
 from spindown.infra.shared.resources import SharedResources, encrypt_queue
-from spindown.infra.workload import Workload
+from spindown.infra.workload import WorkloadResources
 
 #: The interruption function reconciles as well, under the same lock.
 _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
@@ -36,7 +36,7 @@ class ControlPlane(Construct):
         construct_id: str,
         *,
         shared: SharedResources,
-        workloads: Sequence[Workload],
+        workloads: Sequence[WorkloadResources],
         code: lambda_.Code,
         table_code: lambda_.Code,
     ) -> None:

@@ -17,7 +17,7 @@ from spindown.contract.name import resource_name
 from spindown.domain.interruption import NOTICE
 from spindown.infra.control.function import ControlFunction
 from spindown.infra.iam.statement import allow, make_role, regional
-from spindown.infra.workload import Workload
+from spindown.infra.workload import WorkloadResources
 
 #: EC2's events that concern a worker. EC2 sends them with best effort, and for every instance of
 #: the account; the function finds in the ledger whose instance it is.
@@ -63,7 +63,7 @@ class Triggers(Construct):
         construct_id: str,
         *,
         deployment: str,
-        workloads: Sequence[Workload],
+        workloads: Sequence[WorkloadResources],
         scaler: ControlFunction,
         interruption: ControlFunction,
         offers: ControlFunction,
@@ -152,7 +152,9 @@ class Triggers(Construct):
             target=target,
         ).node.add_dependency(role)
 
-    def _watch_queue(self, deployment: str, workload: Workload, scaler: ControlFunction) -> None:
+    def _watch_queue(
+        self, deployment: str, workload: WorkloadResources, scaler: ControlFunction
+    ) -> None:
         """Invoke the scaler when a queue begins to hold messages.
 
         An alarm acts only when its state changes: it is a wake-up, and the tick is the guarantee.

@@ -21,6 +21,7 @@ from spindown.aws.cloudwatch import (
     LogStream,
     PrintedMetricSink,
 )
+from spindown.aws.dashboard import CloudWatchDashboards
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.eventbridge import EventBridgeBus
@@ -175,6 +176,10 @@ class Aws:
     def faults(self) -> FisInjector:
         """Return what interrupts spot instances on purpose."""
         return FisInjector(lambda: self._make("fis"))
+
+    def dashboards(self) -> CloudWatchDashboards:
+        """Return the dashboards of the session's own region."""
+        return CloudWatchDashboards(lambda: self._make("cloudwatch"))
 
     def alarms(self) -> CloudWatchAlarms:
         """Return what alarms say."""

@@ -79,6 +79,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "bill:bill",
         "Show what a month has cost, what for, and what was saved. Changes nothing.",
     ),
+    "dashboard": (
+        "dashboard.command:dashboard",
+        "Show the deployed dashboards as pages here, with jobs and what they print.",
+    ),
     "rightsize": (
         "explain.rightsize:rightsize",
         "Hold what is required against what the jobs have used. Changes nothing.",

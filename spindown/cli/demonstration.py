@@ -337,7 +337,8 @@ def _cost_table(bill: CostReport) -> Table:
         (f"EC2's minimum of {LEAST_BILLED.total_seconds():.0f} s", spend.minimum_seconds),
     ):
         share = seconds / paid if paid else 0.0
-        table.add_row(name, f"{seconds:,.0f} s", f"{share:.0%}")
+        why = "  after the last job of each, until it ends itself" if name == "idle" else ""
+        table.add_row(name, f"{seconds:,.0f} s", f"{share:.0%}{why}")
     if spend.refunded_seconds:
         note = "of these, of instances that EC2 took back in their first hour"
         table.add_row("not charged", f"{spend.refunded_seconds:,.0f} s", note)

@@ -16,7 +16,7 @@ import typer
 from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.session import has_credentials
-from spindown.error import BadInput
+from spindown.error import BadInput, NoCredentials
 from spindown.installed import cdk_command
 
 #: What is not an option of ours goes to CDK.
@@ -82,7 +82,8 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
     # Whoever must log in first would only then learn that CDK is not installed.
     cdk_command()
     if not settings.keys() & {"profile", "plugin"} and not has_credentials():
-        raise BadInput("credentials", None, "log in to AWS, or try it with `spindown local up`")
+        remedy = "log in to AWS, or try it with `spindown local up`"
+        raise NoCredentials("credentials", None, remedy)
 
 
 #: Commands of CDK that synthesise the app, and then cannot go on without an account.

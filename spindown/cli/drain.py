@@ -64,7 +64,10 @@ def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
     for name in names:
         way_back = begin_drain(name, ports)
         session.nudge(name)
-        print_line(f"{name}: launches nothing more, and workers take no new job. To go on:")
+        print_line(
+            f"{name}: launches nothing more. Each worker ends after the jobs in its hands, once it "
+            "hears of it at a heartbeat; what it takes until then is done too. To go on:"
+        )
         for command in way_back:
             print_line(f"  {command}{session.options}")
     sys.stdout.flush()

@@ -179,7 +179,7 @@ class Screen:
     def _show_line(self, line: LogLine) -> None:
         self._head(line.job_id, line.attempt, line.instance_id)
         row = {name: value for name, value in encode(line).items() if value not in {None, ""}}
-        self._print(row, _words(line))
+        self._print(row, say_line(line))
 
     def _head(self, job_id: str, attempt: int, instance_id: str = "") -> None:
         number = f", attempt {attempt}" if attempt else ""
@@ -207,6 +207,7 @@ _WORDS = {
 }
 
 
-def _words(line: LogLine) -> str:
+def say_line(line: LogLine) -> str:
+    """Return a line as it was printed, or what a worker says of the output; not yet harmless."""
     words = _WORDS.get(line.event, "{0.value}").format(line)
     return words.rstrip() if line.event == USER_PROGRESS else words

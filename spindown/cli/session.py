@@ -21,7 +21,7 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
-from spindown.error import BadInput, NotFound, SpindownError
+from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.lost import count_lost
 from spindown.job.result import find_jobs
@@ -291,8 +291,33 @@ def reach(region: str | None) -> "Aws":
     if session.region_name is None:
         raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
     if not has_credentials:
-        raise BadInput("credentials", None, "log in to AWS, or use --local")
+        raise NoCredentials("credentials", None, "log in to AWS, or use --local")
     return Aws(session)
+
+
+def reach_local_system(deployment: str) -> Session:
+    """Connect to the local system of this directory, and leave this process as it is.
+
+    Raises:
+        BadInput: none runs here, or it runs another deployment.
+    """
+    import boto3  # noqa: PLC0415 - slow
+    from botocore.session import Session as CoreSession  # noqa: PLC0415 - likewise
+
+    from spindown.aws.wiring import Aws  # noqa: PLC0415 - likewise
+    from spindown.local import daemon, environment  # noqa: PLC0415 - likewise
+
+    status = daemon.status()
+    if status is None:
+        raise BadInput("local system", str(Path.cwd()), "start it here with `spindown local up`")
+    if status.deployment != deployment:
+        remedy = f"the local system here runs {status.deployment}: name that"
+        raise BadInput("deployment", deployment, remedy)
+    core = CoreSession()
+    core.set_config_variable("config_file", str(daemon.profile()))
+    core.set_config_variable("profile", environment.PROFILE)
+    aws = Aws(boto3.Session(botocore_session=core, region_name=status.region))
+    return Session(aws=aws, deployment=aws.settings(deployment).deployment())
 
 
 def has_credentials() -> bool:

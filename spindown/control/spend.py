@@ -24,7 +24,13 @@ from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.past_cost import Saving, accrue, saving_over, warm_price_of
+from spindown.domain.past_cost import (
+    Saving,
+    accrue,
+    on_demand_dollars,
+    saving_over,
+    warm_price_of,
+)
 from spindown.ledger import RowWrites, account_key
 from spindown.port import Key, When, Write
 
@@ -286,6 +292,8 @@ def last_saving(days: Mapping[str, SpendRow], workers: Iterable[Worker], now: da
     """
     known = tuple(workers)
     window = last_days(days, now, _SAVED_IN_DAYS)
+    # The next tick charges it.
+    due = [(one, accrue(one, now)) for one in known]
     begun = (
         max(now - _SAVED_IN_DAYS * _DAY, datetime.fromisoformat(min(days)).replace(tzinfo=UTC))
         if days
@@ -294,11 +302,12 @@ def last_saving(days: Mapping[str, SpendRow], workers: Iterable[Worker], now: da
     if begun.date() == now.date() and known:
         begun = max(begun, min(one.launched_at for one in known))
     return saving_over(
-        dollars=window.dollars,
+        dollars=window.dollars + sum(accrual.dollars for _, accrual in due),
         on_demand_dollars=sum(
             share * row.on_demand_dollars for share, row in _weighed(days, now, _SAVED_IN_DAYS)
-        ),
-        busy_seconds=window.busy_seconds,
+        )
+        + sum(on_demand_dollars(one, accrual) for one, accrual in due),
+        busy_seconds=window.busy_seconds + sum(accrual.busy_seconds for _, accrual in due),
         warm_price=warm_price_of(known),
         span=max(now - begun, timedelta(0)),
     )

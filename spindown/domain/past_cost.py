@@ -63,6 +63,12 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
     )
 
 
+def on_demand_dollars(worker: Worker, accrual: Accrual) -> float:
+    """Return what the same seconds of a worker would have cost on demand, USD."""
+    price = worker.on_demand_price or worker.price_per_hour
+    return price * accrual.paid_seconds / _HOUR.total_seconds()
+
+
 def dollars_per_hour(workers: tuple[Worker, ...] | list[Worker]) -> float:
     """Return what all workers that have not ended cost an hour together, USD."""
     return sum(w.price_per_hour for w in workers if w.state is not WorkerState.ENDED)

@@ -140,19 +140,43 @@ def read_records(
             yield from read_records(child, store, on_damage, failed_only=failed_only)
 
 
+def read_from(manifest: Manifest, store: ObjectStore, first: int) -> Iterator[dict[str, Any]]:
+    """Yield a job's own committed records from an item on, each with the index that it must have.
+
+    Raises:
+        ContractError: a part or a record is not what the manifest committed.
+    """
+    for part in manifest.parts:
+        if part.last < first:
+            continue
+        indexes = range(part.first, part.last + 1)
+        records = list(_read_part(part, manifest.job_id, store))
+        told = [record.get("index") for record in records]
+        if told != list(indexes):
+            raise ContractError(f"indexes of {part.key}", told, _OF_NO_USE)
+        yield from (record for index, record in zip(indexes, records) if index >= first)  # noqa: B905 - of one length
+
+
 def _read_own(
     manifest: Manifest, store: ObjectStore, *, failed_only: bool
 ) -> Iterator[dict[str, Any]]:
     for part in manifest.parts:
         if failed_only and not part.failed:
             continue
-        for line in _read_committed(part, store).splitlines():
-            remedy = "its results are of no use: repair its code, and send its items anew"
-            record = from_json(f"a record of {part.key}", line, remedy)
-            if not isinstance(record, dict) or record.get("job_id") != manifest.job_id:
-                raise ContractError(f"a record of {part.key}", record, remedy)
+        for record in _read_part(part, manifest.job_id, store):
             if not failed_only or record.get("status") == ItemStatus.FAILED:
                 yield record
+
+
+_OF_NO_USE = "its results are of no use: repair its code, and send its items anew"
+
+
+def _read_part(part: Part, job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    for line in _read_committed(part, store).splitlines():
+        record = from_json(f"a record of {part.key}", line, _OF_NO_USE)
+        if not isinstance(record, dict) or record.get("job_id") != job_id:
+            raise ContractError(f"a record of {part.key}", record, _OF_NO_USE)
+        yield record
 
 
 def _read_committed(part: Part, store: ObjectStore) -> bytes:

@@ -46,6 +46,8 @@ class Draft:
     #: Type and requirements of the jobs, as a message has them; None: none.
     type: str | None = None
     requirements: Mapping[str, Any] | None = None
+    #: What a later submit of this name is compared with (``contract.job.batch.Batch``).
+    digest: str = ""
 
 
 def name_batch(at: datetime, random: Random) -> str:
@@ -142,7 +144,14 @@ def _send(
         for source, job_id in zip(sources, jobs, strict=True)
     ]
     items = None if None in counts else sum(count or 0 for count in counts)
-    batch = Batch(batch_id=draft.batch_id, workload=draft.workload, jobs=jobs, items=items)
+    batch = Batch(
+        batch_id=draft.batch_id,
+        workload=draft.workload,
+        jobs=jobs,
+        items=items,
+        items_per_job=None if items is None else draft.items_per_job,
+        digest=draft.digest,
+    )
     index = json.dumps(encode(batch)).encode()
     try:
         store.put(batch_key(draft.batch_id), index, condition=Absent())

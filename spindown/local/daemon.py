@@ -152,9 +152,14 @@ def status(state: Path | None = None) -> SystemStatus | None:
         connection.close()
 
 
+def profile(state: Path | None = None) -> Path:
+    """Return the AWS config file whose profiles point at the system."""
+    return StateDirectory(state or Path(".spindown")).profile_path
+
+
 def exports(state: Path | None = None) -> str:
     """Return the shell lines that point the aws command line and every SDK at the system."""
-    return environment.export_lines(StateDirectory(state or Path(".spindown")).profile_path)
+    return environment.export_lines(profile(state))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ What was synthesised is kept, and deployed again as long as nothing that it is m
 """
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import spindown
 from spindown import config
@@ -236,3 +237,29 @@ def describe_failure(output: str, log: Path, verb: str = "deploy") -> str:
     complaints = [line for line in lines if _COMPLAINT.search(line)] or lines[-1:]
     said = complaints[0][:300] if complaints else "it said nothing"
     return f"cdk {verb} failed ({said}); {log} has the details."
+
+
+def read_dashboards(template: Path, region: str) -> Iterator[tuple[str, str]]:
+    """Yield name and body of each dashboard of a template, its references resolved."""
+    resources = json.loads(template.read_text(encoding="utf-8"))["Resources"]
+    for resource in resources.values():
+        if resource["Type"] == "AWS::CloudWatch::Dashboard":
+            properties = resource["Properties"]
+            body = properties["DashboardBody"]
+            parts = body["Fn::Join"][1] if isinstance(body, dict) else [body]
+            yield (
+                str(properties["DashboardName"]),
+                "".join(_resolve(part, resources, region) for part in parts),
+            )
+
+
+def _resolve(part: Any, resources: Mapping[str, Any], region: str) -> str:
+    match part:
+        case str():
+            return part
+        case {"Ref": "AWS::Region"}:
+            return region
+        case {"Fn::GetAtt": [name, "Arn"]}:
+            alarm = resources[name]["Properties"]["AlarmName"]
+            return f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{alarm}"
+    raise DeployError(f"a dashboard refers to what is not known here: {part}")

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -30,6 +31,7 @@ from typing import Any
 from spindown.local.alarm import embedded_metrics
 from spindown.local.environment import ACCOUNT
 from spindown.local.market.wire.asgi import App
+from spindown.local.metric_math import MetricName, evaluate_queries
 
 _LOGGER = logging.getLogger(__name__)
 #: The metric of SQS that tells the traffic of a queue.
@@ -87,6 +89,9 @@ def load(port: int) -> App:
     custom_resource._HOST, custom_resource._PORT = "127.0.0.1", str(port)
     # Its own evaluation mixes all dimensions of a metric; its tickers know no faster minute.
     cloudwatch._evaluate_alarm = _leave_to_monitor
+    cloudwatch._get_metric_data = _calculating(
+        getattr(cloudwatch._get_metric_data, "original", cloudwatch._get_metric_data)
+    )
     eventbridge.start_scheduler = scheduler.start_scheduler = _leave_to_schedule
     eventbridge._dispatch_to_event_bus = _forwarding(
         getattr(eventbridge._dispatch_to_event_bus, "original", eventbridge._dispatch_to_event_bus)
@@ -318,6 +323,66 @@ def statistic(region: str, alarm: Mapping[str, Any], *, after: float, until: flo
     name = alarm.get("ExtendedStatistic") or alarm["Statistic"]
     value = cloudwatch._stat_value(cloudwatch._calc_stats(points), name, points)
     return None if value is None else float(value)
+
+
+def _calculating(get: Any) -> Any:
+    """Return GetMetricData with metric math and searches; calls in the old protocol stay."""
+
+    def get_and_calculate(params: Any, given: Any, *protocol: Any, is_json: Any = None) -> Any:
+        from ministack.services import cloudwatch
+
+        is_cbor, is_json = (*protocol, is_json)[:2]
+        if not (is_cbor or is_json):
+            return get(params, given, is_cbor, is_json)
+        since = cloudwatch._parse_ts(given["StartTime"])
+        until = cloudwatch._parse_ts(given["EndTime"])
+        lines = evaluate_queries(
+            given["MetricDataQueries"],
+            since=since,
+            until=until,
+            stored=[
+                MetricName(key[0], key[1], points[-1]["Dimensions"])
+                for key, points in list(cloudwatch._metrics.items())
+                if points
+            ],
+            read=partial(_read_periods, since=since, until=until),
+        )
+        results = [
+            {
+                "Id": line.query_id,
+                "Label": line.label,
+                "StatusCode": "Complete",
+                "Timestamps": [cloudwatch._ts_iso(at) for at in sorted(line.points)],
+                "Values": [line.points[at] for at in sorted(line.points)],
+            }
+            for line in lines
+        ]
+        if is_json:
+            return cloudwatch._json_ok({"MetricDataResults": results})
+        encoded = [cloudwatch._cbor_metric_data_result(one) for one in results]
+        return cloudwatch._cbor_ok({"MetricDataResults": encoded})
+
+    get_and_calculate.original = get  # type: ignore[attr-defined]
+    return get_and_calculate
+
+
+def _read_periods(
+    metric: MetricName, statistic: str, period: int, *, since: float, until: float
+) -> Mapping[int, float]:
+    """Return begin of each period that has data -> its statistic."""
+    from ministack.services import cloudwatch
+
+    key = (metric.namespace, metric.name, cloudwatch._dims_key(dict(metric.dimensions)))
+    periods: dict[int, list[Any]] = {}
+    for point in cloudwatch._metrics.get(key) or ():
+        if since <= point["Timestamp"] < until:
+            begin = int(point["Timestamp"] // period) * period
+            periods.setdefault(begin, []).append(point)
+    values = {
+        at: cloudwatch._stat_value(cloudwatch._calc_stats(points), statistic, points)
+        for at, points in periods.items()
+    }
+    return {at: float(value) for at, value in values.items() if value is not None}
 
 
 def set_alarm_state(region: str, name: str, state: str, reason: str, data: str) -> None:

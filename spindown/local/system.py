@@ -21,7 +21,7 @@ from spindown.contract.codec import encode
 from spindown.ec2sim import Ec2Instance
 from spindown.error import BadInput
 from spindown.local import TICK, emulator, environment
-from spindown.local.deployment import bootstrap, deploy, destroy
+from spindown.local.deployment import bootstrap, deploy, destroy, read_dashboards
 from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
 from spindown.local.hypervisor import GuestSetup, Hypervisor
 from spindown.local.market import (
@@ -145,9 +145,17 @@ class LocalSystem:
             s3, ssm = self.client("s3", region), self.client("ssm", region)
             bootstrap(s3, ssm, region, self._qualifier)
         self._with_cdk(partial(deploy, tell=tell), "deploy")
+        self._put_dashboards()
         for firing in self.gateway.call(self._ticker.firings):
             tell(f"running {firing.function.rpartition(':')[2]} for the first time")
             self._invoke("RequestResponse", firing.region, firing.function, firing.payload)
+
+    def _put_dashboards(self) -> None:
+        """Store the dashboards of the insight stack, which is only synthesised here."""
+        cloudwatch = self.client("cloudwatch")
+        template = self.state.path / "cdk.out" / f"{self.deployment}-insight.template.json"
+        for name, body in read_dashboards(template, self.region):
+            cloudwatch.put_dashboard(DashboardName=name, DashboardBody=body)
 
     def destroy(self) -> None:
         """Delete core and outposts; market and bucket go on (raises `DeployError`)."""

@@ -237,7 +237,7 @@ def _read_status(
         workload=workload,
         batch_id=batch.batch_id,
         submitted_at=at,
-        state=_state(jobs),
+        state=state_of(jobs),
         jobs=len(jobs),
         jobs_over=sum(job.is_over for job in jobs),
         jobs_given_up=sum(job.state is JobState.FAILED for job in jobs),
@@ -250,7 +250,8 @@ def _read_status(
     return status, jobs
 
 
-def _state(jobs: Sequence[JobProgress]) -> BatchState:
+def state_of(jobs: Sequence[JobProgress]) -> BatchState:
+    """Return what became of a batch, by its jobs."""
     if not all(job.is_over for job in jobs):
         has_begun = any(job.state is not None for job in jobs)
         return BatchState.RUNNING if has_begun else BatchState.WAITING

@@ -17,7 +17,7 @@ from spindown.domain.month_bill import (
     cost_within,
     reconcile,
 )
-from spindown.domain.past_cost import accrue, saving_over, warm_price_of
+from spindown.domain.past_cost import accrue, on_demand_dollars, saving_over, warm_price_of
 from spindown.error import BadInput
 from spindown.ledger import Ledger
 
@@ -170,7 +170,7 @@ def _with_due(day: BilledDay, live: Iterable[Worker], now: datetime, due: float)
             idle_seconds=window.idle_seconds + sum(x.idle_seconds for _, x in accruals),
         ),
         on_demand_dollars=day.on_demand_dollars
-        + sum((w.on_demand_price or w.price_per_hour) * x.paid_seconds / 3600 for w, x in accruals),
+        + sum(on_demand_dollars(worker, accrual) for worker, accrual in accruals),
         minimum_seconds=day.minimum_seconds,
         items_failed=day.items_failed,
         jobs=day.jobs,

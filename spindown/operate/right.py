@@ -159,10 +159,20 @@ def operator(whose: Whose) -> list[Statement]:
             [f"arn:aws:ec2:{region}:{whose.account}:instance/*" for region in whose.regions],
             {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
         ),
+        # Dashboards belong to no region.
+        _allow(
+            "SeeDashboards",
+            ["cloudwatch:GetDashboard"],
+            [
+                f"arn:aws:cloudwatch::{whose.account}:dashboard/{shown}"
+                for shown in (whose.deployment, f"{whose.deployment}--*")
+            ],
+        ),
         # None of these takes a resource.
         _allow(
             "SeeMarket",
             [
+                "cloudwatch:DescribeAlarms",
                 "cloudwatch:GetMetricData",
                 "ec2:DescribeImages",
                 "ec2:DescribeInstanceTypeOfferings",
@@ -216,8 +226,8 @@ def verifier(whose: Whose) -> list[Statement]:
             [f"arn:aws:iam::{whose.account}:{role}"],
             {"StringEquals": {"iam:AWSServiceName": "fis.amazonaws.com"}},
         ),
-        # Neither takes a resource.
-        _allow("SeeProof", ["cloudwatch:DescribeAlarms", "fis:ListExperimentTemplates"], ["*"]),
+        # It takes no resource.
+        _allow("SeeProof", ["fis:ListExperimentTemplates"], ["*"]),
     ]
 
 

@@ -78,8 +78,10 @@ class Status:
     budget_usd: float | None
     #: Of the budget, for what runs and is being launched.
     reserved_usd: float
-    #: The last decision in a sentence, and until when a launch is held.
+    #: The last decision in a sentence, when it was made (None: none yet), and until when a launch
+    #: is held.
     decision: str
+    decided_at: datetime | None
     #: Further sentences to it: the nearest offer and what rules it out, what EC2 did not answer.
     notes: tuple[str, ...]
     held_until: datetime | None
@@ -135,6 +137,7 @@ def read_status(
         decision=(
             say_outcome(decision.outcome, decision.summary) if decision else "no decision yet"
         ),
+        decided_at=decision.at if decision else None,
         notes=tuple(say(note) for note in decision.notes) if decision else (),
         held_until=decision.held_until if decision else None,
         troubles=tuple(_troubles(view, account, now, refusal)),

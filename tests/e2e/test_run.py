@@ -4,11 +4,14 @@ From a message to its results; then views, policies, alerts and advice. To deplo
 all that is asked of it, so one deployment serves all.
 """
 
+import asyncio
 import json
 import os
 import pty
 import signal
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from spindown import BadInput, ItemFailed, Workload
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.log import JOB_USED
 from spindown.domain.fleet import CodeProgress
@@ -292,6 +296,105 @@ def test_what_a_sender_uploads_is_never_run(world: World, tmp_path: Path) -> Non
 
     assert world.finished("evil").items_failed == 2
     assert "owned" not in world.spindown("logs", "evil", "--workload", "lab").stdout
+
+
+def a_workload(world: World) -> Workload[str, dict[str, int]]:
+    return Workload("count", config=world.directory / "spindown.toml")
+
+
+def test_a_program_maps_items_to_results_in_order(world: World) -> None:
+    words = ["x" * size for size in range(1, 8)]
+
+    # More items of a job than a job may have, so that it is split.
+    values = list(a_workload(world).map(iter(words), items_per_job=6, timeout=HANGING))
+
+    assert values == [{"length": size} for size in range(1, 8)]
+
+
+def test_an_item_that_raises_is_raised_with_its_traceback(world: World) -> None:
+    workload = a_workload(world)
+    items = ["a", "raise", "ccc"]
+
+    outcomes = workload.gather(items, return_exceptions=True, items_per_job=3, timeout=HANGING)
+
+    first, failure, last = outcomes
+    assert (first, last) == ({"length": 1}, {"length": 3})
+    assert isinstance(failure, ItemFailed)
+    assert (failure.index, failure.item) == (1, "raise")
+    assert failure.error == "ValueError: nothing to count"
+    assert 'raise ValueError("nothing to count")' in (failure.traceback or "")
+    assert f"spindown logs {failure.job_id} --workload count" in str(failure)
+    batch = workload.batch(failure.batch_id)
+    assert (batch.status().items_done, batch.status().items_failed) == (3, 1)
+    with pytest.raises(ItemFailed):
+        batch.gather(timeout=HANGING)
+    found = {one.index: one.ok for one in batch.as_completed(timeout=HANGING)}
+    assert found == {0: True, 1: False, 2: True}
+
+
+def test_leaving_the_results_cancels_what_is_not_done(world: World) -> None:
+    gate, workload = world.directory / "never", a_workload(world)
+
+    with workload.as_completed(["a", str(gate)], items_per_job=1, timeout=HANGING) as results:
+        first = next(results)
+
+    assert first.result() == {"length": 1}
+    count = workload.batch(first.job_id.rpartition("-")[0]).wait(timeout=HANGING)
+    assert (count.state, count.jobs_over, count.items_done) == ("cancelled", 2, 1)
+
+
+def test_the_same_call_with_a_key_finds_its_batch_again(world: World) -> None:
+    gate, workload = world.directory / "later", a_workload(world)
+    items = ["a", str(gate)]
+
+    with workload.map(items, key="nightly", timeout=HANGING) as results:
+        assert next(results) == {"length": 1}
+    gate.touch()
+
+    assert workload.gather(items, key="nightly", timeout=HANGING) == [
+        {"length": 1},
+        {"length": len(str(gate))},
+    ]
+    with pytest.raises(BadInput, match="key is 'nightly'"):
+        workload.gather(["b"], key="nightly")
+
+
+def test_an_event_loop_goes_on_while_results_come(world: World) -> None:
+    gate, workload = world.directory / "opened", a_workload(world)
+
+    async def use() -> list[dict[str, int]]:
+        async with workload.aio.map(["a", str(gate)], timeout=HANGING) as results:
+            first = await anext(results)
+            gate.touch()
+            return [first] + [one async for one in results]
+
+    assert asyncio.run(use()) == [{"length": 1}, {"length": len(str(gate))}]
+
+
+def test_a_program_that_raises_leaves_nothing_behind(world: World) -> None:
+    gate = world.directory / "forgotten"
+    program = (
+        "from spindown import Workload\n"
+        "workload = Workload('count', local_system=True)\n"
+        f"results = workload.map({['a', str(gate)]!r}, items_per_job=1)\n"
+        "print(next(results), flush=True)\n"
+        "raise SystemExit(3)\n"
+    )
+    known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=world.directory,
+        env=known,
+        capture_output=True,
+        text=True,
+        timeout=HANGING,
+    )
+
+    assert (ended.returncode, ended.stdout) == (3, "{'length': 1}\n"), ended.stderr
+    newest = world.spindown_json("batches", "count", "--limit", "1")
+    assert [one["state"] for one in newest] == ["cancelled"]
 
 
 def test_a_prefix_in_s3_is_a_job_of_all_that_lies_there(world: World, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ what the worker reads may be anything.
 import json
 import math
 import os
+import re
 import select
 import struct
 import time
@@ -27,6 +28,8 @@ ANSWERS_MEMORY_MAX = 64 * 1024 * 1024
 #: What a text of JSON takes beside its own bytes, once it is read, by its signs: sizes of CPython
 #: 3.11 (``sys.getsizeof``) for a list, a dictionary, half a text, and a number with its place.
 _WEIGHTS = {b"[": 88, b"{": 184, b'"': 25, b",": 40}
+#: A character beyond the first 65,536, as it is or escaped.
+_WIDEST = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -58,7 +61,9 @@ def weigh(data: bytes | bytearray) -> int:
     Signs within texts are counted too: to tell them apart would take more memory than is saved.
     Worked: a million lists of nothing are 3 MB of text, which take 64 MB and count as 131.
     """
-    return len(data) + sum(weight * data.count(sign) for sign, weight in _WEIGHTS.items())
+    # A text has as many bytes for each of its characters as the widest takes (PEP 393).
+    width = 4 if _WIDEST.search(data) else 1 if data.isascii() and b"\\u" not in data else 2
+    return width * len(data) + sum(weight * data.count(sign) for sign, weight in _WEIGHTS.items())
 
 
 def write_within(fd: int, data: bytes, seconds: float) -> bool:

@@ -47,6 +47,8 @@ class ItemDone:
     index: int
     value: Any = None
     error: str | None = None
+    #: Where in the code it failed; None: it did not say.
+    traceback: str | None = None
     seconds: float = 0.0
     #: Relative to the item's output directory.
     files: tuple[str, ...] = ()
@@ -333,11 +335,14 @@ def _read_result(row: object, size: int) -> ItemDone:
         raise BadFrame(f"item {index}: no time that it took")
     if type(files) is not list or (files and not all(type(file) is str for file in files)):
         raise BadFrame(f"item {index}: files that are no list of names")
-    error = None if row.get("error") is None else _read_text(row, "error")
+    error, told = (
+        None if row.get(name) is None else _read_text(row, name) for name in ("error", "traceback")
+    )
     return ItemDone(
         index=index,
         value=row.get("value"),
         error=error,
+        traceback=told,
         seconds=float(seconds),
         files=tuple(files),
         size=size,

@@ -32,6 +32,10 @@ from spindown.worker.child.frame import (
 Run = Callable[[Sequence[Item], Context], Iterable[Result]]
 
 _ERROR_CHARACTERS = 2000
+#: Of a traceback: the end, where it says what went wrong.
+_TRACEBACK_CHARACTERS = 4000
+#: Modules whose frames lie above those of the user's code.
+_OURS = frozenset({__name__, "spindown.declaration"})
 _OWN_PID = os.getpid()
 #: Whatever user code raises concerns the item alone. Extensions written in Rust panic by an
 #: exception of their own below BaseException (pyo3, ``PanicException``).
@@ -74,6 +78,15 @@ def load(code: Path, entrypoint: str, context: Context) -> Run:
 def describe(exc: BaseException) -> str:
     """Return an exception in one line, as it stands under a traceback."""
     return " ".join(traceback.format_exception_only(exc)[-1].split())[:_ERROR_CHARACTERS]
+
+
+def describe_whole(exc: BaseException) -> str:
+    """Return the traceback of an exception from the user's own code on, shortened to its end."""
+    place = exc.__traceback__
+    while place is not None and place.tb_frame.f_globals.get("__name__") in _OURS:
+        place = place.tb_next
+    text = "".join(traceback.format_exception(type(exc), exc, place or exc.__traceback__))
+    return text.rstrip()[-_TRACEBACK_CHARACTERS:]
 
 
 def _listen(stream: BinaryIO) -> "queue.Queue[Frame]":
@@ -123,13 +136,16 @@ class _Batch:
 
     def serve(self) -> None:
         """Answer the batch; what raises as a batch is tried again item by item."""
+        failure: BaseException | None = None
         try:
             self._try(self._items)
         except _USER_ERRORS as exc:
-            if len(self._items) > 1:
-                self._serve_singly()
-            else:
-                self._fail(self._items[0], exc)
+            failure = exc
+        # Outside, or what an item raises would seem to come of what the batch has raised.
+        if failure is not None and len(self._items) > 1:
+            self._serve_singly()
+        elif failure is not None:
+            self._fail(self._items[0], failure)
         if self._is_out_of_memory:
             return
         for item in list(self._rest.values()):
@@ -160,7 +176,7 @@ class _Batch:
             self._flush()
             started = time.monotonic()
 
-    def _keep(self, result: Result, seconds: float) -> None:
+    def _keep(self, result: Result, seconds: float, told: str | None = None) -> None:
         if not isinstance(result, Result):
             raise TypeError(
                 f"the entrypoint must give spindown.user.Result, not {type(result).__name__}"
@@ -171,6 +187,8 @@ class _Batch:
         frame: Frame = {"index": item.index, "seconds": round(seconds, 6)}
         if result.error is not None:
             frame["error"] = str(result.error)[:_ERROR_CHARACTERS]
+            if told is not None:
+                frame["traceback"] = told
         elif is_too_deep(result.value):
             frame["error"] = f"the result nests deeper than {DEPTH_MAX} levels"
         else:
@@ -181,7 +199,7 @@ class _Batch:
         self._ready.append(frame)
 
     def _fail(self, item: Item, exc: BaseException) -> None:
-        traceback.print_exc()
+        traceback.print_exception(exc)
         if isinstance(exc, MemoryError):
             # That says something of this machine, and nothing for good of the item.
             self._is_out_of_memory = True
@@ -191,7 +209,7 @@ class _Batch:
             _send(self._answers, encode_frame({"type": "memory", "reason": reason}))
             return
         if item.index in self._rest:
-            self._keep(Result(item, error=describe(exc)), 0.0)
+            self._keep(Result(item, error=describe(exc)), 0.0, describe_whole(exc))
 
     def _flush(self, *, done: bool = False) -> None:
         answers, self._ready = self._ready, []

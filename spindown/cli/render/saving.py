@@ -3,6 +3,7 @@
 from spindown.domain.past_cost import Saving
 
 _CENT = 0.01
+_NEARLY_ALL = 0.995
 
 
 def say_usd(dollars: float) -> str:
@@ -39,4 +40,6 @@ def say_saving_shortly(saving: Saving) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{abs(share):.0%} {'less' if share >= 0 else 'more'} than".replace("%", " %")
+    """Return a share in whole percent; all of it is never said of something that was paid."""
+    percent = f"{abs(share):.0%}" if not _NEARLY_ALL < share < 1.0 else "over 99%"
+    return f"{percent} {'less' if share >= 0 else 'more'} than".replace("%", " %")

@@ -33,6 +33,8 @@ _COLOURS = {
 
 #: USD; a cheaper item's cost is given for 1,000 items.
 _LEAST_ALONE = 0.1
+#: Busy share of paid time below which the cost of an item says little of the work.
+_MOSTLY = 0.5
 #: Width of the output where there is no terminal.
 _FILE_COLUMNS = 120
 
@@ -117,9 +119,16 @@ def render_status(status: Status) -> RenderableType:
 
 def _sentences(status: Status) -> Iterator[str]:
     """Yield what was decided, without what a problem already says."""
-    for sentence in (status.decision, *status.notes):
+    for number, sentence in enumerate((status.decision, *status.notes)):
         if not any(trouble in sentence for trouble in status.troubles):
-            yield sentence
+            yield sentence if number else _dated(sentence, status)
+
+
+def _dated(decision: str, status: Status) -> str:
+    """Return the last decision with its age: what waits may have come since."""
+    if status.decided_at is None:
+        return decision
+    return f"{format_seconds(status.at - status.decided_at)} ago: {decision}"
 
 
 def _queue_line(status: Status) -> Text:
@@ -156,6 +165,10 @@ def _money_line(status: Status) -> Text:
         line.append(
             "" if week is None else f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %")
         )
+        paid, busy = status.last_day.paid_seconds, status.last_day.busy_seconds
+        if paid > 0.0 and busy < _MOSTLY * paid:
+            # Of the first minutes nearly all is boot: the next items cost far less.
+            line.append(f", {1 - busy / paid:.0%} of it boot and idle time".replace("%", " %"))
     refusals = say_count(today.refusals, "refusal")
     line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:

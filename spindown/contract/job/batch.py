@@ -47,4 +47,9 @@ class Batch:
     jobs: tuple[str, ...]
     #: None when the workers have yet to read the input.
     items: int | None = None
+    #: Items of each job but the last; None: jobs differ, or their workers have yet to read them.
+    items_per_job: int | None = None
+    #: SHA-256 of all that was asked for, by which a submit with the same name is known to be the
+    #: same; "": nobody compares.
+    digest: str = ""
     schema: int = 1

@@ -42,6 +42,8 @@ class Record:
     #: What the user's code returned, any JSON value; None when the item failed.
     result: Any = None
     error: str | None = None
+    #: Where in the code it failed, as Python prints it; None, and no key: nothing is known.
+    traceback: str | None = None
     outputs: tuple[OutputFile, ...] = ()
     #: Time that the item took, as far as the user's code lets one see.
     seconds: float = 0.0
@@ -79,7 +81,7 @@ def encode_part(records: Iterable[Record]) -> bytes:
 
 def _row(record: Record) -> dict[str, Any]:
     # Not through the codec: item and result are JSON already, and there are many records.
-    return {
+    row = {
         "job_id": record.job_id,
         "index": record.index,
         "item": record.item,
@@ -89,3 +91,6 @@ def _row(record: Record) -> dict[str, Any]:
         "outputs": [encode(output) for output in record.outputs],
         "seconds": record.seconds,
     }
+    if record.traceback is not None:
+        row["traceback"] = record.traceback
+    return row

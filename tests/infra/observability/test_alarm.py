@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cloudwatch import calculate
+from spindown.local.metric_math import calculate
 from tests.infra.observability.assembly import TOPIC, a_config, all_of, synthesise
 from tests.wording import strangers
 

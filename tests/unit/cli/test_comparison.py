@@ -146,7 +146,7 @@ def test_the_page_names_the_cheapest_way_of_those_as_fast_first() -> None:
     )
 
     told = "is what baseline-3 costs, the cheapest other way as fast"
-    assert f"<b>2.0 x</b><span>{told}</span>" in page
+    assert f"<b>2.00 x</b><span>{told}</span>" in page
 
 
 def test_those_who_left_as_much_undone_are_named_together() -> None:
@@ -170,7 +170,7 @@ def test_those_who_left_as_much_undone_are_named_together() -> None:
     )
     page = write_page(comparison)
     told = "is what baseline-3 costs, the cheapest other way; none is as fast, it takes 11.7 min"
-    assert f"<b>0.9 x</b><span>{told}</span>" in page
+    assert f"<b>0.90 x</b><span>{told}</span>" in page
     # What did nothing is not the cheapest and fastest of all.
     plot = page[page.index("Cost against delay") : page.index("The bill by cause")]
     assert "baseline-3" in plot

@@ -154,7 +154,7 @@ def refusal(code: str, message: str) -> ClientError:
             "--config is 'absent.toml': give a readable file",
             id="no configuration to examine",
         ),
-        pytest.param(["status"], "credentials is not set: log in to AWS", id="no credentials"),
+        pytest.param(["status"], "no AWS credentials were found", id="no credentials"),
         pytest.param(["status", "--local"], "--local is '", id="no local system"),
         pytest.param(
             ["local", "status"], "no local system is up in .spindown: start", id="its status"

@@ -407,3 +407,38 @@ def test_small_money_is_said_for_a_thousand(dollars: float, text: str) -> None:
 
 def test_durations_are_shown_to_the_second() -> None:
     assert format_seconds(timedelta(minutes=2, seconds=3.4)) == "2m3s"
+
+
+def test_the_last_decision_is_told_with_its_age() -> None:
+    world = World()
+    world.queue.send([Outgoing(body="{}")])
+    decided = NOW - timedelta(seconds=40)
+    world.put(rows.DECISION, DecisionRow(at=decided, digest="a", key="k", outcome=Outcome.IDLE))
+
+    status = world.status()
+
+    assert status.decided_at == decided
+    assert "40s ago: " in screen_of(status)
+
+
+@pytest.mark.parametrize(("busy", "shown"), [(60.0, True), (6000.0, False)])
+def test_the_cost_of_an_item_of_the_first_minutes_is_explained(busy: float, *, shown: bool) -> None:
+    world = World()
+    row = SpendRow(dollars=1.0, boot_seconds=500.0, busy_seconds=busy, idle_seconds=40.0)
+    world.put(rows.spend_sort(NOW), row)
+    world.put(rows.done_sort(NOW), DoneRow(items=10))
+
+    assert ("% of it boot" in screen_of(world.status(), width=300).replace(" %", "%")) is shown
+
+
+def test_what_was_saved_is_told_as_an_estimate() -> None:
+    world = World()
+    day = SpendRow(dollars=1.0, on_demand_dollars=4.0, busy_seconds=3600.0)
+    world.put(rows.spend_sort(NOW), day)
+    world.put(rows.done_sort(NOW), DoneRow(items=10))
+
+    saving = world.status().saving
+
+    assert saving.against_on_demand == pytest.approx(0.75)
+    assert saving.against_warm is None
+    assert "75 % less" in screen_of(world.status(), width=200)

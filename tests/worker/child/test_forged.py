@@ -59,6 +59,7 @@ def done(**changes: Any) -> dict[str, Any]:
         done(files="abc"),
         done(files=[5]),
         done(error={"a": 1}),
+        done(error="a", traceback=["b"]),
     ],
     ids=lambda frame: json.dumps(frame)[-90:],
 )
@@ -119,7 +120,8 @@ VALUES = st.recursive(
     max_leaves=5,
 )
 ROWS = st.dictionaries(
-    st.sampled_from(["index", "seconds", "value", "error", "files"]), VALUES | st.just(0)
+    st.sampled_from(["index", "seconds", "value", "error", "traceback", "files"]),
+    VALUES | st.just(0),
 )
 FRAMES = st.fixed_dictionaries(
     {"type": st.just("results")},

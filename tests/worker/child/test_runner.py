@@ -52,6 +52,31 @@ def test_a_forked_copy_of_the_code_answers_nothing(make: Make, tmp_path: Path) -
         assert len(events) == 3 + 1
 
 
+def test_tells_where_in_the_code_an_item_failed(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def deep(number):
+            return 1 / number
+
+        def run(batch, ctx):
+            for item in batch:
+                yield Result(item, deep(item.value))
+        """
+    )
+
+    by_index = {one.index: one for one in run_batch(runner, tmp_path) if isinstance(one, ItemDone)}
+
+    told = by_index[0].traceback or ""
+    assert (by_index[0].error, by_index[1].traceback) == (
+        "ZeroDivisionError: division by zero",
+        None,
+    )
+    assert [line.split(" in ")[-1] for line in told.splitlines() if "File" in line] == [
+        "run",
+        "deep",
+    ]
+
+
 def test_tells_how_much_memory_an_answer_takes(make: Make, tmp_path: Path) -> None:
     runner = make("def run(batch, ctx):\n    return [Result(item, 'x' * 1000) for item in batch]\n")
     *done, _ = run_batch(runner, tmp_path)

@@ -73,7 +73,7 @@ def _write_totals(axes: "Axes", shown: Sequence[AlternativeResult]) -> None:
     for row, one in enumerate(shown):
         text = f"${one.result.dollars:,.2f}"
         if ours and one.is_whole and one.alternative.role is not Role.OURS:
-            text += f"  ({one.result.dollars / ours:.1f} x)"
+            text += f"  ({one.result.dollars / ours:.2f} x)"
         axes.annotate(
             text,
             (one.result.dollars, row),

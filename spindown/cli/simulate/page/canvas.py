@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from spindown.error import BadInput
 from spindown.installed import require
@@ -89,14 +89,24 @@ def _check_writable(path: Path) -> None:
 
 @contextmanager
 def drawing(
-    width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any
+    width: float,
+    height: float,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    layout: Literal["constrained"] | None = "constrained",
+    **grid: Any,
 ) -> "Iterator[tuple[Figure, Sequence[Axes]]]":
-    """Give a figure in our style, inches, and its axes row by row."""
+    """Give a figure in our style, inches, and its axes row by row.
+
+    The layout measures all that is written, several times; where a page has dozens of figures,
+    give None and set the margins.
+    """
     import matplotlib as mpl  # noqa: PLC0415 - heavy, and only for the page
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout=layout)
         axes = figure.subplots(rows, columns, squeeze=False, **grid)
         yield figure, list(axes.flat)
 

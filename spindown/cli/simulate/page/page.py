@@ -156,7 +156,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
         is_slower, times, name, wait = min(others)
         words = f"is what {name} costs, the cheapest other way"
         speed = f"; none is as fast, it takes {format_wait(wait)}" if is_slower else " as fast"
-        tiles.insert(2, (f"{times:.1f} x", words + speed))
+        tiles.insert(2, (f"{times:.2f} x", words + speed))
     yield '<div class="tiles">'
     for figure, words in tiles:
         yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(words)}</span></div>'

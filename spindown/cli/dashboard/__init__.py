@@ -1,0 +1,1 @@
+"""``spindown dashboard``: the deployed dashboards as pages of this machine."""

@@ -1,0 +1,340 @@
+"""The pages: a dashboard with its graphs, a workload's jobs, a batch, a job with its log.
+
+Whatever people or workers have written is escaped, and made harmless for terminals that copy it. A
+page has no script, loads nothing, and refreshes itself.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from html import escape
+from itertools import islice
+from urllib.parse import quote
+
+from spindown import __version__
+from spindown.cli.dashboard.chart import draw_graph
+from spindown.cli.logs import say_line
+from spindown.cli.render.batch import say_eta, say_of
+from spindown.cli.render.saving import say_saving_shortly, say_usd
+from spindown.cli.render.screen import format_item_cost, format_seconds
+from spindown.cli.session import Session, find_workload
+from spindown.config import format_duration
+from spindown.contract.dashboard import Widget, read_dashboard
+from spindown.contract.name import resource_name
+from spindown.error import BadInput, NotFound
+from spindown.job.result import read_progress
+from spindown.operate.batch import BatchStatus, find_newest, read_batches
+from spindown.operate.log import begin_live, read_kept
+from spindown.operate.status import Status
+from spindown.port import MetricSeries
+from spindown.wording import printable, say
+
+_CSS = """
+:root { color-scheme: light; } * { box-sizing: border-box; }
+body { margin: 0; padding: 20px 24px 48px; background: #fff; color: #1b1f24; font-size: 14px;
+  line-height: 1.45; font-family: system-ui, "Segoe UI", Roboto, Arial, sans-serif; }
+h1 { font-size: 22px; margin: 0; } h2 { font-size: 17px; margin: 22px 0 2px; }
+h3 { font-size: 13.5px; margin: 0; }
+nav { color: #57606a; margin: 4px 0 12px; } nav a, nav b { margin-right: 10px; }
+a { color: #0072b2; } p { margin: 2px 0 6px; max-width: 110ch; } .faint { color: #57606a; }
+.grid { display: grid; grid-template-columns: repeat(24, 1fr); gap: 10px 14px; }
+.graph { border: 1px solid #d8dee4; border-radius: 6px; padding: 8px 10px; min-width: 0; }
+.graph svg { width: 100%; height: auto; display: block; }
+.graph ul { list-style: none; margin: 2px 0 0; padding: 0; font-size: 12px; }
+.graph li { display: inline-block; margin-right: 12px; overflow-wrap: anywhere; }
+.graph i { display: inline-block; width: 10px; height: 10px; border-radius: 2px;
+  margin-right: 5px; }
+.units { display: flex; justify-content: space-between; font-size: 11px; color: #57606a;
+  margin: 0; }
+.alarm { display: inline-block; border: 1px solid #d8dee4; border-radius: 5px; padding: 2px 8px;
+  margin: 2px 6px 2px 0; } .ALARM { background: #ffebe9; border-color: #cf222e; font-weight: 600; }
+.OK { background: #eef8f0; } .bad { color: #cf222e; font-weight: 600; }
+table { border-collapse: collapse; margin: 4px 0; } .scroll { overflow-x: auto; }
+th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid #eaeef2;
+  vertical-align: top; overflow-wrap: anywhere; } th { color: #57606a; font-weight: 600; }
+pre { background: #f6f8fa; border-radius: 6px; padding: 10px; overflow-x: auto; font-size: 12.5px;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+code { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .92em; }
+@media (max-width: 900px) { .grid { display: block; } .graph { margin-bottom: 10px; } }
+"""
+#: Spans that a page offers beside the dashboard's own.
+_SPANS = ("30m", "1h", "3h", "12h", "1d", "7d")
+_BATCHES_SHOWN = 10
+_JOBS_SHOWN = 200
+#: Of what one attempt printed: the last so many characters.
+_LOG_SHOWN = 100_000
+_LINES_SHOWN = 1000
+_CODE = re.compile(r"`([^`]*)`")
+_EMPHASIS = re.compile(r"\*([^*]+)\*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """From when to when a page looks, and how often it is made anew."""
+
+    #: None: as far as the dashboard itself does.
+    span: timedelta | None
+    every: timedelta
+    #: Before every link; "": the page stands alone, and has no links.
+    root: str = ""
+
+
+def overview(session: Session, looked: Looked) -> str:
+    """Return the page of the whole deployment (raises SpindownError)."""
+    name = session.deployment.name
+    return _dashboard(session, name, resource_name(name), looked, _workload_table(session, looked))
+
+
+def workload_page(session: Session, workload: str, looked: Looked) -> str:
+    """Return the page of one workload (raises SpindownError)."""
+    session.workload(workload)
+    name = resource_name(session.deployment.name, workload)
+    return _dashboard(session, workload, name, looked, _jobs(session, workload, looked))
+
+
+def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> str:
+    """Return the jobs of a batch (raises SpindownError)."""
+    _, jobs = find_workload(session, batch, workload=workload, argument="BATCH")
+    store = session.work_store(workload)
+    rows = []
+    for job_id in jobs[:_JOBS_SHOWN]:
+        job = read_progress(job_id, store)
+        failed = f"{job.items_failed:,}" if job.items_failed else ""
+        rows.append(
+            (
+                _link(looked, "j", workload, job_id),
+                escape(str(job.state or "waiting")),
+                escape(say_of(job.items_done, job.items)),
+                f'<span class="bad">{failed}</span>',
+                escape(say_usd(job.cost_usd)),
+                _text(job.reason),
+            )
+        )
+    heads = ("job", "state", "items", "failed", "USD", "why")
+    more = len(jobs) - len(rows)
+    said = f'<p class="faint">and {more:,} more jobs</p>' if more > 0 else ""
+    return _page(batch, looked, workload, _table(heads, rows) + said)
+
+
+def job_page(session: Session, workload: str, job_id: str, looked: Looked) -> str:
+    """Return a job and what its code printed (raises SpindownError)."""
+    store = session.work_store(workload)
+    job = read_progress(job_id, store)
+    if job.state is None and not _is_known(session, workload, job_id):
+        raise NotFound(f"no job {job_id}")
+    facts = [
+        ("state", escape(str(job.state or "waiting"))),
+        ("items", escape(say_of(job.items_done, job.items))),
+        ("failed", escape(f"{job.items_failed:,}")),
+        ("USD", escape(say_usd(job.cost_usd))),
+        ("why", _text(job.reason)),
+    ]
+    body = _table((), facts)
+    kept: set[tuple[str, int]] = set()
+    for log in read_kept(job_id, store):
+        if log.text is not None:
+            kept.add((log.job_id, log.attempt))
+            body += _log(f"Attempt {log.attempt} of {log.job_id}", log.text)
+    live = begin_live(session.log_source(workload), [job_id], store, kept, session.aws.clock.now())
+    lines: list[str] = []
+    try:
+        for line in live.look():
+            at = f"{line.at:%H:%M:%S}  " if line.at is not None else ""
+            lines = [*lines[-_LINES_SHOWN:], at + say_line(line)]
+    except NotFound:
+        pass
+    if lines:
+        body += _log("Now", "\n".join(lines))
+    elif not kept:
+        body += '<p class="faint">It has printed nothing yet.</p>'
+    return _page(job_id, looked, workload, body)
+
+
+def error_page(text: str, looked: Looked) -> str:
+    """Return a page that says what is wrong."""
+    return _page("Not shown", looked, "", f'<p class="bad">{_text(text)}</p>')
+
+
+def _is_known(session: Session, workload: str, job_id: str) -> bool:
+    try:
+        find_workload(session, job_id, workload=workload, argument="JOB")
+    except BadInput:
+        return False
+    return True
+
+
+def _log(title: str, text: str) -> str:
+    shown = text[-_LOG_SHOWN:]
+    cut = " (its end)" if len(shown) < len(text) else ""
+    return f"<h2>{_text(title)}{cut}</h2><pre>{escape(printable(shown, keep=chr(10)))}</pre>"
+
+
+def _dashboard(session: Session, title: str, name: str, looked: Looked, details: str) -> str:
+    try:
+        body = read_dashboard(session.aws.dashboards().body(name))
+    except NotFound as exc:
+        remedy = f"deploy {session.deployment.name}-insight, or take another name"
+        raise BadInput("dashboard", name, remedy) from exc
+    until = session.aws.clock.now()
+    since = until - (looked.span or body.span)
+    alarms = session.aws.alarms().states(session.deployment.name)
+    parts = [
+        _widget(session, widget, number, since, until, alarms)
+        for number, widget in enumerate(body.widgets)
+    ]
+    told = (
+        f'<p class="faint">{since:%Y-%m-%d %H:%M} to {until:%H:%M:%S} UTC; '
+        f"made anew every {escape(format_duration(looked.every))}</p>"
+    )
+    return _page(title, looked, "", f'{told}{details}<div class="grid">{"".join(parts)}</div>')
+
+
+def _widget(
+    session: Session,
+    widget: Widget,
+    number: int,
+    since: datetime,
+    until: datetime,
+    alarms: Mapping[str, str],
+) -> str:
+    place = f"grid-column: {widget.x + 1} / span {widget.width}"
+    if widget.kind == "text":
+        return f'<div style="{place}">{_markdown(widget.markdown)}</div>'
+    if widget.kind == "alarm":
+        shown = "".join(
+            f'<span class="alarm {state if state in {"OK", "ALARM"} else ""}">{_text(name)} '
+            f"{_text(state)}</span>"
+            for name in widget.alarms
+            for state in (alarms.get(name, "not here"),)
+        )
+        return f'<div style="{place}"><h3>{_text(widget.title)}</h3>{shown}</div>'
+    series: Sequence[MetricSeries] = session.aws.dashboards().read(
+        widget.queries, since=since, until=until
+    )
+    graph = draw_graph(widget, series, since=since, until=until, name=f"g{number}")
+    return f'<div class="graph" style="{place}">{graph}</div>'
+
+
+def _markdown(text: str) -> str:
+    """Return a heading and a paragraph: all that our own texts have."""
+    head, _, rest = text.partition("\n")
+    words = _EMPHASIS.sub(r"<em>\1</em>", _CODE.sub(r"<code>\1</code>", escape(rest)))
+    return f'<h2>{escape(head.removeprefix("## "))}</h2><p class="faint">{words}</p>'
+
+
+def _workload_table(session: Session, looked: Looked) -> str:
+    rows = []
+    for name in session.deployment.workloads:
+        status = session.status(name)
+        cost = status.last_day.cost_per_item
+        rows.append(
+            (
+                _link(looked, "w", name),
+                f"{status.backlog.visible:,}",
+                f"{status.backlog.in_flight:,}",
+                f"{sum(one.is_present for one in status.workers):,}",
+                f"{status.today.items:,}",
+                escape(say_usd(status.today.dollars)),
+                "" if cost is None else escape(format_item_cost(cost)),
+                _text(say_saving_shortly(status.saving)),
+                "<br>".join(f'<span class="bad">{_text(x)}</span>' for x in status.troubles),
+            )
+        )
+    heads = ("workload", "waiting", "in flight", "workers", "items today", "USD today")
+    return _table((*heads, "an item in 24 h", "saved in 7 days", "to do"), rows)
+
+
+def _jobs(session: Session, workload: str, looked: Looked) -> str:
+    status = session.status(workload)
+    body = f"<p>{_text(status.decision)}</p>"
+    for trouble in status.troubles:
+        body += f'<p class="bad">{_text(trouble)}</p>'
+    held = list(_held(status, workload, looked))
+    if held:
+        heads = ("job in hand", "items", "worker", "offer", "state", "for")
+        body += f"<h2>Who works on what</h2>{_table(heads, held)}"
+    view = session.ledger(workload).read()
+    failing = [
+        (_link(looked, "j", workload, one.job_id), f"{one.failures} times")
+        for one in islice(view.requeued_jobs.values(), _JOBS_SHOWN)
+        if one.failures
+    ]
+    if failing:
+        body += f"<h2>Waits after a failure</h2>{_table(('job', 'failed'), failing)}"
+    return body + _batches(session, workload, looked, status.at)
+
+
+def _held(status: Status, workload: str, looked: Looked) -> Iterator[tuple[str, ...]]:
+    for entry in status.workers:
+        worker = entry.worker
+        of_worker = (
+            _text(worker.instance_id),
+            _text(str(worker.pool)),
+            _text(entry.word if entry.is_present else f"{entry.word}: {say(worker.reason)}"),
+            escape(format_seconds(status.at - worker.launched_at)),
+        )
+        if not entry.leases:
+            yield ("", "", *of_worker)
+        for lease in entry.leases:
+            items = escape(say_of(lease.items_done, lease.items or None))
+            yield (_link(looked, "j", workload, lease.job_id), items, *of_worker)
+
+
+def _batches(session: Session, workload: str, looked: Looked, now: datetime) -> str:
+    stores = {workload: session.work_store(workload)}
+    found = find_newest(stores, limit=_BATCHES_SHOWN, before=None)
+    if not found:
+        return ""
+    read = read_batches(found, stores, {workload: session.outlook(workload)})
+    heads = ("batch", "state", "jobs", "items", "failed", "USD", "done in (range)")
+    rows = [_batch_row(one, workload, looked, now) for one in read]
+    return f"<h2>Batches</h2>{_table(heads, rows)}"
+
+
+def _batch_row(one: BatchStatus, workload: str, looked: Looked, now: datetime) -> tuple[str, ...]:
+    failed = f"{one.items_failed:,}" if one.items_failed else ""
+    return (
+        _link(looked, "b", workload, one.batch_id),
+        _text(str(one.state or one.fault)),
+        escape(say_of(one.jobs_over, one.jobs)),
+        escape(say_of(one.items_done, one.items)),
+        f'<span class="bad">{failed}</span>',
+        "" if one.dollars is None else escape(say_usd(one.dollars)),
+        escape(say_eta(one.eta, now)),
+    )
+
+
+def _text(text: str) -> str:
+    """Return whatever was stored as HTML that says it and does nothing."""
+    return escape(printable(text))
+
+
+def _link(looked: Looked, *path: str) -> str:
+    text = _text(path[-1])
+    if not looked.root:
+        return text
+    return f'<a href="{looked.root}{"/".join(quote(part, safe="") for part in path)}">{text}</a>'
+
+
+def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; its cells are HTML."""
+    titles = "".join(f"<th>{head}</th>" for head in heads)
+    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    head = f"<tr>{titles}</tr>" if titles else ""
+    return f'<div class="scroll"><table>{head}{lines}</table></div>'
+
+
+def _page(title: str, looked: Looked, workload: str, body: str) -> str:
+    nav = ""
+    if looked.root:
+        up = _link(looked, "w", workload) if workload else ""
+        spans = " ".join(f'<a href="?since={span}">{span}</a>' for span in _SPANS)
+        nav = f'<nav><a href="{looked.root}">deployment</a>{up} {"" if workload else spans}</nav>'
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_text(title)} - Spindown</title><style>{_CSS}</style></head>"
+        f"<body><h1>{_text(title)}</h1>{nav}{body}"
+        f'<p class="faint">Spindown {escape(__version__)}</p></body></html>\n'
+    )

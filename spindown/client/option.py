@@ -1,0 +1,34 @@
+"""What may be said of how work is done, one name for one thing in all calls."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from spindown.client.stream import OnExit, ShowItems
+
+
+class SubmitOptions(TypedDict, total=False):
+    """How items are sent."""
+
+    #: Names the batch, so that the same call finds it again and sends nothing twice.
+    key: str | None
+    #: Handed to the code as ``ctx.params``.
+    params: Mapping[str, Any] | None
+    #: Items of a job but the last; None: 200, and fewer of few items, which make 16 jobs.
+    items_per_job: int | None
+    #: One of the types that the workload declares.
+    type: str | None
+    #: What each job needs of its machine, such as ``{"memory_gib": 64}``.
+    requirements: Mapping[str, Any] | None
+    #: Tenants share a queue fairly.
+    tenant: str | None
+
+
+class StreamOptions(SubmitOptions, total=False):
+    """How items are sent, and how their results are waited for."""
+
+    #: Seconds after which TimeoutError is raised; None: never.
+    timeout: float | None
+    #: What becomes of the rest when it is left; None: it is cancelled, and goes on with a key.
+    on_exit: OnExit | None
+    #: Whether to show a bar, or what is told instead; None: a notebook shows one.
+    progress: bool | ShowItems | None

@@ -1,0 +1,216 @@
+"""Results as they come: a stream that can be left, in order or not, and waits ever longer."""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from spindown.error import BadInput, WorkFailed
+from spindown.operate.download import fetch_outputs
+from spindown.port import ObjectStore
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+#: Seconds between two looks: at first and while results come, and at most.
+LOOK_SECONDS = 0.25
+LOOK_SECONDS_MOST = 5.0
+_LONGER = 1.5
+
+#: What becomes of the work when a stream is left before its end.
+OnExit = Literal["cancel", "detach"]
+#: Is told how many items are done, how many of them have failed, and of how many; None: unknown.
+ShowItems = Callable[[int, int, int | None], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemResult(Generic[R]):
+    """What came of one item, as a future that is done: ``result`` gives its value or raises."""
+
+    #: Place of the item among those that were given, from 0; None: not known.
+    index: int | None
+    #: The item, as JSON.
+    item: Any
+    #: None: it has a result.
+    error: WorkFailed | None = None
+    #: Names of the files that it has left, for ``download``.
+    files: tuple[str, ...] = ()
+    job_id: str = ""
+    #: Time that it took on its machine.
+    seconds: float = 0.0
+    _value: Any = field(default=None, repr=False)
+    _source: "tuple[Mapping[str, Any], ObjectStore] | None" = field(default=None, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether it has a result."""
+        return self.error is None
+
+    def result(self) -> R:
+        """Return its value.
+
+        Raises:
+            ItemFailed, JobFailed: it has none.
+        """
+        if self.error is not None:
+            raise self.error
+        value: R = self._value
+        return value
+
+    def download(self, folder: str | Path) -> list[Path]:
+        """Fetch its files into a folder, under the names that its code gave them.
+
+        One that is there already with the right bytes is not fetched again.
+
+        Raises:
+            BadInput: another file has the place of one, or it cannot be fetched.
+        """
+        if self._source is None:
+            return []
+        record, store = self._source
+        ((_, fetched),) = fetch_outputs([(record, Path(folder))], store)
+        for one in fetched:
+            if isinstance(one, BadInput):
+                raise one
+        return [one for one in fetched if isinstance(one, Path)]
+
+
+class StreamEnd:
+    """How a stream is left; it knows nothing of the stream, so that nobody keeps that alive."""
+
+    def __init__(self, leave: Callable[[], object], end: Callable[[], object]) -> None:
+        self.is_over = False
+        self.stop = threading.Event()
+        self._leave = leave
+        self._end = end
+
+    def __call__(self) -> None:
+        """Leave the work, unless all of it is over."""
+        self.stop.set()
+        try:
+            if not self.is_over:
+                self.is_over = True
+                self._leave()
+        finally:
+            self._end()
+
+
+class ResultStream(Generic[S]):
+    """Results of items, as an iterator that waits for the next.
+
+    To leave it before its end cancels the work, or lets it go on, as ``on_exit`` says. It is left
+    by ``close``, at the end of a ``with`` block, when nobody refers to it any more, as after
+    ``break``, and when the process ends in order.
+    """
+
+    def __init__(
+        self,
+        results: Iterator[ItemResult[Any] | None],
+        read: Callable[[ItemResult[Any]], S],
+        leave: Callable[[], object],
+        *,
+        end: Callable[[], object] = lambda: None,
+        timeout: float | None = None,
+        show: ShowItems | None = None,
+        total: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """Stream results; None among them means that there is nothing new for now.
+
+        Args:
+            results: what comes.
+            read: what is given for each.
+            leave: lets go of the work if it is left before its end.
+            end: is called when it is left or over.
+            timeout: seconds that all may take; None: any.
+            show: is told after each.
+            total: how many items there are, as far as that is known.
+        """
+        self._results = results
+        self._read = read
+        self._end = StreamEnd(leave, end)
+        self._show = show
+        self._total = total
+        self._lock = threading.Lock()
+        self._give_up_at = None if timeout is None else time.monotonic() + timeout
+        self._timeout = timeout
+        self._interval = LOOK_SECONDS
+        self._done = self._failed = 0
+        self._finalizer = weakref.finalize(self, self._end)
+
+    def __iter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> S:
+        """Wait for the next result.
+
+        Raises:
+            ItemFailed, JobFailed: an item has none; the stream is over then, and left.
+            TimeoutError: it was not there in time; likewise.
+        """
+        with self._lock:
+            try:
+                return self._read(self._await_next())
+            except BaseException as exc:
+                if not isinstance(exc, StopIteration):
+                    self._finalizer()
+                raise
+
+    def _await_next(self) -> ItemResult[Any]:
+        if self._end.stop.is_set():
+            raise StopIteration
+        for found in self._results:
+            if found is not None:
+                self._interval = LOOK_SECONDS
+                self._done += 1
+                self._failed += not found.ok
+                self._tell()
+                return found
+            self._wait()
+            if self._end.stop.is_set():
+                raise StopIteration
+        self._end.is_over = True
+        self._finalizer()
+        raise StopIteration
+
+    def _wait(self) -> None:
+        """Wait before the next look."""
+        self._tell()
+        pause, self._interval = self._interval, min(self._interval * _LONGER, LOOK_SECONDS_MOST)
+        if self._give_up_at is not None:
+            left = self._give_up_at - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"not all results were there within {self._timeout:g} s")
+            pause = min(pause, left)
+        self._end.stop.wait(pause)
+
+    def _tell(self) -> None:
+        if self._show is not None:
+            self._show(self._done, self._failed, self._total())
+
+    def interrupt(self) -> None:
+        """Have a thread that waits for the next result wait no longer."""
+        self._end.stop.set()
+
+    def close(self) -> None:
+        """Leave it: what is not done is cancelled or goes on, as ``on_exit`` says."""
+        self.interrupt()
+        with self._lock:
+            self._finalizer()
+
+    def __enter__(self) -> Self:
+        """Return itself; it is left at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave it."""
+        self.close()

@@ -1,0 +1,555 @@
+"""A workload as programs use it: send items, get their results, find a batch again."""
+
+import hashlib
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from random import SystemRandom
+from threading import Event
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
+
+from spindown.cli.option import CONFIG_FILE
+from spindown.cli.sender import Sender, check_type
+from spindown.cli.session import Session, connect, find_place, reach_local_system
+from spindown.client.mapper import (
+    Mapper,
+    open_stream,
+    read_outcome,
+    read_result,
+    read_value,
+)
+from spindown.client.option import StreamOptions, SubmitOptions
+from spindown.client.stream import (
+    LOOK_SECONDS,
+    LOOK_SECONDS_MOST,
+    ItemResult,
+    OnExit,
+    ResultStream,
+)
+from spindown.contract.job.batch import UPLOADS, Batch
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.result import ItemStatus
+from spindown.contract.location import is_whole
+from spindown.error import BadInput, ItemFailed, JobFailed, NotFound, WorkFailed
+from spindown.job.cancel import cancel
+from spindown.job.lost import redrive_lost
+from spindown.job.result import JobProgress, read_batch, read_progress
+from spindown.job.shape_queue import backlogs
+from spindown.job.submit import Draft, submit_items, upload
+from spindown.job.submit import name_batch as make_name
+from spindown.operate.batch import BatchState, state_of
+from spindown.operate.follow import CommittedItem, FoundWork, follow
+from spindown.operate.log import JobEnds
+from spindown.port import ObjectStore
+
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S")
+
+_S3 = "s3://"
+#: Items that are read and sent together; of these sections two are under way at most.
+SECTION_ITEMS = 50_000
+_SECTIONS = 2
+#: Items of a job, unless a section has so few that they would make fewer jobs than this.
+_ITEMS_PER_JOB = 200
+_JOBS = 16
+#: A batch's name; its jobs add a hyphen and a number, its further sections two characters more.
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+#: Manifests that a look reads while all jobs of a batch are waited for.
+_STATES_A_LOOK = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCount:
+    """How far a batch is. Money is USD, up to the last commits."""
+
+    state: BatchState
+    jobs: int
+    jobs_over: int
+    #: None: workers have yet to read the input.
+    items: int | None
+    #: Failed ones included.
+    items_done: int
+    items_failed: int
+    dollars: float
+
+
+class Workload(Mapper[T, R]):
+    """A deployed workload.
+
+    ``Workload[str, dict[str, Any]]("classify")`` says what its items and results are, for whoever
+    checks types; nothing checks values by it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        config: str | Path = CONFIG_FILE,
+        deployment: str | None = None,
+        local_system: bool = False,
+    ) -> None:
+        """Find a workload, as the command line does.
+
+        Args:
+            name: the workload.
+            config: the file that describes its deployment.
+            deployment: name of the deployment, in place of a file.
+            local_system: whether it runs in the local system of this directory
+                (``spindown local up``); else AWS is asked as it is configured here.
+
+        Raises:
+            BadInput: no such file, region, credentials, deployment or workload.
+        """
+        place = find_place(Path(config), deployment=deployment, local=False)
+        if local_system:
+            session, options = reach_local_system(place.deployment), f"{place.options} --local"
+        else:
+            session, options = connect(place.deployment, place.region), place.options
+        self.name = name
+        self._session = replace(session, options=options)
+        settings = self._session.workload(name)
+        self._sender = Sender(
+            aws=self._session.aws,
+            deployment=place.deployment,
+            workload=name,
+            queue_url=settings.queue_url,
+            bucket=self._session.bucket,
+            options=options,
+            inputs=place.inputs,
+        )
+
+    def __repr__(self) -> str:
+        return f"Workload({self.name!r}, deployment={self._sender.deployment!r})"
+
+    def submit(self, items: Iterable[T], **how: Unpack[SubmitOptions]) -> "Submission[R]":
+        """Send items as one batch, and return at once; it goes on whatever becomes of this process.
+
+        Args:
+            items: JSON values, or paths of files, which are uploaded.
+            how: see ``SubmitOptions``.
+
+        Raises:
+            BadInput: there are none, one is no JSON, or an option is wrong.
+        """
+        return self.send(list(items), how, self.name_batch(how))
+
+    def batch(self, name: str) -> "Submission[R]":
+        """Return a batch that was submitted before, by whomever (BadInput: there is none)."""
+        try:
+            return Submission(read_batch(name, self._sender.store), self._session, self._sender)
+        except NotFound:
+            remedy = f"name a batch of {self.name}: `spindown batches {self.name}` lists them"
+            raise BadInput("batch", name, remedy) from None
+
+    def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> "_Sections[R]":
+        """Send the first section of items; the others follow as results are read."""
+        return _Sections(self, items, how, in_order=in_order)
+
+    def name_batch(self, how: SubmitOptions) -> str:
+        """Return the name of a new batch, or of the one that a key names (raises BadInput)."""
+        key = how.get("key")
+        if key is None:
+            return make_name(datetime.now(UTC), SystemRandom())
+        if not _KEY.fullmatch(key):
+            remedy = "write 1 to 100 of A-Z, a-z, 0-9, dot, underscore and hyphen"
+            raise BadInput("key", key, remedy)
+        return key
+
+    def send(self, items: Sequence[Any], how: SubmitOptions, batch_id: str) -> "Submission[R]":
+        """Send items as a batch of this name; with a key, only if it is not there (BadInput)."""
+        sender, given = self._sender, _Given(items, f"{UPLOADS}{batch_id}/", self._sender.root)
+        for value in given.values:
+            if isinstance(value, str) and value.startswith(_S3):
+                sender.check_readable(value)
+        draft = self._draft(len(items), how, batch_id)
+        if how.get("key") is not None:
+            draft = replace(draft, digest=given.digest(draft))
+            with suppress(NotFound):
+                return self._resume(draft)
+        for _ in upload(given.files, store=sender.store, root=sender.root, batch_id=batch_id):
+            pass
+        try:
+            batch = submit_items(given.values, draft, queue=sender.queue, store=sender.store)
+        except BadInput as exc:
+            # Another process was quicker with the same key.
+            if exc.field != "batch" or not draft.digest:
+                raise
+            return self._resume(draft)
+        sender.nudge()
+        return Submission(batch, self._session, sender)
+
+    def _draft(self, count: int, how: SubmitOptions, batch_id: str) -> Draft:
+        settings = self._session.workload(self.name)
+        draft = Draft(
+            workload=self.name,
+            batch_id=batch_id,
+            items_per_job=_items_per_job(count, how, settings.policy.max_items_per_job),
+            tenant=how.get("tenant"),
+            params=how.get("params") or {},
+            type=how.get("type"),
+            requirements=how.get("requirements"),
+        )
+        if draft.type is not None or draft.requirements is not None:
+            disk = settings.run.root_volume_gib
+            check_type(draft, settings.policy, settings.requirements, disk)
+        return draft
+
+    def _resume(self, draft: Draft) -> "Submission[R]":
+        """Return the batch of the same call (raises NotFound: there is none yet; BadInput)."""
+        batch = read_batch(draft.batch_id, self._sender.store)
+        if batch.digest != draft.digest:
+            remedy = "name another key: its batch was made of other items or options"
+            raise BadInput("key", draft.batch_id, remedy)
+        self._send_lost(batch)
+        return Submission(batch, self._session, self._sender)
+
+    def _send_lost(self, batch: Batch) -> None:
+        """Send again what has no message: whoever made the batch may have died before it sent."""
+        store = self._sender.store
+        left = sum(not read_progress(job_id, store).is_over for job_id in batch.jobs)
+        if not left:
+            return
+        queues = self._session.queues(self.name).values()
+        waiting = sum(one.visible + one.in_flight + one.delayed for one in backlogs(queues))
+        if waiting < left:
+            ports = self._session.work_ports(self.name)
+            for _ in redrive_lost(self.name, ports, batches=[batch.batch_id]):
+                pass
+            self._sender.nudge()
+
+
+def _items_per_job(count: int, how: SubmitOptions, most: int) -> int:
+    asked = how.get("items_per_job")
+    if asked is None:
+        # Few items are spread over machines: each may take long.
+        return max(1, min(_ITEMS_PER_JOB, -(-count // _JOBS), most))
+    if asked < 1:
+        raise BadInput("items_per_job", asked, "make it at least 1")
+    return asked
+
+
+class _Given:
+    """Items as they were given: JSON, and paths of files that are uploaded."""
+
+    def __init__(self, items: Sequence[Any], prefix: str, root: str) -> None:
+        #: Where its files go, below the workload's part of the bucket.
+        self.prefix = prefix
+        #: Each file with its name below that.
+        self.files: list[tuple[Path, str]] = []
+        #: As they are sent.
+        self.values: list[Any] = []
+        for number, item in enumerate(items):
+            if not isinstance(item, Path):
+                self.values.append(item)
+                continue
+            if not item.is_file() or not is_whole(str(item)):
+                raise BadInput(f"item {number}", str(item), "give the path of a readable file")
+            name = f"{number:06d}/{item.name}"
+            self.files.append((item, name))
+            self.values.append(f"{root}{prefix}{name}")
+
+    def digest(self, draft: Draft) -> str:
+        """Return the SHA-256 of all that is asked for, with the bytes of the files."""
+        asked = [
+            *(draft.items_per_job, draft.tenant, draft.type, draft.requirements),
+            *(dict(draft.params), self.values, [_digest(path) for path, _ in self.files]),
+        ]
+        try:
+            text = json.dumps(asked, sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError) as exc:
+            raise BadInput("items", draft.batch_id, f"give items that are JSON ({exc})") from exc
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Sections(Generic[R]):
+    """Items that are sent section by section, as their results are read."""
+
+    def __init__(
+        self,
+        workload: Workload[Any, R],
+        items: Iterable[Any],
+        how: StreamOptions,
+        *,
+        in_order: bool,
+    ) -> None:
+        self._workload = workload
+        self._items = iter(items)
+        self._how = how
+        self._in_order = in_order
+        self._on_exit: OnExit = how.get("on_exit") or ("detach" if how.get("key") else "cancel")
+        #: Each with the place of its first item.
+        self._under_way: deque[tuple[int, Submission[R]]] = deque()
+        self._first_name = workload.name_batch(how)
+        self._sections = self._sent = 0
+        self._is_all = False
+        self._send_next()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the first batch."""
+        return self._first_name
+
+    @property
+    def total(self) -> int | None:
+        """Return how many items there are; None: not all have been read."""
+        return self._sent if self._is_all else None
+
+    def _send_next(self) -> None:
+        items = list(islice(self._items, SECTION_ITEMS))
+        self._is_all = len(items) < SECTION_ITEMS
+        if not items:
+            return
+        self._sections += 1
+        name = self._first_name if self._sections == 1 else f"{self._first_name}.{self._sections}"
+        self._under_way.append((self._sent, self._workload.send(items, self._how, name)))
+        self._sent += len(items)
+
+    def results(self) -> Iterator[ItemResult[R] | None]:
+        """Yield what comes of the items."""
+        while self._under_way:
+            if len(self._under_way) < _SECTIONS and not self._is_all:
+                self._send_next()
+            first, submission = self._under_way[0]
+            yield from submission.read(in_order=self._in_order, first=first)
+            self._under_way.popleft()
+            if not self._under_way and not self._is_all:
+                self._send_next()
+
+    def leave(self) -> None:
+        """Cancel what is not done, or let it go on."""
+        if self._on_exit == "cancel":
+            for _, submission in self._under_way:
+                submission.cancel()
+
+
+class Submission(Generic[R]):
+    """One batch: how far it is, and what came of it.
+
+    As a context it cancels what is not done at the end of the block, unless ``detach`` was called;
+    otherwise it goes on, whatever becomes of this process.
+    """
+
+    def __init__(self, batch: Batch, session: Session, sender: Sender) -> None:
+        self._batch = batch
+        self._session = session
+        self._sender = sender
+        self._is_detached = self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"Submission({self.id!r}, workload={self._batch.workload!r})"
+
+    @property
+    def id(self) -> str:
+        """Return its name, by which ``spindown results`` and ``Workload.batch`` find it."""
+        return self._batch.batch_id
+
+    @property
+    def jobs(self) -> Sequence[str]:
+        """Return the ids of its jobs."""
+        return self._batch.jobs
+
+    @property
+    def items(self) -> int | None:
+        """Return how many items it has; None: workers have yet to read them."""
+        return self._batch.items
+
+    def status(self) -> BatchCount:
+        """Look at all its jobs, and return how far they are."""
+        return self._count([read_progress(job, self._sender.store) for job in self.jobs])
+
+    def _count(self, jobs: Sequence[JobProgress]) -> BatchCount:
+        is_known = all(job.items is not None for job in jobs)
+        return BatchCount(
+            state=state_of(jobs),
+            jobs=len(jobs),
+            jobs_over=sum(job.is_over for job in jobs),
+            items=sum(job.items or 0 for job in jobs) if is_known else self.items,
+            items_done=sum(job.items_done for job in jobs),
+            items_failed=sum(job.items_failed for job in jobs),
+            dollars=sum(job.cost_usd for job in jobs),
+        )
+
+    def wait(self, timeout: float | None = None) -> BatchCount:
+        """Wait until all its jobs are over; return how they ended.
+
+        Raises:
+            TimeoutError: they are not over after so many seconds; the batch goes on.
+        """
+        ends = JobEnds(self.jobs, self._sender.store, at_once=_STATES_A_LOOK)
+        begun, pause = time.monotonic(), LOOK_SECONDS
+        while not ends.look():
+            if timeout is not None and time.monotonic() - begun >= timeout:
+                raise TimeoutError(f"{self.id} is not over after {timeout:g} s")
+            Event().wait(pause)
+            pause = min(pause * 2, LOOK_SECONDS_MOST)
+        self._is_over = True
+        return self._count(list(ends.ended.values()))
+
+    def results(self, *, timeout: float | None = None) -> ResultStream[ItemResult[R]]:
+        """Stream all that is known of each item, in order; leaving it changes nothing."""
+        return self._stream(read_result, timeout, in_order=True)
+
+    def as_completed(self, *, timeout: float | None = None) -> ResultStream[ItemResult[R]]:
+        """Stream the same as it is committed."""
+        return self._stream(read_result, timeout, in_order=False)
+
+    @overload
+    def gather(
+        self, *, return_exceptions: Literal[False] = False, timeout: float | None = None
+    ) -> list[R]: ...
+    @overload
+    def gather(
+        self, *, return_exceptions: Literal[True], timeout: float | None = None
+    ) -> list[R | WorkFailed]: ...
+    def gather(self, *, return_exceptions: bool = False, timeout: float | None = None) -> list[Any]:
+        """Wait for all items; return their values in order.
+
+        Raises:
+            ItemFailed, JobFailed: an item has none, unless errors are returned as values.
+            TimeoutError: they were not there after so many seconds; the batch goes on.
+        """
+        read = read_outcome if return_exceptions else read_value
+        return list(self._stream(read, timeout, in_order=True))
+
+    def _stream(self, read: Any, timeout: float | None, *, in_order: bool) -> ResultStream[Any]:
+        return open_stream(_Reading(self, in_order=in_order), read, {"timeout": timeout})
+
+    def read(self, *, in_order: bool, first: int = 0) -> Iterator[ItemResult[R] | None]:
+        """Yield what comes of its items; None: nothing new for now.
+
+        Args:
+            in_order: whether in the order of the items.
+            first: place of its first item among those that were given.
+        """
+        for found in follow(self._batch, self._sender.store, in_order=in_order):
+            if found is None:
+                yield None
+            else:
+                yield from self._tell(found, first)
+        self._is_over = True
+
+    def _tell(self, found: FoundWork, first: int) -> Iterator[ItemResult[R]]:
+        place = None if found.position is None else first + found.position
+        known: Mapping[str, Any] = {
+            "workload": self._batch.workload,
+            "batch_id": self.id,
+            "job_id": found.job_id,
+        }
+        logs = f"spindown logs {found.job_id} --workload {known['workload']}{self._session.options}"
+        if isinstance(found, CommittedItem):
+            yield _read_record(found.record, place, known, logs, self._sender.store)
+            return
+        is_cancelled = found.state is JobState.CANCELLED
+        for number in range(found.count):
+            index = None if place is None else place + number
+            error = JobFailed(
+                index=index,
+                item=None,
+                **known,
+                command="" if is_cancelled else logs,
+                state=found.state.value,
+                cause=found.reason,
+            )
+            yield ItemResult(index=index, item=None, error=error, job_id=found.job_id)
+
+    def cancel(self) -> None:
+        """Cancel what is not done; what has been committed stays."""
+        store = self._sender.store
+        # One that was given up stays so: its message can be sent back.
+        states = {job: read_progress(job, store).state for job in self.jobs}
+        left = [job for job, state in states.items() if state not in _OVER]
+        if left:
+            ports = self._session.work_ports(self._batch.workload)
+            for _ in cancel(self._batch.workload, left, ports):
+                pass
+        self._is_over = True
+
+    def detach(self) -> None:
+        """Let it go on after the ``with`` block."""
+        self._is_detached = True
+
+    def __enter__(self) -> Self:
+        """Return itself; what is not done is cancelled at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Cancel what is not done, unless it was detached."""
+        if not self._is_detached and not self._is_over:
+            self.cancel()
+
+
+_OVER = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
+
+
+def _read_record(
+    record: Mapping[str, Any],
+    place: int | None,
+    known: Mapping[str, Any],
+    command: str,
+    store: ObjectStore,
+) -> ItemResult[Any]:
+    """Return what a record says; a worker wrote it, so nothing but its index was checked."""
+    item, error, traceback = (record.get(name) for name in ("item", "error", "traceback"))
+    failure = None
+    if record.get("status") != ItemStatus.OK:
+        failure = ItemFailed(
+            index=place,
+            item=item,
+            **known,
+            command=command,
+            error=str(error),
+            traceback=traceback if isinstance(traceback, str) else None,
+        )
+    outputs = record.get("outputs")
+    named = (
+        [one.get("path") for one in outputs if isinstance(one, dict)]
+        if isinstance(outputs, list)
+        else []
+    )
+    seconds = record.get("seconds")
+    return ItemResult(
+        index=place,
+        item=item,
+        error=failure,
+        files=tuple(name for name in named if isinstance(name, str)),
+        job_id=str(known["job_id"]),
+        seconds=seconds if isinstance(seconds, float) else 0.0,
+        _value=record.get("result"),
+        _source=(record, store),
+    )
+
+
+class _Reading(Generic[R]):
+    """A batch that is read by somebody whom it does not belong to."""
+
+    def __init__(self, submission: Submission[R], *, in_order: bool) -> None:
+        self._submission = submission
+        self._in_order = in_order
+        self.name = submission.id
+        self.total = submission.items
+
+    def results(self) -> Iterator[ItemResult[R] | None]:
+        """Yield what comes of its items."""
+        return self._submission.read(in_order=self._in_order)
+
+    def leave(self) -> None:
+        """Let it go on."""

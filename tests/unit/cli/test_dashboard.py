@@ -1,0 +1,278 @@
+"""The pages of a dashboard show what is measured, and nothing on them is obeyed."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from datetime import timedelta
+from html.parser import HTMLParser
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from spindown.cli.dashboard.chart import LINES_SHOWN, draw_graph
+from spindown.cli.dashboard.page import Looked, error_page, job_page
+from spindown.cli.dashboard.server import Site, make_server, parse_span
+from spindown.cli.session import Session
+from spindown.contract.dashboard import MetricQuery, Widget, read_dashboard
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.ec2sim import MemoryClock
+from spindown.error import BadInput, ContractError, NotFound
+from spindown.job.attachment.log import keep_log
+from spindown.memory import MemoryLog, MemoryObjectStore
+from spindown.port import MetricSeries
+from tests.builders import NOW
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+#: What a worker may write: markup, an escape sequence, mathematics of the library that plots.
+HOSTILE = "<script>alert(1)</script>\x1b]0;owned\x07 $\\frac{a}{b}$ \"'&lt; \u202eevil"
+
+BODY = {
+    "start": "-PT12H",
+    "widgets": [
+        {
+            "type": "alarm",
+            "x": 0,
+            "y": 0,
+            "width": 24,
+            "height": 3,
+            "properties": {"title": "Alarms", "alarms": ["arn:aws:cloudwatch:r:1:alarm:demo--x"]},
+        },
+        {
+            "type": "metric",
+            "x": 0,
+            "y": 3,
+            "width": 8,
+            "height": 6,
+            "properties": {
+                "title": "Messages",
+                "stacked": True,
+                "metrics": [
+                    [{"label": "backlog", "expression": "FILL(b, 0)", "period": 60}],
+                    ["Spindown", "Backlog", "D", "demo", {"id": "b", "visible": False}],
+                    ["Spindown", "Held", "D", "demo", {"stat": "p95", "yAxis": "right"}],
+                ],
+                "annotations": {"horizontal": [{"value": 300, "label": "limit"}]},
+                "yAxis": {"left": {"label": "messages", "min": 0}, "right": {"label": "s"}},
+            },
+        },
+    ],
+}
+
+
+class Tags(HTMLParser):
+    """Collects the elements of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+
+def harmless(page: str) -> bool:
+    tags = Tags(page).names
+    return "script" not in tags and "\x1b" not in page and "\u202e" not in page
+
+
+def test_the_body_of_a_dashboard_is_read() -> None:
+    body = read_dashboard(json.dumps(BODY))
+
+    alarms, graph = body.widgets
+    assert body.span == 12 * HOUR
+    assert alarms.alarms == ("demo--x",)
+    calculated, backlog, held = graph.queries
+    assert (calculated.expression, calculated.query_id) == ("FILL(b, 0)", "q0")
+    assert (backlog.query_id, backlog.is_shown) == ("b", False)
+    assert (held.name, held.dimensions, held.statistic) == ("Held", {"D": "demo"}, "p95")
+    assert held.is_right
+    assert graph.is_stacked
+    assert not graph.right_from_zero
+    assert graph.marks[0].value == 300
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"widgets": [{}]}', '{"widgets": 3}'])
+def test_a_body_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ContractError):
+        read_dashboard(text)
+
+
+def a_series(name: str, *values: float) -> MetricSeries:
+    points = tuple((NOW - n * MINUTE, value) for n, value in enumerate(values))
+    return MetricSeries(query_id="q0", label=name, points=points[::-1])
+
+
+def graph_of(*series: MetricSeries, **changes: Any) -> str:
+    widget = Widget(
+        kind="metric",
+        x=0,
+        y=0,
+        width=8,
+        height=6,
+        title=changes.pop("title", "Messages"),
+        queries=(MetricQuery(query_id="q0"),),
+        **changes,
+    )
+    return draw_graph(widget, series, since=NOW - HOUR, until=NOW, name="g0")
+
+
+@pytest.mark.parametrize("is_stacked", [True, False])
+@pytest.mark.parametrize("values", [(), (3.0,), (3.0, 1.0, 2.0)])
+def test_a_graph_names_its_lines_and_last_values(
+    values: tuple[float, ...], *, is_stacked: bool
+) -> None:
+    drawn = graph_of(a_series("backlog", *values), is_stacked=is_stacked)
+
+    assert drawn.count("<svg ") == 1
+    assert "backlog" in drawn
+    assert not values or "<b>3</b>" in drawn
+
+
+def test_names_of_metrics_are_text_and_no_part_of_the_drawing() -> None:
+    drawn = graph_of(a_series(HOSTILE, 1.0, 2.0), title=HOSTILE)
+
+    assert harmless(drawn)
+    # In the title, in the legend, and for those who do not see the drawing.
+    assert drawn.count("frac") == 3
+
+
+def test_of_too_many_lines_the_largest_are_shown() -> None:
+    drawn = graph_of(*(a_series(f"line {n}", float(n)) for n in range(LINES_SHOWN + 5)))
+
+    assert "line 14" in drawn
+    assert "line 4<" not in drawn
+    assert drawn.count("<li>") == LINES_SHOWN + 1
+
+
+class FakeAws:
+    """What a job's page asks of AWS."""
+
+    clock = MemoryClock(NOW)
+
+
+def a_session(job_id: str, printed: str, reason: str = "") -> Session:
+    store = MemoryObjectStore(FakeAws.clock)
+    manifest = Manifest(
+        job_id=job_id, epoch=1, owner="i-1/0", state=JobState.FAILED, parts=(), reason=reason
+    )
+    store.put(manifest_key(job_id), encode_manifest(manifest))
+    keep_log(job_id, 1, printed.encode(), store)
+    session = SimpleNamespace(
+        aws=FakeAws(),
+        deployment=SimpleNamespace(name="demo", workloads=("ocr",)),
+        workload=_known,
+        work_store=lambda _: store,
+        log_source=lambda _: MemoryLog(),
+    )
+    return cast("Session", session)
+
+
+def _known(name: str) -> str:
+    if name != "ocr":
+        raise BadInput("workload", name, "name one")
+    return name
+
+
+def test_what_code_prints_is_shown_and_not_obeyed() -> None:
+    session = a_session("job-1", f"begin\n{HOSTILE}\nend\n", reason=HOSTILE)
+
+    page = job_page(session, "ocr", "job-1", Looked(span=None, every=MINUTE, root="/x/"))
+
+    assert harmless(page)
+    assert "begin\n&lt;script&gt;" in page
+    assert "\\x1b]0;owned" in page
+
+
+def test_a_job_nobody_knows_has_no_page() -> None:
+    session = a_session("job-1", "text")
+    site = Site(session=session, every=MINUTE)
+
+    status, page = site.answer(f"{site.root}j/ocr/{'%3Cscript%3E'}")
+
+    assert status is HTTPStatus.NOT_FOUND
+    assert harmless(page)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/", "/w/ocr", "/wrong-secret/", "/x", "/../etc/passwd", "//example.com/"]
+)
+def test_without_the_secret_nothing_is_told(path: str) -> None:
+    site = Site(session=a_session("job-1", "secret text"), every=MINUTE)
+
+    status, page = site.answer(path)
+
+    assert status is HTTPStatus.NOT_FOUND
+    assert site.secret not in page
+
+
+@pytest.mark.parametrize("path", ["w/other", "nothing", "j/ocr", "j/other/job-1", "w/ocr?since=x"])
+def test_a_page_that_is_not_there_is_said_so(path: str) -> None:
+    site = Site(session=a_session("job-1", "text"), every=MINUTE)
+
+    status, page = site.answer(site.root + path)
+
+    assert status is HTTPStatus.NOT_FOUND
+    assert harmless(page)
+
+
+def test_an_error_s_text_is_escaped() -> None:
+    assert harmless(error_page(HOSTILE, Looked(span=None, every=MINUTE)))
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0s", "64d", "-1h", "9999999999d"])
+def test_a_span_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse_span(text)
+
+
+def ask(address: str, **headers: str) -> tuple[int, Any, str]:
+    request = urllib.request.Request(address, headers=headers)  # noqa: S310 - our own server
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - likewise
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode()
+
+
+def test_the_server_serves_this_machine_and_no_script() -> None:
+    site = Site(session=a_session("job-1", "hello"), every=MINUTE)
+    with make_server(site, 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_address[1]}{site.root}j/ocr/job-1"
+            status, headers, page = ask(address)
+            assert (status, "hello" in page) == (200, True)
+            assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+            assert headers["Refresh"] == "60"
+            assert headers["Referrer-Policy"] == "no-referrer"
+            # A page of the web whose name points here.
+            status, _, page = ask(address, Host="evil.example:80")
+            assert (status, "hello" in page) == (403, False)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    site = Site(session=a_session("job-1", "hello"), every=MINUTE)
+    with (
+        make_server(site, 0) as server,
+        pytest.raises(BadInput, match="--port"),
+    ):
+        make_server(site, server.server_address[1])
+
+
+def test_a_job_without_a_manifest_is_not_found() -> None:
+    session = a_session("job-1", "text")
+
+    with pytest.raises(NotFound):
+        job_page(session, "ocr", "job-2", Looked(span=None, every=MINUTE))

@@ -1,0 +1,182 @@
+"""A stream of results: what is given for each, and what leaving it does to the rest."""
+
+import asyncio
+import copy
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any, assert_type
+
+import pytest
+
+from spindown import ItemFailed, ItemResult, ResultStream, WorkFailed, Workload
+from spindown.client.mapper import Mapper
+from spindown.client.option import StreamOptions
+
+FAILURE = ItemFailed(
+    index=1, item="b", workload="w", job_id="j", error="ValueError: no", traceback="line 7"
+)
+
+
+class Remembered:
+    """Work whose results are given; it notes how often it was left."""
+
+    name = "b-1"
+    total = 3
+
+    def __init__(self, found: Iterable[ItemResult[Any] | None]) -> None:
+        self._found = found
+        self.times_left = 0
+
+    def results(self) -> Iterator[ItemResult[Any] | None]:
+        yield from self._found
+
+    def leave(self) -> None:
+        self.times_left += 1
+
+
+class RememberedMapper(Mapper[str, int]):
+    """Maps any items to the results that it was given."""
+
+    def __init__(self, *found: ItemResult[Any] | None) -> None:
+        self.work = Remembered(found)
+
+    def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> Remembered:
+        return self.work
+
+
+def ok(index: int) -> ItemResult[int]:
+    return ItemResult(index=index, item="a", _value=index * 10)
+
+
+def failed() -> ItemResult[int]:
+    return ItemResult(index=1, item="b", error=FAILURE)
+
+
+def test_all_values_come_and_nothing_is_left() -> None:
+    mapper = RememberedMapper(ok(0), None, ok(1))
+
+    assert list(mapper.map(["a", "b"])) == [0, 10]
+    assert mapper.work.times_left == 0
+
+
+def test_a_failure_ends_the_stream_and_leaves_the_rest() -> None:
+    mapper = RememberedMapper(ok(0), failed(), ok(2))
+    stream = mapper.map(["a", "b", "c"])
+
+    assert next(stream) == 0
+    with pytest.raises(ItemFailed) as raised:
+        next(stream)
+
+    assert raised.value.__notes__ == ["line 7"]
+    assert list(stream) == []
+    assert mapper.work.times_left == 1
+
+
+def test_failures_can_be_values() -> None:
+    mapper = RememberedMapper(ok(0), failed(), ok(2))
+
+    assert mapper.gather(["a", "b", "c"], return_exceptions=True) == [0, FAILURE, 20]
+    assert mapper.work.times_left == 0
+
+
+def test_a_break_leaves_the_rest_at_once() -> None:
+    mapper = RememberedMapper(ok(0), ok(1))
+
+    for _ in mapper.map(["a", "b"]):
+        break
+
+    assert mapper.work.times_left == 1
+
+
+def test_it_is_left_once_however_often_it_is_closed() -> None:
+    mapper = RememberedMapper(ok(0), ok(1))
+
+    with mapper.results(["a", "b"]) as stream:
+        next(stream)
+        stream.close()
+
+    assert mapper.work.times_left == 1
+
+
+def test_what_takes_too_long_is_left() -> None:
+    mapper = RememberedMapper(ok(0), *[None] * 1000)
+    stream = mapper.map(["a", "b"], timeout=0.01)
+
+    assert next(stream) == 0
+    with pytest.raises(TimeoutError):
+        next(stream)
+
+    assert mapper.work.times_left == 1
+
+
+def test_a_task_that_is_cancelled_leaves_its_stream() -> None:
+    mapper = RememberedMapper(*[None] * 1000)
+
+    async def use() -> None:
+        task = asyncio.create_task(mapper.aio.gather(["a"]))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(use())
+
+    assert mapper.work.times_left == 1
+
+
+def test_progress_is_told_with_failures_and_total() -> None:
+    told: list[tuple[int, int, int | None]] = []
+    mapper = RememberedMapper(ok(0), failed())
+
+    mapper.gather(["a", "b"], return_exceptions=True, progress=lambda *seen: told.append(seen))
+
+    assert told == [(1, 0, 3), (2, 1, 3)]
+
+
+def test_a_notebook_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def display(cell: Any, *, display_id: bool) -> Any:
+        shown.append(cell._repr_html_())
+        return SimpleNamespace(update=lambda cell: shown.append(cell._repr_html_()))
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    mapper = RememberedMapper(ok(0), None, ok(1))
+
+    mapper.gather(["a", "b"])
+    mapper.gather(["a", "b"], progress=False)
+
+    assert len(shown) == 2
+    assert 'max="3" value="2"' in shown[-1]
+
+
+def test_a_failure_can_be_copied_to_another_process() -> None:
+    again = copy.copy(FAILURE)
+
+    assert (again.index, again.error, str(again)) == (1, FAILURE.error, str(FAILURE))
+
+
+def test_to_import_the_package_loads_none_of_what_it_uses() -> None:
+    slow = ("boto3", "pydantic", "typer", "rich", "spindown.client")
+    program = f"import sys, spindown; print(sorted({set(slow)!r}.intersection(sys.modules)))"
+
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+    assert done.stdout.decode() == "[]\n"
+
+
+def what_type_checkers_see(workload: Workload[str, dict[str, int]]) -> None:
+    """Hold the types of the calls: mypy checks this, and nobody runs it."""
+    assert_type(workload.map(["a"]), ResultStream[dict[str, int]])
+    assert_type(
+        workload.map(["a"], return_exceptions=True), ResultStream[dict[str, int] | WorkFailed]
+    )
+    assert_type(workload.gather(["a"], key="k"), list[dict[str, int]])
+    assert_type(next(workload.as_completed(["a"])).result(), dict[str, int])
+    assert_type(workload.submit(["a"]).gather(), list[dict[str, int]])
+    workload.map([1])  # type: ignore[list-item]
+    workload.map(["a"], on_exit="stop")  # type: ignore[call-overload]
