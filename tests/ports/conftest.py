@@ -1,19 +1,42 @@
-"""A simulated AWS account in this process, one for each module of tests."""
+"""A simulated AWS account in this process, one for each module of tests.
+
+moto is the usual one. With `--world ministack` it is MiniStack, which another author has written.
+"""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import boto3
 import pytest
 from moto import mock_aws
 
 from spindown.aws.wiring import Aws
+from spindown.local import emulator
+from spindown.local.environment import aws_environment, environment_of_process
+from spindown.local.gateway import Gateway, bind
 from spindown.memory import MemoryClock
 from tests.ports.market import REGION, Answers
 
 
+@contextmanager
+def _ministack() -> Iterator[None]:
+    """Serve MiniStack on loopback, and point every client of this process at it."""
+    gateway = Gateway(bind(0))
+    environment = aws_environment(gateway.endpoint, REGION) | emulator.settings(gateway.port)
+    with environment_of_process(environment):
+        try:
+            gateway.start(emulator.load(gateway.port), every={})
+            yield
+        finally:
+            gateway.stop()
+
+
+_WORLDS = {"moto": mock_aws, "ministack": _ministack}
+
+
 @pytest.fixture(scope="module")
-def session() -> Iterator[boto3.Session]:
-    with mock_aws():
+def session(request: pytest.FixtureRequest) -> Iterator[boto3.Session]:
+    with _WORLDS[request.config.getoption("--world")]():
         yield boto3.Session(
             aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION
         )
