@@ -34,12 +34,31 @@ def _ministack() -> Iterator[None]:
 _WORLDS = {"moto": mock_aws, "ministack": _ministack}
 
 
+#: Services that the present test has asked.
+_ASKED: set[str] = set()
+
+
 @pytest.fixture(scope="module")
 def session(request: pytest.FixtureRequest) -> Iterator[boto3.Session]:
     with _WORLDS[request.config.getoption("--world")]():
-        yield boto3.Session(
+        made = boto3.Session(
             aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION
         )
+        made.events.register("request-created", _note)
+        yield made
+
+
+def _note(event_name: str, **_: object) -> None:
+    _ASKED.add(event_name.split(".")[1])
+
+
+@pytest.fixture(autouse=True)
+def _tell_who_was_asked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Name in the report of a run the services whose emulator a test has asked."""
+    _ASKED.clear()
+    yield
+    if _ASKED:
+        request.node.user_properties.append(("asked", " ".join(sorted(_ASKED))))
 
 
 @pytest.fixture(scope="module")
