@@ -15,11 +15,11 @@ from spindown.contract.rehearsal import (
     RehearsedLaunch,
     RehearsedPool,
 )
+from spindown.contract.row import REHEARSED_PER_MINUTE
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.observation import launch_tags
 from spindown.control.policy import current_policy
 from spindown.domain.policy import Policy
-from spindown.contract.row import REHEARSED_PER_MINUTE
 from spindown.error import (
     AccessDenied,
     ContractError,

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import partial
 
 from spindown.builtin.verification import answer
 from spindown.contract import tag
@@ -279,10 +278,11 @@ class Verification:
         if self._sent_at is None:
             return Ending(is_empty=True)
         troubles: list[SpindownError] = []
-        terminations = (partial(self._terminate, region) for region in sorted(self._regions))
-        for act in (self._cancel, *terminations):
+        with _noted(troubles):
+            self._cancel()
+        for region in sorted(self._regions):
             with _noted(troubles):
-                act()
+                self._terminate(region)
         is_empty = False
         with _noted(troubles):
             left = read_remainder(self.workload, self.ports.control)

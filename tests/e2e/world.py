@@ -327,9 +327,7 @@ class World(Deployed):
 
 
 @contextmanager
-def deployed(
-    config: Path, scenario: Scenario | None = None, **more: Any
-) -> Iterator[World]:
+def deployed(config: Path, scenario: Scenario | None = None, **more: Any) -> Iterator[World]:
     """Deploy a spindown.toml where `spindown --local` finds it from the file's directory."""
     directory = config.parent
     with LocalSystem(

@@ -23,7 +23,9 @@ def _ministack() -> Iterator[None]:
     """Serve MiniStack on loopback, and point every client of this process at it."""
     gateway = Gateway(bind(0))
     environment = aws_environment(gateway.endpoint, REGION) | emulator.settings(gateway.port)
-    with environment_of_process(environment):
+    # moto's.
+    account = {"MINISTACK_ACCOUNT_ID": "123456789012"}
+    with environment_of_process(environment | account):
         try:
             gateway.start(emulator.load(gateway.port), every={})
             yield

@@ -12,12 +12,14 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
+from http import HTTPStatus
 from time import monotonic
 from typing import Any
 from urllib.parse import urlunsplit
 
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
+from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import BotocoreStubber
 
 from spindown.local import emulator
@@ -58,8 +60,9 @@ class MotoState:
         self._app: App
 
     def load(self, port: int) -> "MotoState":
-        """Load MiniStack for a port; return this app."""
+        """Load MiniStack for a port, and moto without any state; return this app."""
         self._app = emulator.load(port)
+        BackendDict.reset()
         return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,16 +72,9 @@ class MotoState:
             await self._app(scope, receive, send)
             return
         status, headers, body = await self._answer(service, scope, await read_body(receive))
-        await send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [(n.lower().encode(), v.encode()) for n, v in headers.items()],
-            }
-        )
-        # A HEAD tells the length of a body that it does not bring.
-        is_told = scope["method"] != "HEAD"
-        await send({"type": "http.response.body", "body": body if is_told else b""})
+        told = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": told})
+        await send({"type": "http.response.body", "body": body})
 
     def move(self, client: Callable[[str], Any]) -> None:
         """Write all that MiniStack holds into moto, which answers for it from now on."""
@@ -112,7 +108,7 @@ class MotoState:
         until = monotonic() + asked.pop("WaitTimeSeconds", 0)
         while True:
             found = self._ask(service, scope, json.dumps(asked | {"WaitTimeSeconds": 0}).encode())
-            if b'"Messages"' in found[2] or found[0] != 200 or monotonic() >= until:  # noqa: PLR2004
+            if b'"Messages"' in found[2] or found[0] != HTTPStatus.OK or monotonic() >= until:
                 return found
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -131,11 +127,12 @@ class MotoState:
         )
         assert answer is not None, url
         status, told, said = answer
-        text = said.encode() if isinstance(said, str) else said
-        lengths = {name: str(v) for name, v in told.items() if name.lower() != "content-length"}
-        length = told.get("content-length", told.get("Content-Length", len(text)))
-        is_head = scope["method"] == "HEAD"
-        return status, lengths | {"content-length": str(length if is_head else len(text))}, text
+        body = said.encode() if isinstance(said, str) else said
+        known = {name.lower(): str(value) for name, value in told.items()}
+        if scope["method"] == "HEAD":
+            # It tells the length of a body that it does not bring.
+            return status, known, b""
+        return status, known | {"content-length": str(len(body))}, body
 
     def _select(self, scope: Scope, asked: dict[str, Any]) -> Answer:
         """Answer the ledger's one statement, which moto cannot read, from its rows."""
@@ -153,14 +150,12 @@ class MotoState:
             status, headers, body = self._ask(
                 "dynamodb", {**scope, "headers": [*rest, target]}, json.dumps(query).encode()
             )
-            if status != 200:  # noqa: PLR2004
+            if status != HTTPStatus.OK:
                 return status, headers, body
             rows += json.loads(body)["Items"]
         text = json.dumps({"Items": rows}).encode()
-        return 200, {"content-type": _JSON, "content-length": str(len(text))}, text
-
-
-_JSON = "application/x-amz-json-1.0"
+        kind = "application/x-amz-json-1.0"
+        return HTTPStatus.OK, {"content-type": kind, "content-length": str(len(text))}, text
 
 
 def _read_queues(sqs: Any) -> list[dict[str, Any]]:
