@@ -116,7 +116,7 @@ class VerifyLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunEnding:
     """What one try to end a run has come to."""
 
     #: Nothing runs, nothing is being launched, and the job is cancelled.
@@ -268,7 +268,7 @@ class Verification:
             dollars=self._dollars(now),
         )
 
-    def end_all(self) -> Ending:
+    def end_all(self) -> RunEnding:
         """Cancel the job and terminate what runs; call it until nothing is left.
 
         Each is done whether or not the others can be: machines cost money, also those of a job
@@ -276,7 +276,7 @@ class Verification:
         """
         self.early_end = self.early_end or EarlyEnd.STOPPED
         if self._sent_at is None:
-            return Ending(is_empty=True)
+            return RunEnding(is_empty=True)
         troubles: list[SpindownError] = []
         with _noted(troubles):
             self._cancel()
@@ -289,7 +289,7 @@ class Verification:
             is_empty = not (left.instances or left.launching)
             self._look_at_machines(self.ports.control.clock.now())
             self._see_whether_empty()
-        return Ending(is_empty=is_empty and not troubles, troubles=tuple(troubles))
+        return RunEnding(is_empty=is_empty and not troubles, troubles=tuple(troubles))
 
     def result(self) -> VerifyRun:
         """Return all that was seen, with results, alarms and charges as they are now."""

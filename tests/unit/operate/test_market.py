@@ -51,7 +51,7 @@ def test_a_name_that_nothing_sold_bears_is_told(
     finding = world.finding(f"{setting} of classify")
 
     assert finding.severity is Severity.WARNING
-    assert finding.found == f"{unknown}, which EC2 does not sell in us-west-2"
+    assert finding.found.startswith(f"{unknown},")
     assert remedy in finding.remedy
     assert world.report().can_launch
 

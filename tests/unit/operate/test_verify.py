@@ -7,7 +7,7 @@ import pytest
 
 from spindown.error import AccessDenied, NotFound
 from spindown.operate.drain import read_remainder
-from spindown.operate.verify import Ending, Verification, VerifyPlan, VerifyPorts
+from spindown.operate.verify import RunEnding, Verification, VerifyPlan, VerifyPorts
 from spindown.port import Experiment
 from tests.control import AWAY, REGION, WORKLOAD, ControlWorld
 from tests.failure import failing, only_in, refuse
@@ -69,7 +69,7 @@ def test_an_end_cancels_the_job_and_terminates_machines() -> None:
 
     run.end_all()
 
-    assert run.end_all() == Ending(is_empty=True)
+    assert run.end_all() == RunEnding(is_empty=True)
     assert running(world) == 0
     assert world.queue.backlog().is_empty
 
