@@ -3,8 +3,8 @@
 moto is the usual one. With `--world ministack` it is MiniStack, which another author has written.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 import boto3
 import pytest
@@ -33,7 +33,10 @@ def _ministack() -> Iterator[None]:
             gateway.stop()
 
 
-_WORLDS = {"moto": mock_aws, "ministack": _ministack}
+_WORLDS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
+    "moto": mock_aws,
+    "ministack": _ministack,
+}
 
 
 #: Services that the present test has asked.
