@@ -37,6 +37,11 @@ botocore.session.create_loader = cache(botocore.session.create_loader)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the suites of the adapters run on another emulator (tests/proof/test_second_world.py)."""
+    parser.addoption("--world", choices=("moto", "ministack"), default="moto")
+
+
 # Without xdist, as the mutants are tested, there is no such hook.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:

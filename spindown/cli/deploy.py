@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +16,10 @@ import typer
 
 from spindown import config as configuration
 from spindown.cli import option
-from spindown.cli.session import has_credentials
-from spindown.error import BadInput, NoCredentials
+from spindown.cli.render.screen import print_aside
+from spindown.cli.session import has_credentials, reach
+from spindown.domain.requirement import unknown_names
+from spindown.error import BadInput, NoCredentials, SpindownError
 from spindown.installed import cdk_command
 
 #: What is not an option of ours goes to CDK.
@@ -73,17 +76,44 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
     # An option may choose another app, other credentials, or only ask for help.
     if command not in _CALLS_AWS or any(word.startswith("-") for word in words):
         return
-    settings = _settings_of_cdk()
+    settings, loaded = _settings_of_cdk(), None
     if settings.get("app", _OWN_APP) == _OWN_APP:
         if not config.exists():
             remedy = "begin with `spindown init`, or name your file with --config"
             raise BadInput("spindown.toml", str(config), remedy)
-        configuration.load(config)
+        loaded = configuration.load(config)
     # Whoever must log in first would only then learn that CDK is not installed.
     cdk_command()
     if not settings.keys() & {"profile", "plugin"} and not has_credentials():
         remedy = "log in to AWS, or try it with `spindown local up`"
         raise NoCredentials("credentials", None, remedy)
+    if command == "deploy" and loaded is not None:
+        _tell_unknown_names(loaded)
+
+
+def _tell_unknown_names(config: configuration.Config) -> None:
+    """Say which names of types and GPUs EC2 does not know; a deploy goes on all the same.
+
+    They are looked up only where there are any. Whoever may not look, or has no network, is told
+    by `spindown doctor`.
+    """
+    named = {
+        name: wanted
+        for name, workload in config.workloads.items()
+        if unknown_names(wanted := workload.to_requirements(), ())
+    }
+    if not named:
+        return
+    with suppress(SpindownError):
+        market = reach(config.deployment.region).market()
+        regions = config.deployment.outposts
+        sold = [kind for region in regions for kind in market.instance_types(region=region)]
+        for name, wanted in named.items():
+            for setting, unknown in unknown_names(wanted, sold).items():
+                print_aside(
+                    f"{setting} of workload {name}: EC2 does not sell "
+                    f"{', '.join(sorted(unknown))} in {', '.join(regions)}; see `spindown doctor`"
+                )
 
 
 #: Commands of CDK that synthesise the app, and then cannot go on without an account.

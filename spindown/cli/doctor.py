@@ -21,7 +21,12 @@ from spindown.contract.name import scaler_name
 from spindown.error import BadInput, NotFound
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
-from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config, without_images
+from spindown.operate.doctor.subject import (
+    DoctorSubject,
+    find_subject,
+    from_config,
+    in_local_system,
+)
 
 if TYPE_CHECKING:
     from spindown.aws.wiring import Aws
@@ -96,8 +101,7 @@ def _examine(
         rehearse=aws.rehearser(scaler_name(name)) if subject.is_deployed else None,
         tell=tell,
     )
-    # An instance of the local system is a process: it has no image.
-    return examine(without_images(subject) if is_local() else subject, ports)
+    return examine(in_local_system(subject) if is_local() else subject, ports)
 
 
 def _lost_counter(aws: "Aws", deployment: str) -> Callable[[str], int]:

@@ -1,31 +1,38 @@
-"""The entry point of ``spindown``: the only place that prints errors."""
+"""The entry point of ``spindown``: the only place that prints errors.
+
+It imports next to nothing before it can take a Ctrl-C, which may come early.
+"""
 
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-
-import typer
-
-from spindown.contract.location import is_whole
-from spindown.error import BadInput, SpindownError
 
 _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; an error prints one sentence on stderr, with exit code 1."""
+    try:
+        _run(arguments)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    import typer  # noqa: PLC0415 - slow enough to be interrupted, as what follows
+
+    from spindown.error import SpindownError  # noqa: PLC0415
+
     _write_whatever_comes()
     try:
         _check_bytes(sys.argv[1:] if arguments is None else arguments)
-        from spindown.cli.app import app  # noqa: PLC0415 - slow enough to be interrupted
+        from spindown.cli.app import app  # noqa: PLC0415
 
         # Without standalone mode typer returns the exit code of --help and of Ctrl-C, and raises
         # all other errors. Commands return None.
         sys.exit(app(arguments, standalone_mode=False, prog_name="spindown"))
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
     except (SpindownError, typer.TyperException, typer.Abort, OSError) as exc:
-        from spindown.cli.error import describe  # noqa: PLC0415 - likewise
+        from spindown.cli.error import describe  # noqa: PLC0415
 
         sys.stderr.write(describe(exc))
         sys.exit(1)
@@ -39,6 +46,9 @@ def _write_whatever_comes() -> None:
 
 def _check_bytes(arguments: Sequence[str]) -> None:
     """Refuse arguments with bytes that Python cannot decode: no request can carry them."""
+    from spindown.contract.location import is_whole  # noqa: PLC0415
+    from spindown.error import BadInput  # noqa: PLC0415
+
     for text in arguments:
         if not is_whole(text):
             raise BadInput("argument", text, "write it in UTF-8")

@@ -165,21 +165,22 @@ def _render(look: VerifyLook) -> Text:
 
 
 def _end(verification: Verification, session: Session) -> None:
-    """Leave nothing running; if that cannot be seen, say how to look."""
+    """Leave nothing running; if that cannot be seen, say what failed and how to look."""
     name, options = verification.workload, session.options
     print_aside("ending all of it; Ctrl-C once more leaves that to its idle timeout")
-    empty = 0
+    empty, told = 0, set[str]()
     try:
         for _ in range(_END_LOOKS):
-            left = verification.end_all()
-            is_empty = not (left.instances or left.launching)
-            empty = empty + 1 if is_empty else 0
+            ending = verification.end_all()
+            empty = empty + 1 if ending.is_empty else 0
             if empty >= _EMPTY_LOOKS:
                 print_aside(f"nothing of it runs; spindown status {name}{options} shows the same")
                 return
+            for trouble in map(str, ending.troubles):
+                if trouble not in told:
+                    print_aside(f"tried again: {trouble}")
+                    told.add(trouble)
             Event().wait(verification.plan.every.total_seconds())
-    except SpindownError as exc:
-        print_aside(f"it could not be ended: {exc}")
     except KeyboardInterrupt:
         pass
     print_aside(

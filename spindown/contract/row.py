@@ -57,6 +57,8 @@ BREAKER = "breaker"
 DECISION = "decision"
 BUDGET = "budget#"
 CALLS = "calls#"
+#: Where a region stands otherwise.
+REHEARSED = f"{CALLS}rehearsed"
 ALERT = "alert#"
 REQUEUED = "requeued#"
 #: The rise of the cost of an item that stands (``domain.cost_rise.CostRise``).
@@ -568,10 +570,16 @@ class BudgetRow:
 #: developer guide, "Request throttling"). A quarter of that leaves others in the account theirs.
 CALLS_PER_MINUTE = 30
 
+#: Launches that all rehearsals together have EC2 check in a minute, out of the same bucket.
+REHEARSED_PER_MINUTE = 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallsRow:
-    """The launch requests of all workloads in one region, in the minute that it names."""
+    """The launch requests of all workloads in one region, in the minute that it names.
+
+    Those that are only rehearsed have a row of their own, for all regions.
+    """
 
     minute: str = ""
     count: Tally = 0

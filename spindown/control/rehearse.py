@@ -1,22 +1,34 @@
 """Have EC2 check launches with the scaler's own role, and make none.
 
 What an organisation's policy, a boundary or a wrong grant forbids shows so before the first job.
+Each check takes a call out of the bucket that launches need, and whoever may wake the scaler may
+ask for one. So all of them together have a bound in each minute.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 
+from spindown.contract import row as rows
 from spindown.contract.rehearsal import (
     Rehearsal,
     RehearsalRequest,
     RehearsedLaunch,
     RehearsedPool,
 )
+from spindown.contract.row import REHEARSED_PER_MINUTE
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.observation import launch_tags
 from spindown.control.policy import current_policy
 from spindown.domain.policy import Policy
-from spindown.error import AccessDenied, ContractError, Throttled, Unreachable
-from spindown.port import ControlPorts, LaunchOverride, LaunchRequest, RefusalKind
+from spindown.error import (
+    AccessDenied,
+    ContractError,
+    PreconditionFailed,
+    Throttled,
+    Unreachable,
+)
+from spindown.ledger import account_key
+from spindown.port import ControlPorts, LaunchOverride, LaunchRequest, RefusalKind, When, Write
 
 #: No further launch is checked after this, so that the last ends within ``SCALER_TIMEOUT``.
 _BEGIN_WITHIN = timedelta(seconds=60)
@@ -31,6 +43,8 @@ def rehearse(request: RehearsalRequest, ports: ControlPorts) -> Rehearsal:
     """
     settings, policy = current_policy(request.workload, ports)
     requests = [_launch_request(pool, settings, policy, ports) for pool in request.pools]
+    if not _take_calls(len(requests), ports):
+        return Rehearsal(ended=f"{REHEARSED_PER_MINUTE} launches a minute are rehearsed, no more")
     begun, done = ports.clock.elapsed(), list[RehearsedLaunch]()
     for pool, launch in zip(request.pools, requests, strict=True):
         if ports.clock.elapsed() - begun > _BEGIN_WITHIN:
@@ -55,6 +69,21 @@ def rehearse(request: RehearsalRequest, ports: ControlPorts) -> Rehearsal:
             )
         )
     return Rehearsal(launches=tuple(done))
+
+
+def _take_calls(count: int, ports: ControlPorts) -> bool:
+    """Count calls to this minute's; tell whether it had room for them."""
+    key, minute = account_key(rows.REHEARSED), rows.minute_of(ports.clock.now())
+    first = Write(
+        key=key, when=When(differs={"minute": minute}), set={"minute": minute, "count": count}
+    )
+    room = When(equals={"minute": minute}, at_most={"count": REHEARSED_PER_MINUTE - count})
+    # The first of a minute begins the count, and whoever is not the first adds to it.
+    for write in (first, Write(key=key, when=room, add={"count": count})):
+        with suppress(PreconditionFailed):
+            ports.table.write(write)
+            return True
+    return False
 
 
 def _launch_request(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from spindown.domain.offer import InstanceType, Requirements
+from spindown.domain.prior import GPU_PRIORS
 from spindown.domain.reason import Reason, ReasonCode
 
 #: The requirements in the order in which ``misfit`` judges them.
@@ -80,6 +81,22 @@ def misfit(instance_type: InstanceType, requirements: Requirements) -> Reason | 
     one of several names is joined with " or ".
     """
     return next(_misfits(instance_type, requirements), None)
+
+
+def unknown_names(
+    requirements: Requirements, sold: Iterable[InstanceType]
+) -> Mapping[str, frozenset[str]]:
+    """Return setting -> names that it asks for and nobody knows: most likely slips of the pen.
+
+    A GPU may be known and not be sold in these regions; what is denied need not be sold anywhere.
+    """
+    known = list(sold)
+    gpus = GPU_PRIORS.keys() | {kind.gpu_name for kind in known}
+    asked = {
+        "instance_types": (requirements.instance_types or frozenset()) - {x.name for x in known},
+        "gpu_names": (requirements.gpu_names or frozenset()) - gpus,
+    }
+    return {setting: unknown for setting, unknown in asked.items() if unknown}
 
 
 def _misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:

@@ -95,6 +95,11 @@ def upload(
         yield from pool.map(send, paths)
 
 
+def name_job(batch_id: str, number: int) -> str:
+    """Return the id of one job of a batch, counted from 0."""
+    return f"{batch_id}-{number:05d}"
+
+
 def submit_items(
     items: Iterable[Any], draft: Draft, *, queue: JobQueue, store: ObjectStore
 ) -> Batch:
@@ -138,7 +143,7 @@ def _send(
 ) -> Batch:
     if not sources:
         raise BadInput("items", [], "give at least one item")
-    jobs = tuple(f"{draft.batch_id}-{n:05d}" for n in range(len(sources)))
+    jobs = tuple(name_job(draft.batch_id, n) for n in range(len(sources)))
     messages = [
         Outgoing(body=_body(source, job_id, draft), tenant=draft.tenant)
         for source, job_id in zip(sources, jobs, strict=True)

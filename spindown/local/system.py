@@ -32,6 +32,7 @@ from spindown.local.market import (
     Scenario,
     load_scenario,
 )
+from spindown.local.market.wire.asgi import App
 from spindown.local.monitor import Monitor
 from spindown.local.reaper import TOKEN_VARIABLE, Reaper
 from spindown.local.schedule import Ticker, pulse
@@ -70,6 +71,7 @@ class LocalSystem:
         tick: timedelta = TICK,
         guest: Sequence[str] = WORKER,
         credentials: Callable[[Ec2Instance], RoleCredentials] | None = None,
+        emulate: Callable[[int], App] = emulator.load,
     ) -> None:
         """Prepare the system for a spindown.toml.
 
@@ -81,6 +83,7 @@ class LocalSystem:
             tick: How long a minute of alarms and schedules takes here.
             guest: The program that every instance runs.
             credentials: What an instance finds in its metadata; None gives it leave for all.
+            emulate: Loads what answers for all services but the market's, on a port.
         """
         loaded = config.load(config_path, named="--config")
         deployment = loaded.deployment
@@ -102,6 +105,7 @@ class LocalSystem:
         self._tick = tick
         self._guest = tuple(guest)
         self._credentials = credentials or _credentials
+        self._emulate = emulate
         self._stack = ExitStack()
         self._token = secrets.token_hex(16)
 
@@ -227,7 +231,7 @@ class LocalSystem:
             aws_secret_access_key=environment.SECRET_KEY,
             region_name=self.region,
         )
-        app = emulator.load(self.gateway.port)
+        app = self._emulate(self.gateway.port)
         self.hypervisor = Hypervisor(self._guest_setup(outer), powered_off=self._powered_off)
         self.market = LocalMarket(
             self.scenario,

@@ -13,7 +13,7 @@ from spindown.contract import tag
 from spindown.contract.codec import from_json
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import LaunchState, all_of
-from spindown.error import ContractError
+from spindown.error import ContractError, SpindownError
 from spindown.job.policy import read_standing
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.ledger import Ledger
@@ -89,12 +89,22 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
 
 
 def terminate_all(remainder: Remainder, ports: ControlPorts) -> None:
-    """Terminate what is left, busy or not; jobs in hand begin again from their last commit."""
+    """Terminate what is left, busy or not; jobs in hand begin again from their last commit.
+
+    Raises:
+        SpindownError: of the first region that did not answer; those of the others are terminated.
+    """
     by_region: dict[str, list[str]] = {}
     for instance in remainder.instances:
         by_region.setdefault(instance.region, []).append(instance.instance_id)
+    failed: list[SpindownError] = []
     for region, instance_ids in by_region.items():
-        ports.compute.terminate(region=region, instance_ids=instance_ids)
+        try:
+            ports.compute.terminate(region=region, instance_ids=instance_ids)
+        except SpindownError as exc:
+            failed.append(exc)
+    if failed:
+        raise failed[0]
 
 
 def _way_back(workload: str, edit: LiveEdit | None) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ ledger, manifest and EC2 and notes when something was first seen; ``domain.verif
 the notes. Whatever ends a run early, ``end_all`` leaves nothing running.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -29,9 +29,9 @@ from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.held import WorkPorts
 from spindown.job.result import read_progress, read_records
-from spindown.job.submit import Draft, name_batch, submit_items
+from spindown.job.submit import Draft, name_batch, name_job, submit_items
 from spindown.ledger import Ledger, LedgerView
-from spindown.operate.drain import Remainder, read_remainder, terminate_all
+from spindown.operate.drain import read_remainder
 from spindown.operate.preview import preview
 from spindown.port import AlarmStates, ControlPorts, FaultInjector, InstanceView
 
@@ -115,6 +115,25 @@ class VerifyLook:
     dollars: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnding:
+    """What one try to end a run has come to."""
+
+    #: Nothing runs, nothing is being launched, and the job is cancelled.
+    is_empty: bool
+    #: What could not be done; the next try does it again.
+    troubles: tuple[SpindownError, ...] = ()
+
+
+@contextmanager
+def _noted(troubles: list[SpindownError]) -> Iterator[None]:
+    """Go on after an error, and note it."""
+    try:
+        yield
+    except SpindownError as exc:
+        troubles.append(exc)
+
+
 def check_ready(workload: str, ports: VerifyPorts) -> None:
     """Check that the workload is one to verify with, and that nothing of it is under way.
 
@@ -178,6 +197,8 @@ class Verification:
     job_id: str = ""
     early_end: EarlyEnd = EarlyEnd.NONE
 
+    #: Where machines of the workload may run.
+    _regions: frozenset[str] = frozenset()
     _sent_at: datetime | None = None
     _before: frozenset[str] = frozenset()
     _epoch: int = 0
@@ -200,6 +221,8 @@ class Verification:
         """Send the job."""
         control, work = self.ports.control, self.ports.work
         now = control.clock.now()
+        settings, _ = control.settings.workload(self.workload)
+        self._regions = frozenset({*settings.outposts, *settings.regions})
         self._before = frozenset(one.instance_id for one in self._described())
         draft = Draft(
             workload=self.workload,
@@ -211,8 +234,9 @@ class Verification:
             {"number": number, "seconds": self.plan.item_seconds}
             for number in range(self.plan.items)
         ]
-        batch = submit_items(items, draft, queue=work.queue, store=work.objects)
-        (self.job_id,) = batch.jobs
+        # Known before it is sent, so that it can be cancelled whatever comes between.
+        self.job_id = name_job(draft.batch_id, 0)
+        submit_items(items, draft, queue=work.queue, store=work.objects)
         self.ports.wake()
 
     def look(self) -> VerifyLook:
@@ -244,17 +268,28 @@ class Verification:
             dollars=self._dollars(now),
         )
 
-    def end_all(self) -> Remainder:
-        """Cancel the job and terminate what runs; return what was left. Call it until none is."""
+    def end_all(self) -> RunEnding:
+        """Cancel the job and terminate what runs; call it until nothing is left.
+
+        Each is done whether or not the others can be: machines cost money, also those of a job
+        that cannot be cancelled.
+        """
         self.early_end = self.early_end or EarlyEnd.STOPPED
-        if self.job_id:
-            for _ in cancel(self.workload, [self.job_id], self.ports.work):
-                continue
-        left = read_remainder(self.workload, self.ports.control)
-        terminate_all(left, self.ports.control)
-        self._look_at_machines(self.ports.control.clock.now())
-        self._see_whether_empty()
-        return left
+        if self._sent_at is None:
+            return RunEnding(is_empty=True)
+        troubles: list[SpindownError] = []
+        with _noted(troubles):
+            self._cancel()
+        for region in sorted(self._regions):
+            with _noted(troubles):
+                self._terminate(region)
+        is_empty = False
+        with _noted(troubles):
+            left = read_remainder(self.workload, self.ports.control)
+            is_empty = not (left.instances or left.launching)
+            self._look_at_machines(self.ports.control.clock.now())
+            self._see_whether_empty()
+        return RunEnding(is_empty=is_empty and not troubles, troubles=tuple(troubles))
 
     def result(self) -> VerifyRun:
         """Return all that was seen, with results, alarms and charges as they are now."""
@@ -290,14 +325,12 @@ class Verification:
         return Ledger(self.ports.control.table, self.workload).read()
 
     def _described(self) -> list[InstanceView]:
+        return [one for region in sorted(self._regions) for one in self._described_in(region)]
+
+    def _described_in(self, region: str) -> Sequence[InstanceView]:
         control = self.ports.control
-        settings, _ = control.settings.workload(self.workload)
         ours = {tag.DEPLOYMENT: control.name, tag.WORKLOAD: self.workload}
-        return [
-            instance
-            for region in sorted(settings.outposts)
-            for instance in control.compute.instances(region=region, tags=ours)
-        ]
+        return control.compute.instances(region=region, tags=ours)
 
     def _look_at_machines(self, now: datetime) -> None:
         """Note what EC2 describes, and what the ledger says of it."""
@@ -344,6 +377,17 @@ class Verification:
         with suppress(SpindownError):
             return self.ports.faults.read(self._experiment).has_failed
         return False
+
+    def _cancel(self) -> None:
+        if self.job_id:
+            for _ in cancel(self.workload, [self.job_id], self.ports.work):
+                continue
+
+    def _terminate(self, region: str) -> None:
+        """End the machines of a region, by EC2's word alone."""
+        found = [x.instance_id for x in self._described_in(region) if x.state not in _ENDED]
+        if found:
+            self.ports.control.compute.terminate(region=region, instance_ids=found)
 
     def _terminate_target(self) -> None:
         region = self._instances[self._target].region

@@ -327,7 +327,7 @@ class World(Deployed):
 
 
 @contextmanager
-def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
+def deployed(config: Path, scenario: Scenario | None = None, **more: Any) -> Iterator[World]:
     """Deploy a spindown.toml where `spindown --local` finds it from the file's directory."""
     directory = config.parent
     with LocalSystem(
@@ -336,6 +336,7 @@ def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
         port=0,
         tick=TICK,
         scenario=scenario or at_once(),
+        **more,
     ) as system:
         system.deploy()
         session = connect(system.deployment, system.region)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.row import REHEARSED
 from spindown.contract.usage import encode_usage, measured_key, table_key
 from spindown.control.market import load_catalogue
 from spindown.domain.offer import CapacityType, Pool
@@ -16,8 +17,9 @@ from spindown.error import ContractError, NotFound, Throttled, Unreachable
 from spindown.functions import interruption, offers, scaler
 from spindown.functions.port import for_each_workload
 from spindown.job.submit import Draft, submit_items
+from spindown.ledger import account_key
 from spindown.memory import PortCall
-from spindown.port import SETTINGS_FOR, ControlPorts
+from spindown.port import SETTINGS_FOR, ControlPorts, Write
 from tests.builders import NOW, a_usage_record, minutes
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ZONES, ControlWorld
 from tests.failure import failing
@@ -399,6 +401,27 @@ def test_a_rehearsal_of_something_else_is_let_go(change: dict[str, Any]) -> None
 
     assert said["outcome"] == "ignored"
     assert world.compute.rehearsed == []
+
+
+def test_rehearsals_have_a_bound_in_each_minute() -> None:
+    world = ControlWorld()
+
+    answers = [scale(world, _rehearsal()) for _ in range(40)]
+    world.clock.advance(minutes(1))
+    later = scale(world, _rehearsal())
+
+    assert len(world.compute.rehearsed) == 60 + 2
+    assert [len(one["launches"]) for one in answers] == [2] * 30 + [0] * 10
+    assert [bool(one["ended"]) for one in answers] == [False] * 30 + [True] * 10
+    assert len(later["launches"]) == 2
+
+
+def test_a_damaged_count_of_rehearsals_stops_none() -> None:
+    world = ControlWorld()
+    world.table.write(Write(key=account_key(REHEARSED), set={"minute": 7, "count": "many"}))
+
+    assert len(scale(world, _rehearsal())["launches"]) == 2
+    assert len(scale(world, _rehearsal())["launches"]) == 2
 
 
 def test_a_rehearsal_ends_when_ec2_asks_to_slow_down() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from difflib import get_close_matches
 
 from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.contract.codec import encode_instant
@@ -26,9 +27,17 @@ from spindown.domain.budget import LaunchRoom, foresight
 from spindown.domain.image import snapshots_at_most
 from spindown.domain.job_type import dispatch_of_type, requirements_of, shape_of
 from spindown.domain.learning import Knowledge
-from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, Pool, Quota, build_offers
+from spindown.domain.offer import (
+    QUOTA_CODES,
+    CapacityType,
+    InstanceType,
+    Offer,
+    Pool,
+    Quota,
+    build_offers,
+)
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
-from spindown.domain.requirement import limit_types
+from spindown.domain.requirement import limit_types, unknown_names
 from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
@@ -61,11 +70,12 @@ def check_account(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Check what belongs to the whole account."""
     yield from _check_deployment(subject, facts)
     yield from _check_outposts(subject)
-    yield _check_plan(facts)
-    if any(_may_be_spot(subject)):
-        yield _check_spot_role(facts)
-        yield from _check_lent_keys(subject, facts)
-    yield from _check_disk_keys(subject, facts)
+    if subject.is_on_aws:
+        yield _check_plan(facts)
+        if any(_may_be_spot(subject)):
+            yield _check_spot_role(facts)
+            yield from _check_lent_keys(subject, facts)
+        yield from _check_disk_keys(subject, facts)
     yield _check_concurrency(subject, facts)
 
 
@@ -360,6 +370,7 @@ def check_market(
         yield from _check_region(region, subject, facts)
     for choice in choices:
         yield from _check_policy(choice.case)
+        yield from _check_names(choice.case, facts)
         yield _check_offers(choice, facts)
         yield from _check_types(choice.case, subject.region, facts)
     yield from _check_quotas(choices, facts)
@@ -428,6 +439,28 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             needed=f"{needed} at least: a boot of boot_estimate and two ticks",
             remedy=f"spindown policy set {case.name} start_within={needed}; or boot_estimate, if"
             " your image boots sooner; or warm_workers, if work must not wait for a boot",
+            severity=Severity.WARNING,
+        )
+
+
+def _check_names(case: DoctorCase, facts: Facts) -> Iterator[Finding]:
+    """Check that what a workload names is sold somewhere where it may run."""
+    sold: list[InstanceType] = []
+    for region in case.places:
+        catalogue = facts.regions[region].catalogue
+        if isinstance(catalogue, Unknown):
+            return
+        sold += catalogue.instance_types.values()
+    names = {kind.name for kind in sold} | {kind.gpu_name for kind in sold}
+    for setting, unknown in unknown_names(case.requirements, sold).items():
+        near = [(each, get_close_matches(each, names, n=1)) for each in sorted(unknown)]
+        meant = [f"{found[0]} for {each}" for each, found in near if found]
+        where = f"in [workload.{case.name}.requirements]"
+        yield Finding(
+            what=f"{setting} of {case.name}",
+            found=f"{join(unknown)}, which EC2 does not sell in {join(case.places)}",
+            needed="names that EC2 knows",
+            remedy=f"{where} write {', '.join(meant)}" if meant else f"leave it out {where}",
             severity=Severity.WARNING,
         )
 

@@ -133,8 +133,8 @@ def gather(
     facts = Facts(
         at=at,
         caller=caller,
-        plan=ask(account.plan),
-        has_spot_role=ask(account.has_spot_role),
+        plan=ask(account.plan) if subject.is_on_aws else None,
+        has_spot_role=ask(account.has_spot_role) if subject.is_on_aws else False,
         concurrency=ask(lambda: account.concurrency(region=home)),
         bootstraps={
             region: ask(
@@ -163,7 +163,7 @@ def gather(
             region: ask(
                 partial(account.try_key, subject.disk_keys.get(region) or _disk_key(caller, region))
             )
-            for region in subject.regions
+            for region in (subject.regions if subject.is_on_aws else ())
         },
         lent_to_spot={
             arn: ask(partial(account.lends_key_to_spot, arn)) for arn in subject.disk_keys.values()

@@ -24,6 +24,9 @@ from spindown.port import RefusalKind
 
 Rehearser = Callable[[RehearsalRequest], Rehearsal]
 
+#: Pools of all workloads together, below what a minute has room for; and of one, whatever that is.
+_POOLS_OF_ALL = 48
+_POOLS_AT_LEAST = 6
 #: Pools that one finding names.
 _NAMED = 6
 
@@ -42,12 +45,14 @@ def rehearse_all(
 ) -> Mapping[str, Rehearsed]:
     """Have a sample of the launches of each deployed workload checked; by workload."""
     found: dict[str, Rehearsed] = {}
+    at_most = min(POOLS_AT_MOST, max(_POOLS_AT_LEAST, _POOLS_OF_ALL // max(len(choices), 1)))
     for choice in choices:
         case = choice.case
         offers = [one for one in choice.fitting if case.places[one.region].templates]
         if rehearse is None or not case.is_deployed or not offers:
             continue
-        request = RehearsalRequest(workload=case.name, pools=tuple(map(_pool, sample(offers))))
+        pools = tuple(map(_pool, sample(offers, at_most)))
+        request = RehearsalRequest(workload=case.name, pools=pools)
         found[case.name] = Rehearsed(answer=_ask(rehearse, request), offers=len(offers))
     return found
 

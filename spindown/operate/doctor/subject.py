@@ -81,6 +81,8 @@ class DoctorSubject:
     tags: Mapping[str, str] = field(default_factory=dict)
     #: Why it is unknown whether it is deployed; "": it is known.
     unread: str = ""
+    #: Whether it is in an account; the local system has no images, plan, roles and keys.
+    is_on_aws: bool = True
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -140,9 +142,10 @@ def find_subject(planned: DoctorSubject | None, store: SettingsStore) -> DoctorS
     return as_deployed(deployment, workloads, planned)
 
 
-def without_images(subject: DoctorSubject) -> DoctorSubject:
-    """Return the subject without its images."""
-    return replace(subject, cases=tuple(replace(case, images=()) for case in subject.cases))
+def in_local_system(subject: DoctorSubject) -> DoctorSubject:
+    """Return the subject without what there is in accounts alone."""
+    cases = tuple(replace(case, images=()) for case in subject.cases)
+    return replace(subject, cases=cases, is_on_aws=False)
 
 
 def as_deployed(

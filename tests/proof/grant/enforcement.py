@@ -127,6 +127,11 @@ class Enforcement:
                 return answer
         return None
 
+    def allows(self, access_key: str, action: str, resource: str) -> bool:
+        """Tell whether a caller may do something of a service that MiniStack does not have."""
+        service = action.partition(":")[0]
+        return self._enforce(access_key, action, service, self._system.region, resource) is None
+
     def learn_profiles(self) -> None:
         """Look up whose role each instance profile holds, once they are deployed.
 

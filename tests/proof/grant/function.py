@@ -15,10 +15,13 @@ from typing import Any
 from spindown.contract.job.message import MESSAGE_BYTES_MAX
 from spindown.contract.row import (
     BACKLOG,
+    BOOT_PHASE,
     BacklogRow,
+    RateRow,
     ShapeRow,
     SpendRow,
     alert_sort,
+    image_sort,
     launch_sort,
     lease_sort,
     machine_sort,
@@ -26,11 +29,15 @@ from spindown.contract.row import (
     worker_sort,
 )
 from spindown.domain.alert import AlertState
+from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Lease, WorkerState
+from spindown.domain.image import ImageHistory
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.local.environment import ACCOUNT
 from spindown.wording import say
 from tests.day import day_rows
 from tests.local.waiting import until
+from tests.proof.grant.image_builder import IMAGE, REGION
 from tests.proof.grant.world import INTAKE, INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
 from tests.work import a_worker
 
@@ -220,6 +227,28 @@ def tells_what_is_dear(world: World) -> bool:
     return bool(world.heard())
 
 
+def starts_build(world: World) -> bool:
+    """Have an image baked, since installs have cost more than one does."""
+    ledger, now = world.session.ledger("count"), datetime.now(UTC)
+    dear = SpendRow(dollars=1000.0, boot_seconds=360_000.0, instances=1000)
+    for sort, row in day_rows(now - timedelta(days=1), dear).items():
+        ledger.write(ledger.change(sort, row))
+    ledger.write(ledger.put(f"{BOOT_PHASE}{BootPhase.INSTALL}", RateRow(samples=(360.0,))))
+    prompt_offers(world)
+    known = ledger.read().images.get("x86_64")
+    return known is not None and bool(known.build)
+
+
+def sees_image(world: World) -> bool:
+    """Note which image a build has made."""
+    ledger, now = world.session.ledger("count"), datetime.now(UTC)
+    build = f"arn:aws:imagebuilder:{REGION}:{ACCOUNT}:image/iam--count--x86-64/1.0.0/1"
+    begun = ImageHistory(build=build, begun_at=now, builds=1)
+    ledger.write(ledger.put(image_sort("x86_64"), begun))
+    prompt_offers(world)
+    return ledger.read().images["x86_64"].images == {REGION: IMAGE}
+
+
 def looks_at_age(world: World) -> bool:
     """See that no message can be old."""
     return not prompt_offers(world)["not_renewed"]
@@ -379,6 +408,8 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     (OFFERS, "ReadLedger"): judges,
     (OFFERS, "TellPeople"): tells_what_is_dear,
     (OFFERS, "RemoveQueues"): removes_queue,
+    (OFFERS, "BakeImages"): starts_build,
+    (OFFERS, "SeeImages"): sees_image,
     **dict.fromkeys(
         ((INTAKE, sid) for sid in ("ReadSettings", "KeepShapes", "TakeMessages", "RouteMessages")),
         routes({"items": ["a"], "type": "small"}),

@@ -51,6 +51,7 @@ NOT_RUN = {
     ),
     "LearnSizes": "sizes are learned from what workers wrote before",
     "ReadSizes": "sizes are read where `rightsize` is apply",
+    "MakeBuilderRole": "Image Builder asks for it at the first build of an account",
     "WakeScaler": "the alarm of the queue may wake it too",
     "WakeIntake": "an interruption reconciles one workload, which has no types here",
     "PassWorkerRoles": "MiniStack does not check iam:PassRole, and EC2 is our own market here",

@@ -17,6 +17,7 @@ from tests.e2e.world import PATIENCE
 from tests.local.waiting import until
 from tests.local.world import a_system
 from tests.proof.grant.enforcement import Enforcement
+from tests.proof.grant.image_builder import ImageBuilderWorld
 
 WORKER = "WorkloadcountFleetRole"
 SCALER = "ControlScalerRole"
@@ -209,7 +210,12 @@ def deployed(directory: Path, *, rules: str = "") -> Iterator[World]:
         CONFIG.replace("zones =", f"{rules}zones ="), encoding="utf-8"
     )
     iam = Enforcement()
-    system = a_system(directory / "spindown.toml", tick=_NEVER, credentials=iam.credentials)
+    system = a_system(
+        directory / "spindown.toml",
+        tick=_NEVER,
+        credentials=iam.credentials,
+        emulate=ImageBuilderWorld(iam.allows).load,
+    )
     with system, iam.on(system):
         _prepare(system)
         system.deploy()

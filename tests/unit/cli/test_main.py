@@ -317,6 +317,21 @@ def test_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"spindown {__version__}\n"
 
 
+def test_next_to_nothing_is_imported_before_ctrl_c_is_heard() -> None:
+    code = "import sys, spindown.cli.main; print(len(sys.modules), 'typer' in sys.modules)"
+    bare = "import sys, io, collections.abc; print(len(sys.modules))"
+
+    count, is_there = _printed(code).split()
+
+    assert is_there == "False"
+    assert int(count) <= int(_printed(bare)) + 5
+
+
+def _printed(code: str) -> str:
+    line = [sys.executable, "-c", code]
+    return subprocess.run(line, check=True, capture_output=True, text=True).stdout
+
+
 def test_python_m_spindown_runs_the_command_without_a_path() -> None:
     line = [sys.executable, "-m", "spindown", "plan"]
     done = subprocess.run(line, check=False, capture_output=True, text=True)

@@ -35,6 +35,33 @@ def failing(market: Market, method: str) -> Market:
     return intercept(market, "market", fail)
 
 
+@pytest.mark.parametrize(
+    ("setting", "names", "unknown", "remedy"),
+    [
+        ("instance_types", ["g6.xlarge", "g6.xlrge"], "g6.xlrge", "g6.xlarge for g6.xlrge"),
+        ("instance_types", ["g6.xlarge", "zz9.huge"], "zz9.huge", "leave it out"),
+        ("gpu_names", ["L4", "L4O"], "L4O", "L4 for L4O"),
+    ],
+)
+def test_a_name_that_nothing_sold_bears_is_told(
+    setting: str, names: list[str], unknown: str, remedy: str
+) -> None:
+    world = Examined(config=a_config(requirements={setting: names}))
+
+    finding = world.finding(f"{setting} of classify")
+
+    assert finding.severity is Severity.WARNING
+    assert finding.found.startswith(f"{unknown},")
+    assert remedy in finding.remedy
+    assert world.report().can_launch
+
+
+def test_a_gpu_that_is_sold_elsewhere_is_no_mistake() -> None:
+    world = Examined(config=a_config(requirements={"gpu_names": ["L4", "H100"]}))
+
+    assert not [each for each in world.report().findings if each.what.startswith("gpu_names")]
+
+
 def test_a_zero_quota_blocks_where_nothing_else_may_be_bought() -> None:
     world = Examined(policy=SPOT_ONLY)
     world.market.limit("L-3819A6DF", 0, region=REGION)

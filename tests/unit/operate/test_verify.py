@@ -1,0 +1,133 @@
+"""However a run ends, its machines end with it, whatever else cannot be done."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+
+from spindown.error import AccessDenied, NotFound
+from spindown.operate.drain import read_remainder
+from spindown.operate.verify import RunEnding, Verification, VerifyPlan, VerifyPorts
+from spindown.port import Experiment
+from tests.control import AWAY, REGION, WORKLOAD, ControlWorld
+from tests.failure import failing, only_in, refuse
+
+DENIED = AccessDenied("s3:PutObject is refused")
+PLAN = VerifyPlan(
+    items=4,
+    item_seconds=1.0,
+    max_usd=1.0,
+    every=timedelta(seconds=5),
+    timeout=timedelta(hours=1),
+)
+
+
+class NoFaults:
+    """No experiment is deployed, and no alarm."""
+
+    def find(self, tags: Mapping[str, str]) -> str:
+        del tags
+        return ""
+
+    def start(self, template_id: str, *, token: str) -> str:
+        raise NotFound(f"{template_id} {token}")
+
+    def read(self, experiment_id: str) -> Experiment:
+        raise NotFound(experiment_id)
+
+    def states(self, prefix: str) -> Mapping[str, str]:
+        del prefix
+        return {}
+
+
+def begun(world: ControlWorld) -> Verification:
+    """Begin a run, for which one machine comes up."""
+    faults = NoFaults()
+    ports = VerifyPorts(
+        control=world.ports,
+        work=world.work_ports(),
+        faults=faults,
+        alarms=faults,
+        wake=lambda: None,
+    )
+    run = Verification(workload=WORKLOAD, plan=PLAN, ports=ports)
+    run.begin()
+    world.tick()
+    run.look()
+    return run
+
+
+def running(world: ControlWorld) -> int:
+    world.interfere = None
+    return len(read_remainder(WORKLOAD, world.ports).instances)
+
+
+def test_an_end_cancels_the_job_and_terminates_machines() -> None:
+    world = ControlWorld()
+    run = begun(world)
+    assert running(world) == 1
+
+    run.end_all()
+
+    assert run.end_all() == RunEnding(is_empty=True)
+    assert running(world) == 0
+    assert world.queue.backlog().is_empty
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [("put",), ("receive",), ("partition_pages", "query", "select"), ("backlog",)],
+    ids=["the manifest", "the queue", "the ledger", "the backlog"],
+)
+def test_machines_end_though_something_else_is_refused(refused: tuple[str, ...]) -> None:
+    world = ControlWorld()
+    run = begun(world)
+    world.interfere = failing(DENIED, *refused)
+
+    ending = run.end_all()
+
+    assert not ending.is_empty
+    assert ending.troubles[0] is DENIED
+    assert running(world) == 0
+
+
+def test_a_job_that_could_not_be_cancelled_is_tried_again() -> None:
+    world = ControlWorld()
+    run = begun(world)
+    world.interfere = failing(DENIED, "put", times=1)
+
+    first, second = run.end_all(), run.end_all()
+
+    assert (first.is_empty, second.is_empty) == (False, True)
+    assert world.queue.backlog().is_empty
+
+
+def test_a_deaf_region_keeps_no_other_s_machines() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.01),))
+    run = begun(world)
+    at_home = world.launch_astray(
+        **{"spindown:deployment": "demo", "spindown:workload": WORKLOAD},
+    )
+    world.interfere = only_in(AWAY, refuse(DENIED))
+
+    ending = run.end_all()
+
+    assert ending.troubles
+    world.interfere = None
+    left = read_remainder(WORKLOAD, world.ports).instances
+    assert [one.region for one in left] == [AWAY]
+    assert world.compute.instance(region=REGION, instance_id=at_home).state != "running"
+
+
+def test_what_never_began_is_over() -> None:
+    world = ControlWorld()
+    faults = NoFaults()
+    ports = VerifyPorts(
+        control=world.ports,
+        work=world.work_ports(),
+        faults=faults,
+        alarms=faults,
+        wake=lambda: None,
+    )
+
+    assert Verification(workload=WORKLOAD, plan=PLAN, ports=ports).end_all().is_empty
