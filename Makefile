@@ -76,12 +76,13 @@ mutate: setup ## Change the core in small ways and see whether the tests notice
 	@$(BIN)/python -m tools.mutation $(ARGS)
 
 lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
-	@$(LOCK) --all-extras --group functions --group worker -o locks/dev.txt pyproject.toml
+	@$(LOCK) --all-extras --group functions --group worker --group docs -o locks/dev.txt pyproject.toml
 	@$(LOCK) --group functions -c locks/dev.txt -o locks/functions.txt
 	@$(LOCK) --group worker -c locks/dev.txt -o locks/worker.txt
 	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
 	@echo duckdb | $(LOCK) -c locks/dev.txt -o locks/tables.txt -
 	@echo mutmut | $(LOCK) -o locks/mutation.txt -
+	@echo cyclonedx-bom | $(LOCK) -o locks/release.txt -
 	@# As infra/control/bundle.py asks: each has a wheel, or the package could not be made.
 	@$(BIN)/uv pip install --quiet --dry-run --target build/lambda --only-binary :all: \
 		--require-hashes --python-platform aarch64-manylinux_2_28 --python-version 3.14 \
