@@ -18,7 +18,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit synth bench compare research proof aws chaos mutate lock dist clean
+.PHONY: help setup demo test check audit docs synth bench compare research proof aws chaos mutate lock dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,7 @@ check: setup ## Run every static rule: format, lint, types, layers, house rules,
 	@$(BIN)/python tools/house_rule.py
 	@$(BIN)/mypy
 	@$(PYTEST) -q tests/unit/test_toolchain.py
+	@$(BIN)/python tools/site.py
 
 # Asks the package index for advisories, so it needs one that has them.
 audit: setup ## Look up known vulnerabilities of what is deployed
@@ -47,6 +48,10 @@ audit: setup ## Look up known vulnerabilities of what is deployed
 		$(BIN)/uv tool run --quiet pip-audit@2.9.0 --strict --disable-pip --require-hashes \
 			-r locks/$$lock.txt $(ARGS) || exit; \
 	done
+
+docs: setup ## Build the docs into build/site/html and serve them on this machine
+	@$(BIN)/python tools/site.py
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site/html $(or $(PORT),8000)
 
 synth: setup ## Synthesise the CloudFormation templates into cdk.out
 	@$(BIN)/cdk synth --quiet $(ARGS)
