@@ -41,6 +41,10 @@ check: setup ## Run every static rule: format, lint, types, layers, house rules,
 	@$(BIN)/mypy
 	@$(PYTEST) -q tests/unit/test_toolchain.py
 	@$(BIN)/python tools/site.py
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/zizmor --offline --quiet --no-progress .github
+	@$(BIN)/prek validate-config --quiet .pre-commit-config.yaml
 
 # Asks the package index for advisories, so it needs one that has them.
 audit: setup ## Look up known vulnerabilities of what is deployed
