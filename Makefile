@@ -18,7 +18,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit synth bench compare research proof aws chaos mutate lock dist clean
+.PHONY: help setup demo test check audit docs synth bench compare research proof aws chaos mutate lock dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,11 @@ check: setup ## Run every static rule: format, lint, types, layers, house rules,
 	@$(BIN)/python tools/house_rule.py
 	@$(BIN)/mypy
 	@$(PYTEST) -q tests/unit/test_toolchain.py
+	@$(BIN)/python tools/site.py
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/zizmor --offline --quiet --no-progress .github
+	@$(BIN)/prek validate-config --quiet .pre-commit-config.yaml
 
 # Asks the package index for advisories, so it needs one that has them.
 audit: setup ## Look up known vulnerabilities of what is deployed
@@ -47,6 +52,10 @@ audit: setup ## Look up known vulnerabilities of what is deployed
 		$(BIN)/uv tool run --quiet pip-audit@2.9.0 --strict --disable-pip --require-hashes \
 			-r locks/$$lock.txt $(ARGS) || exit; \
 	done
+
+docs: setup ## Build the docs into build/site/html and serve them on this machine
+	@$(BIN)/python tools/site.py
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site/html $(or $(PORT),8000)
 
 synth: setup ## Synthesise the CloudFormation templates into cdk.out
 	@$(BIN)/cdk synth --quiet $(ARGS)
@@ -76,12 +85,13 @@ mutate: setup ## Change the core in small ways and see whether the tests notice
 	@$(BIN)/python -m tools.mutation $(ARGS)
 
 lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
-	@$(LOCK) --all-extras --group functions --group worker -o locks/dev.txt pyproject.toml
+	@$(LOCK) --all-extras --group functions --group worker --group docs -o locks/dev.txt pyproject.toml
 	@$(LOCK) --group functions -c locks/dev.txt -o locks/functions.txt
 	@$(LOCK) --group worker -c locks/dev.txt -o locks/worker.txt
 	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
 	@echo duckdb | $(LOCK) -c locks/dev.txt -o locks/tables.txt -
 	@echo mutmut | $(LOCK) -o locks/mutation.txt -
+	@echo cyclonedx-bom | $(LOCK) -o locks/release.txt -
 	@# As infra/control/bundle.py asks: each has a wheel, or the package could not be made.
 	@$(BIN)/uv pip install --quiet --dry-run --target build/lambda --only-binary :all: \
 		--require-hashes --python-platform aarch64-manylinux_2_28 --python-version 3.14 \

@@ -62,7 +62,7 @@ def _products(vectors: list[list[float]]) -> tuple[list[list[float]], str]:
     """Return the cosine of each two vectors, and what computed them."""
     units = [[x / (math.hypot(*vector) or 1.0) for x in vector] for vector in vectors]
     try:
-        import torch  # type: ignore[import-not-found]  # noqa: PLC0415 - only this task needs it
+        import torch  # noqa: PLC0415 - only this task needs it
     except ImportError:
         return [[_dot(one, other) for other in units] for one in units], "cpu"
     device = "cuda" if torch.cuda.is_available() else "cpu"

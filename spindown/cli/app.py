@@ -47,6 +47,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "logs:logs",
         "Print what jobs print; with --follow as they do. Exit 1 if a job or an item failed.",
     ),
+    "shell": (
+        "shell:shell",
+        "Open a shell on a worker's instance by Session Manager. Exit with the shell's status.",
+    ),
     "cancel": (
         "cancel:cancel",
         "Cancel jobs or batches; committed results stay. Exit 1 if one could not be cancelled.",
@@ -154,7 +158,6 @@ class _Overview(Group):
 app = typer.Typer(
     name="spindown",
     cls=_Overview,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

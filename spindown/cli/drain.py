@@ -1,8 +1,10 @@
 """``spindown drain``: end a fleet without losing work, and wait until nothing is billed."""
 
+import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Event
 from typing import Annotated
 
@@ -19,7 +21,7 @@ from spindown.operate.drain import Remainder, begin_drain, read_remainder, termi
 from spindown.port import ControlPorts
 
 
-def drain(
+def drain(  # noqa: PLR0913 - each is an option of the command line
     workload: Annotated[str | None, typer.Argument(help="Workload to drain.")] = None,
     *,
     is_all: Annotated[bool, typer.Option("--all", help="Every workload.")] = False,
@@ -33,6 +35,7 @@ def drain(
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
+    as_json: option.Json = False,
 ) -> None:
     """Stop launching, let workers finish their jobs, and wait until none runs."""
     if (workload is not None) is is_all:
@@ -44,9 +47,22 @@ def drain(
     ports = session.control_ports()
     question = say_end([read_remainder(name, ports) for name in names]) if now and not yes else ""
     if question:
-        typer.confirm(question, abort=True)
-    _begin(session, names, ports)
-    follow(open_console(), _looks(names, ports, now=now, every=every))
+        typer.confirm(question, abort=True, err=as_json)
+    ways_back = _begin(session, names, ports)
+    looks = _looks(names, ports, now=now, every=every)
+    if as_json:
+        _print_changes(looks, ways_back)
+        return
+    for name, commands in ways_back.items():
+        print_line(
+            f"{name}: launches nothing more. Each worker ends after the jobs in its hands, once it "
+            "hears of it at a heartbeat; what it takes until then is done too. To go on:"
+        )
+        for command in commands:
+            print_line(f"  {command}")
+    sys.stdout.flush()
+    screens = (Text("\n").join(map(render_remainder, left)) for left in looks)
+    follow(open_console(), screens)
 
 
 def say_end(left: Sequence[Remainder]) -> str:
@@ -60,31 +76,71 @@ def say_end(left: Sequence[Remainder]) -> str:
     return f"Terminate {what}? {jobs} again from the last commit"
 
 
-def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
+def _begin(
+    session: Session, names: Sequence[str], ports: ControlPorts
+) -> Mapping[str, Sequence[str]]:
+    """Begin to drain workloads; return workload -> the commands that undo it."""
+    ways_back = {}
     for name in names:
-        way_back = begin_drain(name, ports)
+        commands = begin_drain(name, ports)
         session.nudge(name)
-        print_line(
-            f"{name}: launches nothing more. Each worker ends after the jobs in its hands, once it "
-            "hears of it at a heartbeat; what it takes until then is done too. To go on:"
-        )
-        for command in way_back:
-            print_line(f"  {command}{session.options}")
-    sys.stdout.flush()
+        ways_back[name] = [f"{command}{session.options}" for command in commands]
+    return ways_back
 
 
-def _looks(names: Sequence[str], ports: ControlPorts, *, now: bool, every: float) -> Iterator[Text]:
+def _looks(
+    names: Sequence[str], ports: ControlPorts, *, now: bool, every: float
+) -> Iterator[Sequence[Remainder]]:
     """Yield what is left until nothing is; with ``now`` terminate instances in between."""
     pause = Event()
     while True:
         left = [read_remainder(name, ports) for name in names]
-        yield Text("\n").join(map(render_remainder, left))
+        yield left
         if all(remainder.is_empty for remainder in left):
             return
         if now:
             for remainder in left:
                 terminate_all(remainder, ports)
         pause.wait(every)
+
+
+def _print_changes(
+    looks: Iterable[Sequence[Remainder]], ways_back: Mapping[str, Sequence[str]]
+) -> None:
+    """Print a JSON line for each workload of which something else is left than before."""
+    before: dict[str, Remainder] = {}
+    for left in looks:
+        for remainder in left:
+            known = before.get(remainder.workload)
+            if known is None or replace(known, at=remainder.at) != remainder:
+                before[remainder.workload] = remainder
+                undo = ways_back[remainder.workload]
+                print(json.dumps(tell_remainder(remainder, undo)), flush=True)
+
+
+def tell_remainder(remainder: Remainder, undo: Sequence[str]) -> Mapping[str, object]:
+    """Return what is left of a fleet as JSON, and the commands that undo the drain."""
+    return {
+        "workload": remainder.workload,
+        "at": remainder.at.isoformat(),
+        "is_empty": remainder.is_empty,
+        "is_heard": remainder.is_heard,
+        "launching": remainder.launching,
+        "waiting": remainder.waiting,
+        "workers": [
+            {
+                "instance_id": entry.worker.instance_id,
+                "state": entry.word,
+                "jobs": [
+                    {"job_id": lease.job_id, "items_done": lease.items_done, "items": lease.items}
+                    for lease in entry.leases
+                ],
+            }
+            for entry in remainder.workers
+        ],
+        "instances": [instance.instance_id for instance in remainder.instances],
+        "undo": list(undo),
+    }
 
 
 def render_remainder(remainder: Remainder) -> Text:

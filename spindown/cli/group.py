@@ -10,7 +10,7 @@ class Group(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Print the help and exit with 1 where no command is given."""
-        if not args:
+        if not args and not ctx.resilient_parsing:  # the shell asks for completions
             print(ctx.get_help())
             raise typer.Exit(1)
         return super().parse_args(ctx, args)

@@ -1,8 +1,10 @@
 """The example workloads, run by a real child as a worker would."""
 
 import io
+import math
 import sqlite3
 import struct
+import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from examples.embed.embed import embed
 from spindown.contract.run import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
@@ -125,3 +128,92 @@ def predict(kind: int, i: int, row: bytes, above: bytes) -> int:
     estimate = left + up - corner
     paeth = min((left, up, corner), key=lambda value: abs(estimate - value))
     return (0, left, up, (left + up) // 2, paeth)[kind]
+
+
+class LetterEncoder:
+    """A small model: the shares of some letters, as a vector of length 1."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def encode(self, texts: Sequence[str], *, tokens: int) -> Sequence[Sequence[float]]:
+        self.batches.append(len(texts))
+        counts = [[1.0 + text[:tokens].count(letter) for letter in "aeiou"] for text in texts]
+        return [[count / math.hypot(*each) for count in each] for each in counts]
+
+
+def test_embeds_a_batch_at_once_but_what_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("a text in a file", encoding="utf-8")
+    values = ["aaa", str(file), "  ", {"no": "text"}, "/none", "aaa"]
+    encoder = LetterEncoder()
+
+    results = list(embed([Item(i, value) for i, value in enumerate(values)], encoder, {}))
+
+    found = {result.item.index: result for result in results}
+    assert sorted(found) == list(range(len(values)))
+    assert [index for index, result in sorted(found.items()) if result.error] == [2, 3, 4]
+    assert encoder.batches == [3]
+    assert found[0].value == found[5].value != found[1].value
+    assert math.hypot(*found[0].value["vector"]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_embeds_only_as_much_of_a_text_as_it_is_told() -> None:
+    items = [Item(0, "aaae"), Item(1, "aaaa")]
+
+    cut, whole = (
+        [result.value["vector"] for result in embed(items, LetterEncoder(), params)]
+        for params in ({"tokens": 3}, {})
+    )
+
+    assert cut[0] == cut[1]
+    assert whole[0] != whole[1]
+
+
+#: Plays ffmpeg where there is none: copies its input, refuses a bad video, or is ended by a signal.
+STAND_IN = """#!/bin/sh
+while [ "$1" != -i ]; do shift; done
+input=$2
+for last; do :; done
+case $(cat "$input") in
+    bad*) echo "Invalid data found" >&2; exit 1 ;;
+    reclaimed*) exit 255 ;;
+esac
+cp "$input" "$last"
+"""
+
+
+def transcode(tmp_path: Path, video: Path, path: str) -> tuple[int, list[str]]:
+    """Run the script on one video; return its exit status, and the files that it left."""
+    output = tmp_path / f"of-{video.name}"
+    output.mkdir()
+    done = subprocess.run(
+        ["/bin/sh", str(EXAMPLES / "transcode" / "transcode.sh")],
+        check=False,
+        env={"PATH": path, "SPINDOWN_INPUT": str(video), "SPINDOWN_ITEM_OUTPUT": str(output)},
+        capture_output=True,
+    )
+    return done.returncode, [each.name for each in output.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "files"),
+    [("good", 0, ["video.mp4"]), ("bad", 65, []), ("reclaimed", 255, [])],
+)
+def test_a_transcoder_tells_bad_videos_from_lost_machines(
+    tmp_path: Path, content: str, status: int, files: list[str]
+) -> None:
+    stand_in = tmp_path / "ffmpeg"
+    stand_in.write_text(STAND_IN, encoding="utf-8")
+    stand_in.chmod(0o755)
+    video = tmp_path / "video"
+    video.write_text(content, encoding="utf-8")
+
+    assert transcode(tmp_path, video, f"{tmp_path}:/usr/bin:/bin") == (status, files)
+
+
+def test_a_machine_without_ffmpeg_is_not_the_videos_fault(tmp_path: Path) -> None:
+    video = tmp_path / "video"
+    video.write_text("good", encoding="utf-8")
+
+    assert transcode(tmp_path, video, str(tmp_path)) == (69, [])

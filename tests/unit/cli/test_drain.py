@@ -1,9 +1,11 @@
 """What the drain command takes, and what it shows of a fleet that ends."""
 
+import json
+
 import pytest
 
 from spindown.cli.app import app
-from spindown.cli.drain import render_remainder, say_end
+from spindown.cli.drain import render_remainder, say_end, tell_remainder
 from spindown.control.observation import assumed
 from spindown.domain.fleet import WorkerState
 from spindown.error import BadInput
@@ -73,3 +75,22 @@ def test_asks_before_it_ends_instances_if_there_are_any(
     )
 
     assert said == question
+
+
+def test_tells_programs_what_is_left_and_the_way_back() -> None:
+    lease = a_lease(instance_id="i-1", job_id="j-7", items=9, items_done=4)
+    worker = WorkerStatus(worker=a_worker("i-1", state=WorkerState.BUSY), leases=(lease,))
+    remainder = Remainder(
+        workload="ocr", at=NOW, is_heard=True, launching=0, workers=(worker,), instances=()
+    )
+
+    told = tell_remainder(remainder, ["spindown policy reset ocr max_workers"])
+
+    assert json.loads(json.dumps(told))["workers"] == [
+        {
+            "instance_id": "i-1",
+            "state": "busy",
+            "jobs": [{"job_id": "j-7", "items_done": 4, "items": 9}],
+        }
+    ]
+    assert (told["is_empty"], told["undo"]) == (False, ["spindown policy reset ocr max_workers"])
