@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -30,7 +31,7 @@ from spindown.operate.folder import pack_folder
 from tests.cost_export import CUR_COLUMNS, Used, cur_row, write_csv
 from tests.day import day_rows
 from tests.e2e.mixed import TYPES, check_mixed, send_mixed
-from tests.e2e.world import HANGING, SWIFT, World, deployed, found, parsed, write_deployment
+from tests.e2e.world import HANGING, ROOT, SWIFT, World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
 pytestmark = pytest.mark.long
@@ -395,6 +396,34 @@ def test_a_program_that_raises_leaves_nothing_behind(world: World) -> None:
     assert (ended.returncode, ended.stdout) == (3, "{'length': 1}\n"), ended.stderr
     newest = world.spindown_json("batches", "count", "--limit", "1")
     assert [one["state"] for one in newest] == ["cancelled"]
+
+
+def test_every_example_of_the_page_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```python$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(world.directory)
+    names: dict[str, object] = {}
+
+    for example in examples:
+        exec(compile(example, "python.md", "exec"), names)  # noqa: S102 - our own page
+
+    printed = capsys.readouterr().out
+    assert printed.startswith("{'length': 1}\n{'length': 2}\n{'length': 3}\n")
+    assert "ValueError: nothing to count" in printed
+    assert names["values"] == [{"length": 1}, {"length": 2}]
+
+
+def test_files_go_and_come_by_their_paths(world: World, tmp_path: Path) -> None:
+    picture = tmp_path / "wide.png"
+    picture.write_bytes(a_picture(40, 20))
+    workload = Workload[Path, Any]("thumbnail", config=world.directory / "spindown.toml")
+
+    (found,) = workload.results([picture], params={"width": 16}, timeout=HANGING)
+    (made,) = found.download(tmp_path / "made")
+
+    assert (found.result()["width"], width_of(made.read_bytes())) == (16, 16)
 
 
 def test_a_prefix_in_s3_is_a_job_of_all_that_lies_there(world: World, tmp_path: Path) -> None:
