@@ -16,7 +16,7 @@ import typer
 
 from spindown import config as configuration
 from spindown.cli import option
-from spindown.cli.render.screen import print_aside
+from spindown.cli.render.line import print_aside
 from spindown.cli.session import has_credentials, reach
 from spindown.domain.requirement import unknown_names
 from spindown.error import BadInput, NoCredentials, SpindownError
