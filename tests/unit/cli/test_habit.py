@@ -18,6 +18,8 @@ WITHOUT_JSON = {
     "deploy": "CDK prints",
     "destroy": "CDK prints",
     "cdk": "CDK prints",
+    "dashboard": "a browser shows it",
+    "local run": "results are JSON, and its code prints beside them",
     "shell": "a person types",
     "iam deployer": "it prints JSON alone",
     "iam operator": "it prints JSON alone",
@@ -51,7 +53,7 @@ def test_every_command_speaks_json_or_says_why_not() -> None:
     [
         pytest.param("st", ["status"], id="a command"),
         pytest.param("results --down", ["--download"], id="an option"),
-        pytest.param("local ", ["up", "down", "status"], id="a command of a group"),
+        pytest.param("local ", ["up", "run", "down", "status"], id="a command of a group"),
         pytest.param("policy hi", ["history"], id="the beginning of one"),
     ],
 )
