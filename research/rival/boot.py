@@ -16,6 +16,8 @@ from spindown.simulator import Boot
 #: docker: columns of the file.
 _TO_USER_DATA = "user_data_start_s"
 _TO_INSTALLED = "user_data_end_s"
+#: Seconds after which EC2 had answered the launch. A later answer waited for capacity: no boot.
+_ANSWERED, _ANSWERED_AT_MOST = "api_end_s", 60.0
 #: Seconds of the product's own install in a clean root, and of a worker's start.
 _OWN_INSTALL, _WORKER_START = 9.0, 3.0
 #: A gp3 volume writes so many MB a second unless more is paid for (EBS User Guide).
@@ -85,4 +87,8 @@ def p95(boot: Boot) -> float:
 
 def _measured(path: Path, column: str) -> list[float]:
     with path.open() as file:
-        return [float(row[column]) for row in csv.DictReader(file) if row[column]]
+        return [
+            float(row[column])
+            for row in csv.DictReader(file)
+            if row[column] and float(row[_ANSWERED]) <= _ANSWERED_AT_MOST
+        ]

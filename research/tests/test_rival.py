@@ -53,10 +53,9 @@ def test_tracking_from_zero_begins_with_the_first_message() -> None:
 
 
 def a_file(folder: Path) -> Path:
-    rows = "\n".join(f"{20 + n},{50 + 2 * n}" for n in range(20))
-    (folder / "aws_boot_timing_2026.csv").write_text(
-        f"user_data_start_s,user_data_end_s\n{rows}\n,\n", encoding="utf-8"
-    )
+    rows = "\n".join(f"15,{20 + n},{50 + 2 * n}" for n in range(20))
+    text = f"api_end_s,user_data_start_s,user_data_end_s\n{rows}\n15,,\n563,570,1650\n"
+    (folder / "aws_boot_timing_2026.csv").write_text(text, encoding="utf-8")
     return folder
 
 
