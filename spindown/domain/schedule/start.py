@@ -72,13 +72,15 @@ def plan_starts(
     """Return how few slots must be launched now.
 
     The slot that is free first takes the oldest job. A slot that is free in f and takes s for a
-    job has started floor((d - f) / s) + 1 jobs by d. A launch of now is up after the 95th
-    percentile of boots and one tick, in which a refused launch is tried again.
+    job has started floor((d - f) / s) + 1 jobs by d. When to launch goes by the 95th percentile of
+    boots, and how many by the median, each with one tick in which a refused launch is tried again:
+    one slot in two is up before that, and does more jobs than it is planned for.
 
     k is the least number of slots that start every job within ``start_within`` of its arrival if
     all k are launched now. The answer is the least m with which the other k - m can wait a tick.
-    Some jobs are late whatever is launched now. They are planned for one boot after the launch;
-    otherwise a late backlog would ask for one slot a job.
+    A slot is never planned for less than one boot of work, if there is more: jobs that start later
+    for it raise the margin, so the next launches come earlier, not more at once. Some jobs are late
+    whatever is launched now. They are planned for one boot after the launch is up.
 
     If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
     ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
@@ -104,7 +106,7 @@ def plan_starts(
         takes=3600.0 * items / rate,
         tick=policy.tick.total_seconds(),
         boot=boot_p50(knowledge, policy).total_seconds(),
-        up=surely_up(knowledge, policy, ticks=1).total_seconds(),
+        surely_up=surely_up(knowledge, policy, ticks=1).total_seconds(),
         ahead=max(margin.total_seconds(), 0.0),
     )
     deadlines = [
@@ -146,15 +148,24 @@ class _Terms:
     takes: float
     tick: float
     boot: float
-    #: Until a launch of now is surely up.
-    up: float
+    #: Until a launch of now is up in 19 of 20 cases.
+    surely_up: float
     #: How much earlier than promised every job is due.
     ahead: float
+
+    @property
+    def up(self) -> float:
+        """Return the seconds until half of all launches of now are up."""
+        return self.boot + self.tick
 
     def planned(self, due: float) -> float:
         """Return in how many seconds a job is planned to start that is due in ``due``."""
         is_past_saving = due + self.ahead < self.up
         return self.up + self.boot if is_past_saving else max(due, self.up)
+
+    def each(self, planned: float) -> int:
+        """Return how many jobs a slot launched now starts by a time, or within one boot."""
+        return jobs_started(max(planned - self.up, self.boot), self.takes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,14 +185,14 @@ class _Gap:
         """Return how many of the ``needed`` slots cannot wait a tick."""
         if self.is_urgent:
             return math.ceil(self.missing / self.each)
-        later = jobs_started(self.planned - terms.up - terms.tick, terms.takes)
+        later = terms.each(self.planned - terms.tick)
         over = self.missing - needed * later
         return max(math.ceil(over / (self.each - later)), 0) if self.each > later else 0
 
     def spare(self, needed: int, terms: _Terms) -> float:
         """Return in how many seconds the first of the needed slots must be launched."""
         busy = (math.ceil(self.missing / needed) - 1) * terms.takes
-        return self.due - terms.up - terms.tick - busy
+        return self.due - terms.surely_up - terms.tick - busy
 
     def latest(self, headroom_slots: float, terms: _Terms) -> float:
         """Return in how many seconds the whole headroom must be launched at the latest."""
@@ -208,8 +219,8 @@ def _gaps(
             missing=missing,
             due=due,
             planned=planned,
-            each=jobs_started(planned - terms.up, terms.takes),
-            is_urgent=due < terms.up + terms.tick,
+            each=terms.each(planned),
+            is_urgent=due < terms.surely_up + terms.tick,
         )
 
 

@@ -1,5 +1,6 @@
 """How long a launch can wait, and how few launches keep the promise."""
 
+import math
 from dataclasses import replace
 from datetime import timedelta
 
@@ -159,17 +160,43 @@ def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:
 @pytest.mark.parametrize(
     ("waited", "margin", "slots"),
     [
-        pytest.param(7.4, 0, 4, id="up in time for one job each"),
-        pytest.param(7.505, 0, 2, id="no longer up in time"),
-        pytest.param(3, 4.5, 4, id="in time for the promise, though not for the margin"),
-        pytest.param(9.4, -2, 4, id="in time with what was held in reserve"),
-        pytest.param(9.6, -2, 2, id="not even then"),
+        pytest.param(7.4, 0, 1, id="a launch is up in time"),
+        pytest.param(7.505, 0, 0, id="no longer up in time"),
+        pytest.param(3, 4.5, 1, id="in time for the promise, though not for the margin"),
+        pytest.param(9.4, -2, 1, id="in time with what was held in reserve"),
+        pytest.param(9.6, -2, 0, id="not even then"),
     ],
 )
-def test_jobs_that_can_still_be_saved_get_the_slots_for_it(
+def test_a_job_that_can_still_be_saved_waits_for_no_slot(
     waited: float, margin: float, slots: int
 ) -> None:
-    assert asked((4, waited), margin=timedelta(minutes=margin)).slots == slots
+    # A slot is free in 200 s, a launch of now up in 150.
+    found = asked((1, waited), free_in=(200 / 60,), margin=timedelta(minutes=margin))
+
+    assert found.slots == slots
+
+
+@given(waited=st.floats(0.0, 30.0), jobs=st.integers(1, 60), takes=st.floats(5.0, 500.0))
+def test_no_slot_is_bought_for_less_work_than_its_boot(
+    waited: float, jobs: int, takes: float
+) -> None:
+    found = asked((jobs, waited), policy=replace(POLICY, throughput_estimate=3600.0 / takes))
+
+    assert found.slots <= math.ceil(jobs / (math.floor(90.0 / takes) + 1))
+
+
+@given(waited=st.floats(0.0, 15.0), jobs=st.integers(1, 60), late=st.floats(90.0, 400.0))
+def test_slow_boots_are_launched_earlier_and_not_in_number(
+    waited: float, jobs: int, late: float
+) -> None:
+    even = asked((jobs, waited))
+    spread = asked((jobs, waited), knowledge=replace(KNOWLEDGE, boots=(90.0,) * 18 + (late,) * 2))
+
+    assert even.until is not None
+    assert spread.until is not None
+    assert spread.until <= even.until
+    # All that are ever needed, and none of them a tick later.
+    assert spread.slots <= asked((jobs, waited), headroom_slots=0).slots
 
 
 def test_nothing_waits_for_nothing() -> None:
