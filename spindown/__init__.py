@@ -4,8 +4,9 @@ What a program uses is here, and is loaded when it is first named: ``Workload`` 
 ``spindown.client``, the errors that it raises, and ``function`` (docs/python.md).
 """
 
-from importlib import import_module
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 
@@ -26,8 +27,10 @@ _OFFERED = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Load what is named."""
+    from importlib import import_module  # noqa: PLC0415 - the command line begins here too
+
     if name not in _OFFERED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(_OFFERED[name]), name)

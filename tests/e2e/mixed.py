@@ -93,11 +93,13 @@ def check_mixed(world: World, jobs: Mapping[str, str]) -> Counter[str]:
         machine = machines[done[job_id].owner.partition("/")[0]]
         assert machine.instance_type in KINDS[name].types, job_id
         used.setdefault(name, []).append(machine)
-    assert handed_on <= len(jobs) / 100
-    # A machine belongs to one shape, and one that is dedicated to one job.
+    # A notice hands one on as well.
+    assert handed_on <= max(1, len(jobs) / 100)
+    # A machine belongs to one shape. One that is dedicated has a second job at most: another may
+    # take it over within its first minute.
     for name, each in used.items():
         assert {one.tags[tag.SHAPE] for one in each}.isdisjoint(
             one.tags[tag.SHAPE] for other in used if other != name for one in used[other]
         )
-    assert len(set(map(id, used["model"]))) == len(used["model"])
+    assert max(Counter(one.instance_id for one in used["model"]).values()) <= 2
     return Counter({name: len(set(map(id, each))) for name, each in used.items()})

@@ -250,7 +250,7 @@ def test_results_are_committed_before_they_fill_the_memory(tmp_path: Path) -> No
     slot.world.send({"job_id": "j", "items": items(10)})
     slot.step()
     parts = slot.world.manifest("j").parts
-    assert [(part.first, part.last) for part in parts] == [(0, 3), (4, 7), (8, 9)]
+    assert [(part.first, part.last) for part in parts] == [(0, 7), (8, 9)]
 
 
 def test_code_waits_for_commits_that_are_slower_than_it(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_code_waits_for_commits_that_are_slower_than_it(tmp_path: Path) -> None:
     slot.world.send({"job_id": "j", "items": items(60)})
     slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
-    # Two batches are under way, eight wait.
-    assert beforehand == [10]
+    # Four batches are under way, eight wait.
+    assert beforehand == [12]
 
 
 def test_a_rebalance_recommendation_commits_and_the_job_goes_on(tmp_path: Path) -> None:

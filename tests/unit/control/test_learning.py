@@ -175,8 +175,14 @@ def test_a_fixed_idle_timeout_is_told_as_it_is_edited() -> None:
 
 
 def test_nobody_ends_a_worker_that_waits_as_long_as_it_was_told() -> None:
-    world = with_policy(idle_timeout=None, scale_down_delay=timedelta(0))
-    world.put(BOOT_RATE, samples=(1800.0,) * 9)
+    # Jobs of an hour: a boot is worth 30 min.
+    world = with_policy(
+        idle_timeout=None,
+        scale_down_delay=timedelta(0),
+        throughput_estimate=1.0,
+        items_per_job_estimate=1.0,
+    )
+    world.put(BOOT_RATE, samples=(3600.0,) * 9)
     world.put(GAP_RATE, samples=(1200.0,) * 9)
     world.launched()
     world.empty_the_queue()

@@ -163,7 +163,8 @@ def test_one_that_is_let_go_hides_no_other() -> None:
 
 def test_a_learned_idle_timeout_is_kept_to() -> None:
     learned = Knowledge(gaps=(600.0,) * 9, boots=(900.0,))
-    policy = replace(POLICY, idle_timeout=None)
+    # Jobs of an hour: a boot is worth 12 min.
+    policy = replace(POLICY, idle_timeout=None, throughput_estimate=1.0, items_per_job_estimate=1.0)
 
     def found(idle: float) -> list[str]:
         worker = a_worker(idle_since=NOW - minutes(idle), heartbeat_at=NOW)
