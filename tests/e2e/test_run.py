@@ -547,8 +547,8 @@ def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
 
 
 def test_the_bill_is_the_market_s_within_cents(world: World) -> None:
-    found(lambda: is_quiet(world.session.status("thumbnail")))
-    found(lambda: is_quiet(world.session.status("count")))
+    workloads = world.session.deployment.workloads
+    found(lambda: all(is_quiet(world.session.status(name)) for name in workloads))
     lines = world.system.market.bill()
     now = datetime.now(UTC)
     tags = {"spindown:deployment": world.session.deployment.name}
@@ -569,10 +569,10 @@ def test_the_bill_is_the_market_s_within_cents(world: World) -> None:
 
     told = world.spindown_json("bill", "--export", str(export))
 
-    names = {one.instance_id for one in lines}
+    # The market charges nothing for a machine that it has taken back within its first hour.
     machines = {one["instance_id"]: one for one in told["machines"]}
-    assert set(machines) == {line.instance_id for line in lines if line.paid_seconds}
-    assert names >= set(machines)
+    assert machines.keys() >= {line.instance_id for line in lines if line.paid_seconds}
+    assert machines.keys() <= {line.instance_id for line in lines}
     charged = sum(line.dollars for line in lines)
     assert charged > 0
     assert sum(one["machine"] for one in machines.values()) == pytest.approx(charged, abs=0.01)
