@@ -575,10 +575,13 @@ def test_the_bill_is_the_market_s_within_cents(world: World) -> None:
     assert machines.keys() <= {line.instance_id for line in lines}
     charged = sum(line.dollars for line in lines)
     assert charged > 0
-    assert sum(one["machine"] for one in machines.values()) == pytest.approx(charged, abs=0.01)
+    # EC2 bills a minute at least, and a machine of this test may be gone, and booked, before that.
+    minutes_left = 0.002 * len(lines)
+    booked = sum(one["machine"] for one in machines.values())
+    assert booked == pytest.approx(charged, abs=minutes_left)
     (kind,) = (one for one in told["export"]["kinds"] if one["kind"] == "machines")
     assert kind["billed"] == pytest.approx(charged)
-    assert abs(kind["billed"] - kind["booked"]) < 0.01
+    assert abs(kind["billed"] - kind["booked"]) < minutes_left
     assert told["export"]["tags"] == ["spindown:deployment"]
     for grouping in Grouping:
         rows_told = world.spindown_json("bill", "--by", grouping)["rows"]
