@@ -27,6 +27,7 @@ OPERATOR = {
     "KeepLedger": "status",
     "ReadLogs": "logs once",
     "WakeScaler": "submit count spindown.toml",
+    "SeeDashboards": "dashboard --html page.html",
 }
 SUBMITTER = {
     "SendWork": "submit count spindown.toml",
