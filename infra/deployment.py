@@ -14,7 +14,7 @@ from typing import TypeVar
 from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 
 from spindown import config
-from spindown.config import Config
+from spindown.config import Config, PolicyConfig
 from spindown.error import ConfigError
 from spindown.infra.construct import add_stacks
 from spindown.infra.control.bundle import Target
@@ -63,17 +63,38 @@ def _path(app: App) -> Path:
 
 def describe(app: App) -> CoreStack:
     """Add the stacks of the deployment to ``app``, return the core stack (raises ConfigError)."""
-    loaded = load_config(app)
+    loaded, target = load_config(app), _choose(app, "bundle", _TARGETS)
     return add_stacks(
         app,
-        loaded,
+        launch_at_once(loaded) if target is Target.HOST else loaded,
         root=_path(app).resolve().parent,
-        target=_choose(app, "bundle", _TARGETS),
+        target=target,
         make_synthesizer=partial(
             _choose(app, "synthesizer", _SYNTHESIZERS),
             qualifier=loaded.deployment.bootstrap_qualifier,
         ),
     )
+
+
+def launch_at_once(loaded: Config) -> Config:
+    """Return the same with workloads that launch for any work, if they do not say when.
+
+    On this machine a minute of ticks takes a second, and nothing is billed.
+    """
+    return loaded.model_copy(
+        update={
+            "workload": {
+                name: workload.model_copy(update={"policy": _launch_at_once(workload.policy)})
+                for name, workload in loaded.workload.items()
+            }
+        }
+    )
+
+
+def _launch_at_once(policy: PolicyConfig) -> PolicyConfig:
+    if "scale_up_threshold" in policy.model_fields_set:
+        return policy
+    return policy.model_copy(update={"scale_up_threshold": 1})
 
 
 def _choose(app: App, key: str, choices: Mapping[str, T]) -> T:

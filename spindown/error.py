@@ -19,6 +19,7 @@ SpindownError
         JobFailed        the job of an item was given up or cancelled
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -117,7 +118,7 @@ class Unreachable(SpindownError):
 
 
 @dataclass
-class WorkFailed(SpindownError):
+class WorkFailed(SpindownError, ABC):
     """An item has no result.
 
     Attributes:
@@ -141,9 +142,9 @@ class WorkFailed(SpindownError):
         super().__init__(*(getattr(self, one.name) for one in fields(self)))
 
     @property
+    @abstractmethod
     def reason(self) -> str:
         """Return why."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         """Say it in one sentence."""

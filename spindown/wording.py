@@ -979,8 +979,8 @@ _REMEDIES: Mapping[ReasonCode, str] = {
         "`batch_size` may help."
     ),
     ReasonCode.COST_SPARSE_QUEUE: (
-        "raise `start_within` or `scale_up_threshold`, so that work gathers before an instance "
-        "starts."
+        "raise `start_within`, so that work gathers before an instance starts, and leave "
+        "`scale_up_threshold` out."
     ),
     ReasonCode.COST_OVERKILL: (
         "lower `gpu_memory_gib_min`, or widen `gpu_names`; `spindown rightsize` says how far."

@@ -87,9 +87,13 @@ def an_offer(instance_type: InstanceType | str = "g4dn.xlarge", **changes: Any) 
     return replace(base, **changes)
 
 
+#: The default policy, but that any work launches at once.
+AT_ONCE = Policy(scale_up_threshold=1)
+
+
 def a_policy(**changes: Any) -> Policy:
-    """Return a policy whose ladder and ceiling stand in no test's way."""
-    return replace(Policy(ladder=(), max_price_per_hour=100.0), **changes)
+    """Return a policy under which ladder, ceiling and patience stand in no test's way."""
+    return replace(AT_ONCE, **{"ladder": (), "max_price_per_hour": 100.0, **changes})
 
 
 def job_sizes(*sizes: float) -> JobSizes:

@@ -63,7 +63,7 @@ from spindown.port import (
     Outgoing,
     Write,
 )
-from tests.builders import NOW, a_type
+from tests.builders import AT_ONCE, NOW, a_type
 from tests.day import day_rows
 
 DEPLOYMENT = "demo"
@@ -105,7 +105,7 @@ def every_spot_pool() -> list[Pool]:
 class ControlWorld:
     """One workload of one deployment; every port call is counted and can be interfered with."""
 
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = AT_ONCE
     budget: float | None = None
     requirements: Requirements = field(default_factory=Requirements)
     #: (type, spot price) that a second region sells, at the on-demand prices of the first.
@@ -458,4 +458,4 @@ def codes(decision: Decision) -> list[ReasonCode]:
 
 
 def with_policy(**changes: Any) -> ControlWorld:
-    return ControlWorld(policy=replace(Policy(), **changes))
+    return ControlWorld(policy=replace(AT_ONCE, **changes))

@@ -41,6 +41,8 @@ from spindown.domain.policy import Needs, Policy, Rung
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 REQUIRED = "required"
+#: How the file spells a key of the policy that is None by default and can be written so.
+_NONE_IS = {"idle_timeout": "auto", "checkpoint_interval": "auto", "scale_up_threshold": "none"}
 _MEANINGS = tomllib.loads(Path(__file__).with_name("meaning.toml").read_text(encoding="utf-8"))
 
 _HEAD = """\
@@ -196,8 +198,8 @@ def _default(table: Table, key: str) -> str:
         return REQUIRED
     else:
         value = info.get_default(call_default_factory=True)
-    if value is None and _takes_auto(table.model, key):
-        return '`"auto"`'
+    if value is None and table.model is PolicyConfig and key in _NONE_IS:
+        return f'`"{_NONE_IS[key]}"`'
     if isinstance(value, tuple) and value and isinstance(value[0], Rung):
         return "<br>".join(f"`{_spell_rung(rung)}`" for rung in value)
     if value in (None, (), frozenset(), Needs()) or isinstance(value, BaseModel):
@@ -227,10 +229,6 @@ def _spell(value: object) -> Iterator[str]:
 def _place(member: Any) -> Any:
     """Return by what a member of a set is sorted: days of the week in their own order."""
     return list(type(member)).index(member) if isinstance(member, Enum) else member
-
-
-def _takes_auto(model: type[BaseModel], key: str) -> bool:
-    return model is PolicyConfig and key in {"idle_timeout", "checkpoint_interval"}
 
 
 def _form(schema: Mapping[str, Any], model: type[BaseModel]) -> str:

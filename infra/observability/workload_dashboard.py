@@ -324,8 +324,7 @@ def _idleness(metrics: MetricScope) -> Section:
         explanation=(
             "Idle time is paid time without a job. A few percent are the time after the last job. "
             "Much more, or few items per launch, means that messages come seldom: raise "
-            "`start_within` or `scale_up_threshold`. The workers that are idle longer than "
-            "expected should be zero."
+            "`start_within`. The workers that are idle longer than expected should be zero."
         ),
         graphs=[
             Graph(

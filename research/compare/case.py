@@ -19,8 +19,6 @@ from research.compare.world.trouble import (
 from spindown.domain.policy import Policy
 from spindown.simulator import SimScenario
 
-#: Nothing is launched before it must be: no number of messages makes a launch due at once.
-_NEVER_AT_ONCE = 1_000_000
 #: Of every fleet: more than any of the scenarios needs at once.
 MAX_WORKERS = 200
 
@@ -29,7 +27,6 @@ def patient_policy(minutes: float) -> Policy:
     """Return the one policy that all scenarios are run with: the promise, and room to keep it."""
     return Policy(
         start_within=timedelta(minutes=minutes),
-        scale_up_threshold=_NEVER_AT_ONCE,
         max_workers=MAX_WORKERS,
         max_price_per_hour=5.0,
     )

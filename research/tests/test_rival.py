@@ -8,7 +8,7 @@ from research.baseline import simulate_any
 from research.rival.__main__ import shipped
 from research.rival.boot import CASES, composed, p95, share_of
 from research.rival.family import FAMILIES
-from research.rival.page import OURS, TUNED, best_in_time, page
+from research.rival.page import AT_ONCE, OURS, best_in_time, page
 from research.rival.rule import BacklogSize, TrackFromZero
 from spindown.simulator.baseline.way import BacklogTarget, FleetLook
 from tests.simulator.scene import a_scenario, an_arrival
@@ -101,7 +101,7 @@ def test_all_settings_do_all_work() -> None:
 def test_ours_is_what_init_writes_but_for_promise_and_room() -> None:
     policy = shipped()
 
-    assert policy.scale_up_threshold == 1
+    assert policy.scale_up_threshold is None
     assert policy.idle_timeout is None
     assert policy.start_within.total_seconds() == 600.0
 
@@ -112,7 +112,7 @@ def told(dollars: float, p95_min: float = 9.0) -> dict[str, float]:
 
 def test_the_page_names_who_is_cheaper_and_in_time() -> None:
     search = {name: {"one": told(3.0)} for name in FAMILIES}
-    seed = {OURS: told(40.0), TUNED: told(38.0)}
+    seed = {OURS: told(40.0), AT_ONCE: told(38.0)}
     seed |= {f"{name}, customary": told(80.0) for name in FAMILIES}
     seed |= {f"{name}: one": told(60.0) for name in FAMILIES}
     seed |= {"Batch: one": told(36.0), "wait, then size: one": told(20.0, p95_min=11.0)}

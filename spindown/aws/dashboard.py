@@ -28,16 +28,13 @@ class CloudWatchDashboards:
 
     def body(self, name: str) -> str:
         """Return the body of a dashboard."""
-        try:
-            with translated():
-                try:
-                    return self._make_client().get_dashboard(DashboardName=name)["DashboardBody"]
-                except ClientError as error:
-                    if code_of(error) in _NOT_THERE:
-                        raise NotFound(f"no dashboard {name}") from error
-                    raise
-        except NotFound as exc:
-            raise NotFound(f"no dashboard {name}") from exc
+        with translated():
+            try:
+                return self._make_client().get_dashboard(DashboardName=name)["DashboardBody"]
+            except ClientError as error:
+                if code_of(error) in _NOT_THERE:
+                    raise NotFound(f"no dashboard {name}") from error
+                raise
 
     def read(
         self, queries: Sequence[MetricQuery], *, since: datetime, until: datetime

@@ -53,7 +53,8 @@ architectures = ["x86_64"]
 # Each of these can be changed while the system runs: `spindown policy set main ...`.
 [workload.main.policy]
 start_within = "5m"                     # longest that work may wait for its start
-drain_within = "1h"                     # time in which the backlog should be worked off
+                                        # jobs gather until then; `scale_up_threshold = 1` starts
+                                        # a machine for each as it comes, at a higher bill
 max_workers = 2
 max_price_per_hour = 2.0                # instance, root volume and public IPv4 together
 idle_timeout = "auto"                   # learned from your gaps; or a duration such as "10m"

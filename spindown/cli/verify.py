@@ -18,6 +18,7 @@ from spindown.cli.render.screen import follow, format_seconds, open_console
 from spindown.cli.session import Session, is_local, open_session
 from spindown.cli.verify_page import render_page, word_of
 from spindown.contract.codec import encode
+from spindown.control.policy import current_policy
 from spindown.domain.verification import CheckResult, Interruption, VerifyRun, has_passed, judge_run
 from spindown.error import BadInput, SpindownError
 from spindown.operate.verify import (
@@ -29,6 +30,7 @@ from spindown.operate.verify import (
     VerifyPorts,
     check_ready,
     estimate,
+    usual_item_seconds,
 )
 from spindown.wording import say_check
 
@@ -37,8 +39,7 @@ _INTERRUPTED = 130
 _EMPTY_LOOKS = 3
 #: Looks in which what was stopped must have ended.
 _END_LOOKS = 120
-#: On AWS a notice is given two minutes ahead: so much work must be left then.
-_ITEMS, _SECONDS, _LOCAL_SECONDS = 60, 4.0, 0.5
+_ITEMS = 60
 
 _EARLY = {
     EarlyEnd.TOO_DEAR: "stopped: the machines have cost more than --max-dollars",
@@ -61,7 +62,12 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     timeout: Annotated[float, typer.Option(min=1, help="Minutes until it gives up.")] = 60.0,
     items: Annotated[int, typer.Option(min=2, max=1000, help="Items of the job.")] = _ITEMS,
     item_seconds: Annotated[
-        float | None, typer.Option(min=0.1, max=10, help="Seconds of each; default 4, local 0.5.")
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=10,
+            help="Seconds of each; default: 4 heartbeats of work, on AWS 4 at least.",
+        ),
     ] = None,
     every: Annotated[
         float | None, typer.Option(min=0.2, max=60, help="Seconds between two looks.")
@@ -73,11 +79,12 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
 ) -> None:
     """Prove a deployment by a job of its own. Launches machines. Exit 1 if a check fails."""
     session = open_session(config, deployment=deployment, local=local)
-    session.workload(workload)
+    _, policy = current_policy(workload, session.control_ports())
     is_here = local or is_local()
     plan = VerifyPlan(
         items=items,
-        item_seconds=item_seconds or (_LOCAL_SECONDS if is_here else _SECONDS),
+        item_seconds=item_seconds
+        or usual_item_seconds(items, policy.heartbeat_interval, is_local=is_here),
         max_usd=max_dollars,
         every=timedelta(seconds=every or (0.5 if is_here else 5.0)),
         timeout=timedelta(minutes=timeout),

@@ -34,6 +34,12 @@ def _parse_duration_or_auto(value: object) -> timedelta | None:
     return None if value in {"auto", None} else parse_duration(value)
 
 
+def _parse_none(value: object) -> object:
+    if isinstance(value, str) and value != "none":
+        raise ValueError('write a whole number, or "none"')
+    return None if value == "none" else value
+
+
 def name_pattern(what: str, pattern: str, words: str) -> BeforeValidator:
     """Return the check that a value is a text of this form; ``words`` say it."""
 
@@ -86,6 +92,7 @@ Flag = Annotated[bool, Field(strict=True)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Count = Annotated[int, Field(strict=True, ge=0), _Conceivable]
 AtLeastOne = Annotated[int, Field(strict=True, ge=1), _Conceivable]
+AtLeastOneOrNone = Annotated[AtLeastOne | None, BeforeValidator(_parse_none)]
 Name = Annotated[
     str,
     # ``contract.name.SEPARATOR`` stands between names.

@@ -13,6 +13,7 @@ from spindown.config.deployment import DeploymentConfig, DraftDeploymentConfig
 from spindown.config.form import (
     Architecture,
     AtLeastOne,
+    AtLeastOneOrNone,
     BucketName,
     Clock,
     Count,
@@ -106,6 +107,7 @@ class JobTypeConfig(CeilingsConfig):
 #: What the keys of the policy may be, where the type in ``domain.policy.Policy`` does not say it:
 #: bounds, and tables of their own.
 _FORMS: Mapping[str, Any] = {
+    "scale_up_threshold": AtLeastOneOrNone,
     "max_workers": Count,
     "warm_workers": Count,
     "shared_slots": Annotated[int, Field(strict=True, ge=2, le=64)],

@@ -69,7 +69,7 @@ def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:
     90 s, h 400 s, s 80 s: 13 s.
     """
     boot, hold = boot_p50(knowledge, policy), timedelta(0)
-    if policy.scale_up_threshold > 1:
+    if policy.gathers(1):
         hold = max(policy.start_within - surely_up(knowledge, policy, ticks=2), hold)
     hours = items_per_job(knowledge, policy) / usual_throughput(knowledge, policy)
     job = timedelta(hours=hours)

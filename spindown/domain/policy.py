@@ -111,8 +111,9 @@ class Policy:
     """Every live threshold of one workload. Defaults are those of spindown.toml."""
 
     # When to launch, and how many.
-    #: Visible messages from which a launch is due at once; fewer wait for ``start_within``.
-    scale_up_threshold: int = 1
+    #: Visible messages from which a launch is due at once; fewer wait for ``start_within``. None:
+    #: all do.
+    scale_up_threshold: int | None = None
     #: Longest time that work may wait for its start.
     start_within: timedelta = timedelta(minutes=5)
     #: Time within which the present backlog should be worked off.
@@ -206,3 +207,7 @@ class Policy:
     max_items_per_job: int = 1000
     #: The tick's period, which bounds how late anything can start.
     tick: timedelta = timedelta(minutes=1)
+
+    def gathers(self, visible: int) -> bool:
+        """Tell whether so many visible messages wait as long as ``start_within`` allows."""
+        return self.scale_up_threshold is None or visible < self.scale_up_threshold

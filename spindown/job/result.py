@@ -154,7 +154,7 @@ def read_from(manifest: Manifest, store: ObjectStore, first: int) -> Iterator[di
         told = [record.get("index") for record in records]
         if told != list(indexes):
             raise ContractError(f"indexes of {part.key}", told, _OF_NO_USE)
-        yield from (record for index, record in zip(indexes, records) if index >= first)  # noqa: B905 - of one length
+        yield from records[max(first - part.first, 0) :]
 
 
 def _read_own(

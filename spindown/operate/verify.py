@@ -43,6 +43,9 @@ _NOTICED_WITHIN = timedelta(minutes=3)
 #: The ledger has the end of a machine, and its charge, within some ticks.
 _BOOKED_WITHIN = timedelta(minutes=5)
 _ZERO = timedelta(0)
+_HEARTBEATS = 4
+#: Of an item; the built-in code sleeps ten at most.
+_LEAST_SECONDS, _SECONDS, _MOST_SECONDS = 0.5, 4.0, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,16 @@ class VerifyPlan:
     max_usd: float
     every: timedelta
     timeout: timedelta
+
+
+def usual_item_seconds(items: int, heartbeat_interval: timedelta, *, is_local: bool) -> float:
+    """Return how many seconds each item takes, if a person does not say.
+
+    A worker tells what it has done with its heartbeats, so the job lasts four of them: one until
+    the first item is seen, the rest until it is interrupted. EC2 gives a notice of two minutes.
+    """
+    told = _HEARTBEATS * heartbeat_interval.total_seconds() / items
+    return min(max(told, _LEAST_SECONDS if is_local else _SECONDS), _MOST_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from spindown.config import Config, parse
 from spindown.error import ConfigError
-from spindown.infra.deployment import describe
+from spindown.infra.deployment import describe, launch_at_once
 from spindown.infra.flag import FLAGS
 from tests.infra.assembly import (
     PLAIN,
@@ -93,6 +95,23 @@ def test_the_caller_s_own_credentials_can_deploy_it(tmp_path: Path) -> None:
     manifest = (tmp_path / "out" / "manifest.json").read_text()
     assert len([one for one in assets["files"].values() if "Code of" in one["displayName"]]) == 2
     assert "assumeRoleArn" not in manifest + json.dumps(assets)
+
+
+@pytest.mark.parametrize(
+    ("said", "threshold"),
+    [({}, 1), ({"scale_up_threshold": "none"}, None), ({"scale_up_threshold": 7}, 7)],
+    ids=["nothing is said", "work gathers", "from seven on"],
+)
+def test_on_this_machine_work_launches_at_once_unless_told(
+    said: dict[str, object], threshold: int | None
+) -> None:
+    table = tomllib.loads(PLAIN.format(image=""))
+    (workload,) = table["workload"].values()
+    workload.setdefault("policy", {}).update(said)
+
+    (found,) = launch_at_once(parse(table, Config)).workloads.values()
+
+    assert found.to_policy().scale_up_threshold == threshold
 
 
 #: How many plain workloads fit into one deployment (docs/runbook.md). AWS CloudFormation quotas:

@@ -6,7 +6,7 @@ from typing import Any
 
 from spindown.domain.policy import Policy
 from spindown.simulator import Arrival, Boot, Listing, SimDelays, SimScenario, Zone
-from tests.builders import a_type
+from tests.builders import AT_ONCE, a_type
 
 REGION = "us-west-2"
 HOUR = 3600.0
@@ -49,5 +49,5 @@ def an_arrival(at: float = 30.0, *, items: int = 60, item_seconds: float = 10.0)
 
 
 def a_policy(**changes: Any) -> Policy:
-    """Return a policy that ends a worker after two idle minutes."""
-    return replace(Policy(idle_timeout=timedelta(minutes=2), ladder=()), **changes)
+    """Return a policy that launches at once and ends a worker after two idle minutes."""
+    return replace(AT_ONCE, **{"idle_timeout": timedelta(minutes=2), "ladder": (), **changes})

@@ -23,7 +23,7 @@ from spindown.cli.advise.advice import (
     slow_boots_to_json,
     undone,
 )
-from spindown.cli.advise.search import GATHER, LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
+from spindown.cli.advise.search import LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
 from spindown.cli.history.asked import Asked
 from spindown.cli.history.gather import Gathered, gather
 from spindown.cli.render.count import say_count
@@ -200,7 +200,8 @@ def policy_command(advice: Advice) -> str:
     for key in _LIVE_KEYS:
         value = getattr(best, key)
         if value != getattr(now, key):
-            changes.append(f"{key}={_spell(value)}")
+            spelled = _spell_threshold(best) if key == "scale_up_threshold" else _spell(value)
+            changes.append(f"{key}={spelled}")
     if not changes:
         return ""
     return f"spindown policy set {advice.gathered.subject.workload} {' '.join(changes)}"
@@ -263,11 +264,11 @@ def _spell(value: object) -> str:
 
 
 def _spell_threshold(policy: Policy) -> str:
-    return f"{policy.scale_up_threshold:,}"
+    return "none" if policy.scale_up_threshold is None else str(policy.scale_up_threshold)
 
 
 def _say_threshold(policy: Policy) -> str:
-    gathers = policy.scale_up_threshold >= GATHER
+    gathers = policy.scale_up_threshold is None
     return "work gathers for as long as start_within allows" if gathers else ""
 
 

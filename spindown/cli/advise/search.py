@@ -21,8 +21,6 @@ _START_MINUTES = (1, 4, 10, 30)
 _LONGEST_MINUTES = 12 * 60
 #: Share of a promise to aim at: 95 % start within ``start_within`` or a little later.
 _ROOM = 0.95
-#: A threshold that no queue reaches: work gathers for as long as ``start_within`` allows.
-GATHER = 1_000_000
 #: Promises at which gathering is tried, the longest.
 _GATHERED_AT_MOST = 2
 #: Shares of the gaps that the fixed idle timeouts cover.
@@ -152,13 +150,13 @@ def _starts(best: Trial, known: Known) -> list[int]:
 
 def _gather(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     """Vary whether work gathers; work gathers no longer than ``start_within`` allows."""
-    if best.settings.policy.scale_up_threshold >= GATHER:
+    if best.settings.policy.scale_up_threshold is None:
         yield _with(best, scale_up_threshold=1)
         return
-    yield _with(best, scale_up_threshold=GATHER)
+    yield _with(best, scale_up_threshold=None)
     for minutes in _starts(best, known)[-_GATHERED_AT_MOST:]:
         start = timedelta(minutes=minutes)
-        yield _with(best, scale_up_threshold=GATHER, start_within=start, drain_within=2 * start)
+        yield _with(best, scale_up_threshold=None, start_within=start, drain_within=2 * start)
 
 
 def _idle(best: Trial, known: Known) -> Iterator[AdvisedSettings]:

@@ -145,7 +145,7 @@ def _costs(given: AlertInput) -> Iterator[Alert]:
                 says=f"Workers of {workload} were idle for {idle:.0%} of the time that was paid "
                 f"over the last day, more than {share:.0%} (`alarm_max_idle_share`).",
                 remedy='set `idle_timeout` to "auto" or to a shorter time, or raise '
-                "`scale_up_threshold`, so that work gathers.",
+                "`start_within`, so that work gathers.",
                 for_=_A_WHILE,
                 rest=SAID_AGAIN_AFTER,
             )

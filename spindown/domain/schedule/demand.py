@@ -87,7 +87,7 @@ def _start_decides(start: StartPlan, demand: Demand, backlog: Backlog, policy: P
     worker that is in time for ``drain_within`` may be far too late for a start.
     """
     asked = start.slots * start.items_per_hour
-    return backlog.visible < policy.scale_up_threshold or asked > demand.need_items_per_hour
+    return policy.gathers(backlog.visible) or asked > demand.need_items_per_hour
 
 
 def missing(

@@ -171,7 +171,7 @@ def _why_now(start_plan: StartPlan) -> Reason:
 
 def _why_held(backlog: Backlog, policy: Policy, until: datetime) -> Reason:
     at, visible = until.isoformat(), backlog.visible
-    if visible < policy.scale_up_threshold:
+    if policy.scale_up_threshold is not None and policy.gathers(visible):
         about: About = {"messages": visible, "threshold": policy.scale_up_threshold, "until": at}
         return Reason(ReasonCode.HELD_FOR_MORE, about)
     return Reason(ReasonCode.CAN_WAIT, {"jobs": visible, "until": at})

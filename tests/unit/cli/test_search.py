@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from spindown.cli.advise.search import GATHER, AdvisedSettings, Known, Trial, search
+from spindown.cli.advise.search import AdvisedSettings, Known, Trial, search
 from spindown.domain.policy import Policy
 from spindown.simulator import SimResult
-from tests.builders import minutes
+from tests.builders import AT_ONCE, minutes
 from tests.unit.cli.trial import a_present, a_result
 
 
@@ -57,7 +57,7 @@ def test_a_change_that_a_later_one_makes_useless_is_not_advised() -> None:
     attempts = Attempts(**answers, **{"without start_within": a_result(70.5)})
     best = search(a_present(), KNOWN, attempts)
 
-    assert best.settings.policy == replace(Policy(), max_price_per_hour=4.0)
+    assert best.settings.policy == replace(AT_ONCE, max_price_per_hour=4.0)
     assert best.result.dollars == 70.5
 
     late = Attempts(**answers, **{"without start_within": a_result(70.5, p95=1801.0)})
@@ -106,7 +106,7 @@ def test_work_gathers_only_where_that_is_cheaper() -> None:
     at_once = Attempts(scale_up_threshold=a_result(50.0))
     back = search(gathers, KNOWN, at_once)
 
-    assert (policy.scale_up_threshold, policy.start_within) == (GATHER, minutes(28))
+    assert (policy.scale_up_threshold, policy.start_within) == (None, minutes(28))
     assert [each.policy.scale_up_threshold for each in at_once.tried["scale_up_threshold"]] == [1]
     assert back.settings.policy.scale_up_threshold == 1
 

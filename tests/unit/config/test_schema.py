@@ -155,6 +155,15 @@ def test_refuses_what_no_clock_and_no_sum_can_hold(edit: dict[str, object], reme
         config.merge_policy(Policy(), edit)
 
 
+def test_work_is_let_gather_live() -> None:
+    at_once = config.merge_policy(Policy(), {"scale_up_threshold": 1})
+
+    assert at_once.scale_up_threshold == 1
+    assert config.merge_policy(at_once, {"scale_up_threshold": "none"}) == Policy()
+    with pytest.raises(ConfigError, match="scale_up_threshold"):
+        config.merge_policy(Policy(), {"scale_up_threshold": "never"})
+
+
 def test_a_deadline_is_set_and_taken_back_live() -> None:
     merged = config.merge_policy(Policy(), {"finish_within": "12h"})
 

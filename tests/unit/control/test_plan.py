@@ -29,14 +29,14 @@ from spindown.control.size import size_fleet
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import JobType, Needs, Policy, WhenSpent
+from spindown.domain.policy import JobType, Needs, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, StaleHandle
 from spindown.job.shape_queue import backlogs
 from spindown.memory import PortCall
 from spindown.operate.preview import Preview, preview
 from spindown.port import Key, LaunchRequest, Write
-from tests.builders import a_type
+from tests.builders import AT_ONCE, a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
 from tests.reading import only_reading
 
@@ -51,7 +51,7 @@ def a_world(
     **policy: Any,
 ) -> ControlWorld:
     """Return a world; a measured one knows how many items an hour each GPU does."""
-    world = ControlWorld(policy=replace(Policy(), **policy), budget=budget, away=away)
+    world = ControlWorld(policy=replace(AT_ONCE, **policy), budget=budget, away=away)
     for gpu in ("T4", "L4", "A10G") if is_measured else ():
         samples = {"count": 10_000.0, "hours": 100.0, "reports": 100, "lives": 100}
         world.put(throughput_sort(gpu, 1.0), **samples)

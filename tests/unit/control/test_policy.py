@@ -17,12 +17,11 @@ from spindown.control.policy import (
     policy_history,
     stored_keys,
 )
-from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 from spindown.ledger import Ledger
 from spindown.memory.interception import PortCall, intercept
 from spindown.port import LiveEdit, SettingsStore
-from tests.builders import NOW
+from tests.builders import AT_ONCE, NOW
 from tests.control import WORKLOAD, ControlWorld
 
 
@@ -263,7 +262,7 @@ def test_giving_the_last_key_back_deletes_the_edit() -> None:
 
     settings, edit = world.settings.workload(WORKLOAD)
     assert edit is None
-    assert effective_policy(settings, edit, PolicyRow()).policy == Policy()
+    assert effective_policy(settings, edit, PolicyRow()).policy == AT_ONCE
 
 
 def test_a_region_that_is_none_of_the_deployment_s_is_refused() -> None:

@@ -9,11 +9,11 @@ from spindown.contract.row import lease_sort, shape_sort, throughput_sort
 from spindown.control.plan import ActionKind
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobType, Needs
 from spindown.domain.reason import ReasonCode
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.operate.preview import preview
-from tests.builders import a_type, minutes
+from tests.builders import AT_ONCE, a_type, minutes
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 
 SMALL, LARGE = "c0m8", "c0m48"
@@ -26,7 +26,7 @@ BIG = "g4dn.2xlarge"
 
 
 def a_typed_world(**policy: Any) -> ControlWorld:
-    world = ControlWorld(policy=replace(Policy(), types=TYPES, **policy))
+    world = ControlWorld(policy=replace(AT_ONCE, types=TYPES, **policy))
     kind = a_type(BIG, memory_mib=64 * 1024)
     world.market.offer(kind, region=REGION, zones=ZONES, on_demand=0.9, spot=0.4)
     return world

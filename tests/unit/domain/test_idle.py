@@ -16,7 +16,7 @@ from spindown.domain.idle import (
 )
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
-from tests.builders import job_sizes, minutes
+from tests.builders import AT_ONCE, job_sizes, minutes
 
 gaps = st.lists(st.floats(0.0, 1e5), min_size=1, max_size=40)
 
@@ -90,11 +90,11 @@ def test_a_fixed_timeout_is_taken_as_it_is() -> None:
 def test_without_samples_the_timeout_is_what_a_boot_is_worth() -> None:
     # Of a job of six minutes two thirds, and four fifths, of a boot.
     assert idle_timeout(Knowledge(), Policy(boot_estimate=minutes(3))) == minutes(2)
-    assert idle_timeout(Knowledge(boots=(90.0,)), Policy()) == timedelta(seconds=72)
+    assert idle_timeout(Knowledge(boots=(90.0,)), AT_ONCE) == timedelta(seconds=72)
 
 
 def test_a_few_gaps_are_not_yet_a_distribution() -> None:
-    assert idle_timeout(Knowledge(gaps=(30.0,) * 4, boots=(90.0,)), Policy()) == minutes(1.2)
+    assert idle_timeout(Knowledge(gaps=(30.0,) * 4, boots=(90.0,)), AT_ONCE) == minutes(1.2)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,16 @@ from datetime import timedelta
 
 import pytest
 
+from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, NotFound
 from spindown.operate.drain import read_remainder
-from spindown.operate.verify import RunEnding, Verification, VerifyPlan, VerifyPorts
+from spindown.operate.verify import (
+    RunEnding,
+    Verification,
+    VerifyPlan,
+    VerifyPorts,
+    usual_item_seconds,
+)
 from spindown.port import Experiment
 from tests.control import AWAY, REGION, WORKLOAD, ControlWorld
 from tests.failure import failing, only_in, refuse
@@ -131,3 +138,19 @@ def test_what_never_began_is_over() -> None:
     )
 
     assert Verification(workload=WORKLOAD, plan=PLAN, ports=ports).end_all().is_empty
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "is_local", "seconds"),
+    [
+        (Policy().heartbeat_interval, True, 4.0),
+        (Policy().heartbeat_interval, False, 4.0),
+        (timedelta(seconds=1), True, 0.5),
+        (timedelta(seconds=1), False, 4.0),
+        (timedelta(minutes=5), False, 10.0),
+    ],
+)
+def test_a_job_lasts_several_heartbeats(
+    heartbeat: timedelta, is_local: bool, seconds: float
+) -> None:
+    assert usual_item_seconds(60, heartbeat, is_local=is_local) == seconds

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied
 from spindown.memory import PortCall
 from spindown.port import Key, RefusalKind, Write
-from tests.builders import a_type
+from tests.builders import AT_ONCE, a_type
 from tests.control import (
     AWAY,
     DEPLOYMENT,
@@ -231,7 +232,7 @@ def test_what_ec2_does_not_end_is_told_in_15_minutes() -> None:
 
 
 def test_workers_ended_one_after_the_other_are_no_alert() -> None:
-    policy = Policy(idle_timeout=MINUTE, scale_down_delay=MINUTE, max_workers=1)
+    policy = replace(AT_ONCE, idle_timeout=MINUTE, scale_down_delay=MINUTE, max_workers=1)
     world = ControlWorld(policy=policy)
     for _ in range(8):
         world.launched()

@@ -14,8 +14,15 @@ from tests.builders import NOW, a_lease, minutes
 from tests.control import ControlWorld, with_policy
 
 
-def test_holds_a_launch_for_more_work_until_the_promise_is_due() -> None:
-    world = with_policy(scale_up_threshold=10, start_within=minutes(30))
+@pytest.mark.parametrize(
+    ("threshold", "code"),
+    [(10, ReasonCode.HELD_FOR_MORE), (None, ReasonCode.CAN_WAIT)],
+    ids=["fewer than the threshold", "there is none"],
+)
+def test_holds_a_launch_for_more_work_until_the_promise_is_due(
+    threshold: int | None, code: ReasonCode
+) -> None:
+    world = with_policy(scale_up_threshold=threshold, start_within=minutes(30))
     world.send(2)
 
     decisions = [world.tick(), *world.run(30)]
@@ -26,7 +33,7 @@ def test_holds_a_launch_for_more_work_until_the_promise_is_due() -> None:
     # 6 min of the first job for the second.
     assert launched_at == NOW + minutes(16)
     assert {d.held_until for d in held} == {NOW + minutes(16)}
-    assert held[0].summary.sizing.code is ReasonCode.HELD_FOR_MORE
+    assert held[0].summary.sizing.code is code
     assert world.metrics.values("Held")[0] == 1
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from spindown.control.plan import LaunchWorkers
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.operate.preview import preview
+from tests.builders import AT_ONCE
 from tests.control import AWAY, AWAY_ZONE, WORKLOAD, ZONES, ControlWorld, every_spot_pool, pools
 from tests.failure import only_in, refuse
 
@@ -21,7 +21,7 @@ MINUTE = timedelta(minutes=1)
 def a_world(**policy: Any) -> ControlWorld:
     """Return a world in which an item is cheapest abroad."""
     changes = {"mib_per_item_estimate": 0.01, **policy}
-    return ControlWorld(policy=Policy(**changes), away=(("g4dn.xlarge", 0.10),))
+    return ControlWorld(policy=replace(AT_ONCE, **changes), away=(("g4dn.xlarge", 0.10),))
 
 
 @pytest.mark.parametrize("silent", [{"launch"}, {"launch", "instances"}], ids=len)

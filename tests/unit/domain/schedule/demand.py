@@ -65,7 +65,7 @@ def sized(
     knowledge = changes.get("knowledge", KNOWLEDGE)
     demand = missing(backlog=backlog, capacity=found, knowledge=knowledge, policy=policy)
     start_plan = None
-    if visible < policy.scale_up_threshold:
+    if policy.gathers(visible):
         waiting = [Waiting(since=NOW - waited, jobs=visible)] if visible else []
         start_plan = plan_starts(waiting, found, knowledge=knowledge, policy=policy, now=NOW)
         demand = limit_to_plan(demand, start_plan, knowledge, policy)
