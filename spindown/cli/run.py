@@ -28,7 +28,7 @@ from spindown.job.cancel import cancel
 from spindown.job.result import JobProgress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
 from spindown.operate.download import fetch_outputs
-from spindown.operate.folder import OUTPUTS, exit_status, pack_folder, send_folder
+from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import fates, read_decisions
 from spindown.port import Key
 from spindown.wording import say_outcome

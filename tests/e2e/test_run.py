@@ -27,7 +27,7 @@ from spindown.contract.log import JOB_USED
 from spindown.domain.fleet import CodeProgress
 from spindown.domain.month_bill import Grouping
 from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
-from spindown.operate.folder import pack_folder
+from spindown.operate.sent_folder import pack_folder
 from tests.cost_export import CUR_COLUMNS, Used, cur_row, write_csv
 from tests.day import day_rows
 from tests.e2e.mixed import TYPES, check_mixed, send_mixed

@@ -80,6 +80,20 @@ heartbeat_stale_after = "30s"
 boot_estimate = "1s"
 """
 
+#: A deployment that only proves itself.
+VERIFIED = f"""
+[deployment]
+name = "e2e"
+region = "us-east-1"
+zones = ["us-east-1a", "us-east-1b"]
+
+[workload.verify.run]
+verify = true
+
+[workload.verify.policy]
+{SWIFT.replace("max_workers = 1", "max_workers = 2")}
+"""
+
 #: Workload -> its policy.
 _POLICY = {
     "count": f"{SWIFT}\nmax_items_per_job = 4",

@@ -18,24 +18,12 @@ import pytest
 
 from spindown.domain.verification import VerifyCheck
 from spindown.job.policy import read_standing
-from tests.e2e.world import ROOT, SWIFT, World, deployed, found, parsed
+from tests.e2e.world import ROOT, VERIFIED, World, deployed, found, parsed
 from tests.proof.moto_state import SERVICES, MotoState
 from tests.proof.record import record_part
 
 pytestmark = pytest.mark.proof
 
-CONFIG = f"""
-[deployment]
-name = "e2e"
-region = "us-east-1"
-zones = ["us-east-1a", "us-east-1b"]
-
-[workload.verify.run]
-verify = true
-
-[workload.verify.policy]
-{SWIFT.replace("max_workers = 1", "max_workers = 2")}
-"""
 _DEPLOYED = "the deployed core: "
 _MINUTES = 30
 
@@ -93,7 +81,7 @@ def state() -> MotoState:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, state: MotoState) -> Iterator[World]:
     path = tmp_path_factory.mktemp("moto") / "spindown.toml"
-    path.write_text(CONFIG, encoding="utf-8")
+    path.write_text(VERIFIED, encoding="utf-8")
     with deployed(path, emulate=state.load) as world:
         state.move(world.client)
         yield world

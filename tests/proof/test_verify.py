@@ -8,28 +8,15 @@ from pathlib import Path
 import pytest
 
 from spindown.domain.verification import Interruption, VerifyCheck
-from tests.e2e.world import HANGING, SWIFT, World, deployed, found
+from tests.e2e.world import HANGING, VERIFIED, World, deployed, found
 
 pytestmark = pytest.mark.proof
-
-CONFIG = f"""
-[deployment]
-name = "e2e"
-region = "us-east-1"
-zones = ["us-east-1a", "us-east-1b"]
-
-[workload.verify.run]
-verify = true
-
-[workload.verify.policy]
-{SWIFT.replace("max_workers = 1", "max_workers = 2")}
-"""
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     path = tmp_path_factory.mktemp("verify") / "spindown.toml"
-    path.write_text(CONFIG, encoding="utf-8")
+    path.write_text(VERIFIED, encoding="utf-8")
     with deployed(path) as world:
         yield world
 

@@ -11,7 +11,7 @@ import pytest
 from spindown.contract.folder import COMMAND_NAME, digest_of
 from spindown.error import BadInput
 from spindown.memory import MemoryClock, MemoryObjectStore
-from spindown.operate.folder import exit_status, pack_folder, send_folder
+from spindown.operate.sent_folder import exit_status, pack_folder, send_folder
 
 COMMAND = ["python", "train.py"]
 
