@@ -18,7 +18,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit docs synth bench compare research proof aws chaos mutate lock dist clean
+.PHONY: help setup demo test check audit docs synth bench compare research proof aws chaos mutate lock dist release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -103,6 +103,9 @@ lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
 
 dist: setup ## Build the wheel, which needs no checkout, into dist/
 	@$(BIN)/python -m hatchling build -t wheel
+
+release: setup ## Make wheel, bill of materials and checksums of a tagged commit, into dist/
+	@$(BIN)/python -m tools.release
 
 clean: ## Remove everything that make has made
 	rm -rf .venv node_modules cdk.out build dist .setup.log .coverage .hypothesis \
