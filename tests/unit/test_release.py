@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from spindown import __version__
 from tools.release import complain
 
 ROOT = Path(__file__).parents[2]
-GOOD = {
+GOOD: dict[str, Any] = {
     "status": "",
     "tags": ["v1.2.0"],
     "changelog": "# Changelog\n\n## 1.2.0 (2027-01-01)\n",
@@ -32,7 +33,7 @@ def test_a_clean_tagged_commit_with_its_changes_is_released() -> None:
     ids=["changed files", "another tag", "no tag", "no heading"],
 )
 def test_what_is_no_release_is_told_in_a_sentence(change: dict[str, object], says: str) -> None:
-    complaint = complain(**GOOD | change)  # type: ignore[arg-type]
+    complaint = complain(**GOOD | change)
 
     assert says in complaint
     assert "\n" not in complaint

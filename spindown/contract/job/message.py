@@ -41,7 +41,7 @@ _TYPE = re.compile(r"[a-z](-?[a-z0-9])*")
 _TENANT = re.compile(r"[!-~]{1,128}")
 _URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f]{0,1024}")
 _DIGEST = re.compile("[0-9a-f]{64}")
-_SOURCES = ("items", "items_uri", "prefix_uri")
+SOURCES = ("items", "items_uri", "prefix_uri")
 #: What only a stored body may have.
 _OF_STORED = "parent"
 #: What ``child_id`` makes. Of eight digits no manifest could hold the children.
@@ -93,7 +93,7 @@ def body_digest(message: JobMessage) -> str:
 
     A copy has the digest of its original. One that lies stored must have been read.
     """
-    asked = {name: getattr(message, name) for name in (*_SOURCES, "params")}
+    asked = {name: getattr(message, name) for name in (*SOURCES, "params")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -175,10 +175,10 @@ def parse_stored(data: bytes, pointer: JobMessage) -> JobMessage:
 
 
 def _parse_body(row: Mapping[str, Any]) -> JobMessage:
-    given = [name for name in _SOURCES if name in row]
+    given = [name for name in SOURCES if name in row]
     if len(given) != 1:
         _refuse("items", given, "give exactly one of items, items_uri, prefix_uri")
-    for name, pattern, form in _TEXTS:
+    for name, pattern, form in TEXTS:
         _check_text(row, name, pattern, form)
     if not isinstance(row.get("items", []), list):
         _refuse("items", row["items"], "write a list, one element an item")
@@ -214,11 +214,11 @@ def _check_requirements(asked: Any) -> None:
     if not isinstance(asked, dict):
         _refuse("requirements", asked, 'write an object such as {"memory_gib": 64}')
     for name, value in asked.items():
-        if name not in _NEEDS:
-            close = difflib.get_close_matches(name, _NEEDS, n=1)
-            remedy = f"did you mean {close[0]}?" if close else f"name some of {', '.join(_NEEDS)}"
+        if name not in NEEDS:
+            close = difflib.get_close_matches(name, NEEDS, n=1)
+            remedy = f"did you mean {close[0]}?" if close else f"name some of {', '.join(NEEDS)}"
             _refuse(f"requirements.{name[:100]}", value, remedy)
-        fits, remedy = _NEEDS[name]
+        fits, remedy = NEEDS[name]
         if not fits(value):
             _refuse(f"requirements.{name}", value, remedy)
 
@@ -236,21 +236,21 @@ def _is_number(value: object, kind: Any) -> bool:
 
 
 def _are_architectures(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(each in _ARCHITECTURES for each in value)
+    return isinstance(value, list) and bool(value) and all(each in ARCHITECTURES for each in value)
 
 
 #: Beyond any machine.
 _NEED_AT_MOST = 10**9
-_ARCHITECTURES = ("x86_64", "arm64")
+ARCHITECTURES = ("x86_64", "arm64")
 _COUNT, _AMOUNT = "write a whole number from 0", "write a number of GiB from 0"
 #: What a message may ask for -> whether a value of it is allowed, and what to write instead.
-_NEEDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+NEEDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "vcpus": (_is_count, _COUNT),
     "memory_gib": (_is_amount, _AMOUNT),
     "gpus": (_is_count, _COUNT),
     "gpu_memory_gib": (_is_amount, _AMOUNT),
     "disk_gib": (_is_amount, _AMOUNT),
-    "architectures": (_are_architectures, f"write a list of {' and '.join(_ARCHITECTURES)}"),
+    "architectures": (_are_architectures, f"write a list of {' and '.join(ARCHITECTURES)}"),
 }
 
 
@@ -355,7 +355,7 @@ def _check_keys(row: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 _ID_FORM = "write 1 to 128 of A-Z, a-z, 0-9, dot, underscore and hyphen"
-_TEXTS = (
+TEXTS = (
     ("job_id", _ID, _ID_FORM),
     ("batch_id", _ID, _ID_FORM),
     ("parent", _ID, _ID_FORM),
@@ -367,7 +367,7 @@ _TEXTS = (
 
 
 def _check_text(row: Mapping[str, Any], name: str, pattern: re.Pattern[str], form: str) -> None:
-    optional = name not in _SOURCES
+    optional = name not in SOURCES
     value = row.get(name)
     if name not in row or (optional and value is None):
         return
