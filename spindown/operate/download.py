@@ -1,17 +1,20 @@
 """Fetch the files that items have left, each under the name that its code gave it.
 
-A worker wrote those names, so each is checked: none leads out of its folder, and none takes the
-place of another file unless the caller says so. Objects are streamed to the disk.
+A worker wrote those names, so each is checked: none leads out of its folder, none takes the place
+of another file unless the caller says so, and none makes the folder a repository, whose settings
+run programs as soon as a prompt or an editor asks for its status. Objects are streamed to the disk.
 """
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unicodedata import category
 
 from spindown.contract.codec import decode
 from spindown.contract.job.result import OutputFile, parts_prefix
@@ -22,6 +25,13 @@ from spindown.port import ObjectStore
 _FETCHES_AT_ONCE = 8
 _RECORDS_AT_ONCE = 64
 _REMEDY = "its name is no path below the folder of its item; read the object itself"
+_HIDDEN = "its name has characters that do not show; read the object itself"
+_REPOSITORY = "its name makes the folder a repository of git or Mercurial; read the object itself"
+#: What some disk takes for one (verify_path in git's read-cache.c and is_ntfs_dotgit in its path.c
+#: know of blanks, dots, streams and short names), or, without a folder of its own, its first file.
+_OF_REPOSITORY = re.compile(
+    r"(?:^|[/\\])(?:(?:\.git|git~1|\.hg|hg~1)[. ]*(?:[/\\:]|$)|head[. ]*(?::|$))", re.IGNORECASE
+)
 _TAKEN = "another file has this place; fetch into an empty folder, or overwrite it"
 _DAMAGED = "restore it: it is gone, or its bytes are not the committed ones"
 
@@ -83,11 +93,17 @@ def place_of(folder: Path, name: str) -> Path:
     """Return where a file of this name goes below a folder.
 
     Raises:
-        BadInput: the name leads out of it, or no disk can hold it.
+        BadInput: the name leads out of it, does not show as it is, or would make the folder a
+            repository; or no disk can hold it.
     """
     parts = name.split("/")
     if not is_whole(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
         raise BadInput("output", name, _REMEDY)
+    # Blanks of other scripts are no risk, and names of honest files have them.
+    if not all(c.isprintable() or category(c) == "Zs" for c in name):
+        raise BadInput("output", name, _HIDDEN)
+    if _OF_REPOSITORY.search(name):
+        raise BadInput("output", name, _REPOSITORY)
     path = folder.joinpath(*parts)
     # A person may have put a link there.
     if not path.parent.resolve().is_relative_to(folder.resolve()):

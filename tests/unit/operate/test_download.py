@@ -73,6 +73,38 @@ def test_a_name_that_would_do_harm_is_told_and_not_used(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        *(".git/config", "a/.GIT/config", ".git. /config", "git~1/config", ".git", ".git:x/config"),
+        *(".hg/hgrc", ".g\u200cit/config", ".git\\config"),
+        # A folder that holds these itself is a repository too.
+        *("HEAD", "a/head", "HEAD."),
+    ],
+)
+def test_no_name_makes_the_folder_a_repository(tmp_path: Path, name: str) -> None:
+    (fault,) = fetch(tmp_path, a_row(name))
+
+    assert isinstance(fault, BadInput)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\u202egpj.exe", "a\u200bb", "\ue000"])
+def test_a_name_that_does_not_show_is_refused(tmp_path: Path, name: str) -> None:
+    (fault,) = fetch(tmp_path, a_row(name))
+
+    assert isinstance(fault, BadInput)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".gitignore", ".github/x", "x.git", "a\u3000é", "head/x", "head.txt", "HEADER", "overhead"],
+)
+def test_an_ordinary_name_is_used(tmp_path: Path, name: str) -> None:
+    assert fetch(tmp_path, a_row(name)) == [tmp_path / name]
+
+
+@pytest.mark.parametrize(
     "row",
     [
         7,
