@@ -103,8 +103,9 @@ class Attempt:
             self._place.remove()
             if context.runner.pid is None:
                 clear_slot(context.scratch)
-                if context.leftovers is not None:
-                    context.leftovers.remove()
+                left = context.leftovers.remove() if context.leftovers is not None else 0
+                if left:
+                    self._log.warning("files_left_behind", count=left)
 
     def _end_code(self, let_go: Callable[[], object]) -> None:
         """End the code, then let the job go, also if no signal ends the code."""

@@ -6,10 +6,10 @@ that group what one slot has left is told from what its neighbours use.
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from spindown.worker.code_folder import remove_tree
@@ -25,7 +25,9 @@ PLACES = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), Path("/dev/mqueue"))
 #: their number.
 _SYSTEM_V = {"-m": ("shm", "shmid"), "-q": ("msg", "msqid"), "-s": ("sem", "semid")}
 _IPCRM_SECONDS = 30.0
-#: A command line has room for these, and a worker's memory.
+#: Files go at some 50,000 a second; what is left then goes after the slot's next job.
+_SECONDS_MAX, _SECONDS_TO_COUNT = 60.0, 5.0
+#: A command line has room for these.
 _AT_ONCE = 1000
 
 
@@ -46,13 +48,30 @@ class Leftovers:
     launcher: Sequence[str]
     places: Sequence[Path] = PLACES
     proc: Path = Path("/proc")
+    #: Seconds.
+    monotonic: Callable[[], float] = time.monotonic
 
-    def remove(self) -> None:
-        """Remove all of it, as far as that can be done."""
+    def remove(self) -> int:
+        """Remove all of it, as far as that can be done; return how many files are still there.
+
+        They are nobody's any more, or the code of a neighbour, which has the same user, makes more.
+        """
+        end, left = self.monotonic() + _SECONDS_MAX, 0
         for place in self.places:
             # Not every machine has each of them.
             with suppress(OSError):
-                self._clear(place)
+                found = False
+                # As it goes, and not again: there may be millions.
+                for path in self._files(place, end):
+                    found = True
+                    remove_tree(path)
+                if found:
+                    soon = self.monotonic() + _SECONDS_TO_COUNT
+                    left += sum(1 for _ in self._files(place, soon))
+        self._remove_objects()
+        return left
+
+    def _remove_objects(self) -> None:
         found = list(self._objects())
         for first in range(0, len(found), _AT_ONCE):
             named = [word for one in found[first : first + _AT_ONCE] for word in one]
@@ -61,17 +80,15 @@ class Leftovers:
             with suppress(OSError, subprocess.SubprocessError):
                 subprocess.run(command, check=False, capture_output=True, timeout=_IPCRM_SECONDS)
 
-    def _clear(self, place: Path) -> None:
-        """Remove the slot's files of a place, some at a time: there may be millions."""
-        before: list[Path] = []
-        while (found := list(islice(self._files(place), _AT_ONCE))) and found != before:
-            for path in found:
-                remove_tree(path)
-            before = found
+    def _files(self, place: Path, end: float) -> Iterator[Path]:
+        """Yield the slot's files of a place.
 
-    def _files(self, place: Path) -> Iterator[Path]:
+        A directory in which somebody makes files may have no last entry, so there is an end (s).
+        """
         with os.scandir(place) as entries:
             for entry in entries:
+                if self.monotonic() >= end:
+                    break
                 with suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
                     if status.st_uid == self.user and status.st_gid in self.groups:
