@@ -2,14 +2,15 @@
 
 Both forms are read: S3's own notification, and the event that S3 sends by EventBridge (Amazon S3
 User Guide, "Event message structure", "EventBridge event message structure"). S3 sends an event at
-least once and in any order. So the id is made of what the event says of the object, and nothing of
-the event itself: two events of one version of an object ask for one job.
+least once and in any order. So the id is made of what two events of one write of an object have in
+common: they ask for one job.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import unquote_plus
 
@@ -23,6 +24,16 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _KEY_BYTES = 1024
 #: Of an object that a bucket without versioning took.
 _NO_VERSION = "null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """An object that has come to be."""
+
+    at: Location
+    version: str
+    #: Whether it is the empty one that a console makes for a folder.
+    is_folder: bool
 
 
 def is_event(row: Mapping[str, Any]) -> bool:
@@ -41,14 +52,16 @@ def read_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
     """
     if row.get("Event") == _TEST:
         return (), None
-    objects = _of_eventbridge(row) if row.get("source") == "aws.s3" else _of_s3(row)
-    items = tuple(str(at) for at, _ in objects if not at.key.endswith("/"))
-    told = sorted([at.bucket, at.key, version] for at, version in objects)
+    found = _of_eventbridge(row) if row.get("source") == "aws.s3" else _of_s3(row)
+    # Two events of the same objects must not differ in anything.
+    objects = sorted(found, key=lambda one: (one.at.bucket, one.at.key, one.version))
+    items = tuple(str(one.at) for one in objects if not one.is_folder)
+    told = [[one.at.bucket, one.at.key, one.version] for one in objects]
     digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
     return items, f"s3-{digest[:32]}" if items else None
 
 
-def _of_s3(row: Mapping[str, Any]) -> list[tuple[Location, str]]:
+def _of_s3(row: Mapping[str, Any]) -> list[_Written]:
     records = row["Records"]
     if not isinstance(records, list) or not records:
         _refuse("Records", records)
@@ -63,26 +76,45 @@ def _of_s3(row: Mapping[str, Any]) -> list[tuple[Location, str]]:
             key = unquote_plus(_text(about, "key"), errors="strict")
         except UnicodeDecodeError:
             _refuse("key", about["key"])
-        version = _version(about.get("versionId"), about.get("eTag"))
-        found.append((_location(_object(event, "bucket"), key), version))
+        version = _version(about, about.get("versionId"), about.get("eTag"))
+        found.append(_written(_location(_object(event, "bucket"), key), version, about))
     return found
 
 
-def _of_eventbridge(row: Mapping[str, Any]) -> list[tuple[Location, str]]:
+def _of_eventbridge(row: Mapping[str, Any]) -> list[_Written]:
     if row.get("detail-type") != "Object Created":
         _refuse("detail-type", row.get("detail-type"))
     detail = _object(row, "detail")
     about = _object(detail, "object")
-    version = _version(about.get("version-id"), about.get("etag"))
-    return [(_location(_object(detail, "bucket"), _text(about, "key")), version)]
+    version = _version(about, about.get("version-id"), about.get("etag"))
+    at = _location(_object(detail, "bucket"), _text(about, "key"))
+    return [_written(at, version, about)]
 
 
-def _version(version_id: object, etag: object) -> str:
-    """Return what tells the object from what had its key before."""
-    told = etag if version_id in (None, "", _NO_VERSION) else version_id
-    if not isinstance(told, str) or not told or not is_whole(told):
-        _refuse("etag", told)
-    return told.strip('"')
+def _written(at: Location, version: str, about: Mapping[str, Any]) -> _Written:
+    return _Written(
+        at=at, version=version, is_folder=at.key.endswith("/") and not about.get("size")
+    )
+
+
+def _version(about: Mapping[str, Any], version_id: object, etag: object) -> str:
+    """Return what tells this write of an object from others under its key.
+
+    Events that tell of one write have one sequencer (AWS re:Post, "Why do I see duplicate messages
+    in Amazon SQS for the same Amazon S3 event?"). The ETag alone says no more than the content:
+    what was deleted and is written once more would be done already.
+    """
+    if version_id not in (None, "", _NO_VERSION):
+        return _told("versionId", version_id)
+    told = _told("etag", etag).strip('"')
+    sequencer = about.get("sequencer")
+    return told if sequencer is None else f"{told}-{_told('sequencer', sequencer)}"
+
+
+def _told(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value or not is_whole(value):
+        _refuse(name, value)
+    return value
 
 
 def _location(bucket: Mapping[str, Any], key: str) -> Location:

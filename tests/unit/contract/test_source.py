@@ -45,7 +45,7 @@ def of_eventbridge(key: str = "in/a b+é.png", **about: Any) -> dict[str, Any]:
         "detail": {
             "version": "0",
             "bucket": {"name": "scans"},
-            "object": {"key": key, "size": 1024, "etag": "e1", "sequencer": "0B", **about},
+            "object": {"key": key, "size": 1024, "etag": "e1", "sequencer": "0A", **about},
             "reason": "PutObject",
         },
     }
@@ -67,7 +67,10 @@ def test_both_forms_of_one_object_are_one_job() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [
-        (of_s3(sequencer="01"), of_s3(sequencer="02"), True),
+        (of_s3(), of_s3(), True),
+        (of_s3(sequencer="01"), of_s3(sequencer="02"), False),
+        (of_s3(versionId="v1"), of_s3(versionId="v1", sequencer="02"), True),
+        (of_s3(sequencer=None), of_s3(), False),
         (of_s3(eTag="e1"), of_s3(eTag="e2"), False),
         (of_s3(versionId="v1"), of_s3(versionId="v2"), False),
         (of_s3(versionId="v1"), of_s3(versionId="v1", eTag="e2"), True),
@@ -78,6 +81,9 @@ def test_both_forms_of_one_object_are_one_job() -> None:
     ],
     ids=[
         "sent twice",
+        "written again with the same content",
+        "one version, whatever its place in the order",
+        "a message that knows the content alone",
         "other content",
         "another version",
         "one version",
@@ -102,12 +108,34 @@ def test_the_id_is_the_one_that_the_guide_says() -> None:
     )
 
 
+def test_without_versions_the_order_of_writes_is_in_the_id() -> None:
+    # docs/sources.md
+
+    told = json.dumps([["scans", "in/x.png", "e1-0A"]]).encode()
+
+    assert parsed(of_s3("in/x.png")).job_id == "s3-" + hashlib.sha256(told).hexdigest()[:32]
+
+
+def test_the_order_of_what_an_event_tells_of_does_not_matter() -> None:
+    (one,), (other,) = of_s3("in/a")["Records"], of_s3("in/b")["Records"]
+
+    first, second = (parsed({"Records": each}) for each in ([one, other], [other, one]))
+
+    assert first == second
+    assert first.items == ("s3://scans/in/a", "s3://scans/in/b")
+
+
+@pytest.mark.parametrize("row", [of_s3("in/new/", size=1), of_eventbridge("in/new/", size=1)])
+def test_an_object_with_content_is_a_job_whatever_its_key(row: Any) -> None:
+    assert parsed(row).items == ("s3://scans/in/new/",)
+
+
 @pytest.mark.parametrize(
     "row",
     [
         {"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "scans", "RequestId": "R"},
-        of_s3("in/new+folder/"),
-        of_eventbridge("in/new folder/"),
+        of_s3("in/new+folder/", size=0),
+        of_eventbridge("in/new folder/", size=0),
     ],
     ids=["a test of the notification", "a folder", "a folder by EventBridge"],
 )
@@ -139,6 +167,7 @@ def changed(row: dict[str, Any], *path: str | int, value: Any) -> dict[str, Any]
         of_s3("%ff"),
         of_s3("x" * 1025),
         of_s3(eTag=None),
+        of_s3(sequencer=7),
         of_eventbridge("\ud800"),
         of_eventbridge(etag="\ud800"),
     ],
@@ -157,11 +186,15 @@ _PATHS: list[tuple[dict[str, Any], tuple[str | int, ...]]] = [
     (of_s3(), ("Records",)),
     *((of_s3(), ("Records", 0, name)) for name in ("eventSource", "eventName", "s3")),
     *((of_s3(), ("Records", 0, "s3", name)) for name in ("bucket", "object")),
-    *((of_s3(), ("Records", 0, "s3", "object", name)) for name in ("key", "eTag", "versionId")),
+    *(
+        (of_s3(), ("Records", 0, "s3", "object", name))
+        for name in ("key", "eTag", "versionId", "sequencer", "size")
+    ),
     (of_s3(), ("Records", 0, "s3", "bucket", "name")),
     (of_eventbridge(), ("detail",)),
     (of_eventbridge(), ("detail", "object")),
     (of_eventbridge(), ("detail", "object", "version-id")),
+    (of_eventbridge(), ("detail", "object", "sequencer")),
     (of_eventbridge(), ("detail", "bucket", "name")),
 ]
 

@@ -25,7 +25,7 @@ def test_an_event_is_a_job_of_its_object() -> None:
 def test_an_event_that_comes_again_is_not_done_again() -> None:
     world = WorkWorld()
     held = world.hold(of_s3())
-    world.send(of_s3(sequencer="99"))
+    world.send(of_s3(userAgent="another"))
     beside = world.claim(a_slot_id("i-2"))
     done = commit(held, a_portion(held, 1), slot_id=a_slot_id(), ports=world.ports)
     complete(done, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
@@ -38,6 +38,19 @@ def test_an_event_that_comes_again_is_not_done_again() -> None:
     assert isinstance(late, Declined)
     assert late.outcome is ClaimOutcome.OVER
     assert world.queue.bodies() == []
+
+
+def test_an_object_written_again_after_its_job_is_done_again() -> None:
+    world = WorkWorld()
+    early = world.hold(of_eventbridge())
+    done = commit(early, a_portion(early, 1), slot_id=a_slot_id(), ports=world.ports)
+    complete(done, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    world.send(of_eventbridge(sequencer="0B"))
+
+    again = world.claim(a_slot_id("i-2"))
+
+    assert isinstance(again, ClaimedJob)
+    assert again.job_id != early.job_id
 
 
 def test_an_event_whose_worker_is_lost_is_done_by_another() -> None:
