@@ -38,7 +38,7 @@ from spindown.config.image import ImageConfig
 from spindown.config.need import why_internet
 from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
-from spindown.contract.location import check_declared
+from spindown.contract.location import check_listed
 from spindown.domain.job_type import why_unmet
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
 from spindown.domain.policy import (
@@ -331,9 +331,12 @@ class WorkloadConfig(TomlTable):
         for source in self.sources:
             uri = f"s3://{source.bucket}/{source.prefix}"
             try:
-                check_declared(uri, self.inputs)
+                covered = check_listed(uri, self.inputs).key
             except (AccessDenied, ContractError):
                 raise remedy("sources", f"add {uri} to inputs: workers read it") from None
+            # As a pattern of keys, in is the beginning of in-private too.
+            if covered != source.prefix:
+                raise remedy("sources", f"write the prefix {covered}: inputs cover no more")
         return self
 
     def _lacking_drivers(self) -> Iterator[str]:

@@ -90,3 +90,22 @@ def test_a_source_that_no_worker_may_read_is_refused(
 
     with pytest.raises(ConfigError, match=r"add s3://\w+/[\w/]* to inputs"):
         config.parse(document)
+
+
+@pytest.mark.parametrize("suffix", ["", ".png"])
+def test_a_source_beside_an_input_of_its_name_is_refused(suffix: str) -> None:
+    source = {"bucket": "scans", "prefix": "in", "suffix": suffix}
+    document = with_value("workload.ocr.sources", [source])
+    document["workload"]["ocr"]["inputs"] = ["s3://scans/in"]
+
+    # Keys of in-private/ begin so too.
+    with pytest.raises(ConfigError, match=r"write the prefix in/"):
+        config.parse(document)
+
+
+@pytest.mark.parametrize("prefix", ["in/", "in/2026", "in/2026/"])
+def test_a_source_that_inputs_cover_whole_is_taken(prefix: str) -> None:
+    document = with_value("workload.ocr.sources", [{"bucket": "scans", "prefix": prefix}])
+    document["workload"]["ocr"]["inputs"] = ["s3://scans/in"]
+
+    assert config.parse(document).workload["ocr"].sources[0].prefix == prefix
