@@ -27,6 +27,10 @@ _SUFFIXES = (".parquet", ".csv", ".csv.gz")
 _MEMORY = "1GiB"
 #: Lines of a month's fees end with it; those of usage are hours or days.
 _LONGEST_LINE = timedelta(hours=25)
+#: What no line of a bill has: of money in any currency, and of what was used, such as byte hours.
+_COST_MAX, _AMOUNT_MAX = 1e15, 1e24
+#: Of these DuckDB makes a pattern of paths, wherever they stand in one.
+_OF_PATTERNS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +196,16 @@ def _open(
 ) -> tuple[_Form, Mapping[str, str]]:
     """Make the view ``lines`` of the files; return their form, and column -> its type."""
     paths = [str(file) for file in files]
+    for path in paths:
+        if not _OF_PATTERNS.isdisjoint(path):
+            raise BadInput("--export", path, "rename it: * ? [ must not be in its path")
     if all(path.endswith(".parquet") for path in paths):
-        relation = database.read_parquet(paths, union_by_name=True)
+        relation = database.read_parquet(paths, union_by_name=True, filename=True)
     else:
         # Text as it is: a guess at types may differ from file to file.
         relation = database.from_query(
-            "SELECT * FROM read_csv(?, all_varchar = true, union_by_name = true, header = true)",
+            "SELECT * FROM read_csv(?, all_varchar = true, union_by_name = true, header = true, "
+            "filename = true)",
             params=[paths],
         )
     relation.create_view("lines")
@@ -263,7 +271,12 @@ def _read(
         return f"CAST({_quoted(column)} AS VARCHAR)" if column in columns else "''"
 
     def number(name: str) -> str:
-        return f"TRY_CAST({_quoted(getattr(form, name))} AS DOUBLE)"
+        column = _quoted(getattr(form, name))
+        # What is there and is no number must not pass for nothing.
+        return (
+            f"CASE WHEN CAST({column} AS VARCHAR) <> '' "
+            f"THEN coalesce(TRY_CAST({column} AS DOUBLE), 'nan') END"
+        )
 
     def instant(name: str) -> str:
         column = getattr(form, name)
@@ -277,9 +290,21 @@ def _read(
         f"CREATE TABLE found AS SELECT {instant('start')} AS begins, {instant('end')} AS ends, "  # noqa: S608 - names of columns, quoted
         f"{number('cost')} AS cost, {number('amount')} AS amount, {text('resource')} AS resource, "
         f"{text('usage_type')} AS usage, {text('service')} AS service, "
-        f"{text('line_type')} AS line_type, {text('currency')} AS currency, {tags} AS tags "
+        f"{text('line_type')} AS line_type, {text('currency')} AS currency, {tags} AS tags, "
+        "filename "
         f"FROM lines WHERE {instant('start')} < {end} AND {instant('end')} > {start}"
     )
+    # DuckDB takes what is no number for larger than all numbers.
+    odd = database.execute(
+        "SELECT filename, cost, amount FROM found WHERE abs(cost) > ? OR abs(amount) > ? LIMIT 1",
+        [_COST_MAX, _AMOUNT_MAX],
+    ).fetchone()
+    if odd:
+        file, cost, amount = odd
+        is_cost = cost is not None and not abs(cost) <= _COST_MAX
+        column, value = (form.cost, cost) if is_cost else (form.amount, amount)
+        remedy = f"give AWS's own file: no line of a bill has {value} as its {column}"
+        raise BadInput("--export", str(file), remedy)
     (reach,) = database.execute(
         "SELECT min(begins), max(ends) FROM found WHERE ends - begins <= ? "
         "AND line_type ILIKE '%usage%'",
@@ -317,7 +342,7 @@ def _tags_in(text: str | None) -> dict[str, str]:
     """Return the tags of ours in a JSON text, by their names; what is no such text has none."""
     try:
         given: Any = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     # A map of Parquet may come as a list of pairs.
     pairs = _pairs(given)
@@ -326,11 +351,12 @@ def _tags_in(text: str | None) -> dict[str, str]:
 
 def _pairs(given: object) -> Iterator[tuple[str, str]]:
     if isinstance(given, dict):
-        yield from ((key, str(value)) for key, value in given.items() if value is not None)
+        yield from ((key, value) for key, value in given.items() if isinstance(value, str))
     elif isinstance(given, list):
         for one in given:
-            if isinstance(one, dict) and {"key", "value"} <= set(one):
-                yield str(one["key"]), str(one["value"])
+            match one:
+                case {"key": str(key), "value": str(value)}:
+                    yield key, value
 
 
 def _instance_of(resource: str | None) -> str:

@@ -219,6 +219,39 @@ def test_what_tags_and_resources_say_is_never_run(tmp_path: Path) -> None:
     assert found.resource_id == "\\x1b[2J<b>"
 
 
+def an_export(folder: Path, name: str = "cur.csv", **columns: str) -> Path:
+    line = Used(at=START, dollars=0.2, amount=1.0, resource=INSTANCE)
+    return write_csv(folder / name, CUR_COLUMNS, [{**cur_row(line), **columns}])
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e308", "1e999", "=1+1"])
+@pytest.mark.parametrize("column", ["line_item_unblended_cost", "line_item_usage_amount"])
+def test_a_number_of_no_bill_is_told_with_its_place(
+    tmp_path: Path, column: str, value: str
+) -> None:
+    whole, odd = an_export(tmp_path), an_export(tmp_path, "odd.csv", **{column: value})
+
+    with pytest.raises(BadInput, match=rf"odd\.csv.*{column}"):
+        read(whole, odd)
+
+
+@pytest.mark.parametrize("name", ["a*.csv", "a?.csv", "[ab].csv"])
+def test_a_file_whose_name_is_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    an_export(tmp_path, "ab.csv")
+
+    with pytest.raises(BadInput, match="rename it"):
+        read(an_export(tmp_path, name))
+
+
+def test_tags_that_are_nested_without_end_are_none(tmp_path: Path) -> None:
+    tags = '{"user_spindown_workload":' + "[" * 100_000
+
+    export = read(an_export(tmp_path, resource_tags=tags))
+
+    assert export.tags == frozenset()
+    assert len(export.lines) == 1
+
+
 def test_the_newest_export_of_the_month_is_taken() -> None:
     clock = MemoryClock(END)
     store = MemoryObjectStore(clock)
