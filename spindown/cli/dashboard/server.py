@@ -5,6 +5,7 @@ of the web reads ours by a name that it lets point here.
 """
 
 import secrets
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,12 +23,15 @@ from spindown.cli.dashboard.page import (
     overview,
     workload_page,
 )
+from spindown.cli.render.line import print_aside
 from spindown.cli.session import Session
 from spindown.config import parse_duration
 from spindown.error import BadInput, NotFound, SpindownError
 
 _HOST = "127.0.0.1"
 _LONGEST = timedelta(days=63)
+#: For which a browser may say nothing while it is connected.
+_SECONDS_IDLE = 10
 _HEADERS: Mapping[str, str] = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -56,8 +60,12 @@ class Site:
 
     def answer(self, target: str) -> tuple[HTTPStatus, str]:
         """Return status and page for the target of a request."""
-        address = urlsplit(target)
         looked = Looked(span=self.span, every=self.every, root=self.root)
+        try:
+            address = urlsplit(target)
+        except ValueError:
+            # A host that is none; nobody has to have the secret to send it.
+            address = urlsplit("")
         if not secrets.compare_digest(address.path[: len(self.root)].encode(), self.root.encode()):
             return HTTPStatus.NOT_FOUND, error_page(
                 "take the address that was printed", Looked(span=None, every=self.every)
@@ -107,6 +115,7 @@ def make_server(site: Site, port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         server_version, sys_version = "spindown", ""
+        timeout = _SECONDS_IDLE
 
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").rpartition(":")[0]
@@ -129,7 +138,14 @@ def make_server(site: Site, port: int) -> ThreadingHTTPServer:
         def log_message(self, *_: Any) -> None:
             """Say nothing: the secret is in every address."""
 
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """Tell what failed, without a traceback: whoever asked gets no page, or has gone."""
+            fault = sys.exception()
+            if not isinstance(fault, OSError):
+                print_aside(f"a page could not be made: {type(fault).__name__}")
+
     try:
-        return ThreadingHTTPServer((_HOST, port), Handler)
+        return Server((_HOST, port), Handler)
     except OSError as exc:
         raise BadInput("--port", port, f"name one that is free ({exc.strerror})") from exc

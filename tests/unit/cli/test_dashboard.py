@@ -1,6 +1,7 @@
 """The pages of a dashboard show what is measured, and nothing on them is obeyed."""
 
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -201,7 +202,7 @@ def test_a_job_nobody_knows_has_no_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/", "/w/ocr", "/wrong-secret/", "/x", "/../etc/passwd", "//example.com/"]
+    "path", ["", "/", "/w/ocr", "/wrong-secret/", "/x", "/../etc/passwd", "//example.com/", "//[x"]
 )
 def test_without_the_secret_nothing_is_told(path: str) -> None:
     site = Site(session=a_session("job-1", "secret text"), every=MINUTE)
@@ -260,6 +261,38 @@ def test_the_server_serves_this_machine_and_no_script() -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_a_browser_that_says_nothing_is_let_go() -> None:
+    with make_server(Site(session=a_session("job-1", "x"), every=MINUTE), 0) as server:
+        assert cast("Any", server.RequestHandlerClass).timeout == 10
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        pytest.param("http://[x", "", id="no address"),
+        pytest.param("j/ocr/job-1", "spindown: a page could not be made", id="a fault of ours"),
+    ],
+)
+def test_no_request_prints_a_traceback(
+    capsys: pytest.CaptureFixture[str], target: str, said: str
+) -> None:
+    site = Site(session=cast("Session", None), every=MINUTE)
+    path = target if "[" in target else site.root + target
+    with (
+        make_server(site, 0) as server,
+        socket.create_connection(("127.0.0.1", server.server_port)) as asking,
+    ):
+        asking.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost:1\r\n\r\n".encode())
+        server.handle_request()
+        asking.settimeout(30)
+        while asking.recv(65536):
+            pass
+
+    told = capsys.readouterr().err
+    assert told.startswith(said)
+    assert len(told.splitlines()) == bool(said)
 
 
 def test_a_port_in_use_is_one_sentence() -> None:
