@@ -16,6 +16,11 @@ from spindown.job.fence import read_fence
 from spindown.port import ObjectStore
 
 
+#: So deep may splits lie within each other. A child is small enough, so that it is split again only
+#: if somebody has lowered ``max_items_per_job`` meanwhile.
+SPLITS_MAX = 8
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
     """Progress of one job."""
@@ -106,12 +111,26 @@ def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
     return fence.manifest
 
 
+def children_of(manifest: Manifest, depth: int) -> tuple[str, ...]:
+    """Return the children of a job that was itself made by so many splits, one after the other.
+
+    Raises:
+        ContractError: nobody splits so often. A worker may name children in any manifest.
+    """
+    children = own_children(manifest.job_id, manifest.children)
+    if children and depth >= SPLITS_MAX:
+        remedy = f"submit its items anew: a job is split {SPLITS_MAX} times at most"
+        raise ContractError(f"children of job {manifest.job_id}", children[0], remedy)
+    return children
+
+
 def read_records(
     job_id: str,
     store: ObjectStore,
     on_damage: Callable[[str, ContractError], None] | None = None,
     *,
     failed_only: bool = False,
+    depth: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """Yield the committed result records of a job and of its children, in item order.
 
@@ -121,15 +140,16 @@ def read_records(
         failed_only: only those of failed items; parts without one are not read.
         on_damage: told each job of which the rest cannot be read, which hides no other; None: the
             first such is raised.
+        depth: splits that lie between the job and the one that was submitted.
 
     Raises:
         NotFound: nobody has claimed the job.
-        ContractError: a part is not what the manifest committed.
+        ContractError: a part is not what the manifest committed, or splits are too deep.
     """
     children: tuple[str, ...] = ()
     try:
         manifest = read_manifest(job_id, store)
-        children = own_children(job_id, manifest.children)
+        children = children_of(manifest, depth)
         yield from _read_own(manifest, store, failed_only=failed_only)
     except ContractError as exc:
         if on_damage is None:
@@ -137,7 +157,9 @@ def read_records(
         on_damage(job_id, exc)
     for child in children:
         with suppress(NotFound):
-            yield from read_records(child, store, on_damage, failed_only=failed_only)
+            yield from read_records(
+                child, store, on_damage, failed_only=failed_only, depth=depth + 1
+            )
 
 
 def read_from(manifest: Manifest, store: ObjectStore, first: int) -> Iterator[dict[str, Any]]:
@@ -205,12 +227,23 @@ def _is_kept(manifest: Manifest) -> bool:
 
 
 def read_progress(
-    job_id: str, store: ObjectStore, is_held: Callable[[Manifest], bool] = _is_kept
+    job_id: str,
+    store: ObjectStore,
+    is_held: Callable[[Manifest], bool] = _is_kept,
+    *,
+    depth: int = 0,
 ) -> JobProgress:
     """Return the progress of a job, its children summed up.
 
-    ``is_held`` tells whether a worker holds a job that has begun. By its manifest alone, a job
-    whose worker was lost is still held.
+    Args:
+        job_id: the job.
+        store: its workload's.
+        is_held: tells whether a worker holds a job that has begun. By its manifest alone, a job
+            whose worker was lost is still held.
+        depth: splits that lie between the job and the one that was submitted.
+
+    Raises:
+        ContractError: splits are too deep.
     """
     try:
         manifest = read_manifest(job_id, store)
@@ -237,8 +270,8 @@ def read_progress(
     is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
     if manifest.state is not JobState.SPLIT and not is_cancelled_split:
         return own
-    named = own_children(job_id, manifest.children)
-    children = [read_progress(child, store, is_held) for child in named]
+    named = children_of(manifest, depth)
+    children = [read_progress(child, store, is_held, depth=depth + 1) for child in named]
     return _sum_children(own, children)
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from spindown.contract.job.batch import batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
+from spindown.contract.job.message import child_id
 from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError
-from spindown.job.result import find_jobs, read_progress, read_records
+from spindown.job.result import SPLITS_MAX, find_jobs, read_progress, read_records
 from spindown.memory.store import MemoryObjectStore
 
 
@@ -175,6 +176,28 @@ def test_jobs_that_name_each_other_as_children_have_an_end() -> None:
 
     assert list(read_records("j", store)) == []
     assert read_progress("j", store).items_done == 0
+
+
+@pytest.mark.parametrize("splits", [SPLITS_MAX, SPLITS_MAX + 1, 1200])
+def test_splits_without_end_are_one_sentence(splits: int) -> None:
+    store, job_id = a_store(), "j"
+    for _ in range(splits):
+        child = child_id(job_id, 0)
+        put_manifest(store, a_manifest(job_id, state=JobState.SPLIT, children=(child,)))
+        job_id = child
+    put_manifest(store, a_manifest(job_id, parts=(put_part(store, job_id, 0, 1),)))
+    damaged: list[str] = []
+
+    found = list(read_records("j", store, lambda job, _: damaged.append(job)))
+
+    if splits == SPLITS_MAX:
+        assert (len(found), damaged, read_progress("j", store).items_done) == (2, [], 2)
+        return
+    assert (found, len(damaged)) == ([], 1)
+    with pytest.raises(ContractError, match="is split 8 times at most"):
+        list(read_records("j", store))
+    with pytest.raises(ContractError, match="is split 8 times at most"):
+        read_progress("j", store)
 
 
 def test_a_record_of_another_job_is_damage() -> None:

@@ -13,6 +13,7 @@ from spindown.cli.render.batch import render_batch
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
+from spindown.contract.job.message import child_id
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.policy import Policy
@@ -125,6 +126,22 @@ def test_items_and_dollars_are_those_of_all_jobs() -> None:
     (found,) = world.listed()
     assert (found.items_done, found.items_failed, found.items) == (14, 2, 20)
     assert found.dollars == 1.0
+
+
+def test_a_batch_with_splits_without_end_hides_no_other() -> None:
+    world = World()
+    world.submit("good", 1)
+    world.submit("bad", 1)
+    job_id = "bad-00000"
+    for _ in range(1200):
+        child = child_id(job_id, 0)
+        world.leave(job_id, JobState.SPLIT, children=(child,))
+        job_id = child
+
+    bad, good = world.listed()
+
+    assert (bad.batch_id, bad.state, good.state) == ("bad", None, BatchState.WAITING)
+    assert "is split 8 times at most" in bad.fault
 
 
 def test_a_list_looks_at_no_more_jobs_than_it_may() -> None:
