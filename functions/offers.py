@@ -1,7 +1,6 @@
 """Refresh the catalogue of what EC2 offers and at what on-demand price; renew old messages.
 
-Trigger: EventBridge Scheduler, hourly and on demand; no input. Effects: writes the catalogue, sizes
-and tables of usage; bakes images; replaces old messages; tells people of costs and lost jobs.
+Trigger: Scheduler, hourly, on demand. Effects: catalogue, sizes, usage, images, messages, alerts.
 """
 
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
+from spindown.control.alert.lost import tell_lost
 from spindown.control.bake import keep_images
 from spindown.control.job_size import learn_sizes
 from spindown.control.market import refresh
@@ -33,7 +33,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     # First, since a refresh that cannot read the market raises an error.
     looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
     refreshed = refresh(ports)
-    judgements = judge(ports, count_lost=lambda name: count_recent(name, ports, store_of))
+    judgements = judge(ports)
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),
@@ -46,6 +46,8 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         # Last, since what workers have written may take all the time and memory that there is.
         **for_each_workload("sized", learn_sizes, ports),
         **compact_all(ports),
+        # And after it what those who submit have written.
+        **for_each_workload("lost", lambda w, p: tell_lost(w, p, count_recent, store_of), ports),
     }
 
 

@@ -72,6 +72,11 @@ class ContractError(BadInput):
     """Something that another process wrote does not match its schema."""
 
 
+def too_large(name: str, size: int, at_most: int) -> ContractError:
+    """Return the error of an object of more bytes than its reader takes."""
+    return ContractError(name, f"{size} bytes", f"keep it within {at_most} bytes")
+
+
 class NewerSchema(ContractError):
     """A newer version wrote it; leave it untouched."""
 

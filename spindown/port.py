@@ -155,11 +155,14 @@ class ObjectStore(Protocol):
     Every key is relative to what the store stands for.
     """
 
-    def get(self, key: str, *, version: str | None = None) -> StoredObject:
+    def get(
+        self, key: str, *, version: str | None = None, at_most_bytes: int | None = None
+    ) -> StoredObject:
         """Read an object.
 
         Raises:
             NotFound: there is none.
+            ContractError: it is larger than ``at_most_bytes``, and was not downloaded.
         """
         ...
 

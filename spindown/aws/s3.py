@@ -15,16 +15,16 @@ from spindown.aws.error import code_of, translated
 from spindown.contract.location import Location, check_declared, check_listed
 from spindown.error import (
     AccessDenied,
-    ContractError,
     PreconditionFailed,
     SpindownError,
     Unreachable,
+    too_large,
 )
 from spindown.port import Absent, Matches, ObjectSummary, StoredObject
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ObjectTypeDef
+    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef, ObjectTypeDef
 
 #: S3 answers If-Match on a key without an object with 404.
 _GONE: Mapping[str, type[SpindownError]] = {"NoSuchKey": PreconditionFailed}
@@ -72,13 +72,15 @@ class S3ObjectStore:
         self._bucket = bucket
         self._root = root
 
-    def get(self, key: str, *, version: str | None = None) -> StoredObject:
+    def get(
+        self, key: str, *, version: str | None = None, at_most_bytes: int | None = None
+    ) -> StoredObject:
         """Read an object, or one of its older versions."""
         which: dict[str, Any] = {} if version is None else {"VersionId": version}
         with translated():
             answer = self._client.get_object(Bucket=self._bucket, Key=self._root + key, **which)
             return StoredObject(
-                data=answer["Body"].read(),
+                data=_read(answer, key, at_most_bytes),
                 etag=answer["ETag"],
                 version=answer.get("VersionId", "null"),
                 modified_at=answer["LastModified"],
@@ -144,11 +146,7 @@ class S3InputSource:
         at = check_declared(uri, self._declared)
         with translated(_OF_INPUTS):
             answer = self._client.get_object(Bucket=at.bucket, Key=at.key)
-            with answer["Body"] as body:
-                if answer["ContentLength"] > at_most_bytes:
-                    size = f"{answer['ContentLength']} bytes"
-                    raise ContractError(uri, size, f"keep it within {at_most_bytes} bytes")
-                return body.read()
+            return _read(answer, uri, at_most_bytes)
 
     def list(self, uri_prefix: str) -> Iterator[str]:
         """Yield the URIs of the objects under a prefix, in key order."""
@@ -167,6 +165,13 @@ class S3InputSource:
                     first = self._client.get_object(Bucket=at.bucket, Key=at.key, Range="bytes=0-0")
                     first["Body"].close()
                 raise
+
+
+def _read(answer: "GetObjectOutputTypeDef", name: str, at_most_bytes: int | None) -> bytes:
+    with answer["Body"] as body:
+        if at_most_bytes is not None and answer["ContentLength"] > at_most_bytes:
+            raise too_large(name, answer["ContentLength"], at_most_bytes)
+        return body.read()
 
 
 def _list(

@@ -107,7 +107,7 @@ def _examine(
 def _lost_counter(aws: "Aws", deployment: str) -> Callable[[str], int]:
     """Return what counts the jobs of a workload that have no message."""
     session = Session(aws=aws, deployment=aws.settings(deployment).deployment())
-    return lambda workload: session.count_lost(workload, jobs_at_most=_JOBS_LOOKED_AT)
+    return lambda workload: session.count_lost(workload, reads_at_most=_JOBS_LOOKED_AT)
 
 
 def name_file(finding: Finding, config: Path) -> Finding:

@@ -217,7 +217,7 @@ def _tell_lost(session: Session, workload: str, batch: str) -> None:
     """Say if jobs of a batch have no message any more, so that nobody will work on them."""
     # Who may not read the queues gets the results all the same.
     with suppress(SpindownError):
-        if lost := session.count_lost(workload, jobs_at_most=sys.maxsize, batch=batch):
+        if lost := session.count_lost(workload, reads_at_most=sys.maxsize, batch=batch):
             command = f"spindown redrive {workload} --lost {batch}{session.options}"
             print_aside(f"at least {say_count(lost, 'job')} lost the message; {command} sends it")
 

@@ -176,7 +176,7 @@ class Session:
             metrics=self.aws.printed_metrics(io.StringIO()),
         )
 
-    def count_lost(self, workload: str, *, jobs_at_most: int, batch: str | None = None) -> int:
+    def count_lost(self, workload: str, *, reads_at_most: int, batch: str | None = None) -> int:
         """Return how many jobs have no message, at least (``job.lost``)."""
         settings = self.workload(workload)
         return count_lost(
@@ -185,7 +185,7 @@ class Session:
             queues=[*self.queues(workload).values(), self.aws.queue(settings.dlq_url)],
             table=self.table,
             now=self.aws.clock.now(),
-            jobs_at_most=jobs_at_most,
+            reads_at_most=reads_at_most,
             batch=batch,
         )
 

@@ -8,20 +8,22 @@ little; a job that nobody sends again is never done.
 A job that was sent without ``submit`` is in no index, and is not found here.
 """
 
-from collections import defaultdict
+import sys
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import nlargest
+from itertools import islice
 
 from spindown.contract.job.batch import BATCHES, batch_of, submitted_prefix
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
 from spindown.contract.job.message import (
     JobMessage,
     encode_job,
-    own_children,
     parse_job,
     stored_prefix,
     with_id,
@@ -37,7 +39,7 @@ from spindown.job.redrive import (
     RedriveOutcome,
     read_dead_letter,
 )
-from spindown.job.result import read_batch
+from spindown.job.result import children_of, read_batch
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
 
@@ -46,8 +48,15 @@ LOOKED_AT_AFTER = timedelta(minutes=15)
 #: The queue keeps a message for 12 days; older batches are asked for by name.
 _RECENT = timedelta(days=14)
 _READS_AT_ONCE = 16
-#: Jobs whose manifests one count reads, within seconds.
+#: What is found is taken up after so many, so that no thread waits for the slowest of a few.
+_READ_IN_A_ROW = 4 * _READS_AT_ONCE
+#: Indices and manifests that one count reads, in a minute or two.
 _COUNTED_AT_MOST = 5_000
+#: JSON takes 30 times as much memory at worst, and the function has 512 MiB: an index of so many
+#: bytes names 150,000 jobs, and manifests, of which 16 are read at once, 1,000 parts or 8,000
+#: children.
+_INDEX_BYTES = 4 * 1024**2
+_MANIFEST_BYTES = 256 * 1024
 #: Each takes a call. With more than this many visible messages, workers must come first.
 _LOOKED_AT_MOST = 10_000
 
@@ -62,6 +71,8 @@ class OpenJob:
     batch_id: str
     #: Whether a worker holds it, and so its message.
     is_held: bool
+    #: Why nobody can tell whether it is open; "": it is.
+    fault: str = ""
 
 
 def redrive_lost(
@@ -69,7 +80,8 @@ def redrive_lost(
 ) -> Iterator[Redriven]:
     """Send each job again that is not over and has no message; yield it when that is done.
 
-    A batch whose index is damaged is yielded too, as unreadable, and hides no other.
+    A batch whose index is damaged, or a job that was split too often, is yielded too, as
+    unreadable, and hides no other.
 
     Args:
         workload: whose.
@@ -81,6 +93,10 @@ def redrive_lost(
         BadInput: too many messages wait to be looked at.
     """
     now, objects = ports.clock.now(), ports.objects
+    look = _Look(
+        read=partial(_read_manifest, objects=objects),
+        is_held=lambda found: is_at_work(found, workload, ports.table, now),
+    )
     left: list[OpenJob] = []
     for batch_id in batches or _recent_batches(objects, now):
         try:
@@ -88,8 +104,12 @@ def redrive_lost(
         except ContractError as exc:
             yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
             continue
-        found = _find_unfinished(batch_id, jobs, workload, objects, ports.table, now)
-        left += (one for one in found if not one.is_held)
+        for one in look.find(batch_id, jobs):
+            if one.fault:
+                outcome = RedriveOutcome.UNREADABLE
+                yield Redriven(job_id=one.job_id, outcome=outcome, reason=one.fault)
+            elif not one.is_held:
+                left.append(one)
     seen = _find_messages(ports) if left else frozenset[str]()
     lost = {one.job_id: one for one in left if one.job_id not in seen}
     for job, message in _find_submitted(list(lost.values()), ports.objects):
@@ -107,13 +127,14 @@ def count_lost(
     queues: Sequence[JobQueue],
     table: Table,
     now: datetime,
-    jobs_at_most: int,
+    reads_at_most: int,
     batch: str | None = None,
 ) -> int:
     """Return how many jobs have no message, at least; nothing is received.
 
     Every job that is not over needs a message. A message may also be of a job that no batch
-    names, so there may be more jobs without one than this.
+    names, so there may be more jobs without one than this. Nor is a job counted that is not
+    reached, or whose manifest or index is damaged or too large to be read here.
 
     Args:
         workload: whose.
@@ -121,26 +142,34 @@ def count_lost(
         queues: all its queues, and its dead-letter queue.
         table: the ledger.
         now: the time.
-        jobs_at_most: read no more batches once they name so many jobs, the newest first.
+        reads_at_most: so many indices and manifests are read, those of the newest batches first,
+            and of each the jobs that were sent last, which are over last.
         batch: look only at this one, if it is of the last 14 days and a while old; None: at all.
     """
     # In this order: what ends or is sent meanwhile makes the count smaller, never larger.
-    batches = [one for one in _recent_batches(objects, now) if batch in {None, one}]
+    batches = _recent_batches(
+        objects, now, only=batch, bytes_at_most=_INDEX_BYTES, number_at_most=reads_at_most
+    )
     if not batches:
         return 0
     counts = list(backlogs(queues))
     messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
-    unfinished = read = 0
+    look = _Look(
+        read=partial(_read_small, objects=objects),
+        is_held=lambda found: is_at_work(found, workload, table, now),
+        left=reads_at_most,
+    )
+    unfinished = 0
     for batch_id in batches:
-        if read >= jobs_at_most:
+        if look.left <= 0:
             break
+        look.left -= 1
         try:
             jobs = read_batch(batch_id, objects).jobs
         except ContractError:
             # `spindown batches` and `redrive --lost` tell it.
             continue
-        read += len(jobs)
-        unfinished += len(_find_unfinished(batch_id, jobs, workload, objects, table, now))
+        unfinished += sum(not one.fault for one in look.find(batch_id, jobs[::-1]))
     return max(unfinished - messages, 0)
 
 
@@ -159,46 +188,110 @@ def count_recent(workload: str, ports: ControlPorts, store_of: Callable[[str], O
         queues=[*queues_of(ports, settings), ports.queue(settings.dlq_url)],
         table=ports.table,
         now=ports.clock.now(),
-        jobs_at_most=_COUNTED_AT_MOST,
+        reads_at_most=_COUNTED_AT_MOST,
     )
 
 
-def _recent_batches(objects: ObjectStore, now: datetime) -> Sequence[str]:
+def _recent_batches(
+    objects: ObjectStore,
+    now: datetime,
+    *,
+    only: str | None = None,
+    bytes_at_most: int = sys.maxsize,
+    number_at_most: int = sys.maxsize,
+) -> Sequence[str]:
     """Return the batches of the last days whose submit is over, newest first."""
-    found = [
+    found = (
         (index.modified_at, batch_id)
         for index in objects.list(BATCHES)
         if (batch_id := batch_of(index.key)) is not None
+        and only in {None, batch_id}
+        and index.bytes <= bytes_at_most
         and LOOKED_AT_AFTER <= now - index.modified_at <= _RECENT
-    ]
-    return [batch_id for _, batch_id in sorted(found, reverse=True)]
+    )
+    return [batch_id for _, batch_id in nlargest(number_at_most, found)]
 
 
-def _find_unfinished(
-    batch_id: str,
-    jobs: Sequence[str],
-    workload: str,
-    objects: ObjectStore,
-    table: Table,
-    now: datetime,
-) -> Sequence[OpenJob]:
-    """Return those of a batch's jobs that are not over; of a split job, its children."""
+@dataclass(kw_only=True)
+class _Look:
+    """Finds the jobs of batches that are not over."""
 
-    def look(job_id: str, submitted: str) -> Iterator[OpenJob]:
+    #: Returns a job's manifest, None if it has none (raises ContractError: it is not known).
+    read: Callable[[str], Manifest | None]
+    #: Whether a worker holds a job that has begun.
+    is_held: Callable[[Manifest], bool]
+    #: Manifests that may still be read.
+    left: int = sys.maxsize
+
+    def find(self, batch_id: str, jobs: Sequence[str]) -> Iterator[OpenJob]:
+        """Yield those jobs of a batch that are not over; of a split job, its children.
+
+        No more children are kept in memory than may still be read.
+        """
+        waiting = deque(
+            _Place(job_id=job, submitted=job, batch_id=batch_id) for job in jobs[: self.left]
+        )
+        with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            while waiting:
+                some = [waiting.popleft() for _ in range(min(len(waiting), _READ_IN_A_ROW))]
+                self.left -= len(some)
+                for found, children in pool.map(self._look, some):
+                    yield from found
+                    waiting.extend(islice(children, self.left - len(waiting)))
+
+    def _look(self, place: "_Place") -> tuple[Sequence[OpenJob], Sequence["_Place"]]:
+        """Return the job, if it is open, and where its children are."""
+        is_held = False
         try:
-            fence = read_fence(job_id, objects)
+            manifest = self.read(place.job_id)
+            if manifest is not None and manifest.state is JobState.SPLIT:
+                names = children_of(manifest, place.depth)[: self.left]
+                return (), [replace(place, job_id=name, depth=place.depth + 1) for name in names]
+            if manifest is not None and manifest.state is not JobState.RUNNING:
+                return (), ()
+            is_held = manifest is not None and self.is_held(manifest)
         except NewerSchema:
-            return
-        state = JobState.RUNNING if fence is None else fence.manifest.state
-        if fence is not None and state is JobState.SPLIT:
-            for child in own_children(job_id, fence.manifest.children):
-                yield from look(child, submitted)
-        elif state is JobState.RUNNING:
-            is_held = fence is not None and is_at_work(fence.manifest, workload, table, now)
-            yield OpenJob(job_id=job_id, submitted=submitted, batch_id=batch_id, is_held=is_held)
+            return (), ()
+        except ContractError as exc:
+            return [place.open(fault=str(exc))], ()
+        return [place.open(is_held=is_held)], ()
 
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        return [one for found in pool.map(lambda job: [*look(job, job)], jobs) for one in found]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A job of a batch, or one that was split from it."""
+
+    job_id: str
+    submitted: str
+    batch_id: str
+    #: Splits between the two.
+    depth: int = 0
+
+    def open(self, *, is_held: bool = False, fault: str = "") -> OpenJob:
+        """Return that it is not over."""
+        return OpenJob(
+            job_id=self.job_id,
+            submitted=self.submitted,
+            batch_id=self.batch_id,
+            is_held=is_held,
+            fault=fault,
+        )
+
+
+def _read_manifest(job_id: str, objects: ObjectStore) -> Manifest | None:
+    fence = read_fence(job_id, objects)
+    return None if fence is None else fence.manifest
+
+
+def _read_small(job_id: str, objects: ObjectStore) -> Manifest | None:
+    """Return the newest manifest (raises ContractError: it is large or damaged).
+
+    Older versions are not looked for: a worker may write any number of damaged ones.
+    """
+    with suppress(NotFound):
+        key = manifest_key(job_id)
+        return decode_manifest(objects.get(key, at_most_bytes=_MANIFEST_BYTES).data)
+    return None
 
 
 def _find_messages(ports: WorkPorts) -> frozenset[str]:

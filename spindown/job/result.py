@@ -15,7 +15,6 @@ from spindown.error import ContractError, NotFound
 from spindown.job.fence import read_fence
 from spindown.port import ObjectStore
 
-
 #: So deep may splits lie within each other. A child is small enough, so that it is split again only
 #: if somebody has lowered ``max_items_per_job`` meanwhile.
 SPLITS_MAX = 8

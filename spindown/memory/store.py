@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spindown.contract.location import check_declared, check_listed
-from spindown.error import ContractError, NotFound, PreconditionFailed, WriteConflict
+from spindown.error import NotFound, PreconditionFailed, WriteConflict, too_large
 from spindown.port import Absent, Clock, Matches, ObjectSummary, StoredObject
 
 #: S3's page of a listing.
@@ -33,7 +33,9 @@ class MemoryObjectStore:
         self._conflicts: Counter[str] = Counter()
         self._written = 0
 
-    def get(self, key: str, *, version: str | None = None) -> StoredObject:
+    def get(
+        self, key: str, *, version: str | None = None, at_most_bytes: int | None = None
+    ) -> StoredObject:
         """Read an object, or one of its older versions."""
         with self._lock:
             if version is None:
@@ -43,6 +45,8 @@ class MemoryObjectStore:
                 found = next((v for v in versions if v and v.version == version), None)
         if found is None:
             raise NotFound(f"no object {key}" + (f" at version {version}" if version else ""))
+        if at_most_bytes is not None and len(found.data) > at_most_bytes:
+            raise too_large(key, len(found.data), at_most_bytes)
         return found
 
     def put(self, key: str, data: bytes, *, condition: Absent | Matches | None = None) -> str:
@@ -148,7 +152,7 @@ class MemoryInputSource:
         """Read an object under a declared prefix."""
         data = self._find(uri)
         if len(data) > at_most_bytes:
-            raise ContractError(uri, f"{len(data)} bytes", f"keep it within {at_most_bytes} bytes")
+            raise too_large(uri, len(data), at_most_bytes)
         return data
 
     def list(self, uri_prefix: str) -> Iterator[str]:

@@ -186,6 +186,15 @@ def test_a_folder_without_its_slash_holds_no_other(
         list(inputs.list("s3://data/papers-"))
 
 
+def test_refuses_an_object_that_is_too_large(store: ObjectStore) -> None:
+    store.put("k", b"four")
+
+    assert store.get("k", at_most_bytes=4).data == b"four"
+    with pytest.raises(ContractError, match="within 3 bytes") as caught:
+        store.get("k", at_most_bytes=3)
+    assert caught.value.field == "k"
+
+
 def test_an_object_may_be_declared_alone(inputs: InputSource) -> None:
     with pytest.raises(NotFound):
         inputs.read("s3://data/list.jsonl", at_most_bytes=9)

@@ -5,14 +5,13 @@ Once an hour, after the refresh of the offers: the last week is compared with th
 day, until the cost is down or a person accepts it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from spindown.contract import row as rows
 from spindown.contract.metric import CAUSE
 from spindown.contract.settings import WorkloadSettings
-from spindown.control.alert.lost import LOST, find_lost
 from spindown.control.alert.tell import measure, of_workload, remember, tell
 from spindown.control.market import current_sale
 from spindown.control.policy import effective_policy
@@ -23,7 +22,6 @@ from spindown.domain.diagnosis import Diagnosis, Fit, diagnose
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import Policy
 from spindown.domain.requirement import misfit
-from spindown.error import SpindownError
 from spindown.ledger import Ledger, LedgerView
 from spindown.port import ControlPorts, Datum
 from spindown.wording import say, say_remedy
@@ -42,28 +40,23 @@ class Judgement:
     workload: str
     #: None: an item costs what it usually does, or too little is known.
     diagnosis: Diagnosis | None = None
-    #: Why something could not be found out; "": it could.
+    #: Why it could not be found out; "": it could.
     failure: str = ""
 
 
-def judge(
-    ports: ControlPorts, *, count_lost: Callable[[str], int] = lambda _: 0
-) -> tuple[Judgement, ...]:
-    """Judge the cost of every workload, tell people, say what one warm machine would cost.
-
-    ``count_lost`` returns how many jobs of a workload have no message, at least: people are told.
-    """
-    return tuple(_try(name, ports, count_lost) for name in ports.deployment().workloads)
+def judge(ports: ControlPorts) -> tuple[Judgement, ...]:
+    """Judge the cost of every workload, tell people, say what one warm machine would cost."""
+    return tuple(_try(name, ports) for name in ports.deployment().workloads)
 
 
-def _try(workload: str, ports: ControlPorts, count_lost: Callable[[str], int]) -> Judgement:
+def _try(workload: str, ports: ControlPorts) -> Judgement:
     try:
-        return _judge(workload, ports, count_lost)
+        return _judge(workload, ports)
     except Exception as exc:  # noqa: BLE001 - an edge: it must not keep the others from theirs
         return Judgement(workload=workload, failure=str(exc) or type(exc).__name__)
 
 
-def _judge(workload: str, ports: ControlPorts, count_lost: Callable[[str], int]) -> Judgement:
+def _judge(workload: str, ports: ControlPorts) -> Judgement:
     ledger, now = Ledger(ports.table, workload), ports.clock.now()
     view = ledger.read()
     dimensions = of_workload(ports.name, workload)
@@ -76,15 +69,8 @@ def _judge(workload: str, ports: ControlPorts, count_lost: Callable[[str], int])
         fit = _fit(workload, view, ports)
         diagnosis = diagnose(found_rise.now, found_rise.rise.usual, fit=fit)
     alerts = [] if diagnosis is None else [_alert(workload, diagnosis)]
-    failure = ""
-    try:
-        alerts += find_lost(workload, view, ledger, now, count_lost)
-    except SpindownError as exc:
-        failure = f"jobs without a message could not be counted: {exc}"
     known: dict[str, AlertState] = {
-        name: alert_state
-        for name, alert_state in view.alerts.items()
-        if name == LOST or name.startswith(COST)
+        name: alert_state for name, alert_state in view.alerts.items() if name.startswith(COST)
     }
     found = review(alerts, known, now)
     for write in remember(found, ledger):
@@ -96,7 +82,7 @@ def _judge(workload: str, ports: ControlPorts, count_lost: Callable[[str], int])
         data.append(Datum(name="CostRaised", value=1, dimensions=dimensions))
         data.append(Datum(name="CostRise", value=diagnosis.dollars, dimensions=by_cause))
     ports.metrics.emit(data)
-    return Judgement(workload=workload, diagnosis=diagnosis, failure=failure)
+    return Judgement(workload=workload, diagnosis=diagnosis)
 
 
 def rise_of(view: LedgerView, policy: Policy, now: datetime) -> RiseFound | None:

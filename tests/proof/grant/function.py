@@ -210,8 +210,9 @@ def tells(prompt: Prompt) -> Deed:
 
 
 def judges(world: World) -> bool:
-    """Judge what an item costs."""
-    return not prompt_offers(world)["not_judged"]
+    """Judge what an item costs, and count lost jobs."""
+    said = prompt_offers(world)
+    return not said["not_judged"] and not said["not_lost"]
 
 
 def tells_what_is_dear(world: World) -> bool:

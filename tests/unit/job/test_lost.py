@@ -1,5 +1,6 @@
 """Jobs whose messages are gone are found by their batch, and sent again."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.contract.job.batch import batch_key, submitted_key
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.contract.job.message import child_id
 from spindown.error import NotFound
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import commit, complete
@@ -42,14 +44,14 @@ def purge(world: WorkWorld) -> None:
         world.queue.delete(message.receipt_handle)
 
 
-def lost(world: WorkWorld, batch: str | None = None) -> int:
+def lost(world: WorkWorld, batch: str | None = None, reads_at_most: int = 1000) -> int:
     return count_lost(
         WORKLOAD,
-        objects=world.objects,
+        objects=world.ports.objects,
         queues=[world.queue, world.ports.dead_letters],
         table=world.table,
         now=world.clock.now(),
-        jobs_at_most=1000,
+        reads_at_most=reads_at_most,
         batch=batch,
     )
 
@@ -198,6 +200,93 @@ def test_a_damaged_index_hides_no_other_batch() -> None:
     outcomes = [one.outcome for one in redrive_lost(WORKLOAD, world.ports)]
 
     assert sorted(outcomes) == [*[RedriveOutcome.SENT_AGAIN] * 2, RedriveOutcome.UNREADABLE]
+
+
+def put_index(world: WorkWorld, name: str, jobs: int, more: str = "") -> None:
+    """Write an index of jobs that nobody has sent, as whoever submits may."""
+    names = [f"{name}-{number}" for number in range(jobs)]
+    index = {"batch_id": name, "workload": WORKLOAD, "jobs": names, "more": more}
+    world.objects.put(batch_key(name), json.dumps(index).encode())
+
+
+def put_split(world: WorkWorld, job_id: str, children: int) -> None:
+    names = tuple(child_id(job_id, number) for number in range(children))
+    split_one = Manifest(job_id=job_id, epoch=1, owner="", state=JobState.SPLIT, children=names)
+    world.objects.put(manifest_key(job_id), encode_manifest(split_one))
+
+
+@pytest.mark.parametrize("forged", ["jobs", "batches", "children", "grandchildren"])
+def test_a_count_reads_no_more_than_it_may(forged: str) -> None:
+    world = WorkWorld()
+    put_index(world, "b", 3000 if forged == "jobs" else 1)
+    if forged == "batches":
+        for number in range(3000):
+            put_index(world, f"c{number}", 0)
+    if forged in {"children", "grandchildren"}:
+        put_split(world, "b-0", 3000)
+    if forged == "grandchildren":
+        for number in range(3000):
+            put_split(world, child_id("b-0", number), 50)
+    world.clock.advance(HOUR)
+    world.calls.clear()
+
+    found = lost(world, reads_at_most=100)
+
+    assert found == {"jobs": 99, "children": 98}.get(forged, 0)
+    assert world.calls["objects.get"] == 100
+
+
+def test_what_is_left_of_a_large_batch_is_counted() -> None:
+    world = WorkWorld()
+    put_index(world, "b", 40)
+    for number in range(30):
+        over = Manifest(job_id=f"b-{number}", epoch=1, owner="", state=JobState.COMPLETED)
+        world.objects.put(manifest_key(over.job_id), encode_manifest(over))
+    world.clock.advance(HOUR)
+
+    assert lost(world, reads_at_most=11) == 10
+
+
+@pytest.mark.parametrize("large", ["index", "manifest"])
+def test_a_count_downloads_nothing_too_large(large: str) -> None:
+    world = submitted(2)
+    purge(world)
+    text = "x" * 5_000_000
+    put_index(world, "c", 1, text if large == "index" else "")
+    huge = Manifest(job_id="c-0", epoch=1, owner="", state=JobState.RUNNING, reason=text)
+    world.objects.put(manifest_key("c-0"), encode_manifest(huge))
+    world.clock.advance(HOUR)
+    world.calls.clear()
+
+    assert lost(world) == 2
+    # The indices that may be read, and the manifests of their jobs.
+    assert world.calls["objects.get"] == (3 if large == "index" else 5)
+
+
+def test_damaged_versions_without_end_are_read_once() -> None:
+    world = submitted(1)
+    purge(world)
+    for number in range(50):
+        world.objects.put(manifest_key("b-00000"), f"{number}".encode())
+    world.calls.clear()
+
+    assert lost(world) == 0
+    assert (world.calls["objects.get"], world.calls["objects.versions"]) == (2, 0)
+
+
+def test_splits_without_end_hide_no_other_job() -> None:
+    world = submitted(2)
+    purge(world)
+    job_id = "b-00000"
+    for _ in range(1200):
+        put_split(world, job_id, 1)
+        job_id = child_id(job_id, 0)
+
+    assert lost(world) == 1
+    found = list(redrive_lost(WORKLOAD, world.ports))
+
+    assert [one.outcome for one in found] == [RedriveOutcome.UNREADABLE, RedriveOutcome.SENT_AGAIN]
+    assert "children of job" in found[0].reason
 
 
 def test_a_batch_that_is_not_there_is_an_error() -> None:

@@ -62,7 +62,7 @@ def test_a_job_that_was_routed_is_not_lost(world: ControlWorld) -> None:
         queues=[world.ports.queue(settings.queue_url)],
         table=world.table,
         now=world.now,
-        jobs_at_most=100,
+        reads_at_most=100,
     )
     assert found == 2
 

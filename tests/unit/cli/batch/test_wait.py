@@ -15,12 +15,14 @@ class Store(MemoryObjectStore):
 
     is_silent = False
 
-    def get(self, key: str, *, version: str | None = None) -> StoredObject:
+    def get(
+        self, key: str, *, version: str | None = None, at_most_bytes: int | None = None
+    ) -> StoredObject:
         """Read an object, or say nothing once."""
         if self.is_silent:
             self.is_silent = False
             raise Unreachable("no answer")
-        return super().get(key, version=version)
+        return super().get(key, version=version, at_most_bytes=at_most_bytes)
 
 
 def test_waits_until_all_jobs_are_over(capsys: pytest.CaptureFixture[str]) -> None:
