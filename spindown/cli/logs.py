@@ -27,6 +27,7 @@ from spindown.job.result import JobProgress
 from spindown.operate.log import (
     Follower,
     JobEnds,
+    KeptLog,
     LiveLog,
     LogLine,
     begin_live,
@@ -88,7 +89,7 @@ def show_jobs(
         for log in read_kept(job_id, store):
             if log.text is not None:
                 kept.add((log.job_id, log.attempt))
-            screen.show_kept(log.job_id, log.attempt, log.text)
+            screen.show_kept(log)
     source = session.log_source(workload)
     live = begin_live(source, jobs, store, kept, session.aws.clock.now())
     if not follow:
@@ -158,15 +159,23 @@ class Screen:
             for line in log.look():
                 self._show_line(line)
 
-    def show_kept(self, job_id: str, attempt: int, text: str | None) -> None:
-        """Print what was kept of an attempt; None: nothing was."""
-        if text is None:
-            self._head(job_id, attempt)
-            self._print({"job_id": job_id, "attempt": attempt, "event": "lost"}, _LOST)
+    def show_kept(self, log: KeptLog) -> None:
+        """Print what was kept of an attempt, or that nothing was."""
+        place = {"job_id": log.job_id, "attempt": log.attempt}
+        if log.left_out:
+            self._head(log.job_id, log.attempt)
+            words = (
+                f"[spindown] {log.left_out:,} earlier attempts, whose workers were lost: not shown"
+            )
+            self._print({**place, "event": "lost_left_out", "attempts": log.left_out}, words)
+        if log.text is None:
+            self._head(log.job_id, log.attempt)
+            self._print({**place, "event": "lost"}, _LOST)
             return
-        for one in text.removesuffix("\n").split("\n"):
-            event = USER_OUTPUT
-            self._show_line(LogLine(job_id=job_id, attempt=attempt, event=event, value=one))
+        for one in log.text.removesuffix("\n").split("\n"):
+            self._show_line(
+                LogLine(job_id=log.job_id, attempt=log.attempt, event=USER_OUTPUT, value=one)
+            )
 
     def show_ends(self, ends: Mapping[str, JobProgress]) -> None:
         """Print how jobs ended: each as JSON, or one sentence for all."""

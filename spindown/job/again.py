@@ -96,11 +96,14 @@ def _check_asked(
     """Return what all jobs of a batch share, as the first of its messages says.
 
     A worker wrote the records of the failed items. So each item must be one that its job was asked
-    for, as often; only where a message names a list or a prefix in S3 that cannot be told.
+    for, as often; only where a message names a list or a prefix in S3 that cannot be told. The
+    message of each job must be there.
     """
     first: JobMessage | None = None
+    missing = dict.fromkeys(failed)
     for job in _read_messages(batch_id, store):
         first = first or job
+        missing.pop(job.job_id or "", None)
         items = failed.get(job.job_id or "", ())
         if job.items is None or not items:
             continue
@@ -108,8 +111,10 @@ def _check_asked(
         for text in forged:
             remedy = f"submit the items yourself: {job.job_id} was not asked for this one"
             raise BadInput("item", text, remedy)
-    if first is None:
-        remedy = "submit the items yourself: what its jobs asked for is not stored any more"
+    if first is None or missing:
+        remedy = (
+            f"submit the items yourself: what {next(iter(missing))} asked for is stored no more"
+        )
         raise BadInput("BATCH", batch_id, remedy)
     return first
 

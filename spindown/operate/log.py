@@ -36,6 +36,8 @@ LATE_BY = timedelta(seconds=10)
 LINGER = timedelta(seconds=3)
 #: Jobs whose state is read in one look; a batch of more is gone through in turn.
 _STATES_A_LOOK = 20
+#: Lost attempts of one job that are named.
+_LOST_SHOWN = 100
 #: How long the log group keeps its events (``infra.shared.resources.make_log``).
 _KEPT_FOR = timedelta(days=30)
 
@@ -77,24 +79,30 @@ class KeptLog:
     attempt: int
     #: None: its worker was lost, and kept nothing.
     text: str | None
+    #: Lost attempts before this one that are not shown.
+    left_out: int = 0
 
 
 def read_kept(job_id: str, store: ObjectStore) -> Iterator[KeptLog]:
     """Yield the output of the attempts that have ended, of a job and of its children.
 
     Of one that has not ended in order only a part may be kept, and all that was sent is in the log.
+    Of the lost attempts of a job the last ones are shown, since a worker may write any number.
     """
     manifest = _read_manifest(job_id, store)
     children = own_children(job_id, manifest.children) if manifest else ()
     for name in (job_id, *children):
         if name != job_id:
             manifest = _read_manifest(name, store)
-        found: dict[int, str | None] = dict.fromkeys(manifest.lost_epochs if manifest else ())
+        lost = sorted(set(manifest.lost_epochs)) if manifest else []
+        left_out = len(lost[:-_LOST_SHOWN])
+        found: dict[int, str | None] = dict.fromkeys(lost[-_LOST_SHOWN:])
         found.update(read_logs(name, store))
         if manifest and manifest.state is JobState.RUNNING and not manifest.released:
             found.pop(manifest.epoch, None)
         for attempt, text in sorted(found.items()):
-            yield KeptLog(job_id=name, attempt=attempt, text=text)
+            yield KeptLog(job_id=name, attempt=attempt, text=text, left_out=left_out)
+            left_out = 0
 
 
 def _read_manifest(job_id: str, store: ObjectStore) -> Manifest | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.job.batch import submitted_key
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import parse_job
 from spindown.contract.job.result import ItemStatus
@@ -161,6 +162,20 @@ def test_without_the_messages_nothing_is_guessed() -> None:
     world.objects.expire("submitted/")
 
     with pytest.raises(BadInput):
+        again(world)
+
+    assert world.queue.bodies() == []
+
+
+def test_a_job_whose_message_is_stored_no_more_is_not_believed() -> None:
+    world = WorkWorld()
+    submit(world, list(range(6)))
+    work_off(world, lambda _: False)
+    key = submitted_key("b", 0)
+    first, _ = world.objects.get(key).data.splitlines()
+    world.objects.put(key, first)
+
+    with pytest.raises(BadInput, match="b-00001"):
         again(world)
 
     assert world.queue.bodies() == []

@@ -286,7 +286,7 @@ def test_splits_without_end_hide_no_other_job() -> None:
     found = list(redrive_lost(WORKLOAD, world.ports))
 
     assert [one.outcome for one in found] == [RedriveOutcome.UNREADABLE, RedriveOutcome.SENT_AGAIN]
-    assert "children of job" in found[0].reason
+    assert ".00000.00000" in found[0].reason
 
 
 def test_a_batch_that_is_not_there_is_an_error() -> None:

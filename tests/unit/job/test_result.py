@@ -194,9 +194,9 @@ def test_splits_without_end_are_one_sentence(splits: int) -> None:
         assert (len(found), damaged, read_progress("j", store).items_done) == (2, [], 2)
         return
     assert (found, len(damaged)) == ([], 1)
-    with pytest.raises(ContractError, match="children of job"):
+    with pytest.raises(ContractError, match=r"\.00000\.00000"):
         list(read_records("j", store))
-    with pytest.raises(ContractError, match="children of job"):
+    with pytest.raises(ContractError, match=r"\.00000\.00000"):
         read_progress("j", store)
 
 

@@ -141,7 +141,7 @@ def test_a_batch_with_splits_without_end_hides_no_other() -> None:
     bad, good = world.listed()
 
     assert (bad.batch_id, bad.state, good.state) == ("bad", None, BatchState.WAITING)
-    assert "children of job" in bad.fault
+    assert ".00000.00000" in bad.fault
 
 
 def test_a_list_looks_at_no_more_jobs_than_it_may() -> None:

@@ -132,6 +132,13 @@ def test_a_lost_attempt_is_named(scene: Scene) -> None:
     assert [(one.attempt, one.text) for one in kept] == [(1, None), (2, "hello")]
 
 
+def test_of_lost_attempts_without_end_the_last_are_named(scene: Scene) -> None:
+    scene.leave(epoch=200_000, lost_epochs=tuple(range(1, 100_001)))
+    kept = list(read_kept("j", scene.store))
+    assert [one.attempt for one in kept] == list(range(99_901, 100_001))
+    assert [one.left_out for one in kept] == [99_900, *[0] * 99]
+
+
 def test_what_is_kept_of_a_running_attempt_is_a_part(scene: Scene) -> None:
     keep_log("j", 1, b"first\n", scene.store)
     scene.leave(claimed_at=scene.clock.now())

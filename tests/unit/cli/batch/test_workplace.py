@@ -159,6 +159,18 @@ def test_an_attempt_whose_worker_was_lost_has_no_output(
     ]
 
 
+def test_lost_attempts_that_are_not_shown_are_told(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave(account, "ocr", "a", epoch=9999, lost_epochs=tuple(range(1, 1001)))
+
+    logs("a", config=account.config, as_json=True)
+
+    first, *others = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (first["event"], first["attempts"]) == ("lost_left_out", 900)
+    assert [one["attempt"] for one in others] == list(range(901, 1001))
+
+
 def test_no_terminal_obeys_what_code_has_printed(
     account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
