@@ -25,6 +25,21 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Return text that no terminal obeys: one line, of printable characters only.
+
+    A control character, a mark that turns the direction of writing and a lone surrogate are
+    escaped (``\x1b``), and every blank becomes a space, but for the characters in ``keep``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return " " if character.isspace() else character.encode("unicode_escape").decode()
+
+
 class SpindownError(Exception):
     """The root of everything Spindown raises on purpose."""
 
@@ -156,12 +171,15 @@ class WorkFailed(SpindownError, ABC):
         place = "an item" if self.index is None else f"item {self.index}"
         where = f" (job {self.job_id})" if self.job_id else ""
         more = f"; see it with: {self.command}" if self.command else ""
-        return f"{place} of {self.workload} has no result{where}: {self.reason}{more}"
+        # What a worker wrote is in it.
+        return printable(f"{place} of {self.workload} has no result{where}: {self.reason}{more}")
 
 
 @dataclass
 class ItemFailed(WorkFailed):
     """The code failed on an item; the traceback of the machine, if there is one, is a note.
+
+    The attributes are as the machine gave them; what is said of them no terminal obeys.
 
     Attributes:
         error: what it raised or said, in one line.
@@ -174,7 +192,7 @@ class ItemFailed(WorkFailed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.traceback:
-            self.add_note(self.traceback)
+            self.add_note(printable(self.traceback, keep="\n\t"))
 
     @property
     def reason(self) -> str:

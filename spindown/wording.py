@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 
+from spindown import error
 from spindown.contract.decision import (
     ActionRecord,
     DeadlineRecord,
@@ -35,19 +36,8 @@ _VALUES_AT_MOST = 10
 _MISFITS = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
-def printable(text: str, *, keep: str = "") -> str:
-    r"""Return text that no terminal obeys: one line, of printable characters only.
-
-    A control character, a mark that turns the direction of writing and a lone surrogate are
-    escaped (``\x1b``), and every blank becomes a space, but for the characters in ``keep``.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return " " if character.isspace() else character.encode("unicode_escape").decode()
+#: Words for people are made here; errors, which know none of them, say what they quote likewise.
+printable = error.printable
 
 
 def say(reason: Reason) -> str:

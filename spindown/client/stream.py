@@ -165,6 +165,8 @@ class ResultStream(Generic[S]):
             raise StopIteration
         for found in self._results:
             if found is not None:
+                # Results may come without end.
+                self._check_time()
                 self._interval = LOOK_SECONDS
                 self._done += 1
                 self._failed += not found.ok
@@ -181,12 +183,17 @@ class ResultStream(Generic[S]):
         """Wait before the next look."""
         self._tell()
         pause, self._interval = self._interval, min(self._interval * _LONGER, LOOK_SECONDS_MOST)
-        if self._give_up_at is not None:
-            left = self._give_up_at - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"not all results were there within {self._timeout:g} s")
-            pause = min(pause, left)
-        self._end.stop.wait(pause)
+        left = self._check_time()
+        self._end.stop.wait(pause if left is None else min(pause, left))
+
+    def _check_time(self) -> float | None:
+        """Return the seconds that are left; None: any (raises TimeoutError)."""
+        if self._give_up_at is None:
+            return None
+        left = self._give_up_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"not all results were there within {self._timeout:g} s")
+        return left
 
     def _tell(self) -> None:
         if self._show is not None:

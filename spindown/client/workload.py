@@ -372,12 +372,13 @@ class Submission(Generic[R]):
         return self._count([read_progress(job, self._sender.store) for job in self.jobs])
 
     def _count(self, jobs: Sequence[JobProgress]) -> BatchCount:
-        is_known = all(job.items is not None for job in jobs)
+        counts = [job.items for job in jobs if job.items is not None]
+        counted = sum(counts) if len(counts) == len(jobs) else None
         return BatchCount(
             state=state_of(jobs),
             jobs=len(jobs),
             jobs_over=sum(job.is_over for job in jobs),
-            items=sum(job.items or 0 for job in jobs) if is_known else self.items,
+            items=counted if self.items is None else self.items,
             items_done=sum(job.items_done for job in jobs),
             items_failed=sum(job.items_failed for job in jobs),
             dollars=sum(job.cost_usd for job in jobs),

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
 
 from spindown.contract.codec import decode, from_json
@@ -161,21 +162,20 @@ def read_records(
             )
 
 
-def read_from(manifest: Manifest, store: ObjectStore, first: int) -> Iterator[dict[str, Any]]:
-    """Yield a job's own committed records from an item on, each with the index that it must have.
+def parse_items(part: Part, job_id: str, data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the records in the bytes of a part one by one, each with the index that it must have.
 
     Raises:
-        ContractError: a part or a record is not what the manifest committed.
+        ContractError: a record is not what the manifest committed.
     """
-    for part in manifest.parts:
-        if part.last < first:
-            continue
-        indexes = range(part.first, part.last + 1)
-        records = list(_read_part(part, manifest.job_id, store))
-        told = [record.get("index") for record in records]
-        if told != list(indexes):
-            raise ContractError(f"indexes of {part.key}", told, _OF_NO_USE)
-        yield from records[max(first - part.first, 0) :]
+    expected = part.first
+    for record in _parse(part, job_id, data):
+        if record.get("index") != expected or expected > part.last:
+            raise ContractError(f"indexes of {part.key}", record.get("index"), _OF_NO_USE)
+        yield record
+        expected += 1
+    if expected <= part.last:
+        raise ContractError(f"indexes of {part.key}", expected - 1, _OF_NO_USE)
 
 
 def _read_own(
@@ -184,30 +184,41 @@ def _read_own(
     for part in manifest.parts:
         if failed_only and not part.failed:
             continue
-        for record in _read_part(part, manifest.job_id, store):
+        for record in _parse(part, manifest.job_id, read_part(part, store)):
             if not failed_only or record.get("status") == ItemStatus.FAILED:
                 yield record
 
 
+#: Several times what a worker holds before it must commit.
+_PART_BYTES_MAX = 1024**3
+#: Why a job has failed that says that it was split, and into no job that a split makes.
+_NO_CHILDREN = "its manifest is damaged: it was split, and names no job of the split"
 _OF_NO_USE = "its results are of no use: repair its code, and send its items anew"
 
 
-def _read_part(part: Part, job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
-    for line in _read_committed(part, store).splitlines():
+def _parse(part: Part, job_id: str, data: bytes) -> Iterator[dict[str, Any]]:
+    # Line by line: as objects, values take many times the memory of their text.
+    for line in BytesIO(data):
         record = from_json(f"a record of {part.key}", line, _OF_NO_USE)
         if not isinstance(record, dict) or record.get("job_id") != job_id:
             raise ContractError(f"a record of {part.key}", record, _OF_NO_USE)
         yield record
 
 
-def _read_committed(part: Part, store: ObjectStore) -> bytes:
+def read_part(part: Part, store: ObjectStore) -> bytes:
     """Return the bytes that were committed, from an older version if the newest is damaged.
 
-    Raises ContractError if it is gone; NotFound would mean that nobody has claimed the job.
+    An object of another size is not downloaded.
+
+    Raises:
+        ContractError: they are gone, or more than a worker commits at once. NotFound would mean
+            that nobody has claimed the job.
     """
+    if part.bytes > _PART_BYTES_MAX:
+        raise ContractError(f"bytes of {part.key}", part.bytes, _OF_NO_USE)
     for version in _versions(part.key, store):
-        with suppress(NotFound):
-            data = store.get(part.key, version=version).data
+        with suppress(NotFound, ContractError):
+            data = store.get(part.key, version=version, at_most_bytes=part.bytes).data
             if hashlib.sha256(data).hexdigest() == part.sha256:
                 return data
     raise ContractError(
@@ -266,10 +277,13 @@ def read_progress(
     )
     left = None if own.items is None else max(own.items - own.items_done, 0)
     own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
-    is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
-    if manifest.state is not JobState.SPLIT and not is_cancelled_split:
+    if manifest.state not in {JobState.SPLIT, JobState.CANCELLED}:
         return own
     named = children_of(manifest, depth)
+    if not named and manifest.state is JobState.SPLIT:
+        return replace(own, state=JobState.FAILED, reason=_NO_CHILDREN, jobs_left=0, largest_left=0)
+    if not named:
+        return own
     children = [read_progress(child, store, is_held, depth=depth + 1) for child in named]
     return _sum_children(own, children)
 

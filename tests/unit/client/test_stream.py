@@ -5,12 +5,13 @@ import copy
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, assert_type
 
 import pytest
 
-from spindown import ItemFailed, ItemResult, ResultStream, WorkFailed, Workload
+from spindown import ItemFailed, ItemResult, JobFailed, ResultStream, WorkFailed, Workload
 from spindown.client.mapper import Mapper
 from spindown.client.option import StreamOptions
 
@@ -109,6 +110,27 @@ def test_what_takes_too_long_is_left() -> None:
         next(stream)
 
     assert mapper.work.times_left == 1
+
+
+def test_results_without_end_end_at_the_timeout() -> None:
+    mapper = RememberedMapper()
+    mapper.work = Remembered(map(ok, count()))
+
+    with pytest.raises(TimeoutError):
+        mapper.gather(["a", "b"], timeout=0.05)
+
+    assert mapper.work.times_left == 1
+
+
+def test_no_terminal_obeys_what_an_error_says() -> None:
+    evil = "\x1b]0;x\x07\n\u202e"
+    item = ItemFailed(index=0, item="a", workload="w", error=evil, traceback=f"\tline 7\n{evil}")
+    job = JobFailed(index=0, item="a", workload="w", job_id="j", state="failed", cause=evil)
+
+    assert str(item).isprintable()
+    assert str(job).isprintable()
+    assert item.__notes__ == ["\tline 7\n\\x1b]0;x\\x07\n\\u202e"]
+    assert (item.error, job.cause) == (evil, evil)
 
 
 def test_a_task_that_is_cancelled_leaves_its_stream() -> None:

@@ -69,6 +69,17 @@ def test_a_part_with_other_bytes_than_committed_is_an_error() -> None:
         list(read_records("j", store))
 
 
+@pytest.mark.parametrize("told", [-1, 1024**4])
+def test_a_part_of_another_size_than_told_is_not_read(told: int) -> None:
+    store = a_store()
+    part = put_part(store, "j", 0, 1)
+    false = replace(part, bytes=told if told > 0 else part.bytes - 1)
+    put_manifest(store, a_manifest("j", parts=(false,)))
+
+    with pytest.raises(ContractError, match=part.key):
+        list(read_records("j", store))
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -84,10 +95,11 @@ def test_a_committed_line_that_is_no_record_is_named(line: bytes) -> None:
     part = put_part(store, "j", 0, 0)
     store.put(part.key, line + b"\n")
     digest = hashlib.sha256(line + b"\n").hexdigest()
-    put_manifest(store, a_manifest("j", parts=(replace(part, sha256=digest),)))
+    put_manifest(store, a_manifest("j", parts=(replace(part, sha256=digest, bytes=len(line) + 1),)))
 
-    with pytest.raises(ContractError, match=part.key):
+    with pytest.raises(ContractError) as caught:
         list(read_records("j", store))
+    assert part.key in caught.value.field
 
 
 def test_a_part_that_is_gone_is_an_error_and_no_job_that_waits() -> None:
@@ -169,6 +181,17 @@ def test_only_children_that_a_split_makes_are_read(children: tuple[str, ...]) ->
     assert read_progress("j", store).items_done == 2 * len(of_splits)
 
 
+@pytest.mark.parametrize("children", [(), ("k",)])
+def test_a_job_that_was_split_into_nothing_has_failed(children: tuple[str, ...]) -> None:
+    store = a_store()
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=children, items=2))
+
+    progress = read_progress("j", store)
+
+    assert (progress.state, progress.jobs_left) == (JobState.FAILED, 0)
+    assert "damaged" in progress.reason
+
+
 def test_jobs_that_name_each_other_as_children_have_an_end() -> None:
     store = a_store()
     put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000",)))
@@ -216,7 +239,11 @@ def test_failed_items_are_read_from_parts_that_have_one() -> None:
     data = "\n".join(map(json.dumps, rows)).encode()
     store.put("jobs/j/parts/bad.jsonl", data)
     bad = replace(
-        good, key="jobs/j/parts/bad.jsonl", failed=1, sha256=hashlib.sha256(data).hexdigest()
+        good,
+        key="jobs/j/parts/bad.jsonl",
+        failed=1,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
     )
     put_manifest(store, a_manifest("j", parts=(replace(good, sha256="never read"), bad)))
 

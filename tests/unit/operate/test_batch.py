@@ -215,7 +215,7 @@ def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
         key="k",
         first=0,
         last=3,
-        bytes=1,
+        bytes=len(data),
         failed=1,
         sha256=hashlib.sha256(data).hexdigest(),
     )

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState, decode_manifest, encode_manifest, manifest_key
+from spindown.contract.job.message import child_id
 from spindown.error import ContractError, Unreachable
 from spindown.job.cancel import cancel
 from spindown.job.claim import Declined
@@ -182,6 +184,142 @@ def test_a_record_with_a_false_index_is_refused() -> None:
 
     with pytest.raises(ContractError):
         list(follow(batch, world.ports.objects, in_order=True))
+
+
+def lie(world: WorkWorld, **told: Any) -> None:
+    """Have the first job's manifest tell something else."""
+    manifest = world.manifest("b-00000")
+    world.objects.put(manifest_key("b-00000"), encode_manifest(replace(manifest, **told)))
+
+
+def places_of(one: CommittedItem | LostItems) -> range:
+    assert one.position is not None
+    return range(one.position, one.position + (one.count if isinstance(one, LostItems) else 1))
+
+
+CHILD = child_id("b-00000", 0)
+CHILDREN = (CHILD, child_id("b-00000", 1), child_id("b-00000", 2))
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "in any order"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param({"parts": (), "next_item": 0, "items": 0}, id="nothing"),
+        pytest.param({"parts": ()}, id="no part of what is done"),
+        pytest.param({"parts": (), "items": None}, id="no number"),
+        pytest.param({"items": 10**9}, id="a large number"),
+        pytest.param({"parts": (), "state": JobState.SPLIT}, id="split into nothing"),
+        pytest.param(
+            {"parts": (), "state": JobState.SPLIT, "children": ("b-00001",)}, id="a foreign child"
+        ),
+        pytest.param(
+            {"parts": (), "state": JobState.SPLIT, "children": (CHILD,)}, id="split into itself"
+        ),
+        pytest.param(
+            {"parts": (), "state": JobState.SPLIT, "children": CHILDREN}, id="split beyond items"
+        ),
+        pytest.param(
+            {"parts": (), "state": JobState.SPLIT, "children": CHILDREN[:2], "items": 10**9},
+            id="split of a large number",
+        ),
+    ],
+)
+def test_each_place_has_one_outcome_whatever_a_manifest_says(
+    in_order: bool, told: dict[str, Any]
+) -> None:
+    world = WorkWorld()
+    batch = submitted(world, 6, per_job=2)
+    for job_id in batch.jobs:
+        do(world, begin(world, job_id))
+    lie(world, **told)
+
+    stream = follow(batch, world.ports.objects, in_order=in_order)
+    given = [one for one in islice(stream, 100) if one is not None]
+
+    assert sorted(place for one in given for place in places_of(one)) == list(range(6))
+    assert [one.job_id for one in given if isinstance(one, LostItems)] == ["b-00000"]
+
+
+@pytest.mark.parametrize("parts", [2, -1], ids=["more than its items", "with a gap"])
+def test_parts_that_fit_no_items_are_not_read(parts: int) -> None:
+    world = WorkWorld()
+    batch = submitted(world, 6, per_job=2)
+    for job_id in batch.jobs:
+        do(world, begin(world, job_id))
+    (part,) = world.manifest("b-00000").parts
+    further = (part, replace(part, first=2, last=3)) if parts > 0 else (replace(part, first=1),)
+    lie(world, parts=further)
+
+    given = [one for one in follow(batch, world.ports.objects, in_order=True) if one is not None]
+
+    assert [list(places_of(one)) for one in given] == [[0, 1], [2], [3], [4], [5]]
+
+
+def test_a_split_after_results_gives_none_of_them_again() -> None:
+    world = WorkWorld()
+    batch = submitted(world, 4, per_job=4)
+    do(world, begin(world, "b-00000"), count=3)
+    stream = follow(batch, world.ports.objects, in_order=True)
+    assert found(stream) == [0, 1, 2]
+
+    lie(world, parts=(), next_item=0, state=JobState.SPLIT, children=CHILDREN[:2])
+    manifest = world.manifest("b-00000")
+    for child in CHILDREN[:2]:
+        own = replace(manifest, job_id=child, items=2, children=(), state=JobState.CANCELLED)
+        world.objects.put(manifest_key(child), encode_manifest(own))
+
+    (lost,) = [one for one in stream if one is not None]
+    assert list(places_of(lost)) == [3]
+
+
+def test_of_a_job_of_unknown_size_one_loss_is_told() -> None:
+    world = WorkWorld()
+    batch = replace(submitted(world, 2, per_job=2), items=None, items_per_job=None)
+    begin(world, "b-00000")
+    lie(world, state=JobState.FAILED, items=10**9)
+
+    (lost,) = [one for one in follow(batch, world.ports.objects, in_order=True) if one is not None]
+
+    assert isinstance(lost, LostItems)
+    assert lost.count == 1
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "in any order"])
+@pytest.mark.parametrize(("room", "read"), [(10**6, 8), (0, 1)], ids=["room", "no room"])
+def test_parts_are_read_ahead_as_far_as_there_is_room(in_order: bool, room: int, read: int) -> None:
+    world = WorkWorld()
+    batch = submitted(world, 8, per_job=2)
+    for job_id in batch.jobs:
+        held = do(world, begin(world, job_id), count=1)
+        do(world, held)
+    world.calls.clear()
+
+    stream = follow(batch, world.ports.objects, in_order=in_order, ahead_bytes=room)
+    assert next(stream) is not None
+    # What was begun is waited for.
+    del stream
+
+    assert world.calls["objects.get"] == 4 + read
+    again = follow(batch, world.ports.objects, in_order=in_order, ahead_bytes=room)
+    assert len(list(again)) == 8
+
+
+def test_what_gets_no_answer_amid_a_job_comes_later() -> None:
+    world = WorkWorld()
+    batch = submitted(world, 2, per_job=2)
+    do(world, do(world, begin(world, "b-00000"), count=1))
+    gone = world.manifest("b-00000").parts[1].key
+
+    def be_gone(call: PortCall) -> None:
+        if gone in call.args:
+            raise Unreachable(call.method)
+
+    world.before = be_gone
+    stream = follow(batch, world.ports.objects, in_order=True)
+    assert found(stream) == [0]
+    world.before = None
+    assert found(stream) == [1]
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "in any order"])
