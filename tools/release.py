@@ -70,10 +70,22 @@ def _bill_of_materials(wheel: Path) -> str:
     if not VENV.exists():
         uv = Path(sys.executable).parent / "uv"
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, VENV], check=True)
-        install: list[str | Path] = [uv, "pip", "install", "--quiet", "--require-hashes", "--python", VENV]
+        install: list[str | Path] = [
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--require-hashes",
+            "--python",
+            VENV,
+        ]
         subprocess.run([*install, "-r", LOCK], check=True)
     pinned = "\n".join((ROOT / "locks" / f"{one}.txt").read_text("utf-8") for one in _DEPLOYED)
-    tell: list[str | Path] = [VENV / "bin" / "cyclonedx-py", "requirements", "--output-reproducible"]
+    tell: list[str | Path] = [
+        VENV / "bin" / "cyclonedx-py",
+        "requirements",
+        "--output-reproducible",
+    ]
     done = subprocess.run(
         [*tell, "--pyproject", ROOT / "pyproject.toml", "-"],
         input=pinned,

@@ -110,7 +110,10 @@ def deployed(name: str) -> Mapping[str, Any]:
         "tables": [f"{name}--ledger"],
         "functions": [f"{name}--{one}" for one in ("interruption", "offers", "scaler", "teardown")],
         "schedules": [f"{name}--offers", f"{name}--sleep--tick"],
-        "parameters": [f"/spindown/{name}/deployment", f"/spindown/{name}/workload/sleep"],
+        "parameters": [
+            f"/spindown/{name}/{one}"
+            for one in ("builder/group", "builder/subnet", "deployment", "workload/sleep")
+        ],
         "alarms": [f"{name}--sleep--backlog"],
     }
 

@@ -121,7 +121,7 @@ def test_the_app_is_synthesised_for_an_account(whole: Installed) -> None:
 
     listed = whole.run("cdk", "ls", "--no-notices").split()
 
-    assert {name.rpartition("-")[2] for name in listed} == {"core", "insight"}
+    assert {name.rpartition("-")[2] for name in listed} == {"core", "image", "insight"}
 
 
 def test_without_an_extra_it_says_how_to_get_it(tmp_path: Path, wheel: Path) -> None:
@@ -136,7 +136,8 @@ def test_without_an_extra_it_says_how_to_get_it(tmp_path: Path, wheel: Path) -> 
     ):
         done = bare.attempt(*arguments)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.count("\n") == 1
+        # `simulate` says first what it is about to do.
+        assert done.stderr.count("\n") == 1 + (arguments[0] == "simulate")
         assert f"uv pip install --python {bare.environment} '{wheel}[{extra}]'" in done.stderr
     app = bare.attempt(program="spindown-app")
     assert (app.returncode, app.stdout, app.stderr.count("\n")) == (1, "", 1)

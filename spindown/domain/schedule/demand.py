@@ -83,11 +83,14 @@ def join(
 def _start_decides(start: StartPlan, demand: Demand, backlog: Backlog, policy: Policy) -> bool:
     """Tell whether start deadlines say how many workers, as while few messages are visible.
 
-    From ``scale_up_threshold`` on, ``drain_within`` does, unless start deadlines ask for more: a
+    Jobs that take longer than a launch can be held share no slot, so they wait for no others: what
+    time there is serves to try spot again, before the ladder opens for them. For these, and from
+    ``scale_up_threshold`` on, ``drain_within`` does, unless start deadlines ask for more: a
     worker that is in time for ``drain_within`` may be far too late for a start.
     """
     asked = start.slots * start.items_per_hour
-    return policy.gathers(backlog.visible) or asked > demand.need_items_per_hour
+    gathers = policy.gathers(backlog.visible) and not start.is_for_one
+    return gathers or asked > demand.need_items_per_hour
 
 
 def missing(

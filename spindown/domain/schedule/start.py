@@ -43,6 +43,9 @@ class StartPlan:
     slots: int
     #: Whether more slots are needed than the headroom allows, so that none of them can wait.
     is_over_capacity: bool
+    #: Whether a new slot starts one job in time, however late it is launched: nothing is gained by
+    #: waiting for others.
+    is_for_one: bool
     #: Of ``slots``, how many are needed however fast they are: each has time to start one job only.
     side_by_side: int
     #: Items an hour of one slot of the usual kind.
@@ -131,6 +134,7 @@ def plan_starts(
     return StartPlan(
         slots=slots,
         is_over_capacity=is_over_capacity,
+        is_for_one=terms.takes > policy.start_within.total_seconds() - terms.up,
         side_by_side=min(alone, slots),
         items_per_hour=rate,
         late_jobs=max((gap.missing for gap in gaps), default=0),

@@ -18,7 +18,8 @@ from spindown.local.market.market import LocalMarket
 from spindown.local.market.wire.asgi import Response
 
 _PREFIX = "EXT"
-_NOTICE = timedelta(seconds=4)
+#: A worker looks for one every five seconds, and has to commit and let go.
+_NOTICE = timedelta(seconds=12)
 _EXPERIMENT = re.compile(r"/experiments/([\w-]+)")
 
 
