@@ -112,6 +112,7 @@ def a_start_plan(**changes: Any) -> StartPlan:
     base = StartPlan(
         slots=0,
         is_over_capacity=False,
+        is_for_one=False,
         side_by_side=0,
         items_per_hour=1000.0,
         late_jobs=1,

@@ -18,7 +18,7 @@ def joined(
     finish: DeadlineForecast | None = None,
     *,
     visible: int = 5,
-    threshold: int = 1,
+    threshold: int | None = 1,
     idle: int = 0,
     **start: Any,
 ) -> Schedule:
@@ -39,16 +39,25 @@ def joined(
         # 500 items within 54 minutes are 556 an hour.
         pytest.param(5, 0, False, id="as many as make a launch due"),
         pytest.param(5, 1, True, id="start deadlines ask for more: 1000 an hour"),
+        pytest.param(None, 0, True, id="there is no threshold"),
     ],
 )
 def test_start_deadlines_rule_few_jobs_or_if_they_ask_for_more(
-    threshold: int, slots: int, is_planned: bool
+    threshold: int | None, slots: int, is_planned: bool
 ) -> None:
     found = joined(threshold=threshold, slots=slots)
 
     assert (found.start_plan is not None) == is_planned
     throughput = found.demand.need_items_per_hour
     assert throughput == pytest.approx(slots * 1000.0 if is_planned else 500 / 0.9)
+
+
+@pytest.mark.parametrize("threshold", [None, 1000])
+def test_jobs_that_share_no_slot_wait_for_no_others(threshold: int | None) -> None:
+    found = joined(threshold=threshold, is_for_one=True, slots=0)
+
+    assert found.start_plan is None
+    assert found.demand.need_items_per_hour == pytest.approx(500 / 0.9)
 
 
 def test_without_a_finish_deadline_the_wait_opens_the_ladder() -> None:
