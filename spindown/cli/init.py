@@ -58,6 +58,11 @@ start_within = "5m"                     # longest that work may wait for its sta
 max_workers = 2
 max_price_per_hour = 2.0                # instance, root volume and public IPv4 together
 idle_timeout = "auto"                   # learned from your gaps; or a duration such as "10m"
+
+# Of Spindown's own code: `spindown verify` proves a deployment by it, for some cents.
+# [workload.verify]
+# run = {{ verify = true }}
+# policy = {{ max_workers = 2, idle_timeout = "1m" }}
 """
 
 CODE = '''\

@@ -46,7 +46,10 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     *,
     folder: Annotated[Path, typer.Option(help="What is sent; hidden files are not.")] = Path(),
     output: Annotated[
-        Path | None, typer.Option(help="Where its files are fetched to; default: outputs/RUN.")
+        Path | None,
+        typer.Option(
+            help="Where what it leaves in outputs/ is fetched to; default: FOLDER/outputs/RUN."
+        ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Send it, and do not wait.")] = False,
     workload: option.OfWorkload = None,
@@ -107,7 +110,7 @@ def _find_workload(session: Session, named: str | None) -> str:
     names = [named] if named else session.deployment.workloads
     found = [name for name in names if session.workload(name).run.folders]
     if not found:
-        remedy = "set folders = true in the `run` of a workload, and deploy"
+        remedy = "add a workload with `run = { folders = true }` and no code of its own, and deploy"
         raise BadInput("workload", named or ", ".join(names), remedy)
     if len(found) > 1:
         raise BadInput("workload", ", ".join(found), "say with --workload which one runs it")
@@ -218,4 +221,6 @@ def _status_of(record: Mapping[str, Any]) -> int:
     if status is None:
         print_aside(str(record.get("error")))
         return 1
+    if status:
+        print_aside(f"the command ended with status {status}")
     return status

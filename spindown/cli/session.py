@@ -291,7 +291,9 @@ def reach(region: str | None) -> "Aws":
     if session.region_name is None:
         raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
     if not has_credentials:
-        raise NoCredentials("credentials", None, "log in to AWS, or use --local")
+        raise NoCredentials(
+            "credentials", None, "log in to AWS, or use --local (Python: local_system=True)"
+        )
     return Aws(session)
 
 

@@ -40,6 +40,7 @@ _EMPTY_LOOKS = 3
 #: Looks in which what was stopped must have ended.
 _END_LOOKS = 120
 _ITEMS = 60
+_TO_HAVE_ONE = "add [workload.{}] with `run = {{ verify = true }}` to spindown.toml"
 
 _EARLY = {
     EarlyEnd.TOO_DEAR: "stopped: the machines have cost more than --max-dollars",
@@ -79,6 +80,8 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
 ) -> None:
     """Prove a deployment by a job of its own. Launches machines. Exit 1 if a check fails."""
     session = open_session(config, deployment=deployment, local=local)
+    if workload not in session.deployment.workloads:
+        raise BadInput("workload", workload, f"{_TO_HAVE_ONE.format(workload)}, and deploy")
     _, policy = current_policy(workload, session.control_ports())
     is_here = local or is_local()
     plan = VerifyPlan(

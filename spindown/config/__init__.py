@@ -65,7 +65,10 @@ def load(path: Path, form: type[Config] = Config, *, named: str = "spindown.toml
         text = path.read_bytes().decode()
     except OSError as exc:
         reason = exc.strerror or "unreadable"
-        raise ConfigError(named, str(path), f"give a readable file ({reason})") from exc
+        remedy = f"give a readable file ({reason})"
+        if isinstance(exc, FileNotFoundError):
+            remedy += ", or write one by `spindown init`"
+        raise ConfigError(named, str(path), remedy) from exc
     except UnicodeDecodeError as exc:
         raise ConfigError(named, str(path), "save it as UTF-8") from exc
     try:
