@@ -52,6 +52,9 @@ def test_an_experiment_gives_notice_and_takes_the_machine(
     assert not faults.read(started).has_failed
     (notice,) = world.events.of("EC2 Spot Instance Interruption Warning")
     assert notice["instance-id"] == name
+    # A worker looks for a notice every five seconds.
+    world.wait(5)
+    assert world.market.instances()[0].state.value == "running"
     world.wait(10)
     assert world.market.instances()[0].state.value in {"shutting-down", "terminated"}
 
