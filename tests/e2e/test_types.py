@@ -1,14 +1,12 @@
 """Jobs of two types, deployed and run for real: routed, done on machines of their size, told of."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spindown.contract import tag
 from spindown.job.fence import read_fence
-from tests.e2e.mixed import TYPES, check_mixed, send_mixed
 from tests.e2e.world import World, deployed, found, write_deployment
 from tests.local.waiting import is_quiet
 
@@ -82,15 +80,6 @@ def test_each_job_is_done_on_a_machine_of_its_size(sent: World) -> None:
     assert {row["job_id"] for row in measured} & set(_JOBS) == {
         job_id for job_id in _JOBS if job_id.startswith("large-")
     }
-
-
-def test_three_hundred_mixed_jobs_get_their_machines(tmp_path: Path) -> None:
-    path = write_deployment(tmp_path, "mixed")
-    path.write_text(path.read_text(encoding="utf-8") + TYPES, encoding="utf-8")
-    with deployed(path) as world:
-        jobs = send_mixed(world, 300)
-        assert len(jobs) == 300
-        check_mixed(world, jobs)
 
 
 def test_what_is_forbidden_is_a_dead_letter(sent: World) -> None:
