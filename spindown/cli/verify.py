@@ -22,6 +22,7 @@ from spindown.control.policy import current_policy
 from spindown.domain.verification import CheckResult, Interruption, VerifyRun, has_passed, judge_run
 from spindown.error import BadInput, SpindownError
 from spindown.operate.verify import (
+    TO_HAVE_ONE,
     EarlyEnd,
     Stage,
     Verification,
@@ -40,7 +41,6 @@ _EMPTY_LOOKS = 3
 #: Looks in which what was stopped must have ended.
 _END_LOOKS = 120
 _ITEMS = 60
-_TO_HAVE_ONE = "add [workload.{}] with `run = {{ verify = true }}` to spindown.toml"
 
 _EARLY = {
     EarlyEnd.TOO_DEAR: "stopped: the machines have cost more than --max-dollars",
@@ -81,7 +81,7 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     """Prove a deployment by a job of its own. Launches machines. Exit 1 if a check fails."""
     session = open_session(config, deployment=deployment, local=local)
     if workload not in session.deployment.workloads:
-        raise BadInput("workload", workload, f"{_TO_HAVE_ONE.format(workload)}, and deploy")
+        raise BadInput("workload", workload, TO_HAVE_ONE)
     _, policy = current_policy(workload, session.control_ports())
     is_here = local or is_local()
     plan = VerifyPlan(

@@ -43,6 +43,8 @@ _NOTICED_WITHIN = timedelta(minutes=3)
 #: The ledger has the end of a machine, and its charge, within some ticks.
 _BOOKED_WITHIN = timedelta(minutes=5)
 _ZERO = timedelta(0)
+#: What to do where no workload is one to verify with.
+TO_HAVE_ONE = "name one with `run = { verify = true }` in spindown.toml (docs/verify.md), deploy"
 _HEARTBEATS = 4
 #: Of an item; the built-in code sleeps ten at most.
 _LEAST_SECONDS, _SECONDS, _MOST_SECONDS = 0.5, 4.0, 10.0
@@ -155,8 +157,7 @@ def check_ready(workload: str, ports: VerifyPorts) -> None:
     """
     settings, _ = ports.control.settings.workload(workload)
     if not settings.run.verify:
-        remedy = "name one with `run = { verify = true }` in spindown.toml (docs/verify.md), deploy"
-        raise BadInput("workload", workload, remedy)
+        raise BadInput("workload", workload, TO_HAVE_ONE)
     left = read_remainder(workload, ports.control)
     if left.instances or left.launching or not ports.work.queue.backlog().is_empty:
         command = f"wait until `spindown status {workload}` shows nothing, or drain it"
