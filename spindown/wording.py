@@ -11,7 +11,6 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 
-from spindown import error
 from spindown.contract.decision import (
     ActionRecord,
     DeadlineRecord,
@@ -22,6 +21,7 @@ from spindown.contract.decision import (
 from spindown.domain.boot import BootProfile
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.verification import CheckResult, Interruption, VerifyCheck
+from spindown.error import printable
 
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
@@ -34,10 +34,6 @@ _VALUE_AT_MOST = 100
 _VALUES_AT_MOST = 10
 #: What making words of parameters raises that are not those of the code.
 _MISFITS = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
-
-
-#: Words for people are made here; errors, which know none of them, say what they quote likewise.
-printable = error.printable
 
 
 def say(reason: Reason) -> str:

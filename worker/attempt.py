@@ -15,14 +15,13 @@ from spindown.contract.log import ATTEMPT_FAILED
 from spindown.domain.job_type import outgrown, parse_shape
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.domain.policy import Needs
-from spindown.error import ContractError, LeaseLost, SpindownError
+from spindown.error import ContractError, LeaseLost, SpindownError, printable
 from spindown.job.commit import Portion
 from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
 from spindown.job.progress import Progress
 from spindown.job.release import settle_failure, settle_rejection, settle_release
 from spindown.job.split import is_too_large
-from spindown.wording import printable
 from spindown.worker.child.ending import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, ItemDone
 from spindown.worker.code_folder import DiskFull, TooMuch, check_room

@@ -16,9 +16,9 @@ from spindown.cli.render.screen import format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.spend import last_saving
-from spindown.error import BadInput, NotFound
+from spindown.error import BadInput, NotFound, printable
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
-from spindown.wording import printable, say_number
+from spindown.wording import say_number
 
 
 def batches(

@@ -7,8 +7,7 @@ import errno
 
 import typer
 
-from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable
-from spindown.wording import printable
+from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable, printable
 
 _LOG_IN = (
     "log in to AWS again, choose another profile (AWS_PROFILE), or get the permission;"

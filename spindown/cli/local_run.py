@@ -23,9 +23,8 @@ from spindown.config import WorkloadConfig
 from spindown.config.archive import find_code, pack, run_spec
 from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
 from spindown.contract.run import RunMode
-from spindown.error import BadInput, SpindownError
+from spindown.error import BadInput, SpindownError, printable
 from spindown.user import Item
-from spindown.wording import printable
 from spindown.worker.child.code import Code, has_code, unpack
 from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.ending import Broken

@@ -22,7 +22,7 @@ from spindown.contract.log import (
     USER_OUTPUT_LIMIT,
     USER_PROGRESS,
 )
-from spindown.error import BadInput, NotFound
+from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import JobProgress
 from spindown.operate.log import (
     Follower,
@@ -34,7 +34,6 @@ from spindown.operate.log import (
     live_of_instance,
     read_kept,
 )
-from spindown.wording import printable
 
 #: Between two looks, seconds.
 _LOOK_SECONDS = 1.0

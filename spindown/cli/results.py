@@ -20,14 +20,13 @@ from spindown.cli.session import Session, find_workload, open_session
 from spindown.cli.wait import wait_for
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.error import BadInput, ContractError, NotFound, SpindownError
+from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
 from spindown.installed import require
 from spindown.job.held import is_at_work
 from spindown.job.result import JobProgress, count_items, read_progress, read_records
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore
-from spindown.wording import printable
 
 #: Records between two lines of progress in a file.
 _RECORDS_A_LINE = 10_000

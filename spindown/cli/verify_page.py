@@ -5,7 +5,8 @@ from html import escape
 
 from spindown import __version__
 from spindown.domain.verification import CheckResult, VerifyRun
-from spindown.wording import printable, say_check
+from spindown.error import printable
+from spindown.wording import say_check
 
 _CSS = """
 body { max-width: 900px; margin: 0 auto; padding: 32px 24px; line-height: 1.5; font-size: 15px;

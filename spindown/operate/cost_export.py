@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from spindown.control.parquet import open_fenced
 from spindown.domain.month_bill import CostExport, CostKind, ExportLine, LineType
-from spindown.error import BadInput, NotFound
+from spindown.error import BadInput, NotFound, printable
 from spindown.port import ObjectStore, ObjectSummary
-from spindown.wording import printable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -17,7 +17,8 @@ from spindown.contract.decision import (
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.reaping import DueKind
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.wording import printable, say, say_action, say_notes, say_outcome
+from spindown.error import printable
+from spindown.wording import say, say_action, say_notes, say_outcome
 from tests.builders import NOW
 
 AT = "2026-11-20T12:15:00+00:00"

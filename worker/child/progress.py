@@ -3,8 +3,8 @@
 import re
 
 from spindown.domain.fleet import CodeProgress
+from spindown.error import printable
 from spindown.user import PROGRESS_MARK
-from spindown.wording import printable
 
 #: Of the text; it goes into a row of the ledger with each heartbeat.
 TEXT_CHARACTERS = 120

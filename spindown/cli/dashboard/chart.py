@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from spindown.cli.simulate.page.canvas import FAINT, drawing, to_svg
 from spindown.contract.dashboard import MetricQuery, Widget
+from spindown.error import printable
 from spindown.port import MetricSeries
-from spindown.wording import printable, say_number
+from spindown.wording import say_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,13 +22,13 @@ from spindown.cli.session import Session, find_workload
 from spindown.config import format_duration
 from spindown.contract.dashboard import Widget, read_dashboard
 from spindown.contract.name import resource_name
-from spindown.error import BadInput, NotFound
+from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import read_progress
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.log import begin_live, read_kept
 from spindown.operate.status import Status
 from spindown.port import MetricSeries
-from spindown.wording import printable, say
+from spindown.wording import say
 
 _CSS = """
 :root { color-scheme: light; } * { box-sizing: border-box; }

@@ -19,10 +19,10 @@ from spindown.cli import option
 from spindown.cli.render.screen import make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced
-from spindown.error import BadInput
+from spindown.error import BadInput, printable
 from spindown.installed import require
 from spindown.operate.usage import fetch_usage
-from spindown.wording import printable, say_number
+from spindown.wording import say_number
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from spindown.cli.render.screen import format_seconds
 from spindown.domain.eta import Eta
+from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchStatus
-from spindown.wording import printable
 
 _ITEM_SHOWN = 80
 _ERROR_SHOWN = 200

@@ -2,7 +2,7 @@
 
 import sys
 
-from spindown.wording import printable
+from spindown.error import printable
 
 
 def print_line(text: str) -> None:

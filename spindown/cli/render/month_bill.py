@@ -16,7 +16,7 @@ from spindown.domain.month_bill import (
     Reconciliation,
     WorkloadBill,
 )
-from spindown.wording import printable
+from spindown.error import printable
 
 
 def render_bill(

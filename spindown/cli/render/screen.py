@@ -17,8 +17,9 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.saving import say_saving_shortly
 from spindown.config import format_duration
 from spindown.domain.fleet import Lease
+from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
-from spindown.wording import printable, say, say_number
+from spindown.wording import say, say_number
 
 _COLOURS = {
     "booting": "yellow",

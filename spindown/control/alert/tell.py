@@ -11,10 +11,9 @@ from spindown.contract import row as rows
 from spindown.contract.metric import ALERT, DEPLOYMENT, WORKLOAD
 from spindown.contract.name import resource_name
 from spindown.domain.alert import Alert, Review
-from spindown.error import SpindownError
+from spindown.error import SpindownError, printable
 from spindown.ledger import Ledger
 from spindown.port import ControlPorts, Datum, Write
-from spindown.wording import printable
 
 #: Amazon SNS API, "Publish".
 _SUBJECT_AT_MOST = 100
