@@ -30,6 +30,7 @@ from spindown.config.image import ImageConfig
 from spindown.config.pricing import DiscountConfig, PaidConfig
 from spindown.config.run import RunConfig
 from spindown.config.schema import (
+    NONE_IS,
     CeilingsConfig,
     JobTypeConfig,
     RequirementsConfig,
@@ -41,8 +42,6 @@ from spindown.domain.policy import Needs, Policy, Rung
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 REQUIRED = "required"
-#: How the file spells a key of the policy that is None by default and can be written so.
-_NONE_IS = {"idle_timeout": "auto", "checkpoint_interval": "auto", "scale_up_threshold": "none"}
 _MEANINGS = tomllib.loads(Path(__file__).with_name("meaning.toml").read_text(encoding="utf-8"))
 
 _HEAD = """\
@@ -198,8 +197,8 @@ def _default(table: Table, key: str) -> str:
         return REQUIRED
     else:
         value = info.get_default(call_default_factory=True)
-    if value is None and table.model is PolicyConfig and key in _NONE_IS:
-        return f'`"{_NONE_IS[key]}"`'
+    if value is None and table.model is PolicyConfig and key in NONE_IS:
+        return f'`"{NONE_IS[key]}"`'
     if isinstance(value, tuple) and value and isinstance(value[0], Rung):
         return "<br>".join(f"`{_spell_rung(rung)}`" for rung in value)
     if value in (None, (), frozenset(), Needs()) or isinstance(value, BaseModel):

@@ -17,6 +17,7 @@ from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
+from spindown.config.schema import NONE_IS
 from spindown.contract.codec import encode
 from spindown.control.policy import (
     EffectivePolicy,
@@ -55,7 +56,7 @@ def show(
         print(json.dumps(encode(effective.policy)))
         return
     for field in fields(Policy):
-        print_line(f"{field.name} = {_spell(getattr(effective.policy, field.name))}")
+        print_line(_spell_line(effective.policy, field.name))
 
 
 @app.command("set")
@@ -191,7 +192,7 @@ def _print_keys(session: Session, workload: str, keys: Sequence[str], *, as_json
         print(json.dumps({key: row[key] for key in keys}))
         return
     for key in keys:
-        print_line(f"{key} = {_spell(getattr(policy, key))}")
+        print_line(_spell_line(policy, key))
 
 
 def _warn_of_refusal(effective: EffectivePolicy) -> None:
@@ -209,6 +210,11 @@ def _read_setting(text: str) -> tuple[str, Any]:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key, value
+
+
+def _spell_line(policy: Policy, key: str) -> str:
+    value = getattr(policy, key)
+    return f"{key} = {_spell(NONE_IS.get(key) if value is None else value)}"
 
 
 def _spell(value: object) -> str:

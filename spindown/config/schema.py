@@ -177,6 +177,12 @@ class PolicyTable(TomlTable):
         return replace(base, **changes)
 
 
+#: How the file spells a key of the policy that is None and can be written so.
+NONE_IS: Mapping[str, str] = {
+    "scale_up_threshold": "none",
+    "idle_timeout": "auto",
+    "checkpoint_interval": "auto",
+}
 _TYPES = get_type_hints(Policy)
 #: Keys that may be cleared: those that may be None in the domain.
 _CLEARABLE = frozenset(name for name, kind in _TYPES.items() if NoneType in get_args(kind))

@@ -31,6 +31,7 @@ from spindown.cli.render.screen import open_console
 from spindown.cli.simulate.alternative import Alternative, simulate_with_progress
 from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
 from spindown.config import format_duration, parse_duration
+from spindown.config.schema import NONE_IS
 from spindown.domain.advice import Answer, Verdict
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
@@ -153,8 +154,8 @@ def settings_lines(advice: Advice) -> list[SettingLine]:
         ),
         SettingLine(
             key="scale_up_threshold",
-            now=_spell_threshold(now.policy),
-            advised=_spell_threshold(best.policy),
+            now=_spell_key(now.policy, "scale_up_threshold"),
+            advised=_spell_key(best.policy, "scale_up_threshold"),
             why=_say_threshold(best.policy),
         ),
         SettingLine(
@@ -200,8 +201,7 @@ def policy_command(advice: Advice) -> str:
     for key in _LIVE_KEYS:
         value = getattr(best, key)
         if value != getattr(now, key):
-            spelled = _spell_threshold(best) if key == "scale_up_threshold" else _spell(value)
-            changes.append(f"{key}={spelled}")
+            changes.append(f"{key}={_spell_key(best, key)}")
     if not changes:
         return ""
     return f"spindown policy set {advice.gathered.subject.workload} {' '.join(changes)}"
@@ -257,14 +257,13 @@ def _verdicts(advice: Advice) -> Iterator[RenderableType]:
 
 
 def _spell(value: object) -> str:
-    if value is None:
-        return "auto"
     # A whole number stays whole: a million is not 1e+06 messages.
     return format_duration(value) if isinstance(value, timedelta) else f"{value:.10g}"
 
 
-def _spell_threshold(policy: Policy) -> str:
-    return "none" if policy.scale_up_threshold is None else str(policy.scale_up_threshold)
+def _spell_key(policy: Policy, key: str) -> str:
+    value = getattr(policy, key)
+    return NONE_IS[key] if value is None else _spell(value)
 
 
 def _say_threshold(policy: Policy) -> str:
@@ -274,7 +273,7 @@ def _say_threshold(policy: Policy) -> str:
 
 def _spell_idle(settings: AdvisedSettings, idle: Idle) -> str:
     covered = f" ({idle.gaps.share:.0%} of gaps)" if idle.gaps.gaps else ""
-    return _spell(settings.policy.idle_timeout) + covered
+    return _spell_key(settings.policy, "idle_timeout") + covered
 
 
 def _say_gaps(settings: AdvisedSettings, advice: Advice) -> str:
@@ -323,7 +322,7 @@ def _trial_to_json(trial: Trial, idle: Idle, advice: Advice) -> dict[str, Any]:
             "start_within": _spell(policy.start_within),
             "scale_up_threshold": policy.scale_up_threshold,
             "drain_within": _spell(policy.drain_within),
-            "idle_timeout": _spell(policy.idle_timeout),
+            "idle_timeout": _spell_key(policy, "idle_timeout"),
             "max_price_per_hour": policy.max_price_per_hour,
             "families_denied": sorted(trial.settings.families_denied),
         },
