@@ -145,10 +145,10 @@ def _read(out: Path) -> dict[str, Any]:
 
 
 def _how_long(options: argparse.Namespace, seconds: float) -> str:
-    minutes = seconds / 60.0
+    of = f" for the rows that were run last ({options.cases})" if options.keep else ""
     return (
-        f"Part of the traces: `{options.part}`; {options.seeds} seeds; {minutes:.0f} minutes on"
-        " one core."
+        f"Part of the traces: `{options.part}`; {options.seeds} seeds; {seconds / 60.0:.0f} minutes"
+        f" on one core{of}."
     )
 
 

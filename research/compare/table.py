@@ -194,10 +194,10 @@ _HEAD = """# Benchmarks
 Written by `make compare`; nothing here is edited by hand. {told}
 
 Every row runs the shipped control plane and worker use cases in virtual time, with one policy for
-all scenarios: `start_within` as promised, nothing launched before it must be, everything else as
-shipped (but a ceiling of $5 an hour and 200 workers, which only the crowd of S6 reaches). Figures
-are means over seeds with 95 % bootstrap intervals. Boots, reclaims, prices and the hand-out of SQS
-are drawn from the seed, and SQS hands out any of the ten oldest messages.
+all scenarios: `start_within` as promised, everything else as shipped (but a ceiling of $5 an hour
+and 200 workers, which only the crowd of S6 reaches). Figures are means over seeds with 95 %
+bootstrap intervals. Boots, reclaims, prices and the hand-out of SQS are drawn from the seed, and
+SQS hands out any of the ten oldest messages.
 Traffic of S2, S3, S7, S8 and S11 is real, its last 30 % by time. The policy was worked out on the
 first 70 %; the share of jobs at which its margin rests and the rule for jobs that start side by
 side were set after a look at the rest. S4 is generated, fitted to the published marginals of

@@ -52,7 +52,7 @@ architectures = ["x86_64"]
 
 # Each of these can be changed while the system runs: `spindown policy set main ...`.
 [workload.main.policy]
-start_within = "5m"                     # longest that work may wait for its start
+start_within = "5m"                     # longest that work may wait for its start;
                                         # jobs gather until then; `scale_up_threshold = 1` starts
                                         # a machine for each as it comes, at a higher bill
 max_workers = 2
