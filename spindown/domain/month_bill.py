@@ -13,7 +13,7 @@ from spindown.domain.control_cost import UsedUnits
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import PUBLIC_IPV4_PRICE_PER_HOUR
-from spindown.domain.past_cost import LEAST_BILLED, Saving, accrue, share_out
+from spindown.domain.past_cost import LEAST_BILLED, Saving, accrue_at_least, share_out
 
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
@@ -87,7 +87,7 @@ def cost_within(
         now: the time; nothing is paid after it.
         has_addresses: whether its network gives public addresses.
     """
-    due = None if worker.ended_at is not None else accrue(worker, now)
+    due = None if worker.ended_at is not None else accrue_at_least(worker, now)
     until = (
         due.until
         if due is not None

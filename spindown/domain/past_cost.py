@@ -63,6 +63,11 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
     )
 
 
+def accrue_at_least(worker: Worker, now: datetime) -> Accrual:
+    """Return what a worker will have cost beside its charges if it ends now: a minute at least."""
+    return accrue(worker, max(now, worker.launched_at + LEAST_BILLED))
+
+
 def on_demand_dollars(worker: Worker, accrual: Accrual) -> float:
     """Return what the same seconds of a worker would have cost on demand, USD."""
     price = worker.on_demand_price or worker.price_per_hour

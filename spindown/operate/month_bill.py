@@ -17,7 +17,7 @@ from spindown.domain.month_bill import (
     cost_within,
     reconcile,
 )
-from spindown.domain.past_cost import accrue, on_demand_dollars, saving_over, warm_price_of
+from spindown.domain.past_cost import accrue_at_least, on_demand_dollars, saving_over, warm_price_of
 from spindown.error import BadInput
 from spindown.ledger import Ledger
 
@@ -104,7 +104,9 @@ def _read_workload(
     live = list(view.workers.values())
     workers = {**ledger.read_ended(), **view.workers}.values()
     days = {day: _billed(row) for day, row in known.items() if _is_within(day, start, end)}
-    if start <= now <= end and (due := sum(accrue(worker, now).dollars for worker in live)):
+    if start <= now <= end and (
+        due := sum(accrue_at_least(worker, now).dollars for worker in live)
+    ):
         # The next tick charges it.
         today = now.date().isoformat()
         days[today] = _with_due(days.get(today) or _billed(SpendRow()), live, now, due)
@@ -157,7 +159,7 @@ def _billed(row: SpendRow) -> BilledDay:
 
 def _with_due(day: BilledDay, live: Iterable[Worker], now: datetime, due: float) -> BilledDay:
     """Return a day with what its workers have cost since their last charge."""
-    accruals = [(worker, accrue(worker, now)) for worker in live]
+    accruals = [(worker, accrue_at_least(worker, now)) for worker in live]
     window = day.window
     return BilledDay(
         window=CostWindow(

@@ -575,7 +575,7 @@ def test_the_bill_is_the_market_s_within_cents(world: World) -> None:
     assert machines.keys() <= {line.instance_id for line in lines}
     charged = sum(line.dollars for line in lines)
     assert charged > 0
-    # EC2 bills a minute at least, and a machine of this test may be gone, and booked, before that.
+    # Of a machine whose end is not in the books yet some seconds are told.
     minutes_left = 0.002 * len(lines)
     booked = sum(one["machine"] for one in machines.values())
     assert booked == pytest.approx(charged, abs=minutes_left)

@@ -91,6 +91,14 @@ def test_what_runs_is_paid_up_to_now() -> None:
     assert within(running).dollars == pytest.approx(0.22)
 
 
+def test_a_minute_is_paid_of_a_machine_that_has_just_begun() -> None:
+    young = a_worker(launched_at=NOW - timedelta(seconds=20), price_per_hour=0.30, extra_price=0.0)
+
+    cost = within(young, end=-1)
+
+    assert (cost.dollars, cost.hours) == pytest.approx((0.30 / 60, 1 / 60))
+
+
 @pytest.mark.parametrize(("start", "end"), [(5.0, 3.0), (0.0, -5.0)])
 def test_a_machine_of_another_time_is_not_there(start: float, end: float) -> None:
     found = cost_within(
