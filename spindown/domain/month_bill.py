@@ -87,18 +87,15 @@ def cost_within(
         now: the time; nothing is paid after it.
         has_addresses: whether its network gives public addresses.
     """
-    due = None if worker.ended_at is not None else accrue_at_least(worker, now)
-    until = (
-        due.until
-        if due is not None
-        else max(worker.ended_at or now, worker.launched_at + LEAST_BILLED)
-    )
+    due = accrue_at_least(worker, now)
+    until = max(worker.ended_at or now, worker.launched_at + LEAST_BILLED)
     life = until - worker.launched_at
-    inside = min(until, end) - max(worker.launched_at, start)
+    # A span up to now has the whole of a minute that is charged and not over.
+    inside = (min(until, end) if end < now else until) - max(worker.launched_at, start)
     if life <= timedelta(0) or inside <= timedelta(0):
         return None
     share = inside / life
-    dollars = share * (worker.charged_usd + (due.dollars if due is not None else 0.0))
+    dollars = share * (worker.charged_usd + due.dollars)
     hours = inside / _HOUR
     extra = min(worker.extra_price * hours, dollars)
     per_hour = min(PUBLIC_IPV4_PRICE_PER_HOUR, worker.extra_price) if has_addresses else 0.0

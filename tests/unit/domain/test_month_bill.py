@@ -91,10 +91,17 @@ def test_what_runs_is_paid_up_to_now() -> None:
     assert within(running).dollars == pytest.approx(0.22)
 
 
-def test_a_minute_is_paid_of_a_machine_that_has_just_begun() -> None:
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_minute_is_paid_of_a_machine_that_has_just_begun(has_ended: bool) -> None:
     young = a_worker(launched_at=NOW - timedelta(seconds=20), price_per_hour=0.30, extra_price=0.0)
+    if has_ended:
+        paid: dict[str, Any] = {
+            "accrued_until": NOW + timedelta(seconds=40),
+            "charged_usd": 0.30 / 60,
+        }
+        young = replace(young, state=WorkerState.ENDED, ended_at=NOW, **paid)
 
-    cost = within(young, end=-1)
+    cost = within(young, end=0)
 
     assert (cost.dollars, cost.hours) == pytest.approx((0.30 / 60, 1 / 60))
 
