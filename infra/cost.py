@@ -416,7 +416,8 @@ def _render_work() -> Iterator[str]:
         f"**{sum(each.values()):,.3f} USD for 1,000 jobs**, if items come in the message and "
         f"results are committed once (for each job {parts}). What comes on top depends on the "
         "work. `budget_per_month` and the other limits count none of it; an alarm of AWS Budgets "
-        "does."
+        "does. The cost of an item is told without it too: it is what was billed for machines, "
+        "boots and idle time included ([bill](bill.md#the-same-words-everywhere))."
     )
     yield ""
     yield "| What | USD each | Of what | Bounded by |"

@@ -1,6 +1,7 @@
 """``spindown batches``: what was submitted, how far it is, what it cost, when it is done."""
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated
 
@@ -11,13 +12,13 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.batch import say_eta, say_of
 from spindown.cli.render.line import print_aside, print_line
-from spindown.cli.render.saving import say_saving_shortly
-from spindown.cli.render.screen import format_seconds, open_console
+from spindown.cli.render.saving import AT_WORK, say_saving_shortly
+from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.spend import last_saving
 from spindown.error import BadInput, NotFound, printable
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
+from spindown.operate.spent import Spent, spent_of
 from spindown.wording import say_number
 
 
@@ -53,15 +54,24 @@ def batches(
         now = session.aws.clock.now()
         open_console().print(_table(read, now, with_workload=len(names) > 1))
         for name, outlook in sorted(outlooks.items()):
-            saving = last_saving(outlook.view.spend, outlook.view.workers.values(), now)
-            if said := say_saving_shortly(saving):
-                print_line(f"{name}, all of its batches in 7 days: {said}")
+            told = _say_spent(spent_of(session.ledger(name), outlook.view, now))
+            if said := "; ".join(told):
+                print_line(f"{name}, all of its batches: {said}")
+        print_line(f"USD at work: {AT_WORK}.")
     else:
         print("no batches")
     if len(found) > limit:
         named = "".join(f" {name}" for name in workloads or ())
         command = f"spindown batches{named} --before {shown[-1].batch_id}{session.options}"
         print_aside(f"there are older ones: {command}")
+
+
+def _say_spent(spent: Spent) -> Iterator[str]:
+    """Yield what an item has cost, all in, and what was saved, as ``status`` tells them."""
+    if (cost := spent.last().cost_per_item) is not None:
+        yield f"{format_item_cost(cost)} all in, in 24 hours"
+    if said := say_saving_shortly(spent.saving):
+        yield f"in 7 days {said}"
 
 
 def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> Table:
@@ -71,7 +81,7 @@ def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> T
         table.add_column("workload")
     table.add_column("submitted")
     table.add_column("state")
-    for name in ("jobs", "items", "failed", "USD"):
+    for name in ("jobs", "items", "failed", "USD at work"):
         table.add_column(name, justify="right")
     table.add_column("done in (range)")
     for one in found:

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from spindown.cli.render.saving import ALL_IN, SAVED, say_saving
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console, render_status
 from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
@@ -261,7 +262,6 @@ _ENDED: Mapping[ReasonCode, str] = {
     ReasonCode.IDLE: "ended itself: idle",
 }
 
-_DAY = timedelta(days=1)
 #: Characters of an instance's id that tell it apart.
 _ID = 10
 #: From this factor on one decimal is precise enough.
@@ -276,6 +276,8 @@ def render_bill(bill: CostReport) -> RenderableType:
     if bill.ranking is not None:
         parts += [Text(ranking_sentence(bill.ranking)), Text()]
     parts.append(_cost_table(bill))
+    if said := say_saving(bill.saving):
+        parts += [Text(), Text(f"That is {said}."), Text(f"{ALL_IN} {SAVED}", style="dim")]
     return Group(*parts)
 
 
@@ -348,17 +350,6 @@ def _cost_table(bill: CostReport) -> Table:
         table.add_row(
             "cost per item, all in", format_item_cost(bill.cost.all_in), style="bold green"
         )
-    if spend.on_demand_dollars > 0.0:
-        share = 1.0 - spend.dollars / spend.on_demand_dollars
-        told = f"{abs(share):.0%} {'less' if share >= 0 else 'more'} was paid (an estimate)"
-        table.add_row(
-            "the same hours on demand", f"${spend.on_demand_dollars:.5f}", told.replace("%", " %")
-        )
-    if bill.kept_warm is not None and _span(bill):
-        # For the length of the run alone it would look cheap: others did its work meanwhile.
-        a_day = bill.kept_warm * (_DAY / _span(bill))
-        note = "a day, with work or without: the first instance's type on demand"
-        table.add_row("one machine kept warm", f"${a_day:,.2f}", note)
     return table
 
 

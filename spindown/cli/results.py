@@ -255,5 +255,5 @@ def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
         why += progress.last_failure or "the worker was lost"
     print_line(
         f"{progress.job_id}  {state}  {progress.items_done:,}{total} items{failed}  "
-        f"${progress.cost_usd:.6f}  {why}".rstrip()
+        f"${progress.cost_usd:.6f} at work  {why}".rstrip()
     )

@@ -67,7 +67,7 @@ def _count_ends(ends: Mapping[str, JobProgress]) -> Iterator[str]:
         yield f"{say_count(count, 'job')} {state}"
     if failed := sum(end.items_failed for end in ends.values()):
         yield f"{say_count(failed, 'item')} failed"
-    yield f"${sum(end.cost_usd for end in ends.values()):.6f}"
+    yield f"${sum(end.cost_usd for end in ends.values()):.6f} at work"
 
 
 class _Standing:

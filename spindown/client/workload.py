@@ -69,7 +69,7 @@ _STATES_A_LOOK = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCount:
-    """How far a batch is. Money is USD, up to the last commits."""
+    """How far a batch is. Money is USD, up to the last commits, of time at work on it alone."""
 
     state: BatchState
     jobs: int

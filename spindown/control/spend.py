@@ -11,9 +11,9 @@ reserved in the budget is released step by step as its workers are charged. With
 corrected then, to what its workers need by now.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -27,9 +27,9 @@ from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import (
     Saving,
     accrue,
+    accrue_at_least,
     on_demand_dollars,
     saving_over,
-    warm_price_of,
 )
 from spindown.ledger import RowWrites, account_key
 from spindown.port import Key, When, Write
@@ -276,41 +276,66 @@ def _weighed(
 
 
 #: What a saving is told of where nobody asks for another span.
-_SAVED_IN_DAYS = 7
+SAVED_IN_DAYS = 7
 
 
-def last_saving(days: Mapping[str, SpendRow], workers: Iterable[Worker], now: datetime) -> Saving:
-    """Return what the last seven days have cost beside on-demand and warm machines.
-
-    A workload is compared from its first day on, and on that day from the first launch that is
-    still known.
+def last_saving(days: Mapping[str, SpendRow], begun: datetime, now: datetime) -> Saving:
+    """Return what the last seven times 24 hours have cost beside on-demand and warm machines.
 
     Args:
-        days: the books, as charged.
-        workers: those that the ledger still has.
+        days: the books up to now (``books_up_to``).
+        begun: since when there was work.
         now: the time.
     """
-    known = tuple(workers)
-    window = last_days(days, now, _SAVED_IN_DAYS)
-    # The next tick charges it.
-    due = [(one, accrue(one, now)) for one in known]
-    begun = (
-        max(now - _SAVED_IN_DAYS * _DAY, datetime.fromisoformat(min(days)).replace(tzinfo=UTC))
-        if days
-        else now
-    )
-    if begun.date() == now.date() and known:
-        begun = max(begun, min(one.launched_at for one in known))
+    known = _weighed(days, now, SAVED_IN_DAYS)
+    return _saving(known, now - max(begun, now - SAVED_IN_DAYS * _DAY))
+
+
+def saving_of(rows_: Iterable[SpendRow], span: timedelta) -> Saving:
+    """Return what whole days have cost beside on-demand and warm machines, over a span of them."""
+    return _saving([(1.0, row) for row in rows_], span)
+
+
+def _saving(known: Sequence[tuple[float, SpendRow]], span: timedelta) -> Saving:
+    def total(of: Callable[[SpendRow], float]) -> float:
+        return sum(share * of(row) for share, row in known)
+
     return saving_over(
-        dollars=window.dollars + sum(accrual.dollars for _, accrual in due),
-        on_demand_dollars=sum(
-            share * row.on_demand_dollars for share, row in _weighed(days, now, _SAVED_IN_DAYS)
-        )
-        + sum(on_demand_dollars(one, accrual) for one, accrual in due),
-        busy_seconds=window.busy_seconds + sum(accrual.busy_seconds for _, accrual in due),
-        warm_price=warm_price_of(known),
-        span=max(now - begun, timedelta(0)),
+        dollars=total(lambda row: row.dollars),
+        on_demand_dollars=total(lambda row: row.on_demand_dollars),
+        busy_seconds=total(lambda row: row.busy_seconds),
+        paid_seconds=total(lambda row: row.boot_seconds + row.busy_seconds + row.idle_seconds),
+        span=max(span, timedelta(0)),
     )
+
+
+def books_up_to(
+    days: Mapping[str, SpendRow], workers: Iterable[Worker], now: datetime
+) -> Mapping[str, SpendRow]:
+    """Return the books with what the next tick will charge: each worker for a minute at least.
+
+    Args:
+        days: as charged.
+        workers: those whose last charge may be missing.
+        now: the time.
+    """
+    due = [(one, accrue_at_least(one, now)) for one in workers]
+    if not any(accrual.dollars for _, accrual in due):
+        return days
+    today = f"{now:%Y-%m-%d}"
+    row = days.get(today, SpendRow())
+    return {
+        **days,
+        today: replace(
+            row,
+            dollars=row.dollars + sum(x.dollars for _, x in due),
+            on_demand_dollars=row.on_demand_dollars + sum(on_demand_dollars(*x) for x in due),
+            boot_seconds=row.boot_seconds + sum(x.boot_seconds for _, x in due),
+            busy_seconds=row.busy_seconds + sum(x.busy_seconds for _, x in due),
+            idle_seconds=row.idle_seconds + sum(x.idle_seconds for _, x in due),
+            minimum_seconds=row.minimum_seconds + sum(x.minimum_seconds for _, x in due),
+        ),
+    }
 
 
 _OF_WINDOW = tuple(each.name for each in fields(CostWindow))

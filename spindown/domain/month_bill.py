@@ -135,6 +135,9 @@ class WorkloadBill:
     #: The span of the same length before it: its dollars and items.
     before: CostWindow
     machines: tuple[MachineCost, ...]
+    #: Since when there was work.
+    begun: datetime
+    #: From then, or from the start of the bill, on.
     saving: Saving
 
     @property

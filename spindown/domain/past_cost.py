@@ -3,7 +3,7 @@
 What an item will cost on an offer is in ``domain.ranking.score``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
@@ -100,11 +100,6 @@ def cost_per_item(
     return CostPerItem(busy=dollars * share / items, all_in=dollars / items)
 
 
-def kept_warm_dollars(price_per_hour: float, start: datetime, end: datetime) -> float:
-    """Return what one machine kept running over the same span would have cost, USD."""
-    return price_per_hour * (max(end - start, timedelta(0)) / _HOUR)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
     """What a span has cost beside what it might have, USD. The others are estimates."""
@@ -112,7 +107,7 @@ class Saving:
     dollars: float
     #: The same hours of the same types on demand, at the prices of their launches; 0: not known.
     on_demand_dollars: float
-    #: As many machines as the work needs, kept on demand for the whole span; None: not known.
+    #: As many such machines as the work fills, kept on demand for the whole span; None: not known.
     warm_dollars: float | None
     #: How many those are.
     warm_machines: int = 1
@@ -137,34 +132,31 @@ def saving_over(
     dollars: float,
     on_demand_dollars: float,
     busy_seconds: float,
-    warm_price: float | None,
+    paid_seconds: float,
     span: timedelta,
 ) -> Saving:
     """Return what a span has cost beside on-demand and warm machines.
 
-    Warm machines work for the whole span and are as fast as those that were there, so as many are
-    needed as the busy time fills. Worked: 30 busy hours in a day at 0.50 USD/h: 2 of them, 24 USD.
+    Warm machines work for the whole span. They cost as much an hour and are as fast as those that
+    were there, so as many are needed as the busy time fills. Worked: 30 busy of 40 paid hours in a
+    day, which would have cost 20 USD on demand: 0.50 USD/h, 2 of them, 24 USD.
 
     Args:
         dollars: what it has cost, USD.
         on_demand_dollars: its hours on demand, USD.
         busy_seconds: paid time with a job.
-        warm_price: of the machine that is kept, USD an hour; None: not known.
+        paid_seconds: all time that is paid for.
         span: how long it was.
     """
     seconds = span.total_seconds()
     count = max(1, ceil(busy_seconds / seconds)) if seconds > 0.0 else 1
+    is_known = paid_seconds > 0.0 and on_demand_dollars > 0.0 and seconds > 0.0
     return Saving(
         dollars=dollars,
         on_demand_dollars=on_demand_dollars,
-        warm_dollars=None if warm_price is None else count * warm_price * (span / _HOUR),
+        warm_dollars=count * on_demand_dollars / paid_seconds * seconds if is_known else None,
         warm_machines=count,
     )
-
-
-def warm_price_of(workers: Iterable[Worker]) -> float | None:
-    """Return the lowest on-demand price that launches were stamped with; None: there is none."""
-    return min((w.on_demand_price for w in workers if w.on_demand_price), default=None)
 
 
 def share_out(window: CostWindow, *, minimum_seconds: float) -> Mapping[str, tuple[float, float]]:

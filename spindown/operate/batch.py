@@ -64,6 +64,7 @@ class BatchStatus:
     #: Failed ones included.
     items_done: int | None = None
     items_failed: int | None = None
+    #: Of machines' time at work on it; boots and idle time are in none.
     dollars: float | None = None
     #: None: it is over, or nothing is known: no speed was measured, or no machine is asked for.
     eta: Eta | None = None

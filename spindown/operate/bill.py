@@ -17,9 +17,10 @@ from spindown.contract.decision import (
 from spindown.contract.row import SpendRow
 from spindown.control.spend import sum_spend
 from spindown.domain.fleet import Worker
-from spindown.domain.past_cost import CostPerItem, cost_per_item, kept_warm_dollars
+from spindown.domain.past_cost import CostPerItem, Saving, cost_per_item
 from spindown.domain.reason import Reason
 from spindown.ledger import Ledger
+from spindown.operate.spent import spent_of
 from spindown.operate.why import read_decision
 from spindown.port import ObjectStore
 
@@ -73,8 +74,7 @@ class CostReport:
     instances: tuple[InstanceBill, ...]
     refusals: tuple[RefusalCount, ...]
     ranking: RankingChange | None
-    #: What one on-demand machine of the first choice, kept warm over the span, would have cost.
-    kept_warm: float | None
+    saving: Saving
 
     @property
     def paid_seconds(self) -> float:
@@ -115,7 +115,7 @@ def read_bill(
     view = ledger.read()
     decisions = tuple(_decisions(workload, store, start, end))
     known = {**ledger.read_ended(), **view.workers}
-    days = {**ledger.read_past_days(), **view.spend}
+    spent = spent_of(ledger, view, end, past=ledger.read_past_days())
     workers = sorted(
         (w for w in known.values() if start <= w.launched_at <= end), key=lambda w: w.launched_at
     )
@@ -123,11 +123,11 @@ def read_bill(
     return CostReport(
         start=start,
         end=end,
-        spend=sum_spend(d for day, d in days.items() if _is_within(day, start, end)),
+        spend=sum_spend(spent.between(start, end).values()),
         instances=tuple(_instance(worker, reasons) for worker in workers),
         refusals=_count_refusals(decisions),
         ranking=_compare_rankings(decisions, ranked_now),
-        kept_warm=_keep_warm(workers, start, end),
+        saving=spent.saving_between(start, end),
     )
 
 
@@ -141,10 +141,6 @@ def _decisions(
             if decision is not None and start <= decision.at <= end:
                 yield decision
         day += timedelta(days=1)
-
-
-def _is_within(day: str, start: datetime, end: datetime) -> bool:
-    return f"{start:%Y-%m-%d}" <= day <= f"{end:%Y-%m-%d}"
 
 
 def _instance(worker: Worker, reasons: Mapping[str, str]) -> InstanceBill:
@@ -224,10 +220,3 @@ def _cost_of_type(name: str, candidates: Sequence[CandidateRecord]) -> float | N
 
 def _type_of(offer: str) -> str:
     return offer.partition("/")[0]
-
-
-def _keep_warm(workers: Sequence[Worker], start: datetime, end: datetime) -> float | None:
-    if not workers:
-        return None
-    first = workers[0]
-    return kept_warm_dollars(first.on_demand_price or first.price_per_hour, start, end)

@@ -7,13 +7,14 @@ from datetime import date, datetime, timedelta
 from spindown.contract import row as rows
 from spindown.contract.row import SpendRow
 from spindown.control.alert.judgement import rise_of
-from spindown.control.spend import last_saving, window_of
+from spindown.control.spend import window_of
 from spindown.domain.cost_rise import WEEKS, AcceptedCost, RiseFound, add_windows
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.past_cost import Saving
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.ledger import Ledger
+from spindown.operate.spent import spent_of
 
 _WEEK = 7
 
@@ -52,7 +53,8 @@ def read_cost(
     """Read the trend of what an item costs: so many days, and nine weeks with work."""
     view, today = ledger.read(), now.date()
     past = ledger.read_past_days() if days > len(view.spend) else {}
-    known = {**past, **view.spend}
+    spent = spent_of(ledger, view, now, past=past)
+    known = spent.days
     oldest = date.fromisoformat(min(known, default=today.isoformat()))
     weeks = [
         found
@@ -70,7 +72,7 @@ def read_cost(
         weeks=tuple(weeks[-1 - WEEKS :]),
         rise=rise_of(view, policy, now),
         accepted=view.accepted,
-        saving=last_saving(known, {**ledger.read_ended(), **view.workers}.values(), now),
+        saving=spent.saving,
     )
 
 

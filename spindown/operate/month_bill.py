@@ -1,12 +1,11 @@
 """Gather what a deployment has cost between two instants, from the ledger. Writes nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from spindown.contract.row import SpendRow
 from spindown.control.spend import sum_spend, window_of
 from spindown.domain.control_cost import estimate_control
-from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Worker
 from spindown.domain.month_bill import (
     BilledDay,
@@ -17,9 +16,9 @@ from spindown.domain.month_bill import (
     cost_within,
     reconcile,
 )
-from spindown.domain.past_cost import accrue_at_least, on_demand_dollars, saving_over, warm_price_of
 from spindown.error import BadInput
 from spindown.ledger import Ledger
+from spindown.operate.spent import spent_of
 
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
@@ -100,22 +99,12 @@ def _read_workload(
     has_addresses: bool,
 ) -> WorkloadBill:
     view = ledger.read()
-    known = {**ledger.read_past_days(), **view.spend}
-    live = list(view.workers.values())
+    spent = spent_of(ledger, view, now, past=ledger.read_past_days())
     workers = {**ledger.read_ended(), **view.workers}.values()
-    days = {day: _billed(row) for day, row in known.items() if _is_within(day, start, end)}
-    if start <= now <= end and (
-        due := sum(accrue_at_least(worker, now).dollars for worker in live)
-    ):
-        # The next tick charges it.
-        today = now.date().isoformat()
-        days[today] = _with_due(days.get(today) or _billed(SpendRow()), live, now, due)
-    before = [row for day, row in known.items() if _is_within(day, start - (end - start), start)]
-    spent = sum_spend(row for day, row in known.items() if _is_within(day, start, end))
-    dollars = sum(day.window.dollars for day in days.values())
+    before = spent.between(start - (end - start), start).values()
     return WorkloadBill(
         workload=workload,
-        days=days,
+        days={day: _billed(row) for day, row in spent.between(start, end).items()},
         before=window_of(sum_spend(before)),
         machines=tuple(
             found
@@ -132,19 +121,9 @@ def _read_workload(
             )
             is not None
         ),
-        saving=saving_over(
-            dollars=dollars,
-            on_demand_dollars=sum(day.on_demand_dollars for day in days.values()),
-            busy_seconds=spent.busy_seconds,
-            warm_price=warm_price_of(workers),
-            span=end - start,
-        ),
+        begun=spent.begun,
+        saving=spent.saving_between(start, end),
     )
-
-
-def _is_within(day: str, start: datetime, end: datetime) -> bool:
-    at = datetime.fromisoformat(day).replace(tzinfo=UTC)
-    return start.date() <= at.date() and at < end
 
 
 def _billed(row: SpendRow) -> BilledDay:
@@ -154,28 +133,6 @@ def _billed(row: SpendRow) -> BilledDay:
         minimum_seconds=row.minimum_seconds,
         items_failed=row.items_failed,
         jobs=row.jobs,
-    )
-
-
-def _with_due(day: BilledDay, live: Iterable[Worker], now: datetime, due: float) -> BilledDay:
-    """Return a day with what its workers have cost since their last charge."""
-    accruals = [(worker, accrue_at_least(worker, now)) for worker in live]
-    window = day.window
-    return BilledDay(
-        window=CostWindow(
-            dollars=window.dollars + due,
-            items=window.items,
-            items_redone=window.items_redone,
-            launches=window.launches,
-            boot_seconds=window.boot_seconds + sum(x.boot_seconds for _, x in accruals),
-            busy_seconds=window.busy_seconds + sum(x.busy_seconds for _, x in accruals),
-            idle_seconds=window.idle_seconds + sum(x.idle_seconds for _, x in accruals),
-        ),
-        on_demand_dollars=day.on_demand_dollars
-        + sum(on_demand_dollars(worker, accrual) for worker, accrual in accruals),
-        minimum_seconds=day.minimum_seconds,
-        items_failed=day.items_failed,
-        jobs=day.jobs,
     )
 
 

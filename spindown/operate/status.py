@@ -1,20 +1,20 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.config import format_duration
 from spindown.contract.row import QuotaRow, SpendRow, budget_sort
 from spindown.control.alert.judgement import COST
-from spindown.control.spend import last_days, last_saving
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState, all_of
 from spindown.domain.offer import QUOTA_CODES
-from spindown.domain.past_cost import Saving, accrue
+from spindown.domain.past_cost import Saving, accrue_at_least
 from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
+from spindown.operate.spent import spent_of
 from spindown.port import JobQueue
 from spindown.wording import say, say_outcome
 
@@ -71,7 +71,7 @@ class Status:
     #: The last 24 hours, and the last seven times as long.
     last_day: CostWindow
     last_week: CostWindow
-    #: Over seven days, as charged.
+    #: Over seven days.
     saving: Saving
     #: Of the whole deployment, as the budget is.
     month_usd: float
@@ -111,13 +111,11 @@ def read_status(
         now: the time.
     """
     view, account = ledger.read(), ledger.read_account()
-    decision, day = view.decision, f"{now:%Y-%m-%d}"
+    decision, spent = view.decision, spent_of(ledger, view, now)
     waiting = dict(zip(queues, backlogs(queues.values()), strict=True))
-    # The next tick charges it.
-    accrued = sum(accrue(worker, now).dollars for worker in view.workers.values())
     month = account.budget_at(now)
-    today = view.spend.get(day, SpendRow())
-    spend = {**view.spend, day: replace(today, dollars=today.dollars + accrued)}
+    # The next tick charges it.
+    accrued = sum(accrue_at_least(worker, now).dollars for worker in view.workers.values())
     return Status(
         workload=workload,
         at=now,
@@ -127,10 +125,10 @@ def read_status(
         waited=_waited(view.backlog.backlog_since, now),
         workers=_workers(view),
         launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
-        today=spend[day],
-        last_day=last_days(spend, now),
-        last_week=last_days(spend, now, 7),
-        saving=last_saving(view.spend, view.workers.values(), now),
+        today=spent.today,
+        last_day=spent.last(),
+        last_week=spent.last(7),
+        saving=spent.saving,
         month_usd=month.dollars + accrued,
         budget_usd=budget_usd,
         reserved_usd=max(month.committed - month.dollars - accrued, 0.0),

@@ -16,7 +16,7 @@ from spindown import __version__
 from spindown.cli.dashboard.chart import draw_graph
 from spindown.cli.logs import say_line
 from spindown.cli.render.batch import say_eta, say_of
-from spindown.cli.render.saving import say_saving_shortly, say_usd
+from spindown.cli.render.saving import ALL_IN, SAVED, say_saving_shortly, say_usd
 from spindown.cli.render.screen import format_item_cost, format_seconds
 from spindown.cli.session import Session, find_workload
 from spindown.config import format_duration
@@ -111,7 +111,7 @@ def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> s
                 _text(job.reason),
             )
         )
-    heads = ("job", "state", "items", "failed", "USD", "why")
+    heads = ("job", "state", "items", "failed", "USD at work", "why")
     more = len(jobs) - len(rows)
     said = f'<p class="faint">and {more:,} more jobs</p>' if more > 0 else ""
     return _page(batch, looked, workload, _table(heads, rows) + said)
@@ -127,7 +127,7 @@ def job_page(session: Session, workload: str, job_id: str, looked: Looked) -> st
         ("state", escape(str(job.state or "waiting"))),
         ("items", escape(say_of(job.items_done, job.items))),
         ("failed", escape(f"{job.items_failed:,}")),
-        ("USD", escape(say_usd(job.cost_usd))),
+        ("USD at work", escape(say_usd(job.cost_usd))),
         ("why", _text(job.reason)),
     ]
     body = _table((), facts)
@@ -242,7 +242,8 @@ def _workload_table(session: Session, looked: Looked) -> str:
             )
         )
     heads = ("workload", "waiting", "in flight", "workers", "items today", "USD today")
-    return _table((*heads, "an item in 24 h", "saved in 7 days", "to do"), rows)
+    told = f'<p class="faint">{escape(f"{ALL_IN} {SAVED}")}</p>'
+    return _table((*heads, "an item in 24 h, all in", "saved in 7 days", "to do"), rows) + told
 
 
 def _jobs(session: Session, workload: str, looked: Looked) -> str:
@@ -287,7 +288,7 @@ def _batches(session: Session, workload: str, looked: Looked, now: datetime) -> 
     if not found:
         return ""
     read = read_batches(found, stores, {workload: session.outlook(workload)})
-    heads = ("batch", "state", "jobs", "items", "failed", "USD", "done in (range)")
+    heads = ("batch", "state", "jobs", "items", "failed", "USD at work", "done in (range)")
     rows = [_batch_row(one, workload, looked, now) for one in read]
     return f"<h2>Batches</h2>{_table(heads, rows)}"
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.saving import say_saving
+from spindown.cli.render.saving import ALL_IN, SAVED, say_saving
 from spindown.cli.render.screen import format_item_cost, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -53,6 +53,8 @@ def render_cost(found: CostTrend) -> Iterator[RenderableType]:
     if said := say_saving(found.saving):
         yield f"last 7 days: {said}"
     yield from (say_accepted(each) for each in found.accepted[-1:])
+    if found.days or found.weeks:
+        yield f"{ALL_IN} {SAVED}"
 
 
 def _table(found: CostTrend) -> Table:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import format_seconds
 from spindown.domain.eta import Eta
 from spindown.error import printable
@@ -44,7 +45,7 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
     failed = f", {batch.items_failed:,} failed" if batch.items_failed else ""
     yield f"items  {say_of(batch.items_done, batch.items)} done{failed}"
     if batch.dollars is not None:
-        yield f"cost   ${batch.dollars:.4f} so far"
+        yield f"cost   ${batch.dollars:.4f} so far: {AT_WORK}"
     if batch.eta is not None:
         yield f"done   in {say_eta(batch.eta, now)}"
 

@@ -1,12 +1,13 @@
 """The bill of a month in tables and sentences. Reads nothing."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.render.saving import say_saving, say_usd
+from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
 from spindown.cli.render.screen import format_item_cost, make_table
 from spindown.domain.month_bill import (
     BillRow,
@@ -29,7 +30,9 @@ def render_bill(
     )
     yield _table(rows, grouping)
     for one in bill.workloads:
-        yield from _workload_lines(one)
+        yield from _workload_lines(one, bill.start)
+    if any(one.days for one in bill.workloads):
+        yield f"{ALL_IN} {SAVED}"
 
 
 def _table(rows: Sequence[BillRow], grouping: Grouping) -> Table:
@@ -57,19 +60,20 @@ def _item_cost(row: BillRow) -> str:
     return format_item_cost(row.dollars / row.items) if row.items and row.dollars > 0.0 else ""
 
 
-def _workload_lines(one: WorkloadBill) -> Iterator[str]:
+def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
     if not one.days:
         yield f"{one.workload}: nothing was paid for"
         return
     cost = one.cost_per_item
     told = f"{one.workload}: {one.items:,.0f} items"
     if cost is not None:
-        told += f", {format_item_cost(cost)}"
+        told += f", {format_item_cost(cost)}, all in"
     if one.trend is not None:
         told += f" ({one.trend:+.0%} on the span before)".replace("%", " %")
     yield told
     if said := say_saving(one.saving):
-        yield f"    {said}"
+        since = max(one.begun, start)
+        yield f"    since {since:%Y-%m-%d %H:%M} UTC {said}"
     if refunded := sum(each.refunded for each in one.machines):
         yield f"    not charged: {say_usd(refunded)} USD of machines that EC2 took back in an hour"
 

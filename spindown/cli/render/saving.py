@@ -1,6 +1,19 @@
-"""What something has cost, and what was saved, in words. Reads nothing."""
+"""What something has cost, and what was saved, in the same words everywhere. Reads nothing."""
 
 from spindown.domain.past_cost import Saving
+
+#: What the cost of an item is, wherever it is told.
+ALL_IN = (
+    "An item's cost, all in: what was billed for machines, boots and idle time included, for each "
+    "finished item."
+)
+#: What something saved is, wherever it is told.
+SAVED = (
+    "Saved against on demand: the hours of the same machines at their on-demand prices. Against "
+    "kept warm: as many such machines as the work fills, on demand all the time."
+)
+#: What the cost of a batch or a job is, wherever it is told.
+AT_WORK = "machines' time at work on it; boots and idle time come on top"
 
 _CENT = 0.01
 _NEARLY_ALL = 0.995
@@ -17,13 +30,9 @@ def say_saving(saving: Saving) -> str:
     """Return what was saved, in a clause; "" if nothing is known. It is an estimate."""
     parts = []
     if (share := saving.against_on_demand) is not None:
-        parts.append(
-            f"{_share(share)} the same hours on demand ({say_usd(saving.on_demand_dollars)} USD)"
-        )
+        parts.append(f"{_share(share)} on demand ({say_usd(saving.on_demand_dollars)} USD)")
     if saving.warm_dollars is not None and (share := saving.against_warm) is not None:
-        count = saving.warm_machines
-        what = "one machine" if count == 1 else f"{count} machines"
-        parts.append(f"{_share(share)} {what} kept warm ({say_usd(saving.warm_dollars)} USD)")
+        parts.append(f"{_share(share)} {_warm(saving)} ({say_usd(saving.warm_dollars)} USD)")
     return ", ".join(parts) + " (estimates)" if parts else ""
 
 
@@ -33,10 +42,13 @@ def say_saving_shortly(saving: Saving) -> str:
     if (share := saving.against_on_demand) is not None:
         parts.append(f"{_share(share)} on demand")
     if (share := saving.against_warm) is not None:
-        count = saving.warm_machines
-        what = "a warm machine" if count == 1 else f"{count} warm machines"
-        parts.append(f"{_share(share)} {what}")
+        parts.append(f"{_share(share)} {_warm(saving)}")
     return ", ".join(parts) + " (estimates)" if parts else ""
+
+
+def _warm(saving: Saving) -> str:
+    count = saving.warm_machines
+    return f"{'one machine' if count == 1 else f'{count} machines'} kept warm"
 
 
 def _share(share: float) -> str:

@@ -162,7 +162,7 @@ def _money_line(status: Status) -> Text:
     line.append(f", ${today.dollars:.4f}")
     day, week = status.last_day.cost_per_item, status.last_week.cost_per_item
     if day is not None:
-        line.append(f", {format_item_cost(day)} in 24 hours", style="bold green")
+        line.append(f", {format_item_cost(day)} all in, in 24 hours", style="bold green")
         line.append(
             "" if week is None else f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %")
         )

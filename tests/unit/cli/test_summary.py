@@ -7,7 +7,9 @@ import pytest
 from rich.console import Console
 
 from spindown.cli.demonstration import ranking_sentence, render_bill
+from spindown.cli.render.saving import say_saving
 from spindown.contract.row import SpendRow
+from spindown.domain.past_cost import Saving
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.operate.bill import CostReport, InstanceBill, RankingChange, RefusalCount
 from tests.builders import NOW
@@ -38,7 +40,7 @@ BILL = CostReport(
     ),
     refusals=(),
     ranking=None,
-    kept_warm=0.01,
+    saving=Saving(dollars=0.016, on_demand_dollars=0.04, warm_dollars=0.02),
 )
 
 
@@ -62,10 +64,8 @@ def test_an_instance_is_a_line_and_why_it_was_taken_another() -> None:
     )
 
 
-def test_a_warm_machine_is_told_by_the_day_beside_other_work() -> None:
-    (line,) = [line for line in lines_of(BILL) if "kept warm" in line]
-
-    assert line.split()[:6] == ["one", "machine", "kept", "warm", "$14.40", "a"]
+def test_the_demo_tells_what_was_saved_as_every_bill_does() -> None:
+    assert f"That is {say_saving(BILL.saving)}." in lines_of(BILL)
 
 
 def test_what_ec2_refused_is_told_with_count_code_and_place() -> None:

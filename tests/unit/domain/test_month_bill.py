@@ -157,6 +157,7 @@ def a_bill(**days: BilledDay) -> MonthBill:
             idle_seconds=0.0,
         ),
         machines=tuple(machines),
+        begun=NOW,
         saving=Saving(dollars=dollars, on_demand_dollars=25.0, warm_dollars=100.0),
     )
     control = estimate_control(hours=24, workloads=1, jobs=3, alarm_metrics=17)
@@ -194,15 +195,15 @@ def test_the_trend_is_that_of_an_item() -> None:
 def test_as_many_warm_machines_as_the_work_fills(busy_hours: float, count: int) -> None:
     saving = saving_over(
         dollars=3.0,
-        on_demand_dollars=6.0,
+        on_demand_dollars=20.0,
         busy_seconds=busy_hours * 3600,
-        warm_price=0.5,
+        paid_seconds=40 * 3600,
         span=timedelta(days=1),
     )
 
     assert saving.warm_machines == count
     assert saving.warm_dollars == pytest.approx(12.0 * count)
-    assert saving.against_on_demand == pytest.approx(0.5)
+    assert saving.against_on_demand == pytest.approx(0.85)
 
 
 def test_nothing_is_saved_against_what_is_not_known() -> None:

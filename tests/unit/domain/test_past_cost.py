@@ -11,7 +11,6 @@ from spindown.domain.past_cost import (
     accrue,
     cost_per_item,
     dollars_per_hour,
-    kept_warm_dollars,
 )
 from tests.builders import NOW, a_booting_worker, a_worker, minutes
 
@@ -135,8 +134,3 @@ def test_workers_cost_until_they_have_ended() -> None:
     ]
 
     assert dollars_per_hour(workers) == pytest.approx(0.5)
-
-
-def test_one_machine_kept_warm() -> None:
-    assert kept_warm_dollars(0.526, NOW, NOW + timedelta(hours=10)) == pytest.approx(5.26)
-    assert kept_warm_dollars(0.526, NOW, NOW - minutes(1)) == 0.0

@@ -263,7 +263,7 @@ def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     lately = (2.0 + left * 3.0) / (1000 + left)
     assert status.last_day.cost_per_item == pytest.approx(lately)
     assert status.last_week.cost_per_item == pytest.approx(5.0 / 1001)
-    assert f"{format_item_cost(lately)} in 24 hours" in screen_of(status)
+    assert f"{format_item_cost(lately)} all in, in 24 hours" in screen_of(status)
     assert f"({100 * (lately * 1001 / 5.0 - 1):+.0f} % on 7 days)" in screen_of(status)
     assert "; month $90.00 of $100.00" in screen_of(status, width=200)
 
@@ -440,5 +440,5 @@ def test_what_was_saved_is_told_as_an_estimate() -> None:
     saving = world.status().saving
 
     assert saving.against_on_demand == pytest.approx(0.75)
-    assert saving.against_warm is None
+    assert saving.warm_dollars == pytest.approx(4.0 * 12)
     assert "75 % less" in screen_of(world.status(), width=200)
