@@ -721,6 +721,10 @@ class Account(Protocol):
         """List a prefix and look at its first object (raises NotFound, AccessDenied)."""
         ...
 
+    def sends_events(self, bucket: str) -> bool:
+        """Tell whether a bucket sends its events to EventBridge (raises NotFound, AccessDenied)."""
+        ...
+
     def try_secret(self, name: str, *, region: str) -> None:
         """See that a secret is there, unread (raises NotFound, AccessDenied)."""
         ...

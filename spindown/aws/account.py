@@ -179,6 +179,13 @@ class AwsAccount:
             for found in listed.get("Contents", []):
                 client.head_object(Bucket=at.bucket, Key=found["Key"])
 
+    def sends_events(self, bucket: str) -> bool:
+        """Read what a bucket tells whom of."""
+        with translated():
+            found = self._clients.s3().get_bucket_notification_configuration(Bucket=bucket)
+        # An empty table says that it is on; without one it is off.
+        return "EventBridgeConfiguration" in found
+
     def try_secret(self, name: str, *, region: str) -> None:
         """See that a secret is there, unread."""
         with translated(_NO_SECRET):

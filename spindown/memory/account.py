@@ -35,6 +35,8 @@ class MemoryAccount:
     ways: dict[tuple[str, str], SubnetWay] = field(default_factory=dict)
     #: Prefix -> why it cannot be read; what is not there can.
     unreadable: Mapping[str, SpindownError] = field(default_factory=dict)
+    #: Buckets that send their events to EventBridge.
+    telling_buckets: set[str] = field(default_factory=set)
     #: ARNs of keys that EC2's role for spot may use.
     lent_to_spot: set[str] = field(default_factory=set)
     #: Method -> the error with which each of its calls ends.
@@ -95,6 +97,13 @@ class MemoryAccount:
         self._fail("try_input")
         if uri_prefix in self.unreadable:
             raise self.unreadable[uri_prefix]
+
+    def sends_events(self, bucket: str) -> bool:
+        """Tell whether a bucket sends its events to EventBridge."""
+        self._fail("sends_events")
+        if bucket in self.unreadable:
+            raise self.unreadable[bucket]
+        return bucket in self.telling_buckets
 
     def try_secret(self, name: str, *, region: str) -> None:
         """See that a secret can be had."""

@@ -159,6 +159,8 @@ def operator(whose: Whose) -> list[Statement]:
             [f"arn:aws:ec2:{region}:{whose.account}:instance/*" for region in whose.regions],
             {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
         ),
+        # `spindown doctor`: whether the buckets of sources, which are people's own, send events.
+        _allow("SeeSources", ["s3:GetBucketNotification"], ["arn:aws:s3:::*"], whose.ours),
         # Dashboards belong to no region.
         _allow(
             "SeeDashboards",

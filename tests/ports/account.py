@@ -38,7 +38,7 @@ def in_memory() -> World:
         networks={(REGION, subnet.subnet_id): subnet},
         unreadable={
             name: NotFound("it is not there")
-            for name in ("s3://absent/", "/absent/secret", "absent/secret", ABSENT_KEY)
+            for name in ("absent", "s3://absent/", "/absent/secret", "absent/secret", ABSENT_KEY)
         },
     )
     return World(account=account, image_id=image.image_id, subnet_id=subnet.subnet_id, key="arn")

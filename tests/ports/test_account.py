@@ -101,6 +101,15 @@ def test_an_input_whose_bucket_is_not_there_is_not_found(world: World) -> None:
         world.account.try_input("s3://absent/")
 
 
+def test_a_bucket_sends_no_events_that_nobody_asked_for(world: World) -> None:
+    assert world.account.sends_events("bare") is False
+
+
+def test_the_events_of_a_bucket_that_is_not_there_are_not_found(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.account.sends_events("absent")
+
+
 @pytest.mark.parametrize("name", [PARAMETER, "hub/token"])
 def test_a_secret_that_is_there_is_no_error(world: World, name: str) -> None:
     world.account.try_secret(name, region=REGION)

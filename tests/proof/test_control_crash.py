@@ -37,6 +37,7 @@ from tests.proof.typed import (
     sent,
     sent_to_learned_sizes,
     shrunk,
+    told,
     typed_at_work,
 )
 from tests.proof.world import MINUTE, ProofWorld, a_world
@@ -307,6 +308,7 @@ EPISODES = {
     "starts-from-an-image": Episode(prepare=lambda: earned("used"), act=tick, calls_at_least=6),
     "renews-messages": Episode(prepare=grown_old, act=renew_messages, calls_at_least=9),
     "routes": Episode(prepare=sent, act=route, calls_at_least=20),
+    "routes-events": Episode(prepare=told, act=route, calls_at_least=15),
     "routes-to-learned-sizes": Episode(prepare=sent_to_learned_sizes, act=route, calls_at_least=20),
     "launches-by-shape": Episode(prepare=routed, act=tick, calls_at_least=10),
     "sees-shapes-at-work": Episode(prepare=typed_at_work, act=tick, calls_at_least=6),

@@ -120,6 +120,14 @@ def a_world_with_a_duplicate() -> ProofWorld:
     return world
 
 
+def a_world_with_events() -> ProofWorld:
+    """Return a world in which S3 tells of an object twice, and of it once more when it is new."""
+    world = a_world()
+    world.send_again(world.drop("in/a.png"))
+    world.drop("in/a.png", sequencer="0B")
+    return world
+
+
 def a_world_with_an_old_message() -> ProofWorld:
     world = a_world_with(3)()
     world.clock.advance(timedelta(days=8))
@@ -177,6 +185,7 @@ LIVES = {
     ),
     "dies-and-comes-back": Life(prepare=a_world_with(4), live=die_and_come_back),
     "receives-twice": Life(prepare=a_world_with_a_duplicate, live=receive_twice),
+    "takes-events": Life(prepare=a_world_with_events, live=receive_twice),
     "finds-an-old-message": Life(prepare=a_world_with_an_old_message, live=work),
     "outgrows": Life(prepare=a_typed_world_at_its_first_launch(3, type="small"), live=outgrow),
     "splits-in-a-shape": Life(prepare=a_typed_world_at_its_first_launch(9, **LARGE), live=work),
@@ -191,7 +200,9 @@ LIVES = {
 _WORST = Kind.CRASH_AFTER
 
 
-@pytest.mark.parametrize("name", ["is-interrupted", "fails-a-job", "refuses-input", "outgrows"])
+@pytest.mark.parametrize(
+    "name", ["is-interrupted", "fails-a-job", "refuses-input", "outgrows", "takes-events"]
+)
 def test_a_crash_after_any_call_of_a_life_costs_no_job(name: str) -> None:
     assert live_through_all(LIVES[name], _WORST) > 15
 

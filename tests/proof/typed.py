@@ -38,6 +38,14 @@ def sent() -> ProofWorld:
     return world
 
 
+def told() -> ProofWorld:
+    """Return a world in which S3's events of two objects wait to be routed, one of them twice."""
+    world = a_typed_world()
+    world.send_again(world.drop("in/a.png"))
+    world.drop("in/b.png")
+    return world
+
+
 def sent_to_learned_sizes() -> ProofWorld:
     """Return the same where jobs of the large type have been learned to be small."""
     world = sent()

@@ -17,6 +17,7 @@ from spindown.contract.event import (
     StateChange,
 )
 from spindown.contract.job.manifest import decode_manifest
+from spindown.contract.job.message import parse_job
 from spindown.contract.settings import RunSettings, WorkloadSettings
 from spindown.control.interrupt import react
 from spindown.domain.fleet import Lease, Worker
@@ -35,8 +36,11 @@ from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWo
 from tests.proof.fault import Crashed, Faults
 from tests.proof.process import Process
 from tests.slot import Script, square
+from tests.unit.contract.test_source import of_eventbridge
 
 BUCKET = "s3://inputs/"
+#: Where new objects are jobs.
+SOURCE = "s3://scans/in/"
 MINUTE = timedelta(minutes=1)
 #: Small enough that jobs split, workers meet and lives end within one short story.
 POLICY = replace(
@@ -64,7 +68,7 @@ class ProofWorld(ControlWorld):
         self.dead_letters = MemoryJobQueue(self.clock, Random(2), name="dead")
         self.queue = MemoryJobQueue(self.clock, Random(1), dead_letter=self.dead_letters)
         self.sources: dict[str, bytes] = {}
-        self.inputs = MemoryInputSource(self.sources, [BUCKET])
+        self.inputs = MemoryInputSource(self.sources, [BUCKET, SOURCE])
         #: Job id -> its items, as submitted.
         self.jobs: dict[str, list[str]] = {}
         #: Job id -> its message.
@@ -128,6 +132,20 @@ class ProofWorld(ControlWorld):
             body = {"job_id": job_id, "items_uri": uri}
         self.jobs[job_id] = items
         self.sent[job_id] = json.dumps({**body, **asked})
+        self.send_again(job_id)
+        return job_id
+
+    def drop(self, key: str, **about: Any) -> str:
+        """Put an object where a source is, of which S3 sends an event.
+
+        ``about``: what else the event says of it.
+        """
+        event = of_eventbridge(key, **about)
+        job_id = parse_job(json.dumps(event)).job_id or ""
+        uri = f"s3://scans/{key}"
+        self.sources[uri] = b"scan"
+        self.jobs[job_id] = [uri]
+        self.sent[job_id] = json.dumps(event)
         self.send_again(job_id)
         return job_id
 

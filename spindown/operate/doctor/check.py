@@ -915,6 +915,24 @@ def check_reading(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def check_sources(facts: Facts) -> Iterator[Finding]:
+    """Check that the buckets of sources tell of new objects, which no deploy can make them do."""
+    for bucket, sends in sorted(facts.sources.items()):
+        is_good = sends is True
+        found = "its events reach EventBridge" if is_good else "it sends no event to EventBridge"
+        yield Finding(
+            what=f"source s3://{bucket}",
+            found=sends.reason if isinstance(sends, Unknown) else found,
+            needed="" if is_good else "EventBridge on for the bucket, or no new object is a job",
+            remedy=""
+            if is_good
+            else f"turn it on, beside what is set already (docs/sources.md): aws s3api "
+            f"get-bucket-notification-configuration --bucket {bucket}, then "
+            "put-bucket-notification-configuration with EventBridgeConfiguration = {}",
+            severity=Severity.GOOD if is_good else Severity.WARNING,
+        )
+
+
 _GOOD = {"input": "readable", "secret": "there", "key": "enabled"}
 
 

@@ -14,6 +14,7 @@ from spindown.operate.doctor.check import (
     check_market,
     check_obstacles,
     check_reading,
+    check_sources,
     check_subnets,
     choose,
 )
@@ -86,4 +87,5 @@ def _judge(
     yield from check_subnets(subject, facts)
     yield from check_ways(subject, facts)
     yield from check_reading(facts)
+    yield from check_sources(facts)
     yield from check_rehearsals(rehearsed)

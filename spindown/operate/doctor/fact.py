@@ -93,6 +93,8 @@ class Facts:
     #: The same by the name of a secret, and by the ARN of a key.
     secrets: Mapping[str, Unknown | None] = field(default_factory=dict)
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: Bucket of a source -> whether it sends its events to EventBridge.
+    sources: Mapping[str, bool | Unknown] = field(default_factory=dict)
     #: Region -> why EBS has no default key there; None: it has one.
     disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
     #: ARN of an account's own key of disks -> whether EC2's role for spot may use it.
@@ -129,6 +131,7 @@ def gather(
     inputs = sorted({prefix for case in subject.cases for prefix in case.inputs})
     secrets = sorted({name for case in subject.cases for name in case.secrets})
     keys = sorted({arn for case in subject.cases for arn in case.keys})
+    sources = sorted({bucket for case in subject.cases for bucket in case.sources})
     tell("asking the account for its plan, roles and limits")
     facts = Facts(
         at=at,
@@ -152,13 +155,14 @@ def gather(
     for region in subject.regions:
         tell(f"reading types, prices, quotas and images of {region}")
         regions[region] = _gather_region(region, subject, account=account, market=market, at=at)
-    tell("asking for inputs, secrets, keys and ways out of subnets")
+    tell("asking for inputs, secrets, keys, sources and ways out of subnets")
     facts = replace(
         facts,
         regions=regions,
         inputs={prefix: _try_input(account, prefix) for prefix in inputs},
         secrets={name: ask(partial(account.try_secret, name, region=home)) for name in secrets},
         keys={arn: ask(partial(account.try_key, arn)) for arn in keys},
+        sources={bucket: ask(partial(account.sends_events, bucket)) for bucket in sources},
         disk_keys={
             region: ask(
                 partial(account.try_key, subject.disk_keys.get(region) or _disk_key(caller, region))

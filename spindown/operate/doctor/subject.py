@@ -50,6 +50,8 @@ class DoctorCase:
     inputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    #: Buckets whose new objects are its jobs.
+    sources: tuple[str, ...] = ()
     #: Further regions that could not be read -> why.
     unread: Mapping[str, str] = field(default_factory=dict)
     is_deployed: bool = False
@@ -197,6 +199,7 @@ def _planned(
         inputs=(*workload.inputs, *workload.models),
         secrets=tuple(sorted(set(workload.run.secrets.values()))),
         keys=workload.kms_keys,
+        sources=tuple(sorted({one.bucket for one in workload.sources})),
         endpoints=needed_endpoints(workload.run, session_manager=deployment.session_manager),
         needs_internet=why_internet(workload.run, workload.image),
     )
@@ -234,6 +237,7 @@ def _deployed(
         inputs=planned.inputs,
         secrets=planned.secrets,
         keys=planned.keys,
+        sources=planned.sources,
         endpoints=planned.endpoints,
         needs_internet=planned.needs_internet,
     )

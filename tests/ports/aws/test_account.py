@@ -124,6 +124,15 @@ def test_an_object_that_may_be_listed_but_not_read_is_denied(stub: Stub) -> None
         stub.account.try_input(INPUT)
 
 
+@pytest.mark.parametrize("stub", ["s3"], indirect=True)
+def test_a_bucket_sends_events_where_the_setting_is_there(stub: Stub) -> None:
+    # moto keeps this setting and leaves it out of its answer.
+    on: dict[str, object] = {"EventBridgeConfiguration": {}}
+    stub.answers.add_response("get_bucket_notification_configuration", on, {"Bucket": "scans"})
+
+    assert stub.account.sends_events("scans")
+
+
 @pytest.fixture
 def network(session: boto3.Session) -> tuple[Any, AwsAccount, str]:
     """Return a client, an account, and a VPC without any way out."""

@@ -34,8 +34,9 @@ SUBMITTER = {
     "WriteBatches": "submit count spindown.toml",
     "WakeScaler": "submit count spindown.toml",
 }
-#: EC2, its prices and its quotas are our own market here, which asks no IAM.
-NOT_RUN = {"EndWorkers", "SeeMarket"}
+#: EC2, its prices and its quotas are our own market here, which asks no IAM; nothing here has a
+#: source.
+NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources"}
 
 
 @dataclass(frozen=True)

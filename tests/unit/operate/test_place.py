@@ -181,6 +181,38 @@ def test_what_cannot_be_read_is_said(line: str, error: SpindownError, severity: 
     assert world.report().can_launch is (severity is not Severity.BLOCKED)
 
 
+def a_sourced_world() -> Examined:
+    source = {"bucket": "documents", "prefix": "scans/"}
+    return Examined(config=a_config(sources=[source, {**source, "suffix": ".png"}]))
+
+
+def test_a_source_whose_bucket_tells_of_objects_is_good() -> None:
+    world = a_sourced_world()
+    world.account.telling_buckets.add("documents")
+
+    # However many sources it has.
+    assert world.severity("source s3://documents") is Severity.GOOD
+
+
+def test_a_source_whose_bucket_is_silent_is_said_with_a_mend() -> None:
+    world = a_sourced_world()
+
+    finding = world.finding("source s3://documents")
+
+    assert finding.severity is Severity.WARNING
+    assert "--bucket documents" in finding.remedy
+    assert "EventBridgeConfiguration" in finding.remedy
+    # Other work starts without it.
+    assert world.report().can_launch
+
+
+def test_a_source_that_nobody_may_look_at_is_said_with_why() -> None:
+    world = a_sourced_world()
+    world.account.unreadable = {"documents": AccessDenied("no")}
+
+    assert world.finding("source s3://documents").found == "no"
+
+
 AWAY = "eu-west-1"
 
 
