@@ -1,6 +1,6 @@
 """Reconcile one workload.
 
-Trigger: the backlog alarm, the tick of every minute, the nudge after a submit.
+Trigger: the backlog alarm, the tick of every minute, the nudge after a submit, `intake`.
 Input: which workload; nothing else in the event is trusted.
 Effects: launches and ends instances, writes the ledger and the decision.
 

@@ -23,12 +23,12 @@ from spindown.infra.workload import WorkloadResources
 _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
 
 
-#: Longer than it routes for (``functions.intake``), by the calls that are under way then.
+#: Longer than it routes for (``job.intake.RUN_FOR``), by the calls that are under way then.
 _INTAKE_TIMEOUT = Duration.minutes(2)
 
 
 class ControlPlane(Construct):
-    """Scaler, interruption, offers and teardown, with everything that invokes them."""
+    """The functions, with everything that invokes them."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class ControlPlane(Construct):
                 grants.read_settings(deployment=shared.deployment.name),
                 grants.keep_shapes(table_arn=shared.ledger.table.table_arn, workloads=names),
                 see_missing_objects(bucket_arn=shared.store.bucket.bucket_arn),
-                grants.read_bodies(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
+                grants.keep_bodies(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
                 grants.read_sizes(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
                 *grants.route_jobs(
                     queue_arns=[one.jobs.queue.queue_arn for one in typed],

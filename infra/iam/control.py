@@ -142,8 +142,8 @@ def keep_shapes(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatem
     return allow("KeepShapes", actions, [table_arn], within(*partitions))
 
 
-def read_bodies(*, bucket_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
-    """Allow reading and storing what messages have no room for."""
+def keep_bodies(*, bucket_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
+    """Allow storing what messages have no room for, and reading it."""
     keys = ("bodies/*.json", "message")
     objects = [f"{bucket_arn}/{work_root(name)}jobs/*/{key}" for name in workloads for key in keys]
     return allow("KeepBodies", ["s3:GetObject", "s3:PutObject"], objects)

@@ -18,7 +18,7 @@ from spindown.control.wind_down import has_budget, needs_of
 from spindown.domain.boot import BootPhase
 from spindown.domain.budget import WorkerNeed
 from spindown.domain.cost_rise import WEEKS
-from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState, longest_memory
+from spindown.domain.fleet import Launch, Worker, WorkerState, longest_memory
 from spindown.domain.offer import CapacityType
 from spindown.domain.reaping import GONE, UNSEEN_FOR
 from spindown.port import Key, When, Write
@@ -157,8 +157,8 @@ def move_reservations(draft: PlanDraft) -> PlanDraft:
     month, launches, actions = rows.budget_sort(draft.now), dict(draft.fleet.launches), []
     running = {worker.launch_id for worker in draft.fleet.present}
     for launch_id, launch in draft.fleet.launches.items():
-        is_open = launch.state is LaunchState.INTENDED or launch_id not in running
-        if is_open or not launch.reserved_usd or rows.budget_sort(launch.reserved_at) == month:
+        is_kept = launch.is_open or launch_id not in running
+        if is_kept or not launch.reserved_usd or rows.budget_sort(launch.reserved_at) == month:
             continue
         sort, moved = rows.launch_sort(launch_id), {"moved_at": draft.now}
         as_read = When(exists=True, equals={"reserved_usd": launch.reserved_usd})
@@ -307,7 +307,7 @@ def _old_launches(draft: PlanDraft) -> list[tuple[Write, ...]]:
             *_give_back(x),
         )
         for x in draft.facts.view.launches.values()
-        if x.state is not LaunchState.INTENDED
+        if not x.is_open
         and x.launch_id not in used
         and draft.now - x.intended_at > (_SILENT_FOR if x.reason.code in UNANSWERED else _SHOWN_FOR)
     ]

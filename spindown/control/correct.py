@@ -221,9 +221,9 @@ def _count_strays(
     """Count the instances that run, or may run, and that are counted in no other way.
 
     These are the instances whose rows cannot be read, unless EC2 does not know them, and those
-    whose rows were false. Instances that are about to end are not counted; there can be no more
-    than ``max_workers`` of them, so any further ones are counted too. Where EC2 was not asked, the
-    last count holds.
+    whose rows were false. Of the instances that are about to end, ``max_workers`` are left out,
+    since there cannot be more; any others are counted. Where EC2 was not asked, the last count
+    holds.
     """
     unread, known = draft.facts.view.unreadable_workers, draft.fleet.backlog.strays
     if draft.facts.ec2.instances is not None:

@@ -69,7 +69,7 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
         if run.ports.clock.now() - run.now > _BEGIN_WITHIN:
             progress.ended = Reason(ReasonCode.TIME_IS_UP)
             break
-        if request.region not in asked and not _is_there(run, request.region):
+        if request.region not in asked and not _confirm_region(run, request.region):
             progress.withdraw(
                 request, Reason(ReasonCode.REGION_REMOVED, {"region": request.region})
             )
@@ -94,8 +94,8 @@ def _judge_region(run: Execution, progress: LaunchProgress, region: str) -> None
             progress.close(region, breaker.reason.within(ReasonCode.LAUNCHING_STOPPED))
 
 
-def _is_there(run: Execution, region: str) -> bool:
-    """Tell whether a region still has an outpost, asked once a launch before it is used.
+def _confirm_region(run: Execution, region: str) -> bool:
+    """Read whether a region still has an outpost, once a launch before it is used; tell if not.
 
     What is remembered may be minutes old, and an outpost that is being destroyed withdraws its
     settings before it ends its instances.
@@ -149,10 +149,10 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
 
 
 def _stops_region(request: LaunchRequest, refusal: Refusal) -> bool:
-    """Tell whether it says of all launches that the account may not make them.
+    """Tell whether a refusal means that the account may launch nothing at all in that region.
 
-    What it says of one pool may hold for that type alone, and what it says of a baked image not for
-    the base image.
+    A refusal of one pool may hold for that type alone, and one of a baked image not for the base
+    image.
     """
     is_of_account = refusal.kind is RefusalKind.ACCOUNT and refusal.is_of_request
     return is_of_account and not blames_image(request, refusal)

@@ -23,7 +23,7 @@ from spindown.control.observation import (
     failure_of,
 )
 from spindown.control.plan import Fleet, PlanDraft
-from spindown.domain.fleet import Launch, LaunchState, Worker
+from spindown.domain.fleet import Launch, Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.reaping import UNSEEN_FOR, is_heard
 from spindown.domain.reason import About, Reason, ReasonCode
@@ -217,7 +217,7 @@ def backing_off_until(fleet: Fleet, region: str, now: datetime) -> datetime | No
 
 def open_launches(launches: Collection[Launch]) -> list[Launch]:
     """Return the launches that nobody knows the answer of."""
-    return [launch for launch in launches if launch.state is LaunchState.INTENDED]
+    return [launch for launch in launches if launch.is_open]
 
 
 def _each_region(

@@ -17,7 +17,6 @@ from spindown.control.size import blocked_regions, fleet_headroom, waiting_work
 from spindown.control.wind_down import MonthLeft
 from spindown.domain.budget import LaunchRoom
 from spindown.domain.doubt import traits_of
-from spindown.domain.fleet import LaunchState
 from spindown.domain.in_vain import (
     InVain,
     is_ever_allowed,
@@ -59,15 +58,42 @@ class Ranked:
     notes: tuple[Reason, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """The launches of a tick with their offers, and what a person should know, each once."""
+
+    #: In the order of the shapes.
+    missing: tuple[LaunchChoice, ...]
+    takeovers: tuple[LaunchChoice, ...]
+    notes: tuple[Reason, ...]
+
+    @property
+    def all(self) -> tuple[LaunchChoice, ...]:
+        """Return them in the order in which they are launched."""
+        return (*self.missing, *self.takeovers)
+
+
 def choose_all(
-    draft: PlanDraft, needs: Sequence[LaunchChoice], seen: Observation, allowance: LaunchAllowance
-) -> tuple[tuple[LaunchChoice, ...], tuple[Reason, ...]]:
-    """Choose offers for each need; return the choices and the notes, each note once."""
-    chosen = [choose_offers(of_shape(draft, need.shape), need, seen, allowance) for need in needs]
+    draft: PlanDraft,
+    missing: Sequence[LaunchChoice],
+    takeovers: Sequence[LaunchChoice],
+    seen: Observation,
+    allowance: LaunchAllowance,
+) -> Choices:
+    """Choose offers for all that is to be launched."""
+    chosen = [
+        choose_offers(of_shape(draft, need.shape), need, seen, allowance)
+        for need in (*missing, *takeovers)
+    ]
     notes = dict.fromkeys(note for _, some in chosen for note in some)
     choices = _share_places([choice for choice, _ in chosen], allowance.workers)
-    takeovers = _note_takeovers(choices, draft.facts.policy)
-    return choices, (*notes, *takeovers, *tell_images(draft.facts, draft.fleet.images))
+    may_take_over = _note_takeovers(choices, draft.facts.policy)
+    images = tell_images(draft.facts, draft.fleet.images)
+    return Choices(
+        missing=choices[: len(missing)],
+        takeovers=choices[len(missing) :],
+        notes=(*notes, *may_take_over, *images),
+    )
 
 
 def _note_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator[Reason]:
@@ -371,7 +397,7 @@ def _silent_regions(fleet: Fleet) -> frozenset[str]:
     unanswered = [
         decode_request(launch)
         for launch in fleet.launches.values()
-        if launch.state is LaunchState.INTENDED or launch.reason.code in UNANSWERED
+        if launch.is_open or launch.reason.code in UNANSWERED
     ]
     return frozenset(request.region for request in unanswered if request is not None)
 

@@ -19,7 +19,6 @@ from spindown.control.spend import Charge
 from spindown.domain.fleet import (
     Backlog,
     Launch,
-    LaunchState,
     Lease,
     RequeuedJob,
     Unavailable,
@@ -322,7 +321,7 @@ class Fleet:
             self.breakers,
             self.strays,
             self.shapes,
-            [x for x in self.launches.values() if x.state is LaunchState.INTENDED],
+            [x for x in self.launches.values() if x.is_open],
             (row.backlog_since, row.margin, row.waiting_since, row.waiting_jobs, row.backoffs),
         )
 

@@ -79,14 +79,14 @@ class LaunchProgress:
             self.ended = self.ended or Reason(ReasonCode.MAX_WORKERS, about)
         too_dear = False
         for band in self._bands:
-            if self._is_over(allowance):
+            if self._end_if_over(allowance):
                 return None
             open_now = [x for x in band if not (allowance.is_paid_taken and x.offer.paid_left)]
             usable = [each for each in open_now if self._is_usable(each)][:_POOLS_AT_MOST]
             paid, most = affordable(usable, allowance)
             if paid:
                 count = self._count(paid, allowance, most)
-                if count > 0 and self._may_call(paid[0].offer.region, allowance):
+                if count > 0 and not self._end_without_calls(paid[0].offer.region, allowance):
                     self.requests += 1
                     return allowance.request_of(paid, count)
             elif usable and (short := why_short(usable, allowance.budget)):
@@ -123,7 +123,8 @@ class LaunchProgress:
         if self.closed >= set(self.regions):
             self.ended = reason
 
-    def _is_over(self, allowance: LaunchAllowance) -> bool:
+    def _end_if_over(self, allowance: LaunchAllowance) -> bool:
+        """End if nothing is left to ask for; tell whether it has ended."""
         if self.ended or self._left(allowance) <= 0 or self.share <= _NOTHING:
             return True
         if self.requests >= self.policy.max_requests_per_tick:
@@ -180,10 +181,11 @@ class LaunchProgress:
         kept_warm = unbounded if best is None or unbounded > best.workers else 0
         return max(candidate.workers, kept_warm, 1)
 
-    def _may_call(self, region: str, allowance: LaunchAllowance) -> bool:
+    def _end_without_calls(self, region: str, allowance: LaunchAllowance) -> bool:
+        """End if EC2 may not be asked there now; tell whether it has ended."""
         if not allowance.has_calls(region):
             self.ended = calls_used_up(region)
-        return not self.ended
+        return bool(self.ended)
 
 
 def foresee(

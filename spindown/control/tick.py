@@ -1,11 +1,11 @@
 """One tick: what is wanted is compared with what is there, and repaired. The whole story.
 
 A tick has three steps, and each returns a value: ``observe`` an ``Observation``, ``make_plan`` a
-``Plan``, ``execute`` a ``TickRecord``. ``observe`` also returns the ``EarlyPlan`` that it makes to
-know which questions are worth a call. Before the steps the tick takes the lock of its workload;
-after them it writes the decision down, tells people, and gives the lock back. Planning needs no
-clock, no port and no chance; only executing changes the fleet. ``spindown plan`` prints the very
-plan of the next tick (``operate.preview``).
+``Plan``, ``execute`` a ``TickRecord``. ``observe`` plans as far as it must to know which questions
+are worth a call, and returns this ``EarlyPlan`` too, so that it is not made again. Before the
+steps the tick takes the lock of its workload; after them it writes the decision down, tells people,
+and gives the lock back. Planning needs no clock, no port and no chance; only executing changes the
+fleet. ``spindown plan`` prints the very plan of the next tick (``operate.preview``).
 
 A tick looks at the present state, not at what woke it: doing it twice, or not at all for a while,
 changes only how soon. In one region, without types and without a budget, a tick that launches
@@ -13,8 +13,10 @@ nothing makes at most five calls (ledger, queue, EC2, two for the lock), a launc
 for what it reads or stores now and then.
 
 Where to look further: ``observation`` and ``observe_ec2`` read, ``backlog``, ``adopt``, ``reap``,
-``newer``, ``correct``, ``breaker``, ``books``, ``shape``, ``size``, ``migrate``, ``surer``,
-``wind_down``, ``offers`` and ``request`` plan, ``execute`` and ``launch`` act, ``record`` writes.
+``newer``, ``correct``, ``breaker``, ``books``, ``image``, ``shape``, ``size``, ``migrate``,
+``surer``, ``wind_down``, ``budget``, ``offers`` and ``request`` plan; ``plan`` has the values that
+they hand on. ``execute``, ``launch``, ``ending``, ``outcome`` and ``spend`` act, with ``execution``
+as what they share; ``journal`` and ``record`` write.
 """
 
 from contextlib import suppress
@@ -103,7 +105,7 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     if fence is None:
         return record_locked(workload, ports, source)
     try:
-        early, seen = observe(workload, ports, now=ports.clock.now(), source=source)
+        seen, early = observe(workload, ports, now=ports.clock.now(), source=source)
         plan = make_plan(seen, early)
         journal = Journal(ledger, fence, damaged=seen.facts.view.bad_rows)
         record = execute(plan, seen, ports, journal)
@@ -120,20 +122,21 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
 
 def observe(
     workload: str, ports: ControlPorts, *, now: datetime, source: str, jobs: int | None = None
-) -> tuple[EarlyPlan, Observation]:
+) -> tuple[Observation, EarlyPlan]:
     """Read all that the tick decides by; with ``jobs`` pretend that so many jobs wait."""
     facts = read_rows(workload, ports, source=source, now=now)
     if jobs is not None:
         facts = with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
-    followed = follow_shapes(follow_queue(begin(facts)))
-    # First by the rows alone, to know what EC2 is asked; then again, with its answer.
-    before = adopt_launches(correct_workers(remember_answers(followed)))
-    missing = size_each(before)
-    facts = observe_ec2(before, ports, is_launch_due=any(each.may_launch for each in missing))
-    draft = plan_without_prices(replace(followed, facts=facts))
-    early = add_missing(draft, size_again(draft, before, missing))
-    return early, observe_market(early, ports)
+    with_queue = follow_shapes(follow_queue(begin(facts)))
+    # By the rows alone: this tells what EC2 is asked, and nothing else of it is kept.
+    by_rows = adopt_launches(correct_workers(remember_answers(with_queue)))
+    missing = size_each(by_rows)
+    facts = observe_ec2(by_rows, ports, is_launch_due=any(each.may_launch for each in missing))
+    # The same steps with EC2's answer.
+    draft = plan_without_prices(replace(with_queue, facts=facts))
+    early = add_missing(draft, size_again(draft, by_rows, missing))
+    return observe_market(early, ports), early
 
 
 def observe_market(early: EarlyPlan, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
@@ -185,15 +188,15 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     draft = keep_warm(draft, month.left)
     draft = end_outstayed(draft)
     allowance = allowance_of(draft, missing[0], seen.account, month)
-    choices, notes = choose_all(draft, (*missing, *moves.takeovers), seen, allowance)
-    launches = foresee(draft, choices, allowance)
-    draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes))
+    chosen = choose_all(draft, missing, moves.takeovers, seen, allowance)
+    launches = foresee(draft, chosen.all, allowance)
+    draft = tell_movers(draft, moves).act(launches, notes=(*chosen.notes, *seen.notes))
     return Plan(
         actions=draft.actions,
         fleet=draft.fleet,
-        choice=choices[0],
+        choice=chosen.missing[0],
         allowance=allowance,
-        others=choices[1 : len(missing)],
-        takeovers=choices[len(missing) :],
+        others=chosen.missing[1:],
+        takeovers=chosen.takeovers,
         notes=draft.notes,
     )

@@ -21,7 +21,7 @@ from spindown.domain.budget import (
     foresee_workers,
     foresight,
 )
-from spindown.domain.fleet import Launch, LaunchState, WorkerState
+from spindown.domain.fleet import Launch, WorkerState
 from spindown.domain.learning import items_per_job
 from spindown.domain.pricing import open_to_paid
 from spindown.domain.reaping import Condemnation, Reaping
@@ -173,7 +173,7 @@ def _beyond_need(
 def _unserved(draft: PlanDraft) -> float:
     """Return the items that wait, if nobody of ours is there or on the way to take them."""
     is_served = any(w.takes_jobs for w in draft.fleet.workers.values()) or any(
-        x.state is LaunchState.INTENDED for x in draft.fleet.launches.values()
+        x.is_open for x in draft.fleet.launches.values()
     )
     if is_served:
         return 0.0

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.domain.fleet import Launch, LaunchState, Worker
+from spindown.domain.fleet import Launch, Worker
 from spindown.domain.learning import (
     DATA_SHEET_ERROR,
     ROBUST_FROM,
@@ -116,7 +116,7 @@ def expect_slots(
             ready_late_at=launch.intended_at + late,
         )
         for launch in launches
-        if launch.state is LaunchState.INTENDED
+        if launch.is_open
     ]
     return [*there, *asked]
 

@@ -365,6 +365,11 @@ class Launch:
     offered: Mapping[str, Offered] = field(default_factory=dict)
 
     @property
+    def is_open(self) -> bool:
+        """Tell whether nobody knows yet what EC2 has answered."""
+        return self.state is LaunchState.INTENDED
+
+    @property
     def reserved_at(self) -> datetime:
         """Return an instant of the month whose budget it has set something aside of."""
         return self.moved_at or self.intended_at

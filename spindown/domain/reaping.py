@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
 from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
@@ -428,7 +428,7 @@ def _orphans(
     known = {worker.instance_id for worker in workers}
     # An instance that began within this time of an open intent may belong to it and be adopted. One
     # that began later does not, or an intent without an answer would protect all instances.
-    intents = [x.intended_at for x in launches if x.state is LaunchState.INTENDED]
+    intents = [x.intended_at for x in launches if x.is_open]
     return tuple(
         instance.instance_id
         for instance in instances

@@ -1,4 +1,6 @@
-"""Commit results: files first, then the part, last the manifest that makes them count.
+"""Commit results: the state and the files first, then the part, last the manifest.
+
+Only the manifest makes them count.
 
 A crash or a lost lease at any point leaves objects that no manifest lists, never half a result.
 """

@@ -12,7 +12,7 @@ from datetime import datetime
 from spindown.contract import tag
 from spindown.contract.codec import from_json
 from spindown.control.policy import edit_policy
-from spindown.domain.fleet import LaunchState, all_of
+from spindown.domain.fleet import all_of
 from spindown.error import ContractError, SpindownError
 from spindown.job.policy import read_standing
 from spindown.job.shape_queue import backlogs, queues_of
@@ -72,7 +72,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
         workload=workload,
         at=ports.clock.now(),
         is_heard=standing.policy.max_workers == 0,
-        launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
+        launching=sum(x.is_open for x in view.launches.values()),
         workers=tuple(
             WorkerStatus(worker=worker, leases=view.leases_of(worker.instance_id))
             for worker in view.workers.values()

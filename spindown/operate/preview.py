@@ -92,7 +92,7 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
         SpindownError: the ledger, the settings, the queue or the prices cannot be read.
     """
     now = ports.clock.now()
-    early, seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
+    seen, early = observe(workload, ports, now=now, source="plan", jobs=jobs)
     plan = make_plan(seen, early)
     choice, demand = plan.choice, plan.choice.demand
     candidates, notes = choice.candidates, plan.notes

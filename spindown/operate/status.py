@@ -9,7 +9,7 @@ from spindown.contract.row import QuotaRow, SpendRow, budget_sort
 from spindown.control.alert.judgement import COST
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.diagnosis import CostWindow
-from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState, all_of
+from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState, all_of
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.past_cost import Saving, accrue_at_least
 from spindown.job.shape_queue import backlogs
@@ -124,7 +124,7 @@ def read_status(
         dead_letters=dead_letters.backlog().visible,
         waited=_waited(view.backlog.backlog_since, now),
         workers=_workers(view),
-        launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
+        launching=sum(x.is_open for x in view.launches.values()),
         today=spent.today,
         last_day=spent.last(),
         last_week=spent.last(7),

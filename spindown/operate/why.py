@@ -13,7 +13,7 @@ from spindown.contract.codec import decode, from_json
 from spindown.contract.decision import Decision, LaunchRequestRecord, decision_prefix
 from spindown.control.job_size import read_learned
 from spindown.control.policy import current_policy
-from spindown.domain.fleet import LaunchState, Worker
+from spindown.domain.fleet import Worker
 from spindown.domain.policy import Rightsize
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
@@ -69,7 +69,7 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
     decisions, unreadable = read_decisions(workload, ports.objects, last=last, today=at)
     running = sum(worker.is_live for worker in view.workers.values())
     launches = view.launches.values()
-    running += sum(launch.state is LaunchState.INTENDED for launch in launches)
+    running += sum(launch.is_open for launch in launches)
     row = view.decision
     is_newest = row is not None and bool(decisions) and row.key == decisions[0].key
     made, barred, unknown = (None, NO_REASON, "") if running else _preview(workload, ports)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from spindown.control.market import refresh
-from spindown.domain.fleet import LaunchState
 from spindown.job.shape_queue import remove_unused
 from tests.proof.world import MINUTE, ProofWorld
 
@@ -64,7 +63,7 @@ def _is_at_rest(world: ProofWorld) -> bool:
     view = world.view()
     live = [w for w in view.workers.values() if w.ended_at is None]
     # One without an answer may still turn out to have given an instance, that has ended since.
-    open_launches = [x for x in view.launches.values() if x.state is LaunchState.INTENDED]
+    open_launches = [x for x in view.launches.values() if x.is_open]
     return not (world.bodies() or world.running or live or view.leases or open_launches)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.learning import (
     Knowledge,
     boot_p50,
@@ -223,10 +223,10 @@ def _rests(
 def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime) -> timedelta:
     """Return the time that a running job still needs, by its pace up to its last heartbeat.
 
-    Items that were done before it was claimed say nothing about its pace. Until it has done one
-    itself, that item is assumed to need as long again as it is overdue. Otherwise a job of one long
-    item would seem to be about to end all the time. Worked: one item that usually takes 1 min and
-    has taken 10 needs 9 more.
+    Items that were done before it was claimed say nothing about its pace. Until it has done
+    one itself, its first item is assumed to need as long again as it is late by now. Otherwise a
+    job of one long item would always seem to be about to end. Worked: an item that usually takes
+    1 min and has taken 10 is 9 late, so it needs 9 more.
     """
     beat_at = min(now, max(lease.deadline - policy.lease_duration, lease.claimed_at))
     hours, left = (beat_at - lease.claimed_at) / _HOUR, items - lease.items_done
@@ -242,11 +242,7 @@ def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime)
 
 def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:
     """Return the intents of unknown outcome that are not older than ``within``."""
-    return [
-        launch
-        for launch in launches
-        if launch.state is LaunchState.INTENDED and now - launch.intended_at <= within
-    ]
+    return [launch for launch in launches if launch.is_open and now - launch.intended_at <= within]
 
 
 def slot_times(capacity: Capacity, items: float) -> list[tuple[float, float]]:

@@ -80,7 +80,8 @@ def plan_starts(
     one slot in two is up before that, and does more jobs than it is planned for.
 
     k is the least number of slots that start every job within ``start_within`` of its arrival if
-    all k are launched now. The answer is the least m with which the other k - m can wait a tick.
+    all k are launched now. The answer is how many of these k must be launched now, if the others
+    are launched one tick later.
     A slot is never planned for less than one boot of work, if there is more: jobs that start later
     for it raise the margin, so the next launches come earlier, not more at once. Some jobs are late
     whatever is launched now. They are planned for one boot after the launch is up.

@@ -47,7 +47,7 @@ def waiting() -> PlanDraft:
 
 
 def observed(world: ControlWorld) -> tuple[PlanDraft, AccountView]:
-    early, seen = observe(WORKLOAD, world.ports, now=world.now, source="")
+    seen, early = observe(WORKLOAD, world.ports, now=world.now, source="")
     return early.draft, seen.account or AccountView()
 
 

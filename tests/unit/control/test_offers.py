@@ -181,7 +181,7 @@ def test_only_the_executor_stores_the_first_catalogue() -> None:
     world = ControlWorld()
     world.send()
 
-    _, seen = observe(WORKLOAD, only_reading(world.ports), now=world.now, source="test")
+    seen, _ = observe(WORKLOAD, only_reading(world.ports), now=world.now, source="test")
     assert load_catalogue(world.objects) is None
 
     decisions = [world.tick(), world.tick()]

@@ -471,10 +471,10 @@ def test_one_observation_gives_one_plan_and_no_call(
 ) -> None:
     for act, number in story:
         ACTS[act](world, number)
-    settled, seen = observe(WORKLOAD, world.ports, now=world.now, source="test")
+    seen, early = observe(WORKLOAD, world.ports, now=world.now, source="test")
     before = world.calls.copy()
 
-    first = make_plan(seen, settled)
+    first = make_plan(seen, early)
     second = make_plan(seen)
 
     assert [replace_choice(a) for a in first.actions] == [replace_choice(a) for a in second.actions]
@@ -491,7 +491,7 @@ def test_the_fleet_is_sized_as_if_it_were_sized_anew(
     for act, number in story:
         ACTS[act](world, number)
 
-    early, _ = observe(WORKLOAD, world.ports, now=world.now, source="test")
+    _, early = observe(WORKLOAD, world.ports, now=world.now, source="test")
 
     assert early.missing[0] == size_fleet(early.draft)
 

@@ -118,7 +118,7 @@ def test_a_launch_goes_by_the_price_of_its_own_tick() -> None:
 
 def test_who_comes_to_take_a_job_over_is_no_surplus() -> None:
     world, first, second = two_of_two(max_workers=1)
-    early, _ = observe(WORKLOAD, world.ports, now=world.now, source="")
+    _, early = observe(WORKLOAD, world.ports, now=world.now, source="")
     fleet = early.draft.fleet
     (launch,) = fleet.launches.values()
     takeover = replace_fields(launch, {"launch_id": "takeover", "is_takeover": True})
