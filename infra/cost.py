@@ -277,7 +277,7 @@ _FREE: Mapping[str, str] = {
     "AWS::Logs::QueryDefinition": "billed by the data that a query reads",
     "AWS::S3::Bucket": "billed by what it stores: see the refresh of offers",
     "AWS::S3::BucketPolicy": _RULE,
-    "AWS::SNS::Subscription": "1,000 emails a month are free",
+    "AWS::SNS::Subscription": "1,000 emails and all invocations are free",
     "AWS::SNS::Topic": "billed by messages, and there are none",
     "AWS::SNS::TopicPolicy": _RULE,
     "AWS::SSM::Parameter": "standard parameters are free",

@@ -204,10 +204,11 @@ CALLED: Mapping[str, Sequence[str]] = {
     "lambda": ("Invoke",),
     "pricing": ("GetProducts",),
     "s3": (),
+    "secretsmanager": ("GetSecretValue",),
     "service-quotas": ("ListServiceQuotas",),
     "sns": ("Publish",),
     "sqs": (),
-    "ssm": ("GetParameters",),
+    "ssm": ("GetParameter", "GetParameters"),
 }
 
 

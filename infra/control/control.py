@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from spindown.contract.row import SCALER_TIMEOUT
-from spindown.contract.settings import ENV_BUCKET, ENV_TABLE, ENV_TOPIC
+from spindown.contract.settings import ENV_BUCKET, ENV_TABLE, ENV_TOPIC, ENV_WEBHOOK
 from spindown.domain.interruption import NOTICE
 from spindown.infra.control.function import ControlFunction
 from spindown.infra.control.teardown import Teardown
 from spindown.infra.control.trigger import Triggers
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.statement import see_missing_objects
+from spindown.infra.iam.worker import read_secrets
 from spindown.infra.shared.resources import SharedResources, encrypt_queue
 from spindown.infra.workload import WorkloadResources
 
@@ -60,6 +62,8 @@ class ControlPlane(Construct):
         self.offers = self._make_offers()
         #: Routes the messages of workloads with types; None: there is none.
         self.intake = self._make_intake()
+        if (secret := shared.deployment.alarm_webhook) is not None:
+            self._add_webhook(secret)
         trigger = Triggers(
             self,
             "Trigger",
@@ -172,6 +176,38 @@ class ControlPlane(Construct):
             # The next tick wakes it again.
             retries=0,
             oldest_event=Duration.minutes(1),
+        )
+
+    def _add_webhook(self, secret: str) -> None:
+        """Let the topic invoke a function that posts its texts to a webhook."""
+        made = ControlFunction(
+            self,
+            "Webhook",
+            deployment=self._shared.deployment.name,
+            name="webhook",
+            description="Posts alarms and alerts to a webhook",
+            code=self._code,
+            statements=read_secrets([secret]),
+            memory_mib=256,
+            places={ENV_WEBHOOK: secret},
+            timeout=Duration.seconds(30),
+            retries=2,
+            # What is older than this is no news.
+            oldest_event=Duration.hours(1),
+            failed_events=self.failed_events,
+        )
+        topic = self._shared.topic.topic
+        made.function.add_permission(
+            "TakeTexts",
+            principal=iam.ServicePrincipal("sns.amazonaws.com"),
+            source_arn=topic.topic_arn,
+        )
+        sns.Subscription(
+            self,
+            "ToWebhook",
+            topic=topic,
+            protocol=sns.SubscriptionProtocol.LAMBDA,
+            endpoint=made.function.function_arn,
         )
 
     def _make_teardown(self) -> Teardown:

@@ -28,6 +28,7 @@ region = "{region}"
 zones = {zones:<30} # where to look for capacity; more zones, cheaper items
 budget_per_month = 50.0                 # then machines end after the job in hand (when_spent)
 # alarm_email = "you@example.com"       # who gets the alarms
+# alarm_webhook = "/spindown/slack"       # the secret that holds a webhook's address (Slack)
 
 # An existing network; without this table a small VPC of public subnets is made.
 # [deployment.network]

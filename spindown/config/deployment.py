@@ -21,6 +21,7 @@ from spindown.config.form import (
     RoleNamePrefix,
     RolePath,
     RouteTableId,
+    SecretReference,
     SubnetId,
     TagKey,
     TagValue,
@@ -95,6 +96,8 @@ class DeploymentConfig(TomlTable):
     budget_per_month: Positive | None = None
     #: Who gets the alarms; AWS asks this address to confirm. None: nobody is told.
     alarm_email: EmailAddress | None = None
+    #: The secret that holds the address of a webhook, which is told the same; None: none is.
+    alarm_webhook: SecretReference | None = None
     network: NetworkConfig | None = None
     #: Whether workers have public addresses; without them a network that is made has endpoints.
     public_addresses: Flag = True

@@ -171,6 +171,14 @@ FamilyName = Annotated[str, name_pattern("a family", r"[a-z0-9-]+", "the form g4
 SubnetId = Annotated[
     str, name_pattern("a subnet id", r"subnet-[0-9a-f]+", "the form subnet-0123abcd")
 ]
+SecretReference = Annotated[
+    str,
+    name_pattern(
+        "a secret",
+        r"(/[\w.-]+)+|[\w.+=@-][\w/.+=@-]*|arn:aws[\w-]*:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]+",
+        "the form /ssm/parameter, or a name or ARN of Secrets Manager",
+    ),
+]
 EmailAddress = Annotated[
     str,
     name_pattern(

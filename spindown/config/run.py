@@ -9,7 +9,15 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from spindown import builtin
 from spindown.config.duration import format_duration
-from spindown.config.form import AtLeastOne, Duration, Flag, TomlTable, name_pattern, remedy
+from spindown.config.form import (
+    AtLeastOne,
+    Duration,
+    Flag,
+    SecretReference,
+    TomlTable,
+    name_pattern,
+    remedy,
+)
 from spindown.contract.run import OnNewCode, Results
 from spindown.domain.worker_end import STOP_GRACE_AT_MOST
 
@@ -23,14 +31,6 @@ ImageReference = Annotated[
 ]
 VariableName = Annotated[
     str, name_pattern("a variable", r"[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _")
-]
-SecretReference = Annotated[
-    str,
-    name_pattern(
-        "a secret",
-        r"(/[\w.-]+)+|[\w.+=@-][\w/.+=@-]*|arn:aws[\w-]*:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]+",
-        "the form /ssm/parameter, or a name or ARN of Secrets Manager",
-    ),
 ]
 
 

@@ -23,6 +23,8 @@ ENV_DEPLOYMENT = "SPINDOWN_DEPLOYMENT"
 ENV_TABLE = "SPINDOWN_TABLE"
 ENV_BUCKET = "SPINDOWN_BUCKET"
 ENV_TOPIC = "SPINDOWN_TOPIC"
+#: The name of the secret that holds the address of a webhook, never the address.
+ENV_WEBHOOK = "SPINDOWN_WEBHOOK"
 #: Where the spot advisor is, if not where AWS keeps it; empty: it is not read.
 ENV_SPOT_ADVISOR = "SPINDOWN_SPOT_ADVISOR"
 

@@ -26,6 +26,38 @@ def test_it_writes_to_the_address_in_the_configuration(
     assert [(one["Protocol"], one["Endpoint"]) for one in subscribed] == told
 
 
+@pytest.mark.parametrize(
+    ("secret", "sid", "arn"),
+    [
+        ("/lab/slack", "ReadParameters", ":parameter/lab/slack"),
+        ("slack", "ReadSecrets", ":secret:slack-??????"),
+    ],
+)
+def test_a_webhook_is_told_by_a_function_that_reads_one_secret(
+    tmp_path: Path, secret: str, sid: str, arn: str
+) -> None:
+    told_to = f'alarm_webhook = "{secret}"\nzones'
+    project = write_project(tmp_path, PLAIN.format(image="").replace("zones", told_to))
+
+    core = synthesise_core(project, tmp_path / "out")
+
+    (subscribed,) = core.all_of("AWS::SNS::Subscription")
+    assert subscribed["Protocol"] == "lambda"
+    assert words(subscribed["Endpoint"]).startswith("<ControlWebhookFunction")
+    function = core.one_of("AWS::Lambda::Function", FunctionName="lab--webhook")
+    # Its name, as the address is known to nobody here.
+    assert function["Environment"]["Variables"]["SPINDOWN_WEBHOOK"] == secret
+    statements = core.statements("ControlWebhookRole")
+    assert words(statements[sid]["Resource"]).endswith(arn)
+    assert "TellPeople" not in statements
+
+
+def test_without_a_webhook_there_is_no_function_for_one(assembly: Assembly) -> None:
+    names = [one.get("FunctionName") for one in assembly.all_of("AWS::Lambda::Function")]
+
+    assert "lab--webhook" not in names
+
+
 def test_it_takes_alarms_of_this_account_over_tls_only(assembly: Assembly) -> None:
     policy = assembly.one_of("AWS::SNS::TopicPolicy")
     statements = {one["Sid"]: one for one in policy["PolicyDocument"]["Statement"]}
