@@ -120,7 +120,7 @@ def test_an_answer_that_is_no_success_is_tried_again(webhook: Webhook, status: i
     assert SECRET not in str(failed.value)
 
 
-def test_a_server_whose_certificate_is_not_trusted_is_told_nothing(webhook: Webhook) -> None:
+def test_a_server_that_is_not_trusted_is_told_nothing(webhook: Webhook) -> None:
     with pytest.raises(Unreachable):
         post(webhook.url, "text")
 
@@ -132,7 +132,7 @@ def test_a_server_whose_certificate_is_not_trusted_is_told_nothing(webhook: Webh
     [
         f"http://127.0.0.1/{SECRET}",
         f"ftp://127.0.0.1/{SECRET}",
-        f"https://user:word@127.0.0.1/{SECRET}",
+        f"https://somebody@127.0.0.1/{SECRET}",
         f"https:///{SECRET}",
         f"https://127.0.0.1:x/{SECRET}",
         f"https://[::1/{SECRET}",
@@ -162,14 +162,14 @@ def test_an_address_that_no_request_takes_is_not_shown(webhook: Webhook, path: s
 def test_an_alarm_is_told_by_its_state_and_description() -> None:
     alarm = {
         "AlarmName": "lab--ocr--idle",
-        "AlarmDescription": "A worker is idle. To do: end it.",
+        "AlarmDescription": "It idles.",
         "NewStateValue": "ALARM",
         "NewStateReason": "Threshold Crossed",
     }
 
     text = text_of({"Subject": 'ALARM: "lab--ocr--idle"', "Message": json.dumps(alarm)})
 
-    assert text == "ALARM: lab--ocr--idle\nA worker is idle. To do: end it."
+    assert text == "ALARM: lab--ocr--idle\nIt idles."
 
 
 def test_a_text_calls_nobody_and_stays_short() -> None:
