@@ -307,6 +307,8 @@ class WorkloadResources(Construct):
             workload=config,
             assets=shared.assets,
         )
+        # So who submits sees that the code here is not the one that runs.
+        Tags.of(self.jobs.queue).add(tag.CODE_VERSION, self.archive.version)
         self.fleet = WorkerFleet(
             self,
             "Fleet",

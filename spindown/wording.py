@@ -19,6 +19,7 @@ from spindown.contract.decision import (
     Outcome,
 )
 from spindown.domain.boot import BootProfile
+from spindown.domain.prior import reference_machine
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.verification import CheckResult, Interruption, VerifyCheck
 from spindown.error import printable
@@ -348,11 +349,15 @@ def _items_per_hour(about: About) -> str:
     return f"{max(float(about['items_per_hour']), 1.0):,.0f} items/h"
 
 
+#: Whose work needs no GPU has the second.
+_REFERENCE = f"{reference_machine(without_gpu=False)} (or {reference_machine(without_gpu=True)})"
+
+
 def _in_vain(about: About) -> str:
     return (
         f"{_count(about['attempts'], 'attempt')} ended by interruptions without "
         f"{'an item' if about.get('saves') else 'progress'}, the "
-        f"longest after {say_number(float(about['hours']))} h of work on a T4, for "
+        f"longest after {say_number(float(about['hours']))} h of work on {_REFERENCE}, for "
         f"${float(about['dollars']):.2f}"
     )
 
@@ -474,14 +479,24 @@ def say_case(code: ReasonCode) -> str:
 
 
 def _latency(about: About) -> str:
-    seconds = float(about["wait"])
-    wait = f"{seconds:.0f} s" if seconds < 2 * _MINUTE else f"{seconds / _MINUTE:.0f} min"
+    wait, each = _say_wait(about["wait"]), float(about["each"])
+    then = (
+        f"worth it from ${say_number(each)} a job"
+        if float(about["wait"]) < float(about["now"])
+        else f"no sooner than the {_say_wait(about['now'])} of the advised settings, since jobs "
+        "wait for each other and not for a boot (`max_workers`)"
+    )
     return (
         f"A cold start takes {about['boot']:.0f} s. With start_within = 1m, drain_within = 2m, "
         f"scale_up_threshold = 1 and warm_workers = {about['warm_workers']} the month costs "
         f"${about['month']:,.2f}, ${about['more']:,.2f} more, and 95 % of jobs start within "
-        f"{wait}: worth it from ${say_number(float(about['each']))} a job."
+        f"{wait}: {then}."
     )
+
+
+def _say_wait(about: str | float) -> str:
+    seconds = float(about)
+    return f"{seconds:.0f} s" if seconds < 2 * _MINUTE else f"{seconds / _MINUTE:.0f} min"
 
 
 def _constant_load(about: About) -> str:

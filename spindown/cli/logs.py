@@ -12,7 +12,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import is_well, say_ends
+from spindown.cli.wait import going_on, has_failed, say_ends
 from spindown.contract.codec import encode
 from spindown.contract.log import (
     ATTEMPT_FAILED,
@@ -23,7 +23,7 @@ from spindown.contract.log import (
     USER_PROGRESS,
 )
 from spindown.error import BadInput, NotFound, printable
-from spindown.job.result import JobProgress
+from spindown.job.result import JobProgress, read_progress
 from spindown.operate.log import (
     Follower,
     JobEnds,
@@ -64,9 +64,13 @@ def logs(
             raise
         _show_instance(session, owner, name, screen, follow=follow)
         return
-    ends = show_jobs(session, owner, jobs, screen, follow=follow)
-    if follow and not is_well(ends):
-        raise typer.Exit(1)
+    with going_on(name, session.options):
+        ends = show_jobs(session, owner, jobs, screen, follow=follow)
+    if not has_failed(ends):
+        return
+    if any(end.items_failed for end in ends.values()) and not as_json:
+        print_aside(f"what failed, and why: spindown results {name} --failed{session.options}")
+    raise typer.Exit(1)
 
 
 def show_jobs(
@@ -78,7 +82,7 @@ def show_jobs(
     follow: bool,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Mapping[str, JobProgress]:
-    """Show the output of jobs; return how those ended that were followed.
+    """Show the output of jobs; return how they ended, or how far they are.
 
     ``meanwhile`` is called before each look.
     """
@@ -93,7 +97,9 @@ def show_jobs(
     live = begin_live(source, jobs, store, kept, session.aws.clock.now())
     if not follow:
         screen.show(live)
-        return {}
+        found = {job_id: read_progress(job_id, store) for job_id in jobs}
+        screen.say_ends(found)
+        return found
     ends = JobEnds(jobs, store)
     _follow(Follower(live, ends.look, session.aws.clock), screen, meanwhile)
     screen.show_ends(ends.ended)
@@ -182,7 +188,12 @@ class Screen:
             for end in ends.values():
                 print(json.dumps(encode(end)), flush=True)
             return
-        print_aside(say_ends(ends))
+        self.say_ends(ends)
+
+    def say_ends(self, ends: Mapping[str, JobProgress]) -> None:
+        """Say how jobs ended, or how far they are, in one sentence for all."""
+        if not self._as_json:
+            print_aside(say_ends(ends))
 
     def _show_line(self, line: LogLine) -> None:
         self._head(line.job_id, line.attempt, line.instance_id)

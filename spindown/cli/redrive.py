@@ -93,6 +93,9 @@ def _send_jobs(
     if not lost and (missing := sorted(named - found)):
         remedy = f"name jobs in the dead-letter queue of {workload}"
         raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
+    if not found and not as_json:
+        what = "lost job" if lost else "dead letter to send back"
+        print_aside(f"{workload} has no {what}")
     if lost and not named:
         least = format_duration(LOOKED_AT_AFTER)
         print_aside(f"batches younger than {least} are looked at only if they are named")
@@ -125,6 +128,8 @@ def _list_malformed(
     if missing := sorted(messages - found):
         remedy = f"name messages that `spindown redrive {workload} --malformed` lists"
         raise BadInput("MESSAGE", missing[0] if len(missing) == 1 else missing, remedy)
+    if not found and not as_json:
+        print_aside(f"{workload} has no dead letter that cannot be sent back")
     if found and not remove:
         print_aside("--remove deletes them with their bodies, or only the messages named")
         raise typer.Exit(1)

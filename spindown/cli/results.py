@@ -17,7 +17,7 @@ from spindown.cli.render.batch import say_failed
 from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import wait_for
+from spindown.cli.wait import going_on, wait_for
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
@@ -68,7 +68,8 @@ def results(  # noqa: PLR0913 - each is an option of the command line
     owner, jobs = find_workload(session, name, workload=workload, argument="results")
     store = session.work_store(owner)
     if wait:
-        wait_for(jobs, store, items=count_items(name, store))
+        with going_on(name, session.options):
+            wait_for(jobs, store, items=count_items(name, store))
     found = _Committed(session, owner, jobs, failed_only=failed)
     if summary:
         found.print_progress(as_json=as_json)

@@ -17,6 +17,7 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import check_type
 from spindown.cli.session import Session, open_session
+from spindown.cli.wait import INTERRUPTED
 from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
 from spindown.contract.job.manifest import JobState
@@ -33,7 +34,6 @@ from spindown.operate.why import fates, read_decisions
 from spindown.port import Key
 from spindown.wording import say_outcome
 
-_INTERRUPTED = 130
 _MIB_PER_GIB = 1024
 #: Told at once, at most.
 _DECISIONS = 10
@@ -101,7 +101,7 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         )
     except KeyboardInterrupt:
         _leave(session, owner, job_id)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     place = output or folder / OUTPUTS / draft.batch_id
     raise typer.Exit(_end(session, owner, ends[job_id], place))
 

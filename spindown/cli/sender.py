@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spindown.cli.session import find_place, reach, wake
 from spindown.config import WorkloadConfig
+from spindown.config.archive import differs_from
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.message import JobMessage, encode_job, needs_of, parse_job
@@ -19,7 +20,7 @@ from spindown.contract.name import queue_name, scaler_name
 from spindown.domain.job_type import settle, why_unmet
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
-from spindown.error import AccessDenied, BadInput, NotFound
+from spindown.error import AccessDenied, BadInput, ConfigError, NotFound
 from spindown.job.submit import Draft
 from spindown.port import JobQueue, ObjectStore
 from spindown.wording import say
@@ -43,6 +44,8 @@ class Sender:
     inputs: Mapping[str, Sequence[str]] | None
     #: What the file says of the workload; None: no file was given.
     config: WorkloadConfig | None = None
+    #: Of the code that is deployed; "": not known.
+    code_version: str = ""
 
     @property
     def queue(self) -> JobQueue:
@@ -73,6 +76,27 @@ class Sender:
         except AccessDenied as exc:
             remedy = f"add its prefix to workload.{self.workload}.inputs in the file, and deploy"
             raise BadInput("S3 address", uri, remedy) from exc
+
+    def say_other_code(self, root: Path) -> str:
+        """Say in a sentence that other code is deployed than lies here; "": it is the same.
+
+        Args:
+            root: the folder of spindown.toml.
+        """
+        if self.config is None:
+            return ""
+        try:
+            if not differs_from(self.code_version, root, self.workload, self.config):
+                return ""
+        except (ConfigError, OSError):
+            # A deploy says what is wrong with it; the code that runs is whole.
+            return ""
+        is_local = self.options.endswith(" --local")
+        command = "spindown local down && spindown local up" if is_local else "spindown deploy"
+        return (
+            f"the code of {self.workload} here is not what runs: these jobs run what was deployed; "
+            f"bring yours with: {command}"
+        )
 
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""
@@ -116,4 +140,5 @@ def open_sender(workload: str, config: Path, *, deployment: str | None, local: b
         options=place.options,
         inputs=place.inputs,
         config=(place.workloads or {}).get(workload),
+        code_version=tags.get(tag.CODE_VERSION, ""),
     )

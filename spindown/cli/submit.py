@@ -17,7 +17,7 @@ from spindown.cli import option
 from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import Sender, check_type, open_sender
-from spindown.cli.wait import is_well, wait_for
+from spindown.cli.wait import going_on, is_well, wait_for
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
@@ -26,7 +26,15 @@ from spindown.contract.job.message import (
 from spindown.contract.location import is_whole
 from spindown.contract.pack import is_hidden
 from spindown.error import BadInput
-from spindown.job.submit import Draft, check_unused, name_batch, submit_items, submit_uri, upload
+from spindown.job.submit import (
+    Draft,
+    check_name,
+    check_unused,
+    name_batch,
+    submit_items,
+    submit_uri,
+    upload,
+)
 
 #: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"
@@ -105,12 +113,19 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         found, disk = sender.config, sender.config.image.root_volume_gib
         check_type(draft, found.to_policy(), found.to_requirements(), disk)
     if batch is not None:
+        check_name(batch)
         check_unused(batch, sender.store)
     files = find_files(sources or [], hidden=hidden)
+    if said := sender.say_other_code(config.resolve().parent):
+        print_aside(said)
     sent = _send(sender, draft, files=files, items=items, uri=uri)
     sender.nudge()
     announce(sent, sender.options, as_json=as_json)
-    if wait and not is_well(wait_for(sent.jobs, sender.store, items=sent.items)):
+    if not wait:
+        return
+    with going_on(sent.batch_id, sender.options):
+        ends = wait_for(sent.jobs, sender.store, items=sent.items)
+    if not is_well(ends):
         raise typer.Exit(1)
 
 
@@ -174,9 +189,7 @@ def find_files(sources: list[str], *, hidden: bool = False) -> Files:
         files = [path for path, is_hidden in every if hidden or not is_hidden]
         left_out += len(every) - len(files)
         if not files:
-            more = ", or add --hidden: what it has is hidden" if every else ""
-            remedy = f"name a file, a directory or a glob that matches one{more}"
-            raise BadInput("FILES", source, remedy)
+            raise BadInput("FILES", source, _without_file(source, has_hidden=bool(every)))
         for path in files:
             if not is_whole(str(path)):
                 raise BadInput("FILES", str(path), "rename it: its name is not UTF-8")
@@ -185,6 +198,14 @@ def find_files(sources: list[str], *, hidden: bool = False) -> Files:
                 remedy = f"rename it, or send it by itself: {name} is {other} in the batch"
                 raise BadInput("FILES", str(path), remedy)
     return Files([(path, name) for name, path in found.items()], left_out)
+
+
+def _without_file(source: str, *, has_hidden: bool) -> str:
+    if has_hidden:
+        return "add --hidden: all that it has is hidden"
+    if os.path.isdir(source):  # noqa: PTH112 - as a shell has it
+        return "put a file into it: this directory is empty"
+    return "name a file or a directory that is there, or a glob that matches one"
 
 
 def _files_of(top: Path) -> Iterator[tuple[Path, bool]]:

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Event
+
+import typer
 
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.count import say_count
@@ -14,6 +16,8 @@ from spindown.job.result import JobProgress
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
 
+#: Exit status after a Ctrl-C.
+INTERRUPTED = 130
 #: Between two looks, seconds; and the states of jobs that one look reads: 50 reads a second of S3.
 _LOOK_SECONDS = 2.0
 _STATES_A_LOOK = 100
@@ -46,6 +50,24 @@ def wait_for(
     return ends.ended
 
 
+@contextmanager
+def going_on(name: str, options: str) -> Iterator[None]:
+    """Say at a Ctrl-C what goes on, and how it is seen and cancelled; exit as interrupted.
+
+    Args:
+        name: of the batch or job that is waited for.
+        options: with which another command finds the same deployment.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_aside(
+            f"{name} goes on; see it with: spindown results {name} --wait{options}; "
+            f"end it with: spindown cancel {name}{options}"
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def _look(ends: JobEnds) -> bool:
     with suppress(Throttled, Unreachable):
         return ends.look()
@@ -57,13 +79,20 @@ def is_well(ends: Mapping[str, JobProgress]) -> bool:
     return all(end.state is JobState.COMPLETED and not end.items_failed for end in ends.values())
 
 
+def has_failed(ends: Mapping[str, JobProgress]) -> bool:
+    """Tell whether an item failed, or a job that is over is not completed."""
+    return not is_well({job_id: end for job_id, end in ends.items() if end.is_over}) or any(
+        end.items_failed for end in ends.values()
+    )
+
+
 def say_ends(ends: Mapping[str, JobProgress]) -> str:
     """Return how jobs ended in a sentence: states, failed items, dollars."""
     return ", ".join(_count_ends(ends))
 
 
 def _count_ends(ends: Mapping[str, JobProgress]) -> Iterator[str]:
-    for state, count in Counter(str(end.state) for end in ends.values()).items():
+    for state, count in Counter(str(end.state or "waiting") for end in ends.values()).items():
         yield f"{say_count(count, 'job')} {state}"
     if failed := sum(end.items_failed for end in ends.values()):
         yield f"{say_count(failed, 'item')} failed"

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -125,7 +126,11 @@ class Workload(Mapper[T, R]):
             bucket=self._session.bucket,
             options=options,
             inputs=place.inputs,
+            config=(place.workloads or {}).get(name),
+            code_version=settings.run.code_version,
         )
+        if said := self._sender.say_other_code(Path(config).resolve().parent):
+            sys.stderr.write(f"spindown: {said}\n")
 
     def __repr__(self) -> str:
         return f"Workload({self.name!r}, deployment={self._sender.deployment!r})"
@@ -332,8 +337,23 @@ class _Sections(Generic[R]):
     def leave(self) -> None:
         """Cancel what is not done, or let it go on."""
         if self._on_exit == "cancel":
-            for _, submission in self._under_way:
-                submission.cancel()
+            _cancel_surely([submission for _, submission in self._under_way])
+
+
+def _cancel_surely(submissions: "Sequence[Submission[Any]]") -> None:
+    """Cancel batches, through a second Ctrl-C too; the third lets them go on, and says so."""
+    for number in range(2):
+        with suppress(KeyboardInterrupt):
+            for one in submissions:
+                one.cancel()
+            return
+        names = " ".join(one.id for one in submissions)
+        said = (
+            f"{names} may go on; end it with: spindown cancel {names}{submissions[0].options}"
+            if number
+            else f"cancelling {names}; Ctrl-C once more lets it go on"
+        )
+        sys.stderr.write(f"spindown: {said}\n")
 
 
 class Submission(Generic[R]):
@@ -356,6 +376,11 @@ class Submission(Generic[R]):
     def id(self) -> str:
         """Return its name, by which ``spindown results`` and ``Workload.batch`` find it."""
         return self._batch.batch_id
+
+    @property
+    def options(self) -> str:
+        """Return the options with which a command finds it, each with a space before it."""
+        return self._sender.options
 
     @property
     def jobs(self) -> Sequence[str]:
@@ -495,7 +520,7 @@ class Submission(Generic[R]):
     ) -> None:
         """Cancel what is not done, unless it was detached."""
         if not self._is_detached and not self._is_over:
-            self.cancel()
+            _cancel_surely([self])
 
 
 _OVER = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})

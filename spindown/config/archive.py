@@ -98,6 +98,23 @@ def pack(directory: Path | None, spec: RunSpec) -> bytes:
     return pack_members(members)
 
 
+def differs_from(version: str, root: Path, name: str, workload: WorkloadConfig) -> bool:
+    """Tell whether a workload's code here is other code than the one of a version.
+
+    Args:
+        version: of what is deployed; "": not known, so nothing differs.
+        root: the folder of spindown.toml.
+        name: the workload.
+        workload: what the file says of it.
+
+    Raises:
+        ConfigError: its code cannot be packed.
+    """
+    if not version:
+        return False
+    return version != read_version(pack(find_code(root, name, workload), run_spec(workload)))
+
+
 def read_version(data: bytes) -> str:
     """Return the version that the spec in an archive of code names."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

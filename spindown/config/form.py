@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Annotated, Literal, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,7 +22,16 @@ def _check_region(value: object) -> object:
         raise ValueError(
             "name a region of the aws partition: the Price List tells no dollars of this one"
         )
+    if isinstance(value, str) and (found := _MISSPELT_REGION.fullmatch(value)):
+        area, direction, number = found.groups()
+        near = sorted(get_close_matches(direction, _DIRECTIONS, n=2))
+        if near and direction not in _DIRECTIONS:
+            meant = " or ".join(f"{area}-{each}-{number}" for each in near)
+            raise ValueError(f"write {meant}: no region is called so")
     return value
+
+
+_MISSPELT_REGION = re.compile(r"([a-z]{2})-([a-z]+)-(\d)")
 
 
 #: China, GovCloud, and what is isolated. Their accounts have no credentials for the endpoints of
@@ -188,11 +198,16 @@ EmailAddress = Annotated[
     ),
 ]
 #: What a region is called; a zone's name begins so.
-REGION_NAME = r"[a-z]{2}(-[a-z]+)+-\d"
+#: An area, a part of it by its direction, and a number: us-east-1, ap-southeast-2.
+_DIRECTIONS = tuple(
+    "central east north northeast northwest south southeast southwest west".split()  # noqa: SIM905 - on a line
+)
+REGION_NAME = rf"[a-z]{{2}}(-[a-z]+)?-({'|'.join(_DIRECTIONS)})-\d"
 Region = Annotated[
     str,
-    BeforeValidator(_check_region),
     name_pattern("a region", REGION_NAME, "the form us-east-1"),
+    # The last is asked first.
+    BeforeValidator(_check_region),
 ]
 Architecture = Literal["x86_64", "arm64"]
 ParameterName = Annotated[

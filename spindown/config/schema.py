@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from datetime import timedelta
+from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
@@ -53,6 +54,7 @@ from spindown.domain.policy import (
     Weekday,
     WhenSpent,
 )
+from spindown.domain.prior import GPU_NAMES
 from spindown.error import AccessDenied, ConfigError, ContractError
 
 _MIB_PER_GIB = 1024
@@ -208,6 +210,14 @@ PolicyConfig = create_model(
 _NEURON = ("Inferentia", "Trainium", "inf", "trn")
 
 
+def _near_gpu(name: str) -> str:
+    """Return what to write in place of a GPU that EC2 does not have."""
+    alike = {known.casefold(): known for known in sorted(GPU_NAMES)}
+    near = [alike[each] for each in get_close_matches(name.casefold(), alike, n=3, cutoff=0.4)]
+    what = " or ".join(near) if near else f"one of {', '.join(sorted(GPU_NAMES))}"
+    return f"write {what} for {name}; of a newer GPU name its types in instance_types"
+
+
 class RequirementsConfig(TomlTable):
     """``[workload.NAME.requirements]``; memory in GiB."""
 
@@ -232,6 +242,14 @@ class RequirementsConfig(TomlTable):
             raise remedy("gpu_manufacturer", "write a maker, such as NVIDIA")
         if self.gpu_count_max is not None and self.gpu_count_max < self.gpu_count_min:
             raise remedy("gpu_count_max", "make it at least gpu_count_min")
+        for name in sorted(self.gpu_names or ()):
+            if name not in GPU_NAMES:
+                raise remedy("gpu_names", _near_gpu(name))
+        if self.gpu_count_min == 0 and not self.allow_fractional_gpu:
+            for key in ("gpu_memory_gib_min", "gpu_memory_total_gib_min"):
+                if getattr(self, key) > 0:
+                    advice = "leave it out: gpu_count_min = 0 asks for no GPU, so none can have it"
+                    raise remedy(key, advice)
         both = (self.gpu_names or frozenset()) & self.gpu_names_denied
         if both:
             raise remedy("gpu_names_denied", f"take {min(both)} out of one of the two lists")

@@ -29,6 +29,8 @@ BUCKET = "spindown:bucket"
 #: ``s3://bucket/key`` of the code archive of the workload; its name is its digest.
 CODE = "spindown:code"
 LOG_GROUP = "spindown:log-group"
+#: Of a queue: the version of the code that is deployed, with which a submit compares its own.
+CODE_VERSION = "spindown:code-version"
 #: "allow" if the user's code may ask instance metadata; else the instance has no such tag.
 METADATA_ACCESS = "spindown:metadata-access"
 #: "allow" if the worker starts containers; else the instance has no such tag.

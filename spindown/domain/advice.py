@@ -38,13 +38,14 @@ class Verdict:
     reason: Reason
 
 
-def judge_latency(
+def judge_latency(  # noqa: PLR0913 - one figure each
     *,
     month: float,
     warm_month: float,
     jobs: float,
     promise: float,
     boot: float,
+    wait: float,
     warm_wait: float,
     warm_workers: int = 1,
     is_kept: bool = False,
@@ -57,15 +58,18 @@ def judge_latency(
         jobs: a month.
         promise: time within which 95 % of jobs should start, seconds.
         boot: usual time from launch to first job, seconds.
-        warm_wait: time within which 95 % start with those warm workers, seconds.
+        wait: time within which 95 % start with the advised settings, seconds.
+        warm_wait: the same with those warm workers. If it is no shorter, jobs wait for each other
+            and not for a boot, and no money for warm workers helps.
         warm_workers: how many.
         is_kept: whether the advised settings keep the promise without any, since workers run
             anyway when jobs come.
     """
     more = max(warm_month - month, 0.0)
-    each = more / jobs if jobs > 0.0 else math.inf
+    is_sooner = warm_wait < wait
+    each = more / jobs if jobs > 0.0 and is_sooner else math.inf
     return Verdict(
-        answer=Answer.YES if promise < boot and not is_kept else Answer.NO,
+        answer=Answer.YES if promise < boot and not is_kept and is_sooner else Answer.NO,
         break_even=each,
         reason=Reason(
             ReasonCode.CASE_LATENCY,
@@ -74,6 +78,7 @@ def judge_latency(
                 "warm_workers": warm_workers,
                 "month": warm_month,
                 "more": more,
+                "now": wait,
                 "wait": warm_wait,
                 "each": each,
             },
@@ -312,24 +317,29 @@ class LongJobs:
 
 
 def find_long_jobs(
-    seconds: Sequence[float], *, months: float, spot: float, on_demand: float
+    seconds: Sequence[float], *, months: float, spot: float, on_demand: float, done_after: float
 ) -> LongJobs | None:
     """Return the jobs of an hour and more; None: there are none, or a deadline saves nothing.
 
     Worked: two jobs of 2 h and 5 h in half a month, at 0.20 and 0.50 USD an hour: 4 jobs and 14
     hours a month, 4.20 USD more on demand; a deadline of 10 h leaves the longer one 5 h to wait.
+    If the last job is done 13 h after it was sent, since jobs wait for each other, the deadline is
+    18 h: no shorter one can be kept, whatever is bought.
 
     Args:
         seconds: of each job, on the machine that does most of the work.
         months: length of the history.
         spot: USD an hour of that machine.
         on_demand: likewise.
+        done_after: seconds from the sending of a job to its end, at the most, as settings are.
     """
     long = [one for one in seconds if one >= LONG.total_seconds()]
     if not long or on_demand <= spot:
         return None
     longest = timedelta(seconds=max(long))
-    within = math.ceil(_ROOM * longest / _HOUR) * _HOUR
+    # Its own time once more, after all that it waits for others anyway.
+    done = max(timedelta(seconds=done_after), longest)
+    within = math.ceil((done + (_ROOM - 1) * longest) / _HOUR) * _HOUR
     if within > _MOST:
         return None
     return LongJobs(

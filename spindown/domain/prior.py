@@ -51,6 +51,12 @@ GPU_PRIORS = {
     ),
 }
 
+#: EC2's names of all that it has: GPUs, and accelerators of other makers.
+GPU_NAMES = frozenset(GPU_PRIORS) | {
+    *("Gaudi HL-205", "Inferentia", "Inferentia2", "K80", "Qualcomm AI100"),
+    *("Trainium", "Trainium2", "Trainium3", "U30"),
+}
+
 #: A GPU that the table does not know is taken for a T4: launching it once measures it.
 UNKNOWN_GPU = GPU_PRIORS["T4"]
 
@@ -145,6 +151,11 @@ def vcpu_score(family: str) -> tuple[float, PriorSource]:
     if not older:
         return 1.0, PriorSource.NONE
     return alike[max(older)] / CPU_SCORES[_REFERENCE], PriorSource.ESTIMATED
+
+
+def reference_machine(*, without_gpu: bool) -> str:
+    """Return that against which speeds and sizes of work are told: where a speed is 1."""
+    return f"{1 / VCPU_SHARE:.0f} vCPUs of {_REFERENCE}" if without_gpu else "a T4"
 
 
 def prior_source(instance_type: InstanceType) -> PriorSource:

@@ -55,6 +55,17 @@ def name_batch(at: datetime, random: Random) -> str:
     return f"b-{at:%Y%m%d-%H%M%S}-{random.getrandbits(32):08x}"
 
 
+#: What may be the name of a batch: its jobs have it in their ids.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_name(batch_id: str) -> None:
+    """Check the form of a batch's name (BadInput)."""
+    if not _NAME.fullmatch(batch_id):
+        remedy = "write 1 to 100 of A-Z, a-z, 0-9, . _ and -, a letter or digit first"
+        raise BadInput("--batch", batch_id, remedy)
+
+
 def check_unused(batch_id: str, store: ObjectStore) -> None:
     """Check that no submit has used a name, before files are uploaded below it (BadInput).
 

@@ -55,6 +55,7 @@ def test_every_purchase_mode_has_words(mode: PurchaseMode) -> None:
 
 def case_latency(wait: float) -> Reason:
     numbers = {"boot": 90.0, "warm_workers": 1, "month": 140.0, "more": 100.0, "each": 0.1}
+    numbers |= {"now": 3600.0}
     return Reason(ReasonCode.CASE_LATENCY, {**numbers, "wait": wait})
 
 

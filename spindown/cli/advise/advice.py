@@ -7,7 +7,14 @@ from datetime import timedelta
 from statistics import median
 from typing import Any
 
-from spindown.cli.advise.search import AdvisedSettings, Known, Trial, keeps_promise, search
+from spindown.cli.advise.search import (
+    LEAST_GAIN,
+    AdvisedSettings,
+    Known,
+    Trial,
+    keeps_promise,
+    search,
+)
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.alternative import Alternative, Role
 from spindown.cli.simulate.table import format_wait
@@ -63,6 +70,7 @@ def long_jobs(trial: Trial, gathered: Gathered, months: float) -> LongJobs | Non
         months=months,
         spot=median(spot),
         on_demand=listing.on_demand,
+        done_after=trial.result.sojourn.most,
     )
     if found is None:
         return None
@@ -300,7 +308,10 @@ def _postpone(advice: Advice, count: "_Count") -> Postponed | None:
     if long is None:
         return None
     (result,) = count("finish_within", [with_deadline(advice.best.settings, long)])
-    return Postponed(long=long, result=result)
+    is_kept = not undone(result) and result.sojourn.most <= long.within.total_seconds()
+    is_dearer = result.dollars > advice.best.result.dollars * (1.0 + LEAST_GAIN)
+    # What is not kept, or costs more even where spot never runs out, is no advice.
+    return Postponed(long=long, result=result) if is_kept and not is_dearer else None
 
 
 class _Count:
@@ -367,6 +378,7 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
             jobs=jobs,
             promise=advice.promise,
             boot=boot.at_least + boot.median,
+            wait=result.wait.p95,
             warm_wait=with_warm.wait.p95,
             warm_workers=warm.warm_workers,
             is_kept=_is_in_time(advice),

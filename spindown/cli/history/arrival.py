@@ -80,10 +80,12 @@ class JobShape:
     """The size of a job where the history does not give it."""
 
     items: float
-    #: Seconds of one item on one slot of the reference GPU, a T4.
+    #: Seconds of one item on one slot of the reference.
     item_seconds: float
     #: Where both come from, for people.
     source: str
+    #: What an item takes ``item_seconds`` on (``domain.prior.reference_machine``).
+    reference: str = "a T4"
 
 
 def _office(seed: int) -> tuple[Arrival, ...]:
@@ -245,7 +247,7 @@ def _assumed(rows: Sequence[HistoryRow], shape: JobShape) -> Iterator[str]:
     items = say_count(max(1, round(shape.items)), "item")
     taken = {
         "items": f"a job is taken for {items}",
-        "item_seconds": f"an item is taken for {shape.item_seconds:.3g} s on a T4",
+        "item_seconds": f"an item is taken for {shape.item_seconds:.3g} s on {shape.reference}",
     }
     for column, said in taken.items():
         silent = sum(row.is_empty(column) for row in rows)

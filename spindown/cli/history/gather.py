@@ -37,6 +37,7 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Policy
+from spindown.domain.prior import reference_machine
 from spindown.error import BadInput
 from spindown.ledger.knowledge import read_knowledge, starts_baked
 from spindown.simulator import Boot, SimScenario
@@ -77,7 +78,13 @@ class SimulatedWorkload:
             items=items_per_job(known, self.policy),
             item_seconds=3600.0 / an_hour,
             source="as the workload has shown" if is_learned else "an estimate of the policy",
+            reference=self.reference,
         )
+
+    @property
+    def reference(self) -> str:
+        """Return the machine on which times and hours of its work are told."""
+        return reference_machine(without_gpu=self.requirements.gpu_count_max == 0)
 
 
 def default_subject() -> SimulatedWorkload:

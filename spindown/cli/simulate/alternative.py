@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from multiprocessing import resource_tracker
+from threading import Thread
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -31,7 +33,9 @@ from spindown.simulator import (
 #: Seconds between two looks at what the processes have done.
 _LOOK_SECONDS = 0.2
 #: Events between two reports.
-_REPORT_EVERY = 500
+_REPORT_EVERY = 50
+#: In a file: after so long without a line there is one.
+_QUIET_SECONDS = 10.0
 
 #: (start_within, drain_within) in minutes, from short waits to long ones.
 _PROMISE_MINUTES = ((1, 2), (2, 4), (4, 8), (10, 20), (40, 80))
@@ -208,7 +212,15 @@ _inherited: dict[str, Any] = {}
 
 
 def _inherit(scenario: SimScenario, seed: int, shares: Any) -> None:
+    Thread(target=_end_with_parent, daemon=True).start()
     _inherited.update(scenario=scenario, seed=seed, shares=shares)
+
+
+def _end_with_parent() -> None:
+    """End this process with the one that started it, however that ends."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _simulate_apart(number: int, one: Alternative) -> SimResult:
@@ -325,12 +337,27 @@ def _progress_of(names: Sequence[str]) -> Iterator[Report]:
         yield report
 
 
-def _line_of_each(names: Sequence[str]) -> Report:
+def _line_of_each(names: Sequence[str], now: Callable[[], float] = monotonic) -> Report:
+    """Return what prints a line at once, one for each simulation that ends, and one now and then.
+
+    Args:
+        names: of the simulations.
+        now: seconds, ever more.
+    """
     over: set[int] = set()
+    shares = [0.0] * len(names)
+    said_at = now()
+    print_aside(f"simulating {', '.join(dict.fromkeys(names))} ...")
 
     def report(number: int, share: float) -> None:
+        nonlocal said_at
+        shares[number] = share
         if share >= 1.0 and number not in over:
             over.add(number)
+            said_at = now()
             print_aside(f"simulated {names[number]}, {len(over)} of {len(names)}")
+        elif now() - said_at >= _QUIET_SECONDS and len(over) < len(names):
+            said_at = now()
+            print_aside(f"simulating, {sum(shares) / len(names):.0%} done")
 
     return report

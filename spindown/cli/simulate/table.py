@@ -58,7 +58,7 @@ def say_work(comparison: Comparison) -> str:
     told = f"{hours:,.0f}" if hours >= _FEW_HOURS else f"{hours:.2g}"
     return (
         f"{say_count(ours.jobs, 'job')}, {say_count(ours.items, 'item')}, {told} hours of work "
-        "on a T4"
+        f"on {comparison.gathered.subject.reference}"
     )
 
 

@@ -3,12 +3,15 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from datetime import timedelta
 
+import psutil
 import pytest
 
-from spindown.cli.simulate.alternative import baselines, frontier, ours, simulate_all
+from spindown.cli.simulate.alternative import _line_of_each, baselines, frontier, ours, simulate_all
 from spindown.config.check import check_policy
 from spindown.domain.policy import Policy
 from tests.local.waiting import until
@@ -64,3 +67,40 @@ def test_tries_no_promise_that_contradicts_the_deadline(
 
     assert starts == [timedelta(minutes=minutes) for minutes in tried]
     assert all(check_policy(one.policy) for one in frontier(policy))
+
+
+def test_simulations_end_with_whoever_started_them() -> None:
+    program = """
+import multiprocessing, sys
+from spindown.cli.simulate.alternative import baselines, frontier, ours, simulate_all
+from spindown.domain.policy import Policy
+from tests.simulator.scene import HOUR, a_scenario, an_arrival
+
+def report(*_):
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+
+if __name__ == "__main__":
+    endless = a_scenario(*(an_arrival(at=n * HOUR) for n in range(4_000)), length=4_000 * HOUR)
+    simulate_all(endless, frontier(Policy()), seed=1, processes=2, report=report)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+        parent.terminate()
+
+    assert len(children) == 2
+    assert not psutil.wait_procs(children, timeout=30)[1]
+
+
+def test_what_takes_long_tells_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter([0.0, 1.0, 11.0, 11.0, 12.0, 13.0])
+    report = _line_of_each(["ours", "warm"], lambda: next(seconds))
+
+    for number, share in ((0, 0.1), (0, 0.4), (0, 0.5), (1, 1.0)):
+        report(number, share)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "spindown: simulating ours, warm ...",
+        "spindown: simulating, 20% done",
+        "spindown: simulated warm, 1 of 2",
+    ]

@@ -14,6 +14,7 @@ import pytest
 from spindown import ItemFailed, ItemResult, JobFailed, ResultStream, WorkFailed, Workload
 from spindown.client.mapper import Mapper
 from spindown.client.option import StreamOptions
+from spindown.client.workload import _cancel_surely
 
 FAILURE = ItemFailed(
     index=1, item="b", workload="w", job_id="j", error="ValueError: no", traceback="line 7"
@@ -189,6 +190,26 @@ def test_to_import_the_package_loads_none_of_what_it_uses() -> None:
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
     assert done.stdout.decode() == "[]\n"
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_batch_is_cancelled_through_a_second_ctrl_c(
+    times: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, cancelled = iter(range(times)), list[str]()
+
+    def cancel() -> None:
+        if next(left, None) is not None:
+            raise KeyboardInterrupt
+        cancelled.append("b-1")
+
+    batch: Any = SimpleNamespace(id="b-1", options=" --local", cancel=cancel)
+    _cancel_surely([batch])
+
+    assert cancelled == ([] if times == 2 else ["b-1"])
+    told = capsys.readouterr().err
+    assert ("spindown cancel b-1 --local" in told) is (times == 2)
+    assert told.count("\n") == times
 
 
 def what_type_checkers_see(workload: Workload[str, dict[str, int]]) -> None:

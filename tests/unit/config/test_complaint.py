@@ -181,6 +181,27 @@ from tests.unit.config.document import with_value
         ),
         pytest.param(
             "workload.ocr.requirements.gpu_names",
+            ["T4", "L40s"],
+            "workload.ocr.requirements.gpu_names",
+            "write L40S or L4 for L40s; of a newer GPU name its types in instance_types",
+            id="a GPU that nobody sells",
+        ),
+        pytest.param(
+            "workload.ocr.requirements",
+            {"gpu_count_min": 0, "gpu_memory_gib_min": 16},
+            "workload.ocr.requirements.gpu_memory_gib_min",
+            "leave it out: gpu_count_min = 0 asks for no GPU, so none can have it",
+            id="memory of no GPU",
+        ),
+        pytest.param(
+            "deployment.region",
+            "us-est-1",
+            "deployment.region",
+            "write us-east-1 or us-west-1: no region is called so",
+            id="a misspelt region",
+        ),
+        pytest.param(
+            "workload.ocr.requirements.gpu_names",
             ["Trainium"],
             "workload.ocr.image.parameters",
             "name an image with a driver of AWS: AWS's own has NVIDIA's alone",

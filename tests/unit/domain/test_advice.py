@@ -21,6 +21,7 @@ from spindown.domain.advice import (
     judge_small_bill,
 )
 from spindown.domain.reason import ReasonCode
+from spindown.wording import say
 
 
 @pytest.mark.parametrize(
@@ -30,13 +31,27 @@ def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
     promise: float, answer: Answer
 ) -> None:
     verdict = judge_latency(
-        month=40.0, warm_month=140.0, jobs=1000.0, promise=promise, boot=90.0, warm_wait=4.0
+        month=40.0,
+        warm_month=140.0,
+        jobs=1000.0,
+        promise=promise,
+        boot=90.0,
+        wait=70.0,
+        warm_wait=4.0,
     )
 
     assert verdict.answer is answer
     assert verdict.break_even == pytest.approx(0.10)
     assert verdict.reason.about == pytest.approx(
-        {"boot": 90.0, "warm_workers": 1, "month": 140.0, "more": 100.0, "wait": 4.0, "each": 0.1}
+        {
+            "boot": 90.0,
+            "warm_workers": 1,
+            "month": 140.0,
+            "more": 100.0,
+            "now": 70.0,
+            "wait": 4.0,
+            "each": 0.1,
+        }
     )
 
 
@@ -47,6 +62,7 @@ def test_who_is_in_time_without_a_warm_worker_needs_none() -> None:
         jobs=1000.0,
         promise=0.0,
         boot=90.0,
+        wait=0.0,
         warm_wait=0.0,
         is_kept=True,
     )
@@ -63,10 +79,31 @@ def test_who_is_in_time_without_a_warm_worker_needs_none() -> None:
 )
 def test_a_warm_worker_is_paid_by_jobs(warm_month: float, jobs: float, each: float) -> None:
     verdict = judge_latency(
-        month=40.0, warm_month=warm_month, jobs=jobs, promise=60.0, boot=90.0, warm_wait=4.0
+        month=40.0,
+        warm_month=warm_month,
+        jobs=jobs,
+        promise=60.0,
+        boot=90.0,
+        wait=70.0,
+        warm_wait=4.0,
     )
 
     assert verdict.break_even == each
+
+
+def test_a_warm_worker_that_starts_nothing_sooner_is_no_advice() -> None:
+    verdict = judge_latency(
+        month=40.0,
+        warm_month=140.0,
+        jobs=1000.0,
+        promise=60.0,
+        boot=90.0,
+        wait=3600.0,
+        warm_wait=3600.0,
+    )
+
+    assert (verdict.answer, verdict.break_even) == (Answer.NO, math.inf)
+    assert "no sooner than the 60 min" in say(verdict.reason)
 
 
 def beside_one_machine(month: float, work_month: float, share: float) -> Verdict:
@@ -176,7 +213,15 @@ def test_without_jobs_no_bill_is_large_enough() -> None:
 
 def test_every_case_has_its_name() -> None:
     cases = [
-        judge_latency(month=1.0, warm_month=2.0, jobs=1.0, promise=60.0, boot=90.0, warm_wait=4.0),
+        judge_latency(
+            month=1.0,
+            warm_month=2.0,
+            jobs=1.0,
+            promise=60.0,
+            boot=90.0,
+            wait=70.0,
+            warm_wait=4.0,
+        ),
         judge_constant_load(
             month=1.0,
             work_month=1.0,
@@ -280,7 +325,11 @@ HOUR = 3600.0
 
 def test_long_jobs_are_told_with_what_they_would_cost_on_demand() -> None:
     found = find_long_jobs(
-        [60.0, 2 * HOUR, 5 * HOUR, HOUR - 1], months=0.5, spot=0.2, on_demand=0.5
+        [60.0, 2 * HOUR, 5 * HOUR, HOUR - 1],
+        months=0.5,
+        spot=0.2,
+        on_demand=0.5,
+        done_after=5.0 * HOUR,
     )
 
     assert found is not None
@@ -305,6 +354,16 @@ def test_long_jobs_are_told_with_what_they_would_cost_on_demand() -> None:
 def test_a_deadline_is_shown_where_waiting_for_spot_could_save(
     seconds: list[float], spot: float, hours: int | None
 ) -> None:
-    found = find_long_jobs(seconds, months=1.0, spot=spot, on_demand=0.5)
+    found = find_long_jobs(seconds, months=1.0, spot=spot, on_demand=0.5, done_after=0.0)
 
     assert (found and found.within) == (hours and timedelta(hours=hours))
+
+
+def test_no_deadline_is_shown_that_waiting_jobs_cannot_keep() -> None:
+    # Two machines for many jobs of an hour: the last one is done after 13 h.
+    found = find_long_jobs(
+        [1.0 * HOUR] * 26, months=1.0, spot=0.2, on_demand=0.5, done_after=13.0 * HOUR
+    )
+
+    assert found is not None
+    assert found.within == timedelta(hours=14)

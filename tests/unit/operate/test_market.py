@@ -40,7 +40,6 @@ def failing(market: Market, method: str) -> Market:
     [
         ("instance_types", ["g6.xlarge", "g6.xlrge"], "g6.xlrge", "g6.xlarge for g6.xlrge"),
         ("instance_types", ["g6.xlarge", "zz9.huge"], "zz9.huge", "leave it out"),
-        ("gpu_names", ["L4", "L4O"], "L4O", "L4 for L4O"),
     ],
 )
 def test_a_name_that_nothing_sold_bears_is_told(

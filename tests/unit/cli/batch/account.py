@@ -73,6 +73,10 @@ class Account:
     def _put(self, name: str, settings: object) -> None:
         self._ssm.put_parameter(Name=name, Value=json.dumps(encode(settings)), Type="String")
 
+    def tag_queue(self, key: str, value: str) -> None:
+        """Tag the queue, as a deploy does."""
+        self._sqs.tag_queue(QueueUrl=self.queue, Tags={key: value})
+
     def bury(self, job_id: str) -> None:
         body = json.dumps({"job_id": job_id, "items": [1]})
         reason = {"DataType": "String", "StringValue": "no such model"}

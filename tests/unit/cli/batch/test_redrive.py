@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -108,3 +109,12 @@ def test_options_that_do_not_go_together_do_nothing(
         redrive("ocr", lost=lost, items=items, remove=remove, config=account.config)
 
     assert account.waiting(account.dead_letters) == 1
+
+
+@pytest.mark.parametrize("how", [{}, {"lost": True}, {"malformed": True}])
+def test_nothing_to_redrive_is_said(
+    account: Account, capsys: pytest.CaptureFixture[str], how: dict[str, Any]
+) -> None:
+    redrive("ocr", config=account.config, **how)
+
+    assert "ocr has no " in capsys.readouterr().err

@@ -7,9 +7,13 @@ from typing import Any
 
 import boto3
 import pytest
+import typer
 from moto import mock_aws
 
+from spindown import config
 from spindown.cli.submit import find_files, submit
+from spindown.cli.wait import INTERRUPTED, going_on
+from spindown.config.archive import pack, read_version, run_spec
 from spindown.error import BadInput
 from tests.unit.cli.batch.account import REGION, Account
 
@@ -95,8 +99,13 @@ def test_a_name_below_the_batch_never_climbs_out(
 
 @pytest.mark.parametrize("source", ["absent.txt", "*.nothing"])
 def test_a_source_that_names_no_file_is_one_sentence(tmp_path: Path, source: str) -> None:
-    with pytest.raises(BadInput, match="name a file, a directory or a glob"):
+    with pytest.raises(BadInput, match="name a file or a directory that is there, or a glob"):
         find_files([str(tmp_path / source)])
+
+
+def test_an_empty_directory_is_called_empty(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="put a file into it: this directory is empty"):
+        find_files([str(tmp_path)])
 
 
 def test_a_file_whose_name_no_request_can_carry_is_named(tmp_path: Path) -> None:
@@ -205,3 +214,41 @@ def test_a_name_that_was_used_is_said_before_anything_is_sent(
     found = s3.list_objects_v2(Bucket="store", Prefix="workloads/ocr/inputs/")["Contents"]
     bodies = [s3.get_object(Bucket="store", Key=one["Key"])["Body"].read() for one in found]
     assert bodies == [b"first"]
+
+
+@pytest.mark.parametrize("name", ["a b", "", "-a", "a/b", "x" * 101])
+def test_the_name_of_a_batch_is_refused_by_its_option(account: Account, name: str) -> None:
+    with pytest.raises(BadInput, match=r"^--batch is "):
+        submit("ocr", uri="s3://scans/in/", batch=name, config=account.config)
+
+    assert account.waiting(account.queue) == 0
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_other_code_than_runs_is_told_once(
+    account: Account, capsys: pytest.CaptureFixture[str], *, is_changed: bool
+) -> None:
+    code = account.config.parent / "code"
+    code.mkdir()
+    (code / "job.py").write_text("def run(batch, ctx): ...\n")
+    workload = config.load(account.config).workloads["ocr"]
+    version = read_version(pack(code, run_spec(workload)))
+    account.tag_queue("spindown:code-version", version)
+    if is_changed:
+        (code / "job.py").write_text("def run(batch, ctx): yield 1\n")
+
+    submit("ocr", uri="s3://scans/in/", config=account.config)
+
+    told = capsys.readouterr().err
+    assert told.count("is not what runs") == is_changed
+    assert ("spindown deploy" in told) is is_changed
+
+
+def test_a_ctrl_c_while_waiting_says_what_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as left, going_on("b-1", " --local"):
+        raise KeyboardInterrupt
+
+    assert left.value.exit_code == INTERRUPTED
+    told = capsys.readouterr().err
+    assert "b-1 goes on" in told
+    assert "spindown cancel b-1 --local" in told

@@ -205,6 +205,23 @@ def test_to_follow_ends_as_the_job_does(
     assert end_["state"] == ended["state"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"state": JobState.COMPLETED}, 0), ({"state": JobState.FAILED}, 1), ({}, 0)],
+    ids=["completed", "failed", "running"],
+)
+def test_logs_end_with_a_line_and_a_status(
+    account: Account, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], status: int
+) -> None:
+    leave(account, "ocr", "a", **changes)
+
+    with pytest.raises(typer.Exit) if status else nullcontext() as exit_:
+        logs("a", config=account.config)
+
+    assert (exit_.value.exit_code if exit_ else 0) == status
+    assert f"1 job {changes.get('state', JobState.RUNNING)}" in capsys.readouterr().err
+
+
 def test_the_log_of_nobody_is_a_mistake(account: Account) -> None:
     with pytest.raises(BadInput, match="'nobody'"):
         logs("nobody", config=account.config)
