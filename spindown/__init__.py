@@ -1,7 +1,7 @@
 """Spindown: GPUs spin up when work arrives and are gone when it is done.
 
 What a program uses is here, and is loaded when it is first named: ``Workload`` and the rest of
-``spindown.client``, the errors that it raises, and ``function`` (docs/python.md).
+``spindown.client``, the errors that it raises, and ``function`` (`spindown docs python`).
 """
 
 TYPE_CHECKING = False

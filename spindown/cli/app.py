@@ -118,6 +118,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "advise.command:advise_command",
         "Find the cheapest settings, and say when not to use Spindown. Changes nothing.",
     ),
+    "docs": ("docs:docs", "Show a page of the documentation, or list all. Asks nobody."),
     "demo": (
         "demo:demo",
         "Run the whole system here: a queue, spot workers, interruptions, a bill per item.",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DRAFT = """\
 # What to run, on which instances, and how long it may wait. Every key that is not here has a
-# default: docs/settings.md lists them all. Durations carry a unit ("90s", "10m"); money is USD.
+# default: `spindown docs settings` lists them. Durations carry a unit ("90s", "10m"); money is USD.
 
 [deployment]
 name = {quoted:<32} # part of every resource's name

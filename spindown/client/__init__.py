@@ -1,1 +1,1 @@
-"""The Python interface: work is sent, followed and fetched by a program (docs/python.md)."""
+"""The Python interface: send work, follow and fetch it (`spindown docs python`)."""

@@ -44,7 +44,9 @@ _NOTICED_WITHIN = timedelta(minutes=3)
 _BOOKED_WITHIN = timedelta(minutes=5)
 _ZERO = timedelta(0)
 #: What to do where no workload is one to verify with.
-TO_HAVE_ONE = "name one with `run = { verify = true }` in spindown.toml (docs/verify.md), deploy"
+TO_HAVE_ONE = (
+    "name one with `run = { verify = true }` in spindown.toml (`spindown docs verify`), deploy"
+)
 _HEARTBEATS = 4
 #: Of an item; the built-in code sleeps ten at most.
 _LEAST_SECONDS, _SECONDS, _MOST_SECONDS = 0.5, 4.0, 10.0

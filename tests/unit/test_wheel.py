@@ -61,6 +61,13 @@ def test_it_brings_the_locks_of_what_is_deployed_and_cdk(names: Sequence[str]) -
     assert {"spindown/cdk/LICENSE", "spindown/cdk/NOTICE"} <= set(names)
 
 
+def test_it_brings_the_pages_of_the_docs(names: Sequence[str]) -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "adr").glob("*.md")]
+
+    assert pages
+    assert {f"spindown/{path.relative_to(ROOT)}" for path in pages} <= set(names)
+
+
 def test_it_holds_no_tests_and_nothing_that_is_made(wheel: Path, names: Sequence[str]) -> None:
     assert not [name for name in names if "/tests/" in name or name.endswith((".pyc", ".d.ts"))]
     assert wheel.stat().st_size < LARGEST

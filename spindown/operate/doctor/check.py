@@ -926,7 +926,7 @@ def check_sources(facts: Facts) -> Iterator[Finding]:
             needed="" if is_good else "EventBridge on for the bucket, or no new object is a job",
             remedy=""
             if is_good
-            else f"turn it on, beside what is set already (docs/sources.md): aws s3api "
+            else f"turn it on, beside what is set already (`spindown docs sources`): aws s3api "
             f"get-bucket-notification-configuration --bucket {bucket}, then "
             "put-bucket-notification-configuration with EventBridgeConfiguration = {}",
             severity=Severity.GOOD if is_good else Severity.WARNING,

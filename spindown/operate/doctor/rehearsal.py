@@ -169,8 +169,8 @@ def name_pools(pools: Sequence[RehearsedPool]) -> str:
 def _remedy(code: str, *, is_all: bool) -> str:
     if code in _DENIED and is_all:
         return (
-            "allow the scaler's role what docs/account.md lists: look at its permissions boundary "
-            "and at your organisation's policies (aws sts decode-authorization-message)"
+            "allow the scaler's role what `spindown docs account` lists: look at its permissions "
+            "boundary and at your organisation's policies (aws sts decode-authorization-message)"
         )
     if code in _DENIED:
         return (

@@ -21,7 +21,6 @@ from spindown.domain.advice import (
     judge_small_bill,
 )
 from spindown.domain.reason import ReasonCode
-from spindown.wording import say
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,6 @@ def test_a_warm_worker_that_starts_nothing_sooner_is_no_advice() -> None:
     )
 
     assert (verdict.answer, verdict.break_even) == (Answer.NO, math.inf)
-    assert "no sooner than the 60 min" in say(verdict.reason)
 
 
 def beside_one_machine(month: float, work_month: float, share: float) -> Verdict:
