@@ -1,6 +1,7 @@
 """``spindown local``: run the deployed template on this machine."""
 
 import json
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -18,12 +19,15 @@ from spindown.contract.codec import encode
 from spindown.error import NotFound
 from spindown.installed import require
 from spindown.local import TICK, daemon
+from spindown.local.state import StateDirectory
 from spindown.local.status import InstanceStatus, SystemStatus
 
 app = make_group("Run a deployment on this machine.")
 
 State = Annotated[Path, typer.Option(help="Directory for logs and generated files.")]
 STATE = Path(".spindown")
+#: Bytes that a state directory keeps from which on it is told.
+_WORTH_A_WORD = 1_000_000
 
 
 @app.command("up")
@@ -108,6 +112,11 @@ def down(*, state: State = STATE, as_json: option.Json = False) -> None:
         print(json.dumps({"was_up": was_up}))
     else:
         print("The local system is down." if was_up else "No local system was up.")
+        if state.is_dir() and (size := StateDirectory(state).size) >= _WORTH_A_WORD:
+            print(
+                f"{state} keeps {size / 1e6:.0f} MB: logs, and what makes the next start quicker; "
+                f"remove it with: rm -r {shlex.quote(str(state))}"
+            )
 
 
 @app.command("status")

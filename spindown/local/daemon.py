@@ -4,6 +4,7 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,6 +118,8 @@ def stop(state: Path | None = None) -> bool:
             if directory.holder() is None:
                 if "pid" in told:
                     _await_exit(told["pid"])
+                # A killed one leaves them.
+                shutil.rmtree(directory.path / "tmp", ignore_errors=True)
                 return True
             waiting.wait(_POLL_SECONDS)
     raise DaemonError(f"The local system (process {told.get('pid', 'unknown')}) does not end.")

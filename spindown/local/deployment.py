@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,7 +105,16 @@ def deploy(
     _run_cdk(
         "deploy", config_path, stacks, how, state=state, environment=environment, log=log, tell=tell
     )
+    drop_old_assets(Path(assembly))
     kept.write_text(made_of, encoding="utf-8")
+
+
+def drop_old_assets(assembly: Path) -> None:
+    """Remove what earlier syntheses have packed and no stack of this one names."""
+    named = "".join(one.read_text(encoding="utf-8") for one in assembly.glob("*.assets.json"))
+    for old in assembly.glob("asset.*"):
+        if old.name not in named:
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def digest(config_path: Path) -> str:

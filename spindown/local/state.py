@@ -46,6 +46,11 @@ class StateDirectory:
             remedy = f"give a directory that can be written ({exc.strerror})"
             raise BadInput("state directory", str(self.path), remedy) from exc
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of all files in it."""
+        return sum(each.lstat().st_size for each in self.path.rglob("*") if each.is_file())
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the directory; raise `BadInput` when it cannot be, or another local system does.

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.local.deployment import describe_failure, digest, steps_of
+from spindown.local.deployment import describe_failure, digest, drop_old_assets, steps_of
 from tests.local.world import write_config
 
 LOG = Path("deploy.log")
@@ -65,3 +65,16 @@ def test_stacks_are_made_anew_only_where_something_changed(tmp_path: Path) -> No
     path.write_text(path.read_text(encoding="utf-8") + "\n# said\n", encoding="utf-8")
 
     assert len({before, with_file, digest(path)}) == 3
+
+
+def test_only_what_a_stack_names_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "toy.assets.json").write_text('{"path": "asset.new.zip", "other": "asset.code"}')
+    for name in ("asset.new.zip", "asset.old.zip"):
+        (tmp_path / name).write_bytes(b"x")
+    for name in ("asset.code", "asset.past"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"x")
+
+    drop_old_assets(tmp_path)
+
+    assert {one.name for one in tmp_path.glob("asset.*")} == {"asset.new.zip", "asset.code"}

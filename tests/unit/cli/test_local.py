@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from spindown.cli.local import render_instances, say_up
+from spindown.cli.local import down, render_instances, say_up
 from spindown.local.status import InstanceStatus, SystemStatus
 
 CONSOLE = "/somewhere/far/below/.spindown/instances/i-0123456789abcdef0/console.log"
@@ -58,3 +58,14 @@ def test_an_instance_and_its_console_fit_a_narrow_screen() -> None:
 
 def test_without_instances_no_table_is_shown() -> None:
     assert list(render_instances([])) == []
+
+
+@pytest.mark.parametrize("size", [0, 2_000_000])
+def test_what_stays_on_the_disk_is_told_if_it_is_much(
+    tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "asset").write_bytes(bytes(size))
+
+    down(state=tmp_path)
+
+    assert (f"rm -r {tmp_path}" in capsys.readouterr().out) is bool(size)
