@@ -480,12 +480,11 @@ def say_case(code: ReasonCode) -> str:
 
 def _latency(about: About) -> str:
     wait, each = _say_wait(about["wait"]), float(about["each"])
-    then = (
-        f"worth it from ${say_number(each)} a job"
-        if float(about["wait"]) < float(about["now"])
-        else f"no sooner than the {_say_wait(about['now'])} of the advised settings, since jobs "
-        "wait for each other and not for a boot (`max_workers`)"
-    )
+    then = f"no sooner than the {_say_wait(about['now'])} of the advised settings"
+    if float(about["wait"]) < float(about["now"]):
+        then = f"worth it from ${say_number(each)} a job"
+    elif not about["helps"]:
+        then += ", since jobs wait for each other and not for a boot (`max_workers`)"
     return (
         f"A cold start takes {about['boot']:.0f} s. With start_within = 1m, drain_within = 2m, "
         f"scale_up_threshold = 1 and warm_workers = {about['warm_workers']} the month costs "

@@ -59,17 +59,19 @@ def judge_latency(  # noqa: PLR0913 - one figure each
         promise: time within which 95 % of jobs should start, seconds.
         boot: usual time from launch to first job, seconds.
         wait: time within which 95 % start with the advised settings, seconds.
-        warm_wait: the same with those warm workers. If it is no shorter, jobs wait for each other
-            and not for a boot, and no money for warm workers helps.
+        warm_wait: the same with those warm workers. If it is no shorter and late, jobs wait for
+            each other and not for a boot, and no money for warm workers helps.
         warm_workers: how many.
         is_kept: whether the advised settings keep the promise without any, since workers run
             anyway when jobs come.
     """
     more = max(warm_month - month, 0.0)
     is_sooner = warm_wait < wait
+    # In time without being sooner: warm workers are among the advised settings.
+    helps = is_sooner or wait <= promise
     each = more / jobs if jobs > 0.0 and is_sooner else math.inf
     return Verdict(
-        answer=Answer.YES if promise < boot and not is_kept and is_sooner else Answer.NO,
+        answer=Answer.YES if promise < boot and not is_kept and helps else Answer.NO,
         break_even=each,
         reason=Reason(
             ReasonCode.CASE_LATENCY,
@@ -79,6 +81,7 @@ def judge_latency(  # noqa: PLR0913 - one figure each
                 "month": warm_month,
                 "more": more,
                 "now": wait,
+                "helps": helps,
                 "wait": warm_wait,
                 "each": each,
             },

@@ -64,7 +64,7 @@ def test_a_table_tells_what_each_way_costs(capsys: pytest.CaptureFixture[str]) -
     assert "The work alone" in out
     # Standard error is no terminal here, so that the bar is not drawn into a file.
     # Lines of progress, where no terminal is: what is read, and each way that is done.
-    assert err.count("\n") == 4
+    assert err.count("\n") == 5
 
 
 def test_json_has_every_figure_and_repeats_with_its_seed(

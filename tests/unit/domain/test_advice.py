@@ -48,6 +48,7 @@ def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
             "month": 140.0,
             "more": 100.0,
             "now": 70.0,
+            "helps": True,
             "wait": 4.0,
             "each": 0.1,
         }
