@@ -148,9 +148,10 @@ def saving_over(
         paid_seconds: all time that is paid for.
         span: how long it was.
     """
-    seconds = span.total_seconds()
-    count = max(1, ceil(busy_seconds / seconds)) if seconds > 0.0 else 1
-    is_known = paid_seconds > 0.0 and on_demand_dollars > 0.0 and seconds > 0.0
+    # A warm machine is billed for a minute at least, as every other.
+    seconds = max(span, LEAST_BILLED).total_seconds()
+    count = max(1, ceil(busy_seconds / seconds))
+    is_known = paid_seconds > 0.0 and on_demand_dollars > 0.0
     return Saving(
         dollars=dollars,
         on_demand_dollars=on_demand_dollars,

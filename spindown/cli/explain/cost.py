@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.saving import ALL_IN, SAVED, say_saving
+from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
 from spindown.cli.render.screen import format_item_cost, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -67,7 +67,7 @@ def _table(found: CostTrend) -> Table:
 def _cells(span: CostSpan) -> Iterator[str]:
     window = span.window
     yield span.first if span.first == span.last else f"{span.first} to {span.last}"
-    yield f"{window.dollars:,.2f}"
+    yield say_usd(window.dollars)
     yield f"{window.items:,.0f}"
     cost = window.cost_per_item
     yield "" if cost is None else format_item_cost(cost)

@@ -206,6 +206,18 @@ def test_as_many_warm_machines_as_the_work_fills(busy_hours: float, count: int) 
     assert saving.against_on_demand == pytest.approx(0.85)
 
 
+def test_a_warm_machine_is_billed_for_a_minute_at_least() -> None:
+    saving = saving_over(
+        dollars=0.004,
+        on_demand_dollars=0.01,
+        busy_seconds=2.0,
+        paid_seconds=60.0,
+        span=timedelta(seconds=17),
+    )
+
+    assert saving.warm_dollars == pytest.approx(0.01)
+
+
 def test_nothing_is_saved_against_what_is_not_known() -> None:
     saving = Saving(dollars=3.0, on_demand_dollars=0.0, warm_dollars=None)
 
