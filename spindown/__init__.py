@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 #: Name -> its module. ``__init__.pyi`` tells type checkers the same.
 _OFFERED = {
+    "Function": "spindown.client.function",
+    "function": "spindown.client.function",
     "AsyncMapper": "spindown.client.mapper",
     "AsyncResultStream": "spindown.client.mapper",
     "BatchCount": "spindown.client.workload",

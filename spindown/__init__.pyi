@@ -1,3 +1,5 @@
+from spindown.client.function import Function as Function
+from spindown.client.function import function as function
 from spindown.client.mapper import AsyncMapper as AsyncMapper
 from spindown.client.mapper import AsyncResultStream as AsyncResultStream
 from spindown.client.stream import ItemResult as ItemResult

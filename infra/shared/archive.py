@@ -15,7 +15,7 @@ from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stage
 from constructs import Construct
 
 from spindown.config import WorkloadConfig
-from spindown.config.archive import find_code, pack, read_version, run_spec
+from spindown.config.archive import pack_workload, read_version
 from spindown.contract.image import Kit
 from spindown.infra.shared.kit import pack_kit
 
@@ -92,7 +92,7 @@ class CodeArchive(Archive):
         assets: IStackSynthesizer,
     ) -> None:
         """Pack the code of ``workload``; its path is relative to ``root`` (raises ConfigError)."""
-        data = pack(find_code(root, name, workload), run_spec(workload))
+        data = pack_workload(root, name, workload)
         super().__init__(
             scope,
             construct_id,

@@ -15,10 +15,11 @@ from spindown.contract.pack import Member, pack_members
 #: The installed package, which is also in a checkout the one tree that holds all that is deployed.
 PACKAGE = Path(spindown.__file__).parent
 
-#: What the worker imports, and what the code of users does (``user.py``).
+#: What the worker imports, and what the code of users does (``user.py``, ``client/function.py``).
 WORKER_PARTS = (
     "__init__.py",
     "aws",
+    "client",
     "contract",
     "domain",
     "error.py",

@@ -1,7 +1,7 @@
 """What ``spindown init --from-account`` asks AWS, and how it is told."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spindown.cli.session import point_at_local_system, reach
@@ -18,13 +18,13 @@ DEFAULT_REGION = "us-east-1"
 _ASK_FOR = 32
 
 
-def ask_account(text: str, region: str | None, *, local: bool) -> Survey:
+def ask_account(document: Mapping[str, Any], region: str | None, *, local: bool) -> Survey:
     """Return what a region offers for the workloads of a file; None: the account's usual region.
 
     Raises:
         BadInput: no zone has a type that fits, or AWS cannot be asked.
     """
-    requirements = _requirements(text)
+    requirements = _requirements(document)
     if local:
         point_at_local_system()
     aws = reach(region)
@@ -35,9 +35,9 @@ def ask_account(text: str, region: str | None, *, local: bool) -> Survey:
     return found
 
 
-def _requirements(text: str) -> Sequence[Requirements]:
+def _requirements(document: Mapping[str, Any]) -> Sequence[Requirements]:
     """Return the requirements of the file's workloads; the rest of the file may be invalid."""
-    workloads = _table(tomllib.loads(text), "workload").values()
+    workloads = _table(document, "workload").values()
     tables = [_table(each, "requirements") for each in workloads if isinstance(each, dict)]
     return [parse_requirements(table) for table in tables or [{}]]
 
@@ -48,7 +48,7 @@ def region_of(text: str) -> str | None:
     return region if isinstance(region, str) else None
 
 
-def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
+def _table(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 

@@ -1,10 +1,11 @@
 """``spindown init``: a first spindown.toml, by hand or from what the account offers."""
 
 import json
+import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,16 +13,18 @@ import typer
 
 from spindown.cli import option
 from spindown.config import DraftConfig, parse
+from spindown.config.function import add_functions
 from spindown.contract.codec import encode
 from spindown.error import BadInput
 
 if TYPE_CHECKING:
     from spindown.operate.doctor.survey import Survey
 
-DRAFT = """\
+_HEAD = """\
 # What to run, on which instances, and how long it may wait. Every key that is not here has a
 # default: `spindown docs settings` lists them. Durations carry a unit ("90s", "10m"); money is USD.
-
+"""
+_DEPLOYMENT = """
 [deployment]
 name = {quoted:<32} # part of every resource's name
 region = "{region}"
@@ -34,7 +37,8 @@ budget_per_month = 50.0                 # then machines end after the job in han
 # [deployment.network]
 # vpc_id = "vpc-0123456789abcdef0"
 # subnets = {{ {region}a = "subnet-0aaa" }}
-
+"""
+_MAIN = """
 [workload.main]
 # inputs = ["s3://my-bucket/documents/"]  # what its jobs may read, besides what `submit` uploads
 
@@ -59,12 +63,14 @@ start_within = "5m"                     # longest that work may wait for its sta
 max_workers = 2
 max_price_per_hour = 2.0                # instance, root volume and public IPv4 together
 idle_timeout = "auto"                   # learned from your gaps; or a duration such as "10m"
-
+"""
+_VERIFY = """
 # Of Spindown's own code: `spindown verify` proves a deployment by it, for some cents.
 # [workload.verify]
 # run = {{ verify = true }}
 # policy = {{ max_workers = 2, idle_timeout = "1m" }}
 """
+DRAFT = _HEAD + _DEPLOYMENT + _MAIN + _VERIFY
 
 CODE = '''\
 """What a job is made of: batches of items in, one result an item out."""
@@ -134,6 +140,20 @@ def _note(comment: str | None) -> str:
     return f"  {comment}" if comment else ""
 
 
+_FUNCTIONS = re.compile(r"^functions[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
+
+
+def put_functions(text: str, files: Sequence[str]) -> str:
+    """Return the text with these files in ``functions``, and otherwise unchanged."""
+    listed = tomllib.loads(text).get("functions", [])
+    line = f"functions = {json.dumps([*listed, *(one for one in files if one not in listed)])}"
+    if _FUNCTIONS.search(text):
+        return _FUNCTIONS.sub(lambda _: line, text, count=1)
+    table = _NEXT_TABLE.search(text)
+    place = table.start() if table else len(text)
+    return f"{text[:place]}{line}\n\n{text[place:]}"
+
+
 _DEFAULT_REGION = "us-east-1"
 _NAME_CHARACTERS = 31
 
@@ -143,6 +163,12 @@ def init(
     config: Annotated[
         Path, typer.Option("--config", help="File to write or to fill in.")
     ] = option.CONFIG_FILE,
+    functions: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--function", help="Python file whose @spindown.function are workloads; repeatable."
+        ),
+    ] = None,
     from_account: Annotated[
         bool, typer.Option("--from-account", help="Fill in region and zones from what AWS offers.")
     ] = False,
@@ -154,30 +180,46 @@ def init(
 ) -> None:
     """Write a project: a commented spindown.toml, example code, cdk.json; or fill one in."""
     is_there = config.exists()
-    if is_there and not from_account:
+    if is_there and not from_account and not functions:
         remedy = (
             "it exists: give --from-account to fill in its region and zones, or choose another name"
         )
         raise BadInput("--config", str(config), remedy)
-    text = _read(config) if is_there else _draft(config, region)
+    files = [_place(config, one) for one in functions or ()]
+    text = _read(config) if is_there else _draft(config, region, has_main=not files)
+    if files:
+        text = put_functions(text, files)
+        parse(_document(text, config), DraftConfig)
     found = None
     if from_account:
         from spindown.cli.account import ask_account, region_of  # noqa: PLC0415 - slow
 
         asked = region if region or not is_there else region_of(text)
-        found = ask_account(text, asked, local=local)
+        found = ask_account(_document(text, config), asked, local=local)
         text = fill_in(text, region=found.region, zones=list(found.zones))
     try:
         config.write_text(text, encoding="utf-8")
     except OSError as exc:
         remedy = f"name a file that can be written ({exc.strerror})"
         raise BadInput("--config", str(config), remedy) from exc
-    made = [] if is_there else [*_write_rest(config)]
+    made = [] if is_there else [*_write_rest(config, has_main=not files)]
     _tell(config, made, found, is_new=not is_there, local=local, as_json=as_json)
 
 
-def _draft(config: Path, region: str | None) -> str:
+def _place(config: Path, file: Path) -> str:
+    """Return how spindown.toml names a file."""
+    return Path(os.path.relpath(file.resolve(), config.resolve().parent)).as_posix()
+
+
+def _document(text: str, config: Path) -> Mapping[str, Any]:
+    """Return what a file says, with the workloads of its functions (raises ConfigError)."""
+    return add_functions(tomllib.loads(text), config.resolve().parent)
+
+
+def _draft(config: Path, region: str | None, *, has_main: bool) -> str:
     """Return the text of a new file; the deployment is named after its directory.
+
+    Without the workload ``main`` the caller must add others.
 
     Raises:
         ConfigError: there is no such region.
@@ -186,9 +228,11 @@ def _draft(config: Path, region: str | None) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", directory).lstrip("-0123456789")
     quoted = json.dumps(name[:_NAME_CHARACTERS].rstrip("-") or "spindown")
     place = region or _DEFAULT_REGION
-    text = DRAFT.format(quoted=quoted, region=place, zones=json.dumps([f"{place}a", f"{place}b"]))
-    parse(tomllib.loads(text), DraftConfig)
-    return text
+    zones = json.dumps([f"{place}a", f"{place}b"])
+    # What follows is checked with the workload, also where that is another.
+    parse(tomllib.loads(DRAFT.format(quoted=quoted, region=place, zones=zones)), DraftConfig)
+    draft = DRAFT if has_main else _HEAD + _DEPLOYMENT + _VERIFY
+    return draft.format(quoted=quoted, region=place, zones=zones)
 
 
 def _read(config: Path) -> str:
@@ -202,13 +246,13 @@ def _read(config: Path) -> str:
     return text
 
 
-def _write_rest(config: Path) -> Iterator[Path]:
+def _write_rest(config: Path, *, has_main: bool) -> Iterator[Path]:
     """Write what else a project needs, but for what is there already; yield each file."""
     app: dict[str, Any] = {"app": "spindown-app", "output": "cdk.out"}
     if config.name != option.CONFIG_FILE.name:
         app["context"] = {"config": config.name}
     texts = {"cdk.json": json.dumps(app, indent=2) + "\n", ".gitignore": IGNORED}
-    if not (config.parent / "code").exists():
+    if has_main and not (config.parent / "code").exists():
         texts["code/main.py"] = CODE
     for name, text in texts.items():
         path = config.parent / name

@@ -20,7 +20,7 @@ from typing import Any
 from spindown import config as configuration
 from spindown.cli.render.line import print_aside
 from spindown.config import WorkloadConfig
-from spindown.config.archive import find_code, pack, run_spec
+from spindown.config.archive import pack_workload, run_spec
 from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
 from spindown.contract.run import RunMode
 from spindown.error import BadInput, SpindownError, printable
@@ -100,7 +100,7 @@ def _unpack(root: Path, name: str, workload: WorkloadConfig, folder: Path) -> Co
         raise BadInput("environment", missing[0], "export it here: no secret is read from AWS")
     known = {variable: os.environ[variable] for variable in spec.secrets}
     archive = folder / "code.zip"
-    archive.write_bytes(pack(find_code(root, name, workload), spec))
+    archive.write_bytes(pack_workload(root, name, workload))
     unpack(archive, folder / "code")
     whole = replace(spec, env={**spec.env, **known})
     return Code(root=folder / "code", spec=whole, digest="")

@@ -1,6 +1,6 @@
 """What may be said of how work is done, one name for one thing in all calls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from spindown.client.stream import OnExit, ShowItems
@@ -32,3 +32,22 @@ class StreamOptions(SubmitOptions, total=False):
     on_exit: OnExit | None
     #: Whether to show a bar, or what is told instead; None: a notebook shows one.
     progress: bool | ShowItems | None
+
+
+class FunctionOptions(TypedDict, total=False):
+    """What machines a function needs, and how it runs there (``config.function`` reads it)."""
+
+    #: The GPU, or several of which any will do, by EC2's names.
+    gpu: str | Sequence[str]
+    #: Memory of one GPU, at least. With neither of the two it gets no GPU.
+    gpu_memory_gib: float
+    #: vCPUs, at least.
+    vcpus: int
+    #: Memory, at least.
+    memory_gib: float
+    #: Packages, as lines of requirements.txt.
+    requirements: Sequence[str]
+    #: Further keys of ``[workload.NAME.run]``.
+    run: Mapping[str, Any]
+    #: Keys of ``[workload.NAME.policy]``.
+    policy: Mapping[str, Any]

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from spindown.cli.render.bar import open_bar
 from spindown.client.stream import ShowItems
 
 #: In a file: so many calls a line.
@@ -36,6 +35,8 @@ def open_progress(name: str, asked: "bool | ShowItems | None") -> Shown:
         return Shown(_NotebookLine(name, display), lambda: None)
     if not asked:
         return Shown(None, lambda: None)
+    from spindown.cli.render.bar import open_bar  # noqa: PLC0415 - not on instances
+
     stack = ExitStack()
     bar = stack.enter_context(open_bar(lines_every=_CALLS_A_LINE))
 

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from spindown.error import BadInput, WorkFailed
-from spindown.operate.download import fetch_outputs
 from spindown.port import ObjectStore
 
 R = TypeVar("R")
@@ -71,6 +70,8 @@ class ItemResult(Generic[R]):
         """
         if self._source is None:
             return []
+        from spindown.operate.download import fetch_outputs  # noqa: PLC0415 - not on instances
+
         record, store = self._source
         ((_, fetched),) = fetch_outputs([(record, Path(folder))], store)
         for one in fetched:

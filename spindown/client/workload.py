@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 from spindown.cli.option import CONFIG_FILE
 from spindown.cli.sender import Sender, check_type
 from spindown.cli.session import Session, connect, find_place, reach_local_system
+from spindown.client.item import check_item
 from spindown.client.mapper import (
     Mapper,
     open_stream,
@@ -38,7 +39,6 @@ from spindown.client.stream import (
 from spindown.contract.job.batch import UPLOADS, Batch
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
-from spindown.contract.location import is_whole
 from spindown.error import BadInput, ItemFailed, JobFailed, NotFound, WorkFailed
 from spindown.job.cancel import cancel
 from spindown.job.lost import redrive_lost
@@ -134,6 +134,11 @@ class Workload(Mapper[T, R]):
 
     def __repr__(self) -> str:
         return f"Workload({self.name!r}, deployment={self._sender.deployment!r})"
+
+    @property
+    def code_version(self) -> str:
+        """Return the SHA-256 of the code that is deployed."""
+        return self._session.workload(self.name).run.code_version
 
     def submit(self, items: Iterable[T], **how: Unpack[SubmitOptions]) -> "Submission[R]":
         """Send items as one batch, and return at once; it goes on whatever becomes of this process.
@@ -253,11 +258,10 @@ class _Given:
         #: As they are sent.
         self.values: list[Any] = []
         for number, item in enumerate(items):
+            value = check_item(number, item)
             if not isinstance(item, Path):
-                self.values.append(item)
+                self.values.append(value)
                 continue
-            if not item.is_file() or not is_whole(str(item)):
-                raise BadInput(f"item {number}", str(item), "give the path of a readable file")
             name = f"{number:06d}/{item.name}"
             self.files.append((item, name))
             self.values.append(f"{root}{prefix}{name}")
@@ -271,7 +275,7 @@ class _Given:
         try:
             text = json.dumps(asked, sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as exc:
-            raise BadInput("items", draft.batch_id, f"give items that are JSON ({exc})") from exc
+            raise BadInput("params", dict(draft.params), f"give JSON ({exc})") from exc
         return hashlib.sha256(text.encode()).hexdigest()
 
 

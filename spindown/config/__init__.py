@@ -16,6 +16,7 @@ from spindown.config.check import check_policy
 from spindown.config.complaint import translate
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
+from spindown.config.function import add_functions
 from spindown.config.image import ImageConfig
 from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
@@ -54,7 +55,7 @@ __all__ = [
 
 
 def load(path: Path, form: type[Config] = Config, *, named: str = "spindown.toml") -> Config:
-    """Read and validate spindown.toml (raises ConfigError).
+    """Read and validate spindown.toml and the files of its ``functions`` (raises ConfigError).
 
     Args:
         path: the file.
@@ -72,9 +73,10 @@ def load(path: Path, form: type[Config] = Config, *, named: str = "spindown.toml
     except UnicodeDecodeError as exc:
         raise ConfigError(named, str(path), "save it as UTF-8") from exc
     try:
-        return parse(tomllib.loads(text), form)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         raise ConfigError(named, str(path), f"fix its TOML: {exc}") from exc
+    return parse(add_functions(document, path.resolve().parent), form)
 
 
 def parse(document: Mapping[str, Any], form: type[Config] = Config) -> Config:

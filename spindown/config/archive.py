@@ -3,12 +3,16 @@
 Equal files and equal settings give equal bytes.
 """
 
+import ast
 import io
+import os
 import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
+from spindown.config.function import module_of
 from spindown.config.run import RunConfig
 from spindown.config.schema import WorkloadConfig
 from spindown.contract.pack import Member, is_left_out, pack_members
@@ -22,36 +26,54 @@ from spindown.contract.run import (
 from spindown.domain.lease import VISIBILITY_CAP
 from spindown.error import ConfigError
 
+#: Name of the file of requirements inside the archive, where its lines are given.
+REQUIREMENTS_NAME = "spindown-requirements.txt"
+
 _ANY_EXECUTE = 0o111
 
 
 def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
-    """Return the directory of a workload's code; ``root`` is the folder of spindown.toml.
+    """Return the directory or the file of a workload's code.
 
     Return None for a workload without code: its image holds all.
 
+    Args:
+        root: the folder of spindown.toml.
+        name: the workload.
+        workload: what the file says of it.
+
     Raises:
-        ConfigError: the directory does not exist, or lacks the module or the requirements that
-            the workload names.
+        ConfigError: there is none, or it lacks the module or the requirements that the workload
+            names.
     """
     run = workload.run
     if run.code is None:
         return None
-    directory = (root / run.code).resolve()
+    code = (root / run.code).resolve()
     field = f"workload.{name}.run"
-    if not directory.is_dir():
-        raise ConfigError(f"{field}.code", str(run.code), "name a directory beside spindown.toml")
-    if run.entrypoint is not None and not _has_module(directory, run.entrypoint):
-        raise ConfigError(f"{field}.entrypoint", run.entrypoint, f"name a module below {run.code}/")
-    if run.requirements is not None and not (directory / run.requirements).is_file():
-        raise ConfigError(
-            f"{field}.requirements", run.requirements, f"name a file below {run.code}/"
-        )
-    return directory
+    if not code.is_dir() and not _is_module(code):
+        remedy = "name a folder or a Python file beside spindown.toml"
+        raise ConfigError(f"{field}.code", str(run.code), remedy)
+    directory, module = module_of(code) if _is_module(code) else (code, None)
+    if run.entrypoint is not None:
+        asked = run.entrypoint.partition(":")[0]
+        if module is not None and asked != module:
+            raise ConfigError(f"{field}.entrypoint", run.entrypoint, f"name {module}:callable")
+        if module is None and not _has_module(directory, asked):
+            remedy = f"name a module below {run.code}/"
+            raise ConfigError(f"{field}.entrypoint", run.entrypoint, remedy)
+    if isinstance(run.requirements, str) and not (directory / run.requirements).is_file():
+        place = run.code if module is None else run.code.parent
+        raise ConfigError(f"{field}.requirements", run.requirements, f"name a file below {place}/")
+    return code
 
 
-def _has_module(directory: Path, entrypoint: str) -> bool:
-    module = directory.joinpath(*entrypoint.partition(":")[0].split("."))
+def _is_module(code: Path) -> bool:
+    return code.suffix == ".py" and code.is_file()
+
+
+def _has_module(directory: Path, asked: str) -> bool:
+    module = directory.joinpath(*asked.split("."))
     return module.with_suffix(".py").is_file() or (module / "__init__.py").is_file()
 
 
@@ -64,7 +86,7 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
         image=run.image or "",
         folders=run.folders,
         results=run.results,
-        requirements=run.requirements,
+        requirements=REQUIREMENTS_NAME if isinstance(run.requirements, tuple) else run.requirements,
         allow_source_builds=run.allow_source_builds,
         batch_size=1 if run.folders else run.batch_size,
         item_timeout=_item_timeout(run),
@@ -85,13 +107,33 @@ def _item_timeout(run: RunConfig) -> timedelta:
     return VISIBILITY_CAP if run.folders and not is_said else run.item_timeout
 
 
-def pack(directory: Path | None, spec: RunSpec) -> bytes:
-    """Return the archive of a directory, if there is one, and of the spec that says how to call it.
+def pack_workload(root: Path, name: str, workload: WorkloadConfig) -> bytes:
+    """Return the archive of a workload (raises ConfigError as ``find_code`` and ``pack``).
+
+    Args:
+        root: the folder of spindown.toml.
+        name: the workload.
+        workload: what the file says of it.
+    """
+    asked = workload.run.requirements
+    lines = asked if isinstance(asked, tuple) else ()
+    return pack(find_code(root, name, workload), run_spec(workload), lines)
+
+
+def pack(code: Path | None, spec: RunSpec, requirements: Sequence[str] = ()) -> bytes:
+    """Return the archive of the code, if there is any, and of the spec that says how to call it.
+
+    Args:
+        code: as ``find_code`` finds it.
+        spec: how it is called.
+        requirements: lines of the file that the spec names, if the code has not got it.
 
     Raises:
-        ConfigError: a link leads out of the directory, or a file has the name of the spec.
+        ConfigError: a link leads out of the directory, or a file has the name of one of ours.
     """
-    members = {} if directory is None else _pack_code(directory)
+    members = {} if code is None else _pack_code(code, spec)
+    if requirements:
+        members[REQUIREMENTS_NAME] = Member(data="".join(f"{x}\n" for x in requirements).encode())
     told = {name: member.digest for name, member in members.items()}
     spec = replace(spec, version=code_version(spec, told))
     members[RUN_SPEC_NAME] = Member(data=encode_run_spec(spec))
@@ -121,16 +163,73 @@ def read_version(data: bytes) -> str:
         return decode_run_spec(archive.read(RUN_SPEC_NAME)).version
 
 
-def _pack_code(directory: Path) -> dict[str, Member]:
+def _pack_code(code: Path, spec: RunSpec) -> dict[str, Member]:
+    directory = code if code.is_dir() else module_of(code)[0]
     members = {}
-    for path in sorted(directory.rglob("*")):
+    for path in code_files(code, spec.requirements):
         name = path.relative_to(directory)
-        if is_left_out(PurePosixPath(name)) or path.is_dir():
-            continue
         if not path.resolve().is_relative_to(directory.resolve()):
             raise ConfigError("run.code", str(name), "replace this link by what it points at")
-        if str(name) == RUN_SPEC_NAME:
+        if str(name) in {RUN_SPEC_NAME, REQUIREMENTS_NAME}:
             raise ConfigError("run.code", str(name), "rename this file: Spindown writes its own")
         is_executable = bool(path.stat().st_mode & _ANY_EXECUTE)
         members[name.as_posix()] = Member(data=path.read_bytes(), is_executable=is_executable)
     return members
+
+
+def code_files(code: Path, requirements: str | None) -> Sequence[Path]:
+    """Return the files that go into the archive of a workload, in order (raises ConfigError).
+
+    Args:
+        code: as ``find_code`` finds it. A Python file goes with the modules and packages beside it
+            that it imports, and with those that they import.
+        requirements: the file of requirements beside that; None: there is none.
+    """
+    if code.is_dir():
+        return sorted(_files_below(code))
+    directory, module = module_of(code)
+    found, left = set[Path](), [code]
+    if "." in module:
+        left += _files_below(directory / module.partition(".")[0])
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += _imported(path, directory) if path.suffix == ".py" else ()
+    if requirements is not None and (directory / requirements).is_file():
+        found.add(directory / requirements)
+    return sorted(found)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [each for each in folders if not is_left_out(PurePosixPath(each))]
+        yield from (Path(parent, x) for x in names if not is_left_out(PurePosixPath(x)))
+
+
+def _imported(path: Path, directory: Path) -> Iterator[Path]:
+    """Yield the files below a directory that a module imports from there; packages as a whole."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as exc:
+        raise ConfigError("run.code", str(path), f"fix its Python: {exc}") from exc
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield from _files_of(one.name, directory)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for one in node.names:
+                yield from _files_of(f"{node.module}.{one.name}", directory)
+
+
+def _files_of(module: str, directory: Path) -> Iterator[Path]:
+    first, *rest = module.split(".")
+    if first == "spindown":
+        return
+    place = directory / first
+    if (place / "__init__.py").is_file():
+        yield from _files_below(place)
+    elif place.with_suffix(".py").is_file():
+        yield place.with_suffix(".py")
+    elif rest and place.is_dir():
+        yield from _files_of(".".join(rest), place)

@@ -34,6 +34,10 @@ VariableName = Annotated[
 ]
 
 
+Requirement = Annotated[
+    str, name_pattern("a requirement", r"[^\r\n]+", "one line, as in requirements.txt")
+]
+
 #: What ``verify`` stands for. Each item is a call of its own, so that one is committed soon.
 _BUILT_IN: Mapping[str, Any] = {
     "entrypoint": "verification:run",
@@ -78,10 +82,11 @@ class RunConfig(TomlTable):
     folders: Flag = False
     #: Whether its jobs are those of ``spindown verify``, whose code is Spindown's own.
     verify: Flag = False
-    #: Directory of the user's code, relative to spindown.toml; images and folders may do without.
+    #: Directory of the user's code, or one Python file, which goes with what it imports from beside
+    #: it; relative to spindown.toml. Images and folders may do without.
     code: Path | None = None
-    #: requirements.txt below ``code``, installed on the instance.
-    requirements: str | None = None
+    #: requirements.txt below ``code``, or its lines; installed on the instance.
+    requirements: str | Annotated[tuple[Requirement, ...], Field(min_length=1)] | None = None
     #: Whether a requirement without a wheel is built on the instance, which runs its code.
     allow_source_builds: Flag = False
     results: Results = Results.PER_ITEM

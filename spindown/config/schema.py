@@ -402,6 +402,8 @@ class WorkloadConfig(TomlTable):
 class Config(TomlTable):
     """The whole of spindown.toml."""
 
+    #: Python files whose functions are workloads too; ``config.load`` adds their tables.
+    functions: tuple[str, ...] = ()
     deployment: DeploymentConfig
     workload: dict[Name, WorkloadConfig] = Field(min_length=1)
     pricing: PricingConfig = Field(default_factory=PricingConfig)

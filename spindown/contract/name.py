@@ -18,3 +18,8 @@ def scaler_name(deployment: str) -> str:
 def queue_name(deployment: str, workload: str) -> str:
     """Return the name of a workload's queue."""
     return resource_name(deployment, workload)
+
+
+def workload_of(function: str) -> str:
+    """Return the name of the workload that runs a Python function, if it has no other."""
+    return function.replace("_", "-").lower()

@@ -47,7 +47,7 @@ def pack_members(members: Mapping[str, Member]) -> bytes:
 
 
 #: What tools write beside code. Hidden files and folders are left out as well.
-_LEFT_OUT = frozenset({"__pycache__", "node_modules"})
+_LEFT_OUT = frozenset({"__pycache__", "cdk.out", "node_modules"})
 
 
 def is_hidden(name: PurePosixPath) -> bool:

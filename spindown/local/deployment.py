@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import spindown
 from spindown import config
-from spindown.config.archive import find_code
+from spindown.config.archive import code_files, find_code
 from spindown.config.deployment import bootstrap_parameter
 from spindown.contract.pack import is_left_out
 from spindown.error import SpindownError
@@ -120,26 +120,26 @@ def drop_old_assets(assembly: Path) -> None:
 def digest(config_path: Path) -> str:
     """Return the SHA-256 of all that stacks are made of (raises ConfigError).
 
-    That is spindown.toml, the folders of code that it names, Spindown itself, and this Python.
+    That is spindown.toml, the code that it names, Spindown itself, and this Python.
     """
     config_path = config_path.resolve()
     loaded, root = config.load(config_path), config_path.parent
     found = hashlib.sha256(f"{sys.executable} {sys.version} {config_path}".encode())
-    folders = {find_code(root, name, one) for name, one in loaded.workloads.items()}
-    own = Path(spindown.__file__).parent
-    files = [config_path, *_files(own, follow=True)]
-    for folder in sorted(each for each in folders if each is not None):
-        files += _files(folder)
-    for path in files:
+    files = [config_path, *_own_files()]
+    for name, workload in sorted(loaded.workloads.items()):
+        code, wanted = find_code(root, name, workload), workload.run.requirements
+        if code is not None:
+            files += code_files(code, wanted if isinstance(wanted, str) else None)
+    for path in dict.fromkeys(files):
         mode, data = path.stat().st_mode, path.read_bytes()
         found.update(f"\0{path}\0{mode}\0{len(data)}\0".encode())
         found.update(data)
     return found.hexdigest()
 
 
-def _files(folder: Path, *, follow: bool = False) -> Iterator[Path]:
-    """Yield the files below a folder that a deploy may read."""
-    for parent, folders, names in os.walk(folder, followlinks=follow):
+def _own_files() -> Iterator[Path]:
+    """Yield the files of Spindown itself."""
+    for parent, folders, names in os.walk(Path(spindown.__file__).parent, followlinks=True):
         folders[:] = sorted(each for each in folders if not is_left_out(PurePosixPath(each)))
         for name in sorted(names):
             path = Path(parent, name)

@@ -17,7 +17,13 @@ import pytest
 
 from spindown import config
 from spindown.config import WorkloadConfig
-from spindown.config.archive import find_code, pack, read_version, run_spec
+from spindown.config.archive import (
+    REQUIREMENTS_NAME,
+    find_code,
+    pack,
+    read_version,
+    run_spec,
+)
 from spindown.contract.run import RUN_SPEC_NAME, OnNewCode, RunSpec, decode_run_spec
 from spindown.error import ConfigError
 from tests.infra.assembly import CONFIG, Assembly, words, write_project
@@ -174,13 +180,22 @@ def test_the_archive_says_what_spindown_toml_says() -> None:
     [
         pytest.param(
             ('code = "code"', 'code = "absent"'),
-            "workload.plain.run.code is 'absent': name a directory beside spindown.toml",
+            "workload.plain.run.code is 'absent': "
+            "name a folder or a Python file beside spindown.toml",
             id="no such directory",
         ),
         pytest.param(
             ('entrypoint = "job:run"', 'entrypoint = "jobs.main:run"'),
             "workload.plain.run.entrypoint is 'jobs.main:run': name a module below code/",
             id="no such module",
+        ),
+        pytest.param(
+            (
+                'entrypoint = "job:run"\ncode = "code"',
+                'entrypoint = "no:run"\ncode = "code/job.py"',
+            ),
+            "workload.plain.run.entrypoint is 'no:run': name job:callable",
+            id="another module than the file",
         ),
         pytest.param(
             ('code = "code"', 'code = "code"\nrequirements = "needs.txt"'),
@@ -199,6 +214,53 @@ def test_code_that_is_not_there_is_one_sentence(
         find_code(tmp_path, "plain", workload)
 
     assert str(caught.value) == sentence
+
+
+def test_a_file_goes_with_what_it_imports_from_beside_it(tmp_path: Path) -> None:
+    for name, text in {
+        "job.py": "import json, near, deep.inner\nfrom pack.part import x\nimport spindown, far\n",
+        "near.py": "def late():\n    import farther\n",
+        "farther.py": "",
+        "pack/__init__.py": "from . import part",
+        "pack/part.py": "x = 1",
+        "pack/words.txt": "data",
+        "deep/inner.py": "",
+        "deep/other.py": "",
+        "spindown/__init__.py": "",
+        "use.py": "import job",
+        "scans/a.png": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    found = members(pack(tmp_path / "job.py", SPEC, ["numpy>=2", "torch"]))
+
+    assert found.pop(REQUIREMENTS_NAME) == b"numpy>=2\ntorch\n"
+    assert set(found) - {RUN_SPEC_NAME} == {
+        *("job.py", "near.py", "farther.py", "deep/inner.py"),
+        *("pack/__init__.py", "pack/part.py", "pack/words.txt"),
+    }
+
+
+def test_a_file_of_a_package_goes_with_the_package(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    for name in ("lab/__init__.py", "lab/job.py", "lab/near.py", "other.py"):
+        (tmp_path / name).touch()
+
+    found = members(pack(tmp_path / "lab" / "job.py", replace(SPEC, entrypoint="lab.job:run")))
+
+    assert set(found) == {"lab/__init__.py", "lab/job.py", "lab/near.py", RUN_SPEC_NAME}
+
+
+def test_what_a_function_has_no_use_of_restarts_no_job(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("import near\n")
+    (tmp_path / "near.py").write_text("")
+    first = read_version(pack(tmp_path / "job.py", SPEC))
+    (tmp_path / "use.py").write_text("import job\n")
+
+    assert read_version(pack(tmp_path / "job.py", SPEC)) == first
+    (tmp_path / "near.py").write_text("x = 1\n")
+    assert read_version(pack(tmp_path / "job.py", SPEC)) != first
 
 
 def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None:

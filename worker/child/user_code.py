@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,7 +36,7 @@ _ERROR_CHARACTERS = 2000
 #: Of a traceback: the end, where it says what went wrong.
 _TRACEBACK_CHARACTERS = 4000
 #: Modules whose frames lie above those of the user's code.
-_OURS = frozenset({__name__, "spindown.declaration"})
+_OURS = frozenset({__name__, "spindown.client.function"})
 _OWN_PID = os.getpid()
 #: Whatever user code raises concerns the item alone. Extensions written in Rust panic by an
 #: exception of their own below BaseException (pyo3, ``PanicException``).
@@ -58,7 +59,9 @@ def main(arguments: Sequence[str]) -> None:
         return
     _send(answers, encode_frame({"type": "ready"}))
     while True:
-        _Batch(frames.get(), run, int(slot), answers).serve()
+        Batch(
+            frames.get(), run, int(slot), partial(_send, answers), traceback.print_exception
+        ).serve()
 
 
 def load(code: Path, entrypoint: str, context: Context) -> Run:
@@ -66,7 +69,9 @@ def load(code: Path, entrypoint: str, context: Context) -> Run:
     sys.path.insert(0, str(code))
     module_name, _, name = entrypoint.partition(":")
     module = importlib.import_module(module_name)
-    run: Run = getattr(module, name)
+    found = getattr(module, name)
+    # A function of one item, as ``spindown.function`` makes it, knows how it does a batch.
+    run: Run = getattr(found, "run_batch", found)
     if not callable(run):
         raise TypeError(f"{entrypoint} is not callable")
     setup = getattr(module, "setup", None)
@@ -111,12 +116,29 @@ def _send(stream: BinaryIO, data: bytes) -> None:
         rest = rest[stream.write(rest) :]
 
 
-class _Batch:
+class Batch:
     """One batch under way: every item gets one answer, whatever the user's code does."""
 
-    def __init__(self, frame: Frame, run: Run, slot: int, answers: BinaryIO) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        run: Run,
+        slot: int,
+        send: Callable[[bytes], object],
+        show: Callable[[BaseException], object],
+    ) -> None:
+        """Take a batch.
+
+        Args:
+            frame: what it is.
+            run: the user's code.
+            slot: its number.
+            send: is given each frame of answers.
+            show: is given what the code raises.
+        """
         self._run = run
-        self._answers = answers
+        self._send = send
+        self._show = show
         self._context = Context(
             outputs=Path(frame["outputs"]),
             job_id=frame["job_id"],
@@ -199,14 +221,14 @@ class _Batch:
         self._ready.append(frame)
 
     def _fail(self, item: Item, exc: BaseException) -> None:
-        traceback.print_exception(exc)
+        self._show(exc)
         if isinstance(exc, MemoryError):
             # That says something of this machine, and nothing for good of the item.
             self._is_out_of_memory = True
             if self._ready:
                 self._flush()
             reason = f"{describe(exc)} at item {item.index}"
-            _send(self._answers, encode_frame({"type": "memory", "reason": reason}))
+            self._send(encode_frame({"type": "memory", "reason": reason}))
             return
         if item.index in self._rest:
             self._keep(Result(item, error=describe(exc)), 0.0, describe_whole(exc))
@@ -223,7 +245,7 @@ class _Batch:
             results = [_as_json(one) for one in results]
             data = _encode(results, done=done)
         if len(data) <= ANSWERS_BYTES_MAX and weigh(data) <= ANSWERS_MEMORY_MAX:
-            _send(self._answers, pack_frame(data))
+            self._send(pack_frame(data))
         elif len(results) == 1:
             self._tell([_too_large(results[0], len(data))], done=done)
         else:

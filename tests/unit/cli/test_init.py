@@ -48,6 +48,45 @@ def test_what_it_writes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {"/.spindown/", "/cdk.out/"} <= set(ignored)
 
 
+A_FUNCTION = "import spindown\n\n\n@spindown.function\ndef {name}(item): ...\n"
+
+
+def test_functions_are_workloads_and_nothing_is_edited(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(A_FUNCTION.format(name=name))
+    path = tmp_path / "spindown.toml"
+
+    init(config=path, functions=[tmp_path / "one.py"])
+    first = path.read_text()
+    init(config=path, functions=[tmp_path / "two.py", tmp_path / "one.py"])
+
+    assert set(config.load(path).workload) == {"one", "two"}
+    assert path.read_text() == first.replace('["one.py"]', '["one.py", "two.py"]')
+    assert not (tmp_path / "code").exists()
+
+
+def test_functions_come_into_a_file_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(A_FUNCTION.format(name="one"))
+    path = tmp_path / "spindown.toml"
+    init(config=path)
+    first = path.read_text()
+
+    init(config=path, functions=[tmp_path / "one.py"])
+
+    assert set(config.load(path).workload) == {"main", "one"}
+    assert path.read_text().replace('functions = ["one.py"]\n\n', "") == first
+
+
+def test_a_file_without_functions_leaves_all_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "one.py").touch()
+    path = tmp_path / "spindown.toml"
+
+    with pytest.raises(ConfigError, match=r"decorate a function of it with @spindown\.function"):
+        init(config=path, functions=[tmp_path / "one.py"])
+
+    assert not path.exists()
+
+
 def test_another_name_of_the_file_is_known_to_cdk(tmp_path: Path) -> None:
     init(config=tmp_path / "batch.toml", region="eu-west-1")
 

@@ -1,0 +1,21 @@
+"""What an item may be: JSON, or the path of a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from spindown.contract.location import is_whole
+from spindown.error import BadInput
+
+
+def check_item(number: int, item: Any) -> Any:
+    """Return an item as JSON, which a worker will read; a file by its path (raises BadInput)."""
+    if isinstance(item, Path):
+        if not item.is_file() or not is_whole(str(item)):
+            raise BadInput(f"item {number}", str(item), "give the path of a readable file")
+        return str(item)
+    try:
+        return json.loads(json.dumps(item, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as exc:
+        remedy = f"give JSON, or the pathlib.Path of a file ({exc})"
+        raise BadInput(f"item {number}", item, remedy) from exc
