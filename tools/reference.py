@@ -32,6 +32,7 @@ from spindown.config.run import RunConfig
 from spindown.config.schema import (
     NONE_IS,
     CeilingsConfig,
+    Config,
     JobTypeConfig,
     RequirementsConfig,
     RungConfig,
@@ -94,6 +95,7 @@ Objects of which each is a job as soon as it is in the bucket ([sources.md](sour
 """
 
 TABLES = (
+    Table("spindown.toml", Config),
     Table("[deployment]", DeploymentConfig),
     Table("[deployment.network]", NetworkConfig),
     Table("[deployment.outpost.REGION]", OutpostConfig, _OUTPOST_NOTE),

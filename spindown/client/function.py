@@ -212,7 +212,7 @@ class _HereWork(Generic[T, R]):
     def _compute(self, index: int, given: Any) -> ItemResult[R]:
         from spindown.worker.child.frame import read_frame  # noqa: PLC0415 - for this alone
         from spindown.worker.child.runner import read_results  # noqa: PLC0415
-        from spindown.worker.child.user_code import Batch  # noqa: PLC0415
+        from spindown.worker.child.user_code import ServedBatch  # noqa: PLC0415
 
         value = check_item(index, given)
         path = str(given.resolve()) if isinstance(given, Path) else None
@@ -220,7 +220,7 @@ class _HereWork(Generic[T, R]):
         # No folder for files: a function is not told where it would be.
         batch = {"job_id": "", "params": self._params, "outputs": os.devnull, "items": [item]}
         answers, raised = BytesIO(), list[BaseException]()
-        Batch(batch, self._function.run_batch, 0, answers.write, raised.append).serve()
+        ServedBatch(batch, self._function.run_batch, 0, answers.write, raised.append).serve()
         for exc in raised:
             if isinstance(exc, KeyboardInterrupt):
                 # It was for this process, and says nothing of the item.

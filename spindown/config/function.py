@@ -22,7 +22,7 @@ _SAID = frozenset({"command", "code", "entrypoint", "folders", "image", "require
 _USUAL_RUN = {"batch_size": 1}
 
 
-class FunctionOptions(TomlTable):
+class FunctionConfig(TomlTable):
     """What ``@spindown.function`` takes."""
 
     name: Name | None = None
@@ -125,7 +125,7 @@ def _decorated(tree: ast.Module) -> Iterator[tuple[_Function, ast.expr]]:
                     yield node, decorator
 
 
-def _read_options(decorator: ast.expr, place: str) -> FunctionOptions:
+def _read_options(decorator: ast.expr, place: str) -> FunctionConfig:
     given: dict[str, Any] = {}
     for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
         said = ast.unparse(keyword.value)
@@ -137,13 +137,13 @@ def _read_options(decorator: ast.expr, place: str) -> FunctionOptions:
             remedy = "write the value itself: a deploy reads the file and does not run it"
             raise ConfigError(f"{place}: {keyword.arg}", said, remedy) from exc
     try:
-        return FunctionOptions.model_validate(given)
+        return FunctionConfig.model_validate(given)
     except ValidationError as exc:
-        wrong = translate(exc, FunctionOptions, given)
+        wrong = translate(exc, FunctionConfig, given)
         raise ConfigError(f"{place}: {wrong.field}", wrong.value, wrong.remedy) from None
 
 
-def _table(options: FunctionOptions, code: str, entrypoint: str, place: str) -> dict[str, Any]:
+def _table(options: FunctionConfig, code: str, entrypoint: str, place: str) -> dict[str, Any]:
     for key in sorted(_SAID & options.run.keys()):
         remedy = "leave it out: the function says it"
         raise ConfigError(f"{place}: run.{key}", options.run[key], remedy)

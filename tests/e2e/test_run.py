@@ -13,15 +13,17 @@ import signal
 import struct
 import subprocess
 import sys
+import tomllib
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from spindown import BadInput, ItemFailed, Workload
+from spindown.cli.init import init
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.log import JOB_USED
 from spindown.domain.fleet import CodeProgress
@@ -42,8 +44,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("e2e")
     path = write_deployment(directory, "count", "thumbnail", "absent", "lab", "mixed")
     path.write_text(path.read_text(encoding="utf-8") + TYPES, encoding="utf-8")
+    add_function(path)
     with deployed(path) as world:
         yield world
+
+
+def add_function(config: Path) -> None:
+    """Put the function of the page beside a spindown.toml, with a policy that ends in seconds."""
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```py\n# digest.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    policy = f"memory_gib=2, policy={tomllib.loads(SWIFT)!r})"
+    file = config.parent / "digest.py"
+    file.write_text(text.replace("memory_gib=2)", policy), encoding="utf-8")
+    init(config=config, functions=[file])
 
 
 def a_picture(width: int, height: int) -> bytes:
@@ -404,6 +417,7 @@ def test_every_example_of_the_page_runs(
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(world.directory)
+    monkeypatch.syspath_prepend(str(world.directory))
     names: dict[str, object] = {}
 
     for example in examples:
@@ -413,6 +427,54 @@ def test_every_example_of_the_page_runs(
     assert printed.startswith("{'length': 1}\n{'length': 2}\n{'length': 3}\n")
     assert "ValueError: nothing to count" in printed
     assert names["values"] == [{"length": 1}, {"length": 2}]
+    # A call here, on machines, and here as on a machine.
+    assert printed.count("ca978112\n") == 2
+    assert [text[:8] for text in cast("list[str]", names["texts"])] == ["ca978112", "3b64db95"]
+
+
+def test_a_function_runs_as_it_was_deployed_or_not_at_all(world: World) -> None:
+    program = (
+        "import asyncio, hashlib\n"
+        "from digest import digest\n"
+        "there = digest.workload(local_system=True)\n"
+        "batch = there.submit(['a'])\n"
+        "there_too = asyncio.run(there.aio.gather(['bb', 3], return_exceptions=True))\n"
+        "here = digest.local.gather(['bb', 3], return_exceptions=True)\n"
+        "assert batch.gather() == [digest('a')]\n"
+        "assert there_too[0] == here[0] == digest('bb')\n"
+        "print(there_too[1].error, here[1].error, sep='\\n')\n"
+        "for one in (there_too[1], here[1]):\n"
+        "    print(one.traceback.splitlines()[-1])\n"
+    )
+
+    def run() -> "subprocess.CompletedProcess[str]":
+        known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            check=False,
+            cwd=world.directory,
+            env=known,
+            capture_output=True,
+            text=True,
+            timeout=HANGING,
+        )
+
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.splitlines()) == {
+        "AttributeError: 'int' object has no attribute 'encode'"
+    }
+    told = len(world.spindown_json("batches", "digest"))
+
+    file = world.directory / "digest.py"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(f"{text}\n# changed since\n", encoding="utf-8")
+    refused = run()
+    file.write_text(text, encoding="utf-8")
+
+    assert refused.returncode == 1
+    assert "its code is not what is deployed" in refused.stderr
+    assert len(world.spindown_json("batches", "digest")) == told
 
 
 def test_files_go_and_come_by_their_paths(world: World, tmp_path: Path) -> None:
@@ -465,7 +527,7 @@ def test_every_view_is_json_for_programs(world: World) -> None:
     plan = found(plan_without_workers)
     (decision, *_) = world.spindown_json("why", "count")[0]["decisions"]
 
-    assert sorted(workloads) == ["absent", "count", "lab", "mixed", "thumbnail"]
+    assert sorted(workloads) == ["absent", "count", "digest", "lab", "mixed", "thumbnail"]
     assert plan["sizing"]["wanted"] == 1
     assert {"offer", "constraint", "reason"} < plan["rejected"][0].keys()
     # The function that keeps the catalogue has read the spot advisor's file and the volumes.

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     _send(answers, encode_frame({"type": "ready"}))
     while True:
-        Batch(
+        ServedBatch(
             frames.get(), run, int(slot), partial(_send, answers), traceback.print_exception
         ).serve()
 
@@ -116,7 +116,7 @@ def _send(stream: BinaryIO, data: bytes) -> None:
         rest = rest[stream.write(rest) :]
 
 
-class Batch:
+class ServedBatch:
     """One batch under way: every item gets one answer, whatever the user's code does."""
 
     def __init__(

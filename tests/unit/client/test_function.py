@@ -89,7 +89,7 @@ def test_results_are_what_a_worker_would_have_sent() -> None:
 
     assert first == ["a"]
     assert isinstance(second, ItemFailed)
-    assert second.error.startswith("the result is not JSON: TypeError")
+    assert "TypeError" in second.error
     assert isinstance(third, JobFailed)
     assert isinstance(fourth, ItemFailed)
     assert fourth.error == "SystemExit: 3"
@@ -181,8 +181,10 @@ def test_a_function_inside_of_another_is_refused() -> None:
     def closure(item: int) -> int:
         return item
 
-    with pytest.raises(BadInput, match="move it out of the function that it is in"):
+    with pytest.raises(BadInput) as caught:
         spindown.function(closure)
+
+    assert caught.value.field == "function"
 
 
 def test_what_a_script_defines_runs_only_here(tmp_path: Path) -> None:
@@ -190,17 +192,14 @@ def test_what_a_script_defines_runs_only_here(tmp_path: Path) -> None:
         "import spindown\n"
         "@spindown.function\ndef same(item):\n    return item\n"
         "print(same.local.gather([1]))\n"
-        "try:\n    same.map([1])\nexcept spindown.BadInput as exc:\n    print(exc.remedy)\n"
+        "try:\n    same.map([1])\nexcept spindown.BadInput as exc:\n    print(exc.value)\n"
     )
 
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, cwd=tmp_path, capture_output=True, text=True
     )
 
-    assert done.stdout.splitlines() == [
-        "[1]",
-        "move it into a module of its own, and import it: no worker has a __main__",
-    ]
+    assert done.stdout.splitlines() == ["[1]", "same"]
 
 
 def test_a_worker_without_any_package_has_the_decorator(tmp_path: Path) -> None:
