@@ -6,14 +6,13 @@ instance has not got.
 
 import functools
 import inspect
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeVar, Unpack, overload
 
-from spindown.client.item import check_item
+from spindown.client.item import check_item, check_json
 from spindown.client.mapper import Mapper, Work
 from spindown.client.option import FunctionOptions, StreamOptions, SubmitOptions
 from spindown.client.stream import ItemResult
@@ -88,6 +87,7 @@ class Function(Mapper[T, R]):
             BadInput: it is not deployed, or what is deployed is not this code.
         """
         from spindown.client.workload import Workload  # noqa: PLC0415 - slow, and not on instances
+        from spindown.config.archive import function_version  # noqa: PLC0415 - likewise
 
         code = self._find_code()
         try:
@@ -99,7 +99,7 @@ class Function(Mapper[T, R]):
                 raise
             remedy = f"deploy it: `spindown init --function {code.name}`, then `spindown deploy`"
             raise BadInput("function", self.name, remedy) from None
-        if found.code_version != _read_version(code, self.name):
+        if found.code_version != function_version(code, self.name):
             remedy = "deploy it (`spindown deploy`), or use Workload for what is deployed"
             raise BadInput("function", self.name, f"its code is not what is deployed: {remedy}")
         return found
@@ -118,10 +118,6 @@ class Function(Mapper[T, R]):
         """Send items as one batch and return at once, as ``Workload.submit`` does."""
         return self._workload(how).submit(items, **how)
 
-    def batch(self, name: str) -> "Submission[R]":
-        """Return a batch that was submitted before, as ``Workload.batch`` does."""
-        return self._workload({}).batch(name)
-
     def _workload(self, how: SubmitOptions) -> "Workload[T, R]":
         self.check_params(how)
         if self._usual is None:
@@ -130,13 +126,12 @@ class Function(Mapper[T, R]):
 
     def check_params(self, how: SubmitOptions) -> Mapping[str, Any]:
         """Return the keyword arguments of each call (raises BadInput: it does not take them)."""
-        params = dict(how.get("params") or {})
+        given = dict(how.get("params") or {})
         try:
-            self._signature.bind(None, **params)
+            self._signature.bind(None, **given)
         except TypeError as exc:
-            raise BadInput(
-                "params", params, f"give what {self.name} takes by name ({exc})"
-            ) from exc
+            raise BadInput("params", given, f"give what {self.name} takes by name ({exc})") from exc
+        params: Mapping[str, Any] = check_json("params", given)
         return params
 
 
@@ -167,16 +162,6 @@ def _check(call: Callable[..., Any]) -> inspect.Signature:
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _read_version(code: Path, name: str) -> str:
-    """Return the version of a function's code as it would be deployed (raises BadInput)."""
-    from spindown.config import WorkloadConfig  # noqa: PLC0415 - not on instances
-    from spindown.config.archive import pack_workload, read_version  # noqa: PLC0415
-    from spindown.config.function import read_functions  # noqa: PLC0415
-
-    table = read_functions(code, code.name)[name]
-    return read_version(pack_workload(code.parent, name, WorkloadConfig.model_validate(table)))
-
-
 class _Here(Mapper[T, R]):
     """A function's calls in this process."""
 
@@ -199,7 +184,7 @@ class _HereWork(Generic[T, R]):
         self.name = function.name
         self._function = function
         self._items = items
-        self._params = json.loads(json.dumps(params))
+        self._params = params
 
     def leave(self) -> None:
         """Compute no further item."""
@@ -215,6 +200,9 @@ class _HereWork(Generic[T, R]):
         from spindown.worker.child.user_code import ServedBatch  # noqa: PLC0415
 
         value = check_item(index, given)
+        if isinstance(value, str) and value.startswith("s3://"):
+            remedy = "give the pathlib.Path of a file: here nothing is fetched from S3"
+            raise BadInput(f"item {index}", value, remedy)
         path = str(given.resolve()) if isinstance(given, Path) else None
         item = {"index": index, "value": value, "path": path}
         # No folder for files: a function is not told where it would be.

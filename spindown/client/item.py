@@ -14,8 +14,12 @@ def check_item(number: int, item: Any) -> Any:
         if not item.is_file() or not is_whole(str(item)):
             raise BadInput(f"item {number}", str(item), "give the path of a readable file")
         return str(item)
+    return check_json(f"item {number}", item, "JSON, or the pathlib.Path of a file")
+
+
+def check_json(name: str, value: Any, wanted: str = "JSON") -> Any:
+    """Return a value as whoever reads its JSON has it (raises BadInput: it is none)."""
     try:
-        return json.loads(json.dumps(item, allow_nan=False))
+        return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as exc:
-        remedy = f"give JSON, or the pathlib.Path of a file ({exc})"
-        raise BadInput(f"item {number}", item, remedy) from exc
+        raise BadInput(name, value, f"give {wanted} ({exc})") from exc

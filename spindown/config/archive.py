@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
-from spindown.config.function import module_of
+from spindown.config.function import module_of, read_functions
 from spindown.config.run import RunConfig
 from spindown.config.schema import WorkloadConfig
 from spindown.contract.pack import Member, is_left_out, pack_members
@@ -154,7 +154,23 @@ def differs_from(version: str, root: Path, name: str, workload: WorkloadConfig) 
     """
     if not version:
         return False
-    return version != read_version(pack(find_code(root, name, workload), run_spec(workload)))
+    return version != read_version(pack_workload(root, name, workload))
+
+
+def is_deployed(version: str, path: Path, name: str) -> bool:
+    """Tell whether a decorated function's code is the one of a version (raises ConfigError).
+
+    Args:
+        version: of what is deployed.
+        path: its file.
+        name: its workload.
+    """
+    table = read_functions(path, path.name).get(name)
+    if table is None:
+        raise ConfigError("function", name, f"decorate it where {path.name} defines it")
+    run = {key: table["run"].get(key) for key in ("entrypoint", "code", "requirements")}
+    workload = WorkloadConfig(run=RunConfig(**run))
+    return version == read_version(pack_workload(path.parent, name, workload))
 
 
 def read_version(data: bytes) -> str:

@@ -121,6 +121,7 @@ def test_a_forked_process_gets_its_results_too(tmp_path: Path) -> None:
         ({1}, "item 0 is {1}: give JSON"),
         (float("nan"), "item 0 is nan"),
         (Path("none"), "item 0 is 'none'"),
+        ("s3://some-bucket/key", "item 0 is 's3://"),
     ],
 )
 def test_an_item_that_cannot_be_sent_is_named(item: Any, said: str) -> None:
@@ -134,6 +135,9 @@ def test_params_are_what_the_function_takes_by_name() -> None:
     for ask in (halve.map, halve.submit, halve.local.map):
         with pytest.raises(BadInput) as caught:
             ask([1], params={"figures": 1})
+        assert caught.value.field == "params"
+        with pytest.raises(BadInput) as caught:
+            ask([1], params={"digits": {1}})
         assert caught.value.field == "params"
 
 
