@@ -91,12 +91,16 @@ class Sender:
         except (ConfigError, OSError):
             # A deploy says what is wrong with it; the code that runs is whole.
             return ""
-        is_local = self.options.endswith(" --local")
-        command = "spindown local down && spindown local up" if is_local else "spindown deploy"
         return (
             f"the code of {self.workload} here is not what runs: these jobs run what was deployed; "
-            f"bring yours with: {command}"
+            f"bring yours with: {self.deploy_command}"
         )
+
+    @property
+    def deploy_command(self) -> str:
+        """Return the command that deploys the code that lies here."""
+        is_local = self.options.endswith(" --local")
+        return "spindown local down && spindown local up" if is_local else "spindown deploy"
 
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""

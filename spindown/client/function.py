@@ -87,22 +87,21 @@ class Function(Mapper[T, R]):
             BadInput: it is not deployed, or what is deployed is not this code.
         """
         from spindown.client.workload import Workload  # noqa: PLC0415 - slow, and not on instances
-        from spindown.config.archive import function_version  # noqa: PLC0415 - likewise
 
         code = self._find_code()
         try:
-            found: Workload[T, R] = Workload(
-                self.name, config=config, deployment=deployment, local_system=local_system
+            return Workload(
+                self.name,
+                config=config,
+                deployment=deployment,
+                local_system=local_system,
+                function=code,
             )
         except BadInput as exc:
             if exc.field != "workload":
                 raise
             remedy = f"deploy it: `spindown init --function {code.name}`, then `spindown deploy`"
             raise BadInput("function", self.name, remedy) from None
-        if found.code_version != function_version(code, self.name):
-            remedy = "deploy it (`spindown deploy`), or use Workload for what is deployed"
-            raise BadInput("function", self.name, f"its code is not what is deployed: {remedy}")
-        return found
 
     def _find_code(self) -> Path:
         if self._call.__module__ in _NO_MODULES:

@@ -36,6 +36,7 @@ from spindown.client.stream import (
     OnExit,
     ResultStream,
 )
+from spindown.config.archive import is_deployed
 from spindown.contract.job.batch import UPLOADS, Batch
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
@@ -97,6 +98,7 @@ class Workload(Mapper[T, R]):
         config: str | Path = CONFIG_FILE,
         deployment: str | None = None,
         local_system: bool = False,
+        function: Path | None = None,
     ) -> None:
         """Find a workload, as the command line does.
 
@@ -106,9 +108,11 @@ class Workload(Mapper[T, R]):
             deployment: name of the deployment, in place of a file.
             local_system: whether it runs in the local system of this directory
                 (``spindown local up``); else AWS is asked as it is configured here.
+            function: the file of the function that it must run; None: it runs what is deployed.
 
         Raises:
-            BadInput: no such file, region, credentials, deployment or workload.
+            BadInput: no such file, region, credentials, deployment or workload; or it runs other
+                code than this function.
         """
         place = find_place(Path(config), deployment=deployment, local=False)
         if local_system:
@@ -129,16 +133,15 @@ class Workload(Mapper[T, R]):
             config=(place.workloads or {}).get(name),
             code_version=settings.run.code_version,
         )
-        if said := self._sender.say_other_code(Path(config).resolve().parent):
+        if function is not None:
+            if not is_deployed(settings.run.code_version, function, name):
+                remedy = f"bring it with: {self._sender.deploy_command}"
+                raise BadInput("function", name, f"its code here is not what runs: {remedy}")
+        elif said := self._sender.say_other_code(Path(config).resolve().parent):
             sys.stderr.write(f"spindown: {said}\n")
 
     def __repr__(self) -> str:
         return f"Workload({self.name!r}, deployment={self._sender.deployment!r})"
-
-    @property
-    def code_version(self) -> str:
-        """Return the SHA-256 of the code that is deployed."""
-        return self._session.workload(self.name).run.code_version
 
     def submit(self, items: Iterable[T], **how: Unpack[SubmitOptions]) -> "Submission[R]":
         """Send items as one batch, and return at once; it goes on whatever becomes of this process.

@@ -473,7 +473,7 @@ def test_a_function_runs_as_it_was_deployed_or_not_at_all(world: World) -> None:
     file.write_text(text, encoding="utf-8")
 
     assert refused.returncode == 1
-    assert "its code is not what is deployed" in refused.stderr
+    assert "function is 'digest': its code here is not what runs" in refused.stderr
     assert len(world.spindown_json("batches", "digest")) == told
 
 
