@@ -346,7 +346,7 @@ def _cost_table(bill: CostReport) -> Table:
         table.add_row("not charged", f"{spend.refunded_seconds:,.0f} s", note)
     table.add_row("dollars", f"${spend.dollars:.5f}", f"over {format_seconds(_span(bill))}")
     if bill.cost is not None:
-        table.add_row("cost per item, busy", format_item_cost(bill.cost.busy))
+        table.add_row("cost per item, at work", format_item_cost(bill.cost.busy))
         table.add_row(
             "cost per item, all in", format_item_cost(bill.cost.all_in), style="bold green"
         )

@@ -135,7 +135,7 @@ def _sum(name: str, trial: Trial, advice: Advice) -> Text:
     result = trial.result
     parts = [f"${advice.a_month(trial):,.2f} a month"]
     if result.items_done:
-        parts.append(f"${say_number(result.dollars_per_item * 1000, 4)} for 1,000 items")
+        parts.append(f"${say_number(result.dollars_per_item * 1000, 4)} for 1,000 items, all in")
     if result.has_started:
         parts.append(f"95 % start within {format_wait(result.wait.p95)}")
     if left := undone(result):

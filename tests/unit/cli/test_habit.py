@@ -19,6 +19,7 @@ WITHOUT_JSON = {
     "destroy": "CDK prints",
     "cdk": "CDK prints",
     "dashboard": "a browser shows it",
+    "docs": "a person reads",
     "local run": "results are JSON, and its code prints beside them",
     "shell": "a person types",
     "iam deployer": "it prints JSON alone",

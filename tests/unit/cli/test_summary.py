@@ -65,7 +65,7 @@ def test_an_instance_is_a_line_and_why_it_was_taken_another() -> None:
 
 
 def test_the_demo_tells_what_was_saved_as_every_bill_does() -> None:
-    assert f"That is {say_saving(BILL.saving)}." in lines_of(BILL)
+    assert f"That is {say_saving(BILL.saving)}." in " ".join(lines_of(BILL))
 
 
 def test_what_ec2_refused_is_told_with_count_code_and_place() -> None:
