@@ -9,14 +9,13 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from spindown.contract.location import work_root
 from spindown.control.alert.judgement import judge
 from spindown.control.alert.lost import tell_lost
 from spindown.control.bake import keep_images
 from spindown.control.job_size import learn_sizes
 from spindown.control.market import refresh
 from spindown.control.usage import compact_all
-from spindown.functions.port import connect, control_ports, for_each_workload
+from spindown.functions.port import control_ports, for_each_workload, store_of
 from spindown.job.lost import count_recent
 from spindown.job.renew import renew_all
 from spindown.job.shape_queue import remove_unused
@@ -49,11 +48,6 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         # And after it what those who submit have written.
         **for_each_workload("lost", lambda w, p: tell_lost(w, p, count_recent, store_of), ports),
     }
-
-
-def store_of(workload: str) -> ObjectStore:
-    """Return the part of the bucket that belongs to a workload."""
-    return connect().object_store(control_ports().deployment().bucket, work_root(workload))
 
 
 @logger.inject_lambda_context

@@ -24,7 +24,7 @@ from spindown.contract.settings import (
 )
 from spindown.error import SpindownError
 from spindown.job.held import WorkPorts
-from spindown.port import ControlPorts
+from spindown.port import ControlPorts, ObjectStore
 
 
 @cache
@@ -52,6 +52,11 @@ def work_ports(settings: WorkloadSettings) -> WorkPorts:
         table=ports.table,
         metrics=ports.metrics,
     )
+
+
+def store_of(workload: str) -> ObjectStore:
+    """Return the part of the bucket that belongs to a workload."""
+    return connect().object_store(os.environ[ENV_BUCKET], work_root(workload))
 
 
 def _pause(length: timedelta) -> None:

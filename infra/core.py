@@ -164,6 +164,7 @@ class CoreStack(DeploymentStack):
             workloads=tuple(one.name for one in workloads),
             scaler=control.scaler.function.function_name,
             topic=shared.topic.topic.topic_arn,
+            batches_told=config.deployment.alarm_batches,
             budget_per_month=config.deployment.budget_per_month,
             tags=config.deployment.tags,
         )

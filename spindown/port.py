@@ -191,6 +191,10 @@ class ObjectStore(Protocol):
         """Return the version ids of a key, newest first, without delete markers."""
         ...
 
+    def delete(self, key: str) -> None:
+        """Take the current object away, whether there is one or not; its versions stay."""
+        ...
+
 
 class InputSource(Protocol):
     """What a workload was declared to be allowed to read, by ``s3://bucket/key``."""

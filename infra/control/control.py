@@ -86,7 +86,13 @@ class ControlPlane(Construct):
             has_named_role=self._has_outposts,
             description="Reconciles a workload: sizes its fleet, launches and ends workers",
             code=self._code,
-            statements=self._reconcile(),
+            statements=[
+                *self._reconcile(),
+                *grants.follow_batches(
+                    bucket_arn=self._shared.store.bucket.bucket_arn,
+                    deployment=self._shared.deployment.name,
+                ),
+            ],
             memory_mib=512,
             places=self._places(),
             timeout=_RECONCILE_TIMEOUT,

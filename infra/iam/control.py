@@ -178,6 +178,26 @@ def count_lost(
     ]
 
 
+def follow_batches(*, bucket_arn: str, deployment: str) -> list[iam.PolicyStatement]:
+    """Allow seeing how far batches are, and starting or cancelling those that wait for others.
+
+    The statements do not name the workloads: a policy has no room for many of them.
+    """
+
+    def objects(*keys: str) -> list[str]:
+        return [f"{bucket_arn}/{work_root('*')}{key}" for key in keys]
+
+    manifests = "jobs/*/manifest.json"
+    read = objects("batches/*.json", "submitted/*.jsonl", manifests)
+    queues = regional("sqs", queue_name(deployment, "*"))
+    return [
+        allow("FollowBatches", ["s3:GetObject"], read),
+        allow("CancelBatches", ["s3:PutObject"], objects(manifests)),
+        allow("CloseBatches", ["s3:DeleteObject"], objects("open/*")),
+        allow("StartBatches", ["sqs:SendMessage"], [queues]),
+    ]
+
+
 def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:
     """Allow replacing messages by copies before SQS deletes them."""
     actions = ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")

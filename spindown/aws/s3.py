@@ -133,6 +133,11 @@ class S3ObjectStore:
                     break
         return found
 
+    def delete(self, key: str) -> None:
+        """Put a delete marker over an object."""
+        with translated():
+            self._client.delete_object(Bucket=self._bucket, Key=self._root + key)
+
 
 class S3InputSource:
     """InputSource on S3, within the prefixes that the workload declares."""

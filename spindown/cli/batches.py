@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.batch import say_eta, say_of
+from spindown.cli.render.batch import say_eta, say_of, say_state
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.render.saving import AT_WORK, say_saving_shortly
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
@@ -90,7 +90,7 @@ def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> T
         cells = [
             *names,
             since,
-            str(one.state or "not counted"),
+            say_state(one),
             say_of(one.jobs_over, one.jobs),
             say_of(one.items_done, one.items),
             "-" if one.items_failed is None else f"{one.items_failed:,}",

@@ -14,7 +14,7 @@ from spindown.config import WorkloadConfig
 from spindown.config.archive import differs_from
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
-from spindown.contract.job.message import JobMessage, encode_job, needs_of, parse_job
+from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
 from spindown.domain.job_type import settle, why_unmet
@@ -56,6 +56,13 @@ class Sender:
     def store(self) -> ObjectStore:
         """Return the workload's part of the bucket."""
         return self.aws.object_store(self.bucket, work_root(self.workload))
+
+    def store_of(self, workload: str) -> ObjectStore | None:
+        """Return the part of the bucket of a workload, "": this one; None: there is none."""
+        if not workload:
+            return self.store
+        is_known = is_id(workload) and (self.inputs is None or workload in self.inputs)
+        return self.aws.object_store(self.bucket, work_root(workload)) if is_known else None
 
     @property
     def root(self) -> str:

@@ -25,10 +25,12 @@ from spindown.contract.job.message import (
 )
 from spindown.contract.location import is_whole
 from spindown.contract.pack import is_hidden
+from spindown.domain.batch import OnFailure
 from spindown.error import BadInput
 from spindown.job.submit import (
     Draft,
     check_name,
+    check_after,
     check_unused,
     name_batch,
     submit_items,
@@ -80,6 +82,14 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         str | None,
         typer.Option(help="What each job needs, in JSON, such as '{\"memory_gib\": 64}'."),
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="BATCH", help="Start when this batch is over; W/BATCH of another W."),
+    ] = None,
+    on_failure: Annotated[
+        OnFailure,
+        typer.Option(help="With --after: start or cancel, if an item or a job of it has failed."),
+    ] = OnFailure.CANCEL,
     hidden: Annotated[
         bool, typer.Option("--hidden", help="Send hidden files of a directory too.")
     ] = False,
@@ -107,7 +117,11 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         params=_read_params(param or []),
         type=type_name,
         requirements=_read_requirements(requirements),
+        after=after or "",
+        on_failure=on_failure,
     )
+    if after is not None:
+        check_after(after, sender.store_of)
     if sender.config is not None:
         # A live edit of the policy may say otherwise.
         found, disk = sender.config, sender.config.image.root_volume_gib

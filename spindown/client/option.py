@@ -1,7 +1,7 @@
 """What may be said of how work is done, one name for one thing in all calls."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from spindown.client.stream import OnExit, ShowItems
 
@@ -21,6 +21,10 @@ class SubmitOptions(TypedDict, total=False):
     requirements: Mapping[str, Any] | None
     #: Tenants share a queue fairly.
     tenant: str | None
+    #: Batch that must be over first, of another workload as ``WORKLOAD/BATCH``.
+    after: str | None
+    #: What becomes of this one if an item or a job of that one has failed; None: it is cancelled.
+    on_failure: Literal["start", "cancel"] | None
 
 
 class StreamOptions(SubmitOptions, total=False):

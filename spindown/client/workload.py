@@ -40,12 +40,13 @@ from spindown.config.archive import is_deployed
 from spindown.contract.job.batch import UPLOADS, Batch
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
+from spindown.domain.batch import OnFailure
 from spindown.error import BadInput, ItemFailed, JobFailed, NotFound, WorkFailed
 from spindown.job.cancel import cancel
 from spindown.job.lost import redrive_lost
 from spindown.job.result import JobProgress, read_batch, read_progress
 from spindown.job.shape_queue import backlogs
-from spindown.job.submit import Draft, submit_items, upload
+from spindown.job.submit import Draft, check_after, submit_items, upload
 from spindown.job.submit import name_batch as make_name
 from spindown.operate.batch import BatchState, state_of
 from spindown.operate.follow import CommittedItem, FoundWork, follow
@@ -210,7 +211,11 @@ class Workload(Mapper[T, R]):
             params=how.get("params") or {},
             type=how.get("type"),
             requirements=how.get("requirements"),
+            after=how.get("after") or "",
+            on_failure=_on_failure(how),
         )
+        if draft.after:
+            check_after(draft.after, self._sender.store_of)
         if draft.type is not None or draft.requirements is not None:
             disk = settings.run.root_volume_gib
             check_type(draft, settings.policy, settings.requirements, disk)
@@ -238,6 +243,14 @@ class Workload(Mapper[T, R]):
             for _ in redrive_lost(self.name, ports, batches=[batch.batch_id]):
                 pass
             self._sender.nudge()
+
+
+def _on_failure(how: SubmitOptions) -> OnFailure:
+    asked = how.get("on_failure") or OnFailure.CANCEL
+    try:
+        return OnFailure(asked)
+    except ValueError:
+        raise BadInput("on_failure", asked, 'write "start" or "cancel"') from None
 
 
 def _items_per_job(count: int, how: SubmitOptions, most: int) -> int:

@@ -29,6 +29,7 @@ from spindown.config.form import (
     name_pattern,
     remedy,
 )
+from spindown.domain.batch import EndsTold
 
 #: A role takes ten managed policies (AWS, "IAM and AWS STS quotas"), one of each outpost.
 OUTPOSTS_AT_MOST = 9
@@ -98,6 +99,8 @@ class DeploymentConfig(TomlTable):
     alarm_email: EmailAddress | None = None
     #: The secret that holds the address of a webhook, which is told the same; None: none is.
     alarm_webhook: SecretReference | None = None
+    #: Which ends of batches both are told.
+    alarm_batches: EndsTold = EndsTold.ALL
     network: NetworkConfig | None = None
     #: Whether workers have public addresses; without them a network that is made has endpoints.
     public_addresses: Flag = True

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from spindown.contract.codec import encode_instant
 from spindown.contract.decision import DecisionSummary, Outcome
+from spindown.domain.batch import BatchTally
 from spindown.domain.bound import Amount, Dollars, Margin, Sample, Tally
 from spindown.domain.doubt import Doubt
 from spindown.domain.offer import Pool
@@ -70,6 +71,9 @@ SHAPE_BACKLOG = "shape-backlog#"
 #: What was baked for an architecture (``domain.image.ImageHistory``).
 IMAGE = "image#"
 NEWER = "newer#"
+#: A batch that is followed (``BatchRow``), and the looks at all of them (``FollowingRow``).
+BATCH = "batch#"
+FOLLOWING = "batches"
 DONE = "done#"
 CLAIMS = "claims"
 
@@ -301,6 +305,37 @@ SCALER_TIMEOUT = timedelta(seconds=150)
 
 #: Nobody takes the lock for longer: a teardown keeps it for 16 minutes, and clocks differ a little.
 LOCK_HELD_AT_MOST = timedelta(minutes=20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRow:
+    """How far a batch was when it was last looked at, or the batch that it waits for."""
+
+    since: datetime
+    #: The batch that it waits for, as in its index; "": it waits for none.
+    after: str = ""
+    #: The first job that is not over: its place among the jobs, of a split one the place of the
+    #: child below it, and so on; empty: all are over.
+    path: tuple[int, ...] = (0,)
+    #: What the jobs before it have come to.
+    tally: BatchTally = field(default_factory=BatchTally)
+    #: Messages that were sent, or jobs that were cancelled, once the other batch is over.
+    done: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether all jobs are over."""
+        return not self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowingRow:
+    """When the batches were last looked for, and until when somebody is at it."""
+
+    until: datetime | None = None
+    listed_at: datetime | None = None
+    #: When a submit last asked while somebody was at it.
+    asked_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from spindown.domain.batch import EndsTold
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.pricing import Pricing
@@ -73,6 +74,8 @@ class DeploymentSettings:
     scaler: str
     #: ARN of the topic that carries alarms to people; "": there is none.
     topic: str = ""
+    #: Which ends of batches it carries.
+    batches_told: EndsTold = EndsTold.ALL
     #: USD; no launch whose reservation would bring the month above it. None: no budget.
     budget_per_month: float | None = None
     #: The account's tags on all that is made, beside our own.

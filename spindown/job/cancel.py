@@ -112,6 +112,12 @@ def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
     raise Unreachable(f"{job_id}: other writers keep changing its manifest; cancel it again")
 
 
+def cancel_unclaimed(job_id: str, ports: WorkPorts) -> None:
+    """Cancel a job unless somebody has claimed or cancelled it already."""
+    with suppress(PreconditionFailed):
+        write_fence(_cancelled(job_id, None, ports), None, ports)
+
+
 def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
     return replace(

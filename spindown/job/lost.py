@@ -30,6 +30,7 @@ from spindown.contract.job.message import (
 )
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.fence import read_fence
+from spindown.job.follow import is_held_back
 from spindown.job.held import WorkPorts, is_at_work
 from spindown.job.message import put_back, show_again
 from spindown.job.redrive import (
@@ -100,11 +101,13 @@ def redrive_lost(
     left: list[OpenJob] = []
     for batch_id in batches or _recent_batches(objects, now):
         try:
-            jobs = read_batch(batch_id, objects).jobs
+            batch = read_batch(batch_id, objects)
+            if is_held_back(batch, workload, ports.table):
+                continue
         except ContractError as exc:
             yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
             continue
-        for one in look.find(batch_id, jobs):
+        for one in look.find(batch_id, batch.jobs):
             if one.fault:
                 outcome = RedriveOutcome.UNREADABLE
                 yield Redriven(job_id=one.job_id, outcome=outcome, reason=one.fault)
@@ -165,11 +168,13 @@ def count_lost(
             break
         look.left -= 1
         try:
-            jobs = read_batch(batch_id, objects).jobs
+            found = read_batch(batch_id, objects)
+            if is_held_back(found, workload, table):
+                continue
         except ContractError:
             # `spindown batches` and `redrive --lost` tell it.
             continue
-        unfinished += sum(not one.fault for one in look.find(batch_id, jobs[::-1]))
+        unfinished += sum(not one.fault for one in look.find(batch_id, found.jobs[::-1]))
     return max(unfinished - messages, 0)
 
 

@@ -7,7 +7,7 @@ After a crash submit again: that makes a new batch.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,8 +18,9 @@ from random import Random
 from typing import Any
 
 from spindown.contract.codec import encode
-from spindown.contract.job.batch import UPLOADS, Batch, batch_key, submitted_key
-from spindown.contract.job.message import parse_job
+from spindown.contract.job.batch import UPLOADS, Batch, batch_key, open_key, submitted_key
+from spindown.contract.job.message import is_id, parse_job
+from spindown.domain.batch import OnFailure
 from spindown.error import AccessDenied, BadInput, NotFound, PreconditionFailed
 from spindown.port import Absent, JobQueue, ObjectStore, Outgoing
 
@@ -48,6 +49,9 @@ class Draft:
     requirements: Mapping[str, Any] | None = None
     #: What a later submit of this name is compared with (``contract.job.batch.Batch``).
     digest: str = ""
+    #: The batch that must be over first, and what becomes of this one if that has failed.
+    after: str = ""
+    on_failure: OnFailure = OnFailure.CANCEL
 
 
 def name_batch(at: datetime, random: Random) -> str:
@@ -74,6 +78,27 @@ def check_unused(batch_id: str, store: ObjectStore) -> None:
     with suppress(AccessDenied, NotFound):
         store.get(batch_key(batch_id))
         raise _used(batch_id)
+
+
+def check_after(after: str, store_of: Callable[[str], ObjectStore | None]) -> None:
+    """Check that there is a batch that a submit is to wait for (raises BadInput).
+
+    Who may only submit may not look; then it waits until there is one.
+
+    Args:
+        after: ``WORKLOAD/BATCH``, or a batch of the same workload.
+        store_of: a workload's part of the bucket, of "" the submit's own; None: there is no such.
+    """
+    workload, _, batch_id = after.rpartition("/")
+    store = store_of(workload)
+    remedy = "name a batch that was submitted, of another workload as WORKLOAD/BATCH"
+    if store is None or not is_id(batch_id):
+        raise BadInput("after", after, remedy)
+    with suppress(AccessDenied):
+        try:
+            store.get(batch_key(batch_id))
+        except NotFound:
+            raise BadInput("after", after, remedy) from None
 
 
 def _used(batch_id: str) -> BadInput:
@@ -167,6 +192,8 @@ def _send(
         items=items,
         items_per_job=None if items is None else draft.items_per_job,
         digest=draft.digest,
+        after=draft.after,
+        on_failure=draft.on_failure,
     )
     index = json.dumps(encode(batch)).encode()
     try:
@@ -175,7 +202,10 @@ def _send(
         raise _used(draft.batch_id) from None
     for number, data in enumerate(_bundle(messages)):
         store.put(submitted_key(draft.batch_id, number), data)
-    queue.send(messages)
+    # Only now: what waits is started by these messages, so all of them must be there.
+    store.put(open_key(draft.batch_id), b"")
+    if not draft.after:
+        queue.send(messages)
     return batch
 
 

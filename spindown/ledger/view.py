@@ -10,6 +10,7 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.row import (
     LOCK_HELD_AT_MOST,
     BacklogRow,
+    BatchRow,
     BreakerRow,
     BudgetRow,
     CallsRow,
@@ -62,6 +63,8 @@ class LedgerView:
     images: Mapping[str, ImageHistory] = field(default_factory=dict)
     #: Name -> what is remembered of what people are told.
     alerts: Mapping[str, AlertState] = field(default_factory=dict)
+    #: Batches that are followed, by name.
+    batches: Mapping[str, BatchRow] = field(default_factory=dict)
     cost_rise: CostRise | None = None
     #: Costs of an item that people have accepted, oldest first.
     accepted: tuple[AcceptedCost, ...] = ()
@@ -155,6 +158,7 @@ def view_of(
         },
         images=decided.named(ImageHistory, rows.IMAGE),
         alerts=decided.named(AlertState, rows.ALERT),
+        batches=decided.named(BatchRow, rows.BATCH),
         cost_rise=decided.one(CostRise, rows.COST_RISE),
         accepted=tuple(sorted(decided.all_of(AcceptedCost, rows.ACCEPTED).values(), key=_at)),
         policy=decided.one(PolicyRow, rows.POLICY) or PolicyRow(),

@@ -89,7 +89,7 @@ class MemoryObjectStore:
             return [v.version for v in reversed(self._versions.get(key, ())) if v]
 
     def delete(self, key: str) -> None:
-        """Put a delete marker over an object, as an expiry rule or a person would."""
+        """Put a delete marker over an object, as S3 does, an expiry rule or a person."""
         with self._lock:
             if self._current(key) is not None:
                 self._versions[key].append(None)

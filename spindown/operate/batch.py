@@ -56,6 +56,8 @@ class BatchStatus:
     #: None: too many jobs for a list, or a manifest cannot be read (``fault``).
     state: BatchState | None
     jobs: int
+    #: The batch that must be over before this one starts; "": none.
+    waits_for: str = ""
     jobs_over: int | None = None
     #: Given up, which is in the dead-letter queue.
     jobs_given_up: int | None = None
@@ -234,11 +236,15 @@ def _read_status(
     except ContractError as exc:
         return _uncounted(one, len(batch.jobs), batch.items, str(exc)), ()
     is_known = all(job.items is not None for job in jobs)
+    state, row = state_of(jobs), outlook.view.batches.get(batch.batch_id)
+    # Of one that was never looked at, there is no row yet.
+    is_held_back = state is BatchState.WAITING and (row is None or bool(row.after))
     status = BatchStatus(
+        waits_for=batch.after if is_held_back else "",
         workload=workload,
         batch_id=batch.batch_id,
         submitted_at=at,
-        state=state_of(jobs),
+        state=state,
         jobs=len(jobs),
         jobs_over=sum(job.is_over for job in jobs),
         jobs_given_up=sum(job.state is JobState.FAILED for job in jobs),
@@ -246,7 +252,7 @@ def _read_status(
         items_done=sum(job.items_done for job in jobs),
         items_failed=sum(job.items_failed for job in jobs),
         dollars=sum(job.cost_usd for job in jobs),
-        eta=_eta(jobs, batch.items, outlook),
+        eta=None if is_held_back and batch.after else _eta(jobs, batch.items, outlook),
     )
     return status, jobs
 

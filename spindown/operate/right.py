@@ -12,7 +12,7 @@ from typing import Any
 from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.contract import tag
 from spindown.contract.folder import folder_prefix
-from spindown.contract.job.batch import BATCHES, SUBMITTED, UPLOADS
+from spindown.contract.job.batch import BATCHES, OPEN, SUBMITTED, UPLOADS
 from spindown.contract.location import work_root
 from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
 
@@ -74,7 +74,7 @@ def submitter(whose: Whose) -> list[Statement]:
     keys = [
         f"{work_root(workload)}{part}*"
         for workload in whose.workloads
-        for part in (BATCHES, SUBMITTED, UPLOADS)
+        for part in (BATCHES, OPEN, SUBMITTED, UPLOADS)
     ]
     return [
         _allow("SendWork", ["sqs:GetQueueUrl", "sqs:ListQueueTags", "sqs:SendMessage"], queues),

@@ -134,6 +134,8 @@ def write_deployment(directory: Path, *names: str) -> Path:
             shutil.copytree(ROOT / "examples" / name, directory / name)
     head = (
         '[deployment]\nname = "e2e"\nregion = "us-east-1"\nzones = ["us-east-1a", "us-east-1b"]\n'
+        # What people are told of batches is test_after's.
+        'alarm_batches = "none"\n'
     )
     tables = [
         (_LAB if name == "lab" else _WORKLOAD).format(name=name, policy=_POLICY[name])

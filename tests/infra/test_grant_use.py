@@ -70,6 +70,10 @@ STATEMENTS = [
         )
     ),
     *(
+        ("ControlScalerRole", sid)
+        for sid in ("FollowBatches", "CancelBatches", "CloseBatches", "StartBatches")
+    ),
+    *(
         ("ControlOffersRole", sid)
         for sid in (
             "ReadSettings",

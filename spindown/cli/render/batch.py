@@ -29,13 +29,20 @@ def render_batch(detail: BatchDetail, now: datetime, options: str) -> Renderable
     """
     batch = detail.batch
     lines = [
-        Text(f"{batch.state or batch.fault}", style="bold"),
+        Text(say_state(batch) if batch.state else batch.fault, style="bold"),
         *(Text(line) for line in _progress_lines(batch, now)),
         *(Text(line, style="bold red") for line in _fault_lines(detail)),
         *(Text(line, style="dim") for line in _next_lines(detail, options)),
     ]
     title = Text(f"{batch.batch_id} of {batch.workload}")
     return Panel(Group(*lines), title=title, title_align="left")
+
+
+def say_state(batch: BatchStatus) -> str:
+    """Return what became of a batch in a word, or what it waits for."""
+    if batch.waits_for:
+        return f"waiting for {batch.waits_for}"
+    return str(batch.state or "not counted")
 
 
 def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:

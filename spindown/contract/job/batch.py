@@ -6,6 +6,8 @@ for as long as a rule of the bucket keeps them, so that they can be sent again.
 
 from dataclasses import dataclass
 
+from spindown.domain.batch import OnFailure
+
 #: Where in the deployment's bucket a submit puts the files that it uploads.
 UPLOADS = "inputs/"
 #: Where the indices of batches lie.
@@ -13,12 +15,20 @@ BATCHES = "batches/"
 #: Where the messages of batches lie; the rule is in ``infra.workload``.
 SUBMITTED = "submitted/"
 
+#: Where the marks of batches lie that are not over, or of which nobody has seen that they are.
+OPEN = "open/"
+
 _ENDING = ".json"
 
 
 def batch_key(batch_id: str) -> str:
     """Return the S3 key of a batch's index."""
     return f"{BATCHES}{batch_id}{_ENDING}"
+
+
+def open_key(batch_id: str) -> str:
+    """Return the S3 key of the mark of a batch."""
+    return f"{OPEN}{batch_id}"
 
 
 def batch_of(key: str) -> str | None:
@@ -52,4 +62,8 @@ class Batch:
     #: SHA-256 of all that was asked for, by which a submit with the same name is known to be the
     #: same; "": nobody compares.
     digest: str = ""
+    #: The batch that must be over before this one starts, ``WORKLOAD/BATCH``, or without a slash
+    #: one of the same workload; "": none.
+    after: str = ""
+    on_failure: OnFailure = OnFailure.CANCEL
     schema: int = 1

@@ -31,9 +31,13 @@ RENEW_STATE_AFTER = timedelta(days=7)
 _CHECK = "check"
 
 
+#: Where all that is kept of a job lies.
+JOBS = "jobs/"
+
+
 def manifest_key(job_id: str) -> str:
     """Return the S3 key of a job's manifest."""
-    return f"jobs/{job_id}/manifest.json"
+    return f"{JOBS}{job_id}/manifest.json"
 
 
 def state_key(job_id: str, sha256: str) -> str:

@@ -90,6 +90,18 @@ JUDGE_CALLS = [
     *TELL_CALLS,
 ]
 
+FOLLOW_CALLS = [
+    *objects(
+        ["GetObject"],
+        "workloads/rich/batches/b.json",
+        "workloads/rich/submitted/b/00000.jsonl",
+        "workloads/rich/jobs/j/manifest.json",
+    ),
+    *objects(["PutObject"], "workloads/rich/jobs/j/manifest.json"),
+    *objects(["DeleteObject"], "workloads/rich/open/b"),
+    Call("sqs:SendMessage", QUEUE),
+]
+
 COUNT_LOST_CALLS = [
     rows("GetItem", "w#rich"),
     *objects(["GetObject"], "workloads/rich/batches/b.json", "workloads/rich/jobs/j/manifest.json"),

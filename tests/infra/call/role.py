@@ -9,6 +9,7 @@ from tests.infra.call.control import (
     COMPACT_CALLS,
     CONTROL_MUST_NOT,
     COUNT_LOST_CALLS,
+    FOLLOW_CALLS,
     JUDGE_CALLS,
     RECONCILE_CALLS,
     REFRESH_CALLS,
@@ -56,7 +57,7 @@ _FAILED_EVENTS = Call("sqs:SendMessage", ours("sqs", "ControlFailedEvents"))
 
 CALLS: Mapping[str, Sequence[Call]] = {
     WORKER: WORKER_CALLS,
-    SCALER: [*RECONCILE_CALLS, *TELL_CALLS, *_log("scaler")],
+    SCALER: [*RECONCILE_CALLS, *FOLLOW_CALLS, *TELL_CALLS, *_log("scaler")],
     INTERRUPTION: [*RECONCILE_CALLS, *TELL_CALLS, *_log("interruption"), _FAILED_EVENTS],
     OFFERS: [
         *REFRESH_CALLS,
@@ -74,7 +75,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
 
 MUST_NOT: Mapping[str, Sequence[Call]] = {
     WORKER: WORKER_MUST_NOT,
-    SCALER: CONTROL_MUST_NOT,
+    SCALER: [call for call in CONTROL_MUST_NOT if call not in FOLLOW_CALLS],
     INTERRUPTION: CONTROL_MUST_NOT,
     OFFERS: [
         *(call for call in CONTROL_MUST_NOT if call not in [*RENEW_CALLS, *COUNT_LOST_CALLS]),

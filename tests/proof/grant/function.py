@@ -12,6 +12,9 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch, batch_key, open_key, submitted_key
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.job.message import MESSAGE_BYTES_MAX
 from spindown.contract.row import (
     BACKLOG,
@@ -372,6 +375,35 @@ def takes_queues_along(world: World) -> bool:
     return stops_launches(world) and not world.shape_queues("gone")
 
 
+def follows(state: JobState) -> Deed:
+    """Return the deed of what a look does whose first batch has ended so, and another waits."""
+
+    def deed(world: World) -> bool:
+        now = datetime.now(UTC)
+        first, second = f"a{now:%H%M%S%f}", f"b{now:%H%M%S%f}"
+        for name, after in ((first, ""), (second, first)):
+            index = Batch(batch_id=name, workload="count", jobs=(f"{name}-00000",), after=after)
+            world.store.put(batch_key(name), json.dumps(encode(index)).encode())
+            body = json.dumps({"items": ["a"], "job_id": f"{name}-00000", "batch_id": name})
+            world.store.put(submitted_key(name, 0), f"{body}\n".encode())
+            world.store.put(open_key(name), b"")
+        manifest = Manifest(
+            job_id=f"{first}-00000", epoch=1, owner="", state=state, items=0, finished_at=now
+        )
+        world.store.put(manifest_key(manifest.job_id), encode_manifest(manifest))
+        world.invoke("scaler", {"source": "spindown.nudge", "workload": "count"})
+        marks = {one.key for one in world.store.list("open/")}
+        world.store.delete(open_key(second))
+        world.store.delete(open_key(first))
+        if open_key(first) in marks:
+            return False
+        if state is JobState.COMPLETED:
+            return world.session.queue("count").backlog().visible == 1
+        return world.progress(f"{second}-00000").state is JobState.CANCELLED
+
+    return deed
+
+
 def _reconciles(prompt: Prompt, requeue: Deed) -> Mapping[str, Deed]:
     """Return what each statement serves of a function that reconciles."""
     return {
@@ -394,6 +426,10 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
             SCALER: {
                 **_reconciles(prompt_scaler, requeue_by_scaler),
                 "WakeIntake": wakes_intake,
+                **dict.fromkeys(
+                    ("FollowBatches", "StartBatches", "CloseBatches"), follows(JobState.COMPLETED)
+                ),
+                "CancelBatches": follows(JobState.CANCELLED),
             },
             INTERRUPTION: _reconciles(prompt_interruption, requeues(prompt_interruption)),
         }.items()

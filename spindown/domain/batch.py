@@ -1,0 +1,69 @@
+"""How a batch ended, and what that means for the batch that waits for it."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class OnFailure(StrEnum):
+    """What becomes of a batch whose predecessor did not succeed whole."""
+
+    START = "start"
+    CANCEL = "cancel"
+
+
+class BatchEnd(StrEnum):
+    """How a batch ended."""
+
+    FINISHED = "finished"
+    #: An item failed, or a job was given up.
+    FAILED = "failed"
+    #: Neither, and a job was cancelled.
+    CANCELLED = "cancelled"
+
+
+class EndsTold(StrEnum):
+    """Which ends of batches people are told."""
+
+    ALL = "all"
+    FAILED = "failed"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTally:
+    """What the jobs of a batch have come to, as far as they are over."""
+
+    #: Failed ones included.
+    items: int = 0
+    items_failed: int = 0
+    given_up: int = 0
+    cancelled: int = 0
+
+    def with_job(self, state: str, *, items: int, failed: int) -> "BatchTally":
+        """Return the tally with one more job that is over."""
+        return replace(
+            self,
+            items=self.items + items,
+            items_failed=self.items_failed + failed,
+            given_up=self.given_up + (state == "failed"),
+            cancelled=self.cancelled + (state == "cancelled"),
+        )
+
+    @property
+    def end(self) -> BatchEnd:
+        """Return how it ended, once all jobs are over."""
+        if self.items_failed or self.given_up:
+            return BatchEnd.FAILED
+        return BatchEnd.CANCELLED if self.cancelled else BatchEnd.FINISHED
+
+
+def is_told(end: BatchEnd, told: EndsTold) -> bool:
+    """Tell whether people are told of an end."""
+    if end is BatchEnd.FAILED:
+        return told is not EndsTold.NONE
+    return told is EndsTold.ALL
+
+
+def start_or_cancel(before: BatchTally, on_failure: OnFailure) -> OnFailure:
+    """Return what becomes of a batch once the one before it is over."""
+    return OnFailure.START if before.end is BatchEnd.FINISHED else on_failure

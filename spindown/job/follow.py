@@ -1,0 +1,288 @@
+"""Follow each batch until it is over: start what waits for it, and tell people how it ended.
+
+A submit leaves a mark for its batch in the bucket. After its tick the scaler looks for marks, at
+once after a submit and every ten minutes, and keeps a row for each batch: how far its jobs were
+over when it last looked. They are looked at in order, up to the first that is not over, so that a
+look at a large batch costs no more than at a small one.
+
+What a look does, another may do again: it may end after any call. Messages of a job that has begun
+are not sent again, and of two messages of one job the manifest lets one act. People are told before
+the mark is removed: a look that ends between the two tells them twice.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from spindown.contract import row as rows
+from spindown.contract.codec import decode, encode_instant
+from spindown.contract.job.batch import OPEN, Batch, open_key, submitted_prefix
+from spindown.contract.job.manifest import JOBS, JobState, Manifest, manifest_key
+from spindown.contract.job.message import is_id, parse_job
+from spindown.contract.name import resource_name
+from spindown.contract.row import BatchRow, FollowingRow
+from spindown.domain.batch import BatchTally, EndsTold, OnFailure, is_told, start_or_cancel
+from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
+from spindown.job.cancel import cancel_unclaimed
+from spindown.job.fence import read_fence
+from spindown.job.held import WorkPorts
+from spindown.job.result import children_of, read_batch
+from spindown.ledger import Ledger
+from spindown.ledger.partition import Partition
+from spindown.port import ControlPorts, JobQueue, Key, ObjectStore, Outgoing, Table, When
+
+#: How often marks are looked for where no submit says that there is one. A listing costs as much as
+#: a dozen reads.
+LISTED_EVERY = timedelta(minutes=10)
+#: Batches that are followed at once; others wait for their turn with their marks.
+_FOLLOWED_AT_MOST = 500
+#: Batches that one look goes through, and manifests that it reads of each.
+_LOOKED_AT_MOST = 20
+_READS_AT_MOST = 200
+#: Messages that are sent, or jobs that are cancelled, before that is noted.
+_STEP = 500
+_WRITES_AT_ONCE = 16
+#: What a submit sent is kept for as long; then nobody could start it any more.
+FORGOTTEN_AFTER = timedelta(days=30)
+
+
+def follow_batches(
+    workload: str,
+    ports: ControlPorts,
+    work: Callable[[], WorkPorts],
+    store_of: Callable[[str], ObjectStore],
+    *,
+    told: EndsTold = EndsTold.ALL,
+    is_nudged: bool = False,
+) -> Mapping[str, str]:
+    """Look at the batches of a workload; return what failed, by their names.
+
+    Args:
+        workload: whose.
+        ports: the world.
+        work: returns the ports of what is done with its messages.
+        store_of: a workload's part of the bucket.
+        told: which ends people are told.
+        is_nudged: whether a submit has just asked for it.
+    """
+    ledger, now = Ledger(ports.table, workload), ports.clock.now()
+    found = Partition(ports.table.query(rows.control_partition(workload), "batch"))
+    head = found.one(FollowingRow, rows.FOLLOWING) or FollowingRow()
+    followed = found.named(BatchRow, rows.BATCH)
+    is_due = is_nudged or _is_list_due(head, now)
+    if not (is_due or followed):
+        return {}
+    free = When(at_most={"until": encode_instant(now)})
+    try:
+        # Two looks at once would send and tell twice. One that dies holds it a little longer.
+        ledger.write(ledger.change(rows.FOLLOWING, {"until": now + rows.SCALER_TIMEOUT}, when=free))
+    except PreconditionFailed:
+        if is_nudged:
+            # Whoever is at it has perhaps listed the marks before this one was there.
+            ledger.write(ledger.change(rows.FOLLOWING, {"asked_at": now}))
+        return {}
+    look = _Follower(workload, ports, ledger, work, store_of, told, now)
+    if is_due:
+        followed = {**look.take_in(followed), **followed}
+    failed: dict[str, str] = {}
+    for batch_id in _in_turn(sorted(followed), now):
+        try:
+            look.follow(batch_id, followed[batch_id])
+        except SpindownError as exc:
+            failed[batch_id] = str(exc)
+    done = {"until": None, **({"listed_at": now} if is_due else {})}
+    ledger.write(ledger.change(rows.FOLLOWING, done))
+    return failed
+
+
+def _is_list_due(head: FollowingRow, now: datetime) -> bool:
+    if head.listed_at is None or now - head.listed_at >= LISTED_EVERY:
+        return True
+    return head.asked_at is not None and head.asked_at >= head.listed_at
+
+
+def is_held_back(batch: Batch, workload: str, table: Table) -> bool:
+    """Tell whether a batch still waits for another, so that its messages are not sent yet.
+
+    Of one that was never followed, or is over, there is no row.
+    """
+    if not batch.after:
+        return False
+    row = table.get(Key(rows.control_partition(workload), f"{rows.BATCH}{batch.batch_id}"))
+    return row is None or bool(decode(BatchRow, row).after)
+
+
+def _in_turn(names: Sequence[str], now: datetime) -> Sequence[str]:
+    """Return so many as one look goes through, others in the next minute."""
+    if len(names) <= _LOOKED_AT_MOST:
+        return names
+    first = int(now.timestamp() // 60) * _LOOKED_AT_MOST % len(names)
+    return [*names[first:], *names[:first]][:_LOOKED_AT_MOST]
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """One look at the batches of a workload."""
+
+    workload: str
+    ports: ControlPorts
+    ledger: Ledger
+    work: Callable[[], WorkPorts]
+    store_of: Callable[[str], ObjectStore]
+    told: EndsTold
+    now: datetime
+
+    @property
+    def _store(self) -> ObjectStore:
+        return self.store_of(self.workload)
+
+    def take_in(self, known: Mapping[str, BatchRow]) -> Mapping[str, BatchRow]:
+        """Begin to follow what has a mark and no row."""
+        found: dict[str, BatchRow] = {}
+        for mark in self._store.list(OPEN):
+            if len(known) + len(found) >= _FOLLOWED_AT_MOST:
+                break
+            batch_id = mark.key.removeprefix(OPEN)
+            if batch_id in known or not is_id(batch_id):
+                continue
+            with suppress(ContractError, NotFound):
+                batch = read_batch(batch_id, self._store)
+                row = BatchRow(since=mark.modified_at, after=batch.after)
+                found[batch_id] = self._keep(batch_id, row)
+        return found
+
+    def follow(self, batch_id: str, row: BatchRow) -> None:
+        """Look how far a batch is, or the one that it waits for; act if that is over."""
+        if self.now - row.since >= FORGOTTEN_AFTER:
+            self._forget(batch_id)
+            return
+        batch = read_batch(batch_id, self._store)
+        if row.after:
+            self._wait(batch, row)
+            return
+        seen = _walk(batch.jobs, row, self._store)
+        if not seen.is_over:
+            if seen != row:
+                self._keep(batch_id, seen)
+            return
+        end = seen.tally.end
+        if is_told(end, self.told):
+            subject = f"{resource_name(self.ports.name, self.workload)}: batch {end.value}"
+            self.ports.topic.publish(subject, printable(_say(batch_id, seen.tally)))
+        self._forget(batch_id)
+
+    def _wait(self, batch: Batch, row: BatchRow) -> None:
+        workload, _, other = row.after.rpartition("/")
+        workload = workload or self.workload
+        if workload not in self.ports.deployment().workloads or not is_id(other):
+            raise ContractError("after", row.after, "submit it again, after a batch that is there")
+        store = self.store_of(workload)
+        seen = _walk(read_batch(other, store).jobs, row, store)
+        if not seen.is_over:
+            if seen != row:
+                self._keep(batch.batch_id, seen)
+            return
+        if start_or_cancel(seen.tally, batch.on_failure) is OnFailure.START:
+            self._start(batch, seen)
+        else:
+            self._cancel(batch, seen)
+        # From now on it is followed itself.
+        self._keep(batch.batch_id, BatchRow(since=row.since))
+
+    def _start(self, batch: Batch, row: BatchRow) -> None:
+        """Send the messages that the submit has kept, but for those of jobs that have begun."""
+        work = self.work()
+        begun = {
+            found.key.split("/")[1]
+            for found in work.objects.list(f"{JOBS}{batch.batch_id}-")
+            if found.key == manifest_key(found.key.split("/")[1])
+        }
+        messages = islice(_submitted(batch, work.objects), row.done, None)
+        while step := list(islice(messages, _STEP)):
+            self._send([one for job_id, one in step if job_id not in begun], work.queue)
+            row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
+
+    def _send(self, messages: Sequence[Outgoing], queue: JobQueue) -> None:
+        if messages:
+            queue.send(messages)
+
+    def _cancel(self, batch: Batch, row: BatchRow) -> None:
+        work = self.work()
+        while step := batch.jobs[row.done : row.done + _STEP]:
+            with ThreadPoolExecutor(_WRITES_AT_ONCE) as pool:
+                list(pool.map(lambda job_id: cancel_unclaimed(job_id, work), step))
+            row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
+
+    def _keep(self, batch_id: str, row: BatchRow) -> BatchRow:
+        self.ledger.write(self.ledger.put(f"{rows.BATCH}{batch_id}", row))
+        return row
+
+    def _forget(self, batch_id: str) -> None:
+        self._store.delete(open_key(batch_id))
+        self.ledger.write(self.ledger.delete(f"{rows.BATCH}{batch_id}"))
+
+
+def _submitted(batch: Batch, objects: ObjectStore) -> Iterator[tuple[str, Outgoing]]:
+    """Yield each message of a batch with its job, in the order in which it was cut."""
+    for bundle in objects.list(submitted_prefix(batch.batch_id)):
+        for line in objects.get(bundle.key).data.splitlines():
+            body = line.decode(errors="replace")
+            with suppress(ContractError):
+                job = parse_job(body)
+                yield job.job_id or "", Outgoing(body=body, tenant=job.tenant)
+
+
+def _walk(jobs: Sequence[str], row: BatchRow, store: ObjectStore) -> BatchRow:
+    """Go on from where a row stands through jobs and the children of split ones.
+
+    It ends at the first that is not over, or after so many.
+    """
+    levels: list[Sequence[str]] = [jobs]
+    path, tally = list(row.path), row.tally
+    for at in path[:-1]:
+        levels.append(_children(levels[-1][at], len(levels) - 1, store))
+    for _ in range(_READS_AT_MOST):
+        while path and path[-1] >= len(levels[-1]):
+            path.pop()
+            levels.pop()
+            if path:
+                path[-1] += 1
+        if not path:
+            break
+        manifest = _manifest(levels[-1][path[-1]], store)
+        if manifest is None or manifest.state is JobState.RUNNING:
+            break
+        if manifest.state is JobState.SPLIT:
+            levels.append(children_of(manifest, len(path) - 1))
+            path.append(0)
+            continue
+        tally = tally.with_job(
+            manifest.state.value, items=manifest.items_done, failed=manifest.items_failed
+        )
+        path[-1] += 1
+    return replace(row, path=tuple(path), tally=tally)
+
+
+def _children(job_id: str, depth: int, store: ObjectStore) -> Sequence[str]:
+    manifest = _manifest(job_id, store)
+    return () if manifest is None else children_of(manifest, depth)
+
+
+def _manifest(job_id: str, store: ObjectStore) -> Manifest | None:
+    fence = read_fence(job_id, store)
+    return None if fence is None else fence.manifest
+
+
+def _say(batch_id: str, tally: BatchTally) -> str:
+    counts = (
+        (tally.items_failed, "items failed"),
+        (tally.given_up, "jobs given up"),
+        (tally.cancelled, "jobs cancelled"),
+    )
+    bad = "; ".join(f"{count:,} {what}" for count, what in counts if count)
+    says = f"Batch {batch_id} is over: {tally.items:,} items done{f', {bad}' if bad else ''}."
+    more = f"spindown results {batch_id}{' --failed' if tally.items_failed else ''}"
+    return f"{says} See `{more}`."
