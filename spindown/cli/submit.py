@@ -29,8 +29,8 @@ from spindown.domain.batch import OnFailure
 from spindown.error import BadInput
 from spindown.job.submit import (
     Draft,
-    check_name,
     check_after,
+    check_name,
     check_unused,
     name_batch,
     submit_items,

@@ -25,8 +25,14 @@ KEPT = {
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/decisions/*]": _OBJECTS,
     **{
         f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/*/{keys}]": _OBJECTS
-        for keys in ("batches/*.json", "jobs/*/bodies/*.json", "jobs/*/manifest.json")
+        for keys in (
+            *("batches/*.json", "jobs/*/bodies/*.json", "jobs/*/manifest.json"),
+            *("open/*", "submitted/*.jsonl"),
+        )
     },
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:sqs:<AWS::Region>:<AWS::AccountId>:lab--*]": (
+        "the queues of the deployment: a policy has no room for the names of many"
+    ),
     **{
         f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/{workload}/{kind}/*]": _OBJECTS
         for workload in ("plain", "rich")
