@@ -287,6 +287,7 @@ class _Given:
         asked = [
             *(draft.items_per_job, draft.tenant, draft.type, draft.requirements),
             *(dict(draft.params), self.values, [_digest(path) for path, _ in self.files]),
+            *((draft.after, draft.on_failure) if draft.after else ()),
         ]
         try:
             text = json.dumps(asked, sort_keys=True, allow_nan=False)
