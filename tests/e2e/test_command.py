@@ -47,7 +47,8 @@ NOT_RUN: Mapping[str, str] = {
     "local up": "likewise",
     "run": "it takes a workload of folders: tests/e2e/test_run.py runs it",
     "shell": "it takes Session Manager of AWS",
-    "submit video": "its address is of a bucket of somebody's own",
+    "submit embed --uri": "its address is of a bucket of somebody's own",
+    "submit video": "likewise",
     "verify": "it takes a workload of its own: tests/proof/test_verify.py runs it",
     "watch": "it shows until Ctrl-C: tests/e2e/test_run.py ends it",
 }
@@ -63,7 +64,7 @@ OTHERS: Mapping[str, str] = {
 }
 #: Words that stand for something in the project of these tests.
 MINE = {
-    **dict.fromkeys(("W", "WORKLOAD", "classify", "embed", "lab", "video"), "main"),
+    **dict.fromkeys(("W", "WORKLOAD", "classify", "embed", "extract", "lab", "video"), "main"),
     "ITEM": "spindown.toml",
     "C": "--local",
 }
