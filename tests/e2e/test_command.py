@@ -50,7 +50,7 @@ NOT_RUN: Mapping[str, str] = {
     "submit embed --uri": "its address is of a bucket of somebody's own",
     "submit video": "likewise",
     "verify": "it takes a workload of its own: tests/proof/test_verify.py runs it",
-    "watch": "it shows until Ctrl-C: tests/e2e/test_run.py ends it",
+    "watch": "it shows until Ctrl-C; `status` shows the same once, and is run",
 }
 #: How commands begin that need no deployment and little time; `init` alone is one too.
 ALONE = ("iam", "init --function", "local run")
