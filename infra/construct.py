@@ -12,6 +12,7 @@ from constructs import Construct
 
 from spindown import config as configuration
 from spindown.config import Config, DeploymentConfig, PricingConfig, WorkloadConfig
+from spindown.error import ConfigError
 from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
 from spindown.infra.fault import FaultStack, workloads_to_verify
@@ -49,9 +50,20 @@ class Deployment(Construct):
             make_synthesizer: makes the synthesizer of one stack; None: CDK's usual one.
 
         Raises:
-            ConfigError: a value that only the files or other values show to be wrong.
+            ConfigError: a value that only the files or other values show to be wrong, or a name
+                that another deployment of the app has, also where they are for other accounts.
         """
         super().__init__(scope, construct_id)
+        #: What its stacks are named after.
+        self.name: str = deployment.name
+        for other in scope.node.root.node.find_all():
+            if (
+                isinstance(other, Deployment)
+                and other is not self
+                and other.name == deployment.name
+            ):
+                advice = f"give it a name of its own: {other.node.path} has this one"
+                raise ConfigError("deployment.name", deployment.name, advice)
         document = {
             "deployment": deployment,
             "workload": dict(workloads),

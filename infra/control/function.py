@@ -6,13 +6,12 @@ from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
-from aws_cdk.aws_lambda_destinations import SqsDestination
 from constructs import Construct
 
 from spindown.contract.name import resource_name
 from spindown.contract.settings import ENV_DEPLOYMENT
 from spindown.infra.control import bundle
-from spindown.infra.iam.statement import make_role, write_log
+from spindown.infra.iam.statement import allow, make_role, write_log
 from spindown.infra.shared.resources import make_log
 
 
@@ -43,12 +42,15 @@ class ControlFunction(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         log_group = make_log(self, f"/spindown/{deployment}/{name}")
+        own = [write_log(log_group_arn=log_group.log_group_arn)]
+        if failed_events is not None:
+            own.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [failed_events.queue_arn]))
         self.role = make_role(
             self,
             what=[name],
             description=f"Function {name} of {deployment}",
             trusted=iam.ServicePrincipal("lambda.amazonaws.com"),
-            statements=[*statements, write_log(log_group_arn=log_group.log_group_arn)],
+            statements=[*statements, *own],
             is_named=has_named_role,
         )
         self.function = lambda_.Function(
@@ -64,8 +66,21 @@ class ControlFunction(Construct):
             log_group=log_group,
             memory_size=memory_mib,
             timeout=timeout,
-            retry_attempts=retries,
-            max_event_age=oldest_event,
-            on_failure=SqsDestination(failed_events) if failed_events else None,
             environment={ENV_DEPLOYMENT: deployment, **(places or {})},
+        )
+        # CDK's own destination would let the role use the queue's key for anything.
+        lambda_.CfnEventInvokeConfig(
+            self,
+            "Invocation",
+            function_name=self.function.function_name,
+            qualifier="$LATEST",
+            maximum_retry_attempts=retries,
+            maximum_event_age_in_seconds=oldest_event.to_seconds(),
+            destination_config=None
+            if failed_events is None
+            else lambda_.CfnEventInvokeConfig.DestinationConfigProperty(
+                on_failure=lambda_.CfnEventInvokeConfig.OnFailureProperty(
+                    destination=failed_events.queue_arn
+                )
+            ),
         )

@@ -15,6 +15,10 @@ _RANGE = IPv4Network("10.0.0.0/16")
 _SUBNET_PREFIX = 21
 
 
+#: What a VPC's addresses are from (Amazon VPC User Guide, "VPC CIDR blocks").
+_PRIVATE_ADDRESSES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+
+
 class Network(Construct):
     """A VPC, one subnet a zone, and the security group of the workers.
 
@@ -59,7 +63,10 @@ class Network(Construct):
         if route_tables:
             self._make_gateways(deployment.region, route_tables)
         if has_interfaces:
-            self._make_interfaces(deployment.region, sorted({*needed} - {*GATEWAYS}))
+            services = sorted({*needed} - {*GATEWAYS})
+            self._make_interfaces(
+                deployment.region, services, is_shared=deployment.network is not None
+            )
 
     def _make_vpc(self, name: str) -> str:
         vpc = ec2.CfnVPC(
@@ -125,23 +132,33 @@ class Network(Construct):
                 route_table_ids=list(route_tables),
             )
 
-    def _make_interfaces(self, region: str, services: Sequence[str]) -> None:
-        """Add the endpoints that are billed by the hour, zone by zone, for workers alone."""
+    def _make_interfaces(self, region: str, services: Sequence[str], *, is_shared: bool) -> None:
+        """Add the endpoints that are billed by the hour, zone by zone.
+
+        Their private names lead every host of the VPC to them. In a VPC that others use too they
+        answer all of its private addresses, or those hosts would be cut off from the services.
+        """
         if not services:
             return
+        sources = (
+            [{"cidr_ip": block} for block in _PRIVATE_ADDRESSES]
+            if is_shared
+            else [{"source_security_group_id": self.security_group_id}]
+        )
         group = ec2.CfnSecurityGroup(
             self,
             "Endpoints",
-            group_description="Spindown endpoints: workers come in",
+            group_description="Spindown endpoints: requests to AWS come in",
             vpc_id=self.vpc_id,
             security_group_ingress=[
                 ec2.CfnSecurityGroup.IngressProperty(
                     ip_protocol="tcp",
                     from_port=443,
                     to_port=443,
-                    source_security_group_id=self.security_group_id,
-                    description="Requests of workers",
+                    description="Requests to AWS",
+                    **source,
                 )
+                for source in sources
             ],
         )
         for service in services:

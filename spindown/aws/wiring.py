@@ -29,7 +29,7 @@ from spindown.aws.fault import FisInjector
 from spindown.aws.function import LambdaRehearser, LambdaWaker
 from spindown.aws.image import AwsImageBuilder
 from spindown.aws.imds import ImdsMetadata
-from spindown.aws.market import PRICING_REGION, Ec2Market
+from spindown.aws.market import Ec2Market, pricing_region
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.aws.session import CoreSession
 from spindown.aws.sns import SnsTopic
@@ -244,10 +244,11 @@ class Aws:
         )
 
     def _pricing(self) -> "PricingClient":
+        region = pricing_region(self.region or "")
         return self._once(
             "pricing",
-            PRICING_REGION,
-            lambda: self._session.client("pricing", region_name=PRICING_REGION, config=_config()),
+            region,
+            lambda: self._session.client("pricing", region_name=region, config=_config()),
         )
 
     def _service_quotas(self, region: str) -> "ServiceQuotasClient":

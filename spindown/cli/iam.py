@@ -2,6 +2,9 @@
 
 import json
 import re
+import sys
+from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -9,7 +12,7 @@ import typer
 from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
-from spindown.error import BadInput
+from spindown.error import AccessDenied, BadInput, NotFound
 from spindown.operate.right import Whose, policy
 
 app = make_group("Print what somebody must be allowed to do, as a policy of IAM.")
@@ -20,6 +23,10 @@ _ACCOUNT = re.compile("[0-9]{12}")
 Account = Annotated[
     str | None, typer.Option(help="Number of the AWS account; default: that you are logged in to.")
 ]
+Bucket = Annotated[
+    str | None,
+    typer.Option(help="The deployment's bucket; default: read from the account, if deployed."),
+]
 
 
 @app.command("deployer")
@@ -29,9 +36,14 @@ def deployer(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account
 
 
 @app.command("operator")
-def operator(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account = None) -> None:
+def operator(
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    account: Account = None,
+    bucket: Bucket = None,
+) -> None:
     """Print the policy of who runs all commands but deploys."""
-    _print("operator", _read(config, account))
+    _print("operator", _find_bucket(_read(config, account), account, bucket))
 
 
 @app.command("runner")
@@ -40,9 +52,10 @@ def runner(
     *,
     config: option.ConfigFile = option.CONFIG_FILE,
     account: Account = None,
+    bucket: Bucket = None,
 ) -> None:
     """Print what an operator needs besides for `spindown run`: to choose what code runs."""
-    _print("runner", _read(config, account, workloads))
+    _print("runner", _find_bucket(_read(config, account, workloads), account, bucket))
 
 
 @app.command("submitter")
@@ -51,15 +64,21 @@ def submitter(
     *,
     config: option.ConfigFile = option.CONFIG_FILE,
     account: Account = None,
+    bucket: Bucket = None,
 ) -> None:
     """Print the policy of who runs `spindown submit` alone, for some workloads or all."""
-    _print("submitter", _read(config, account, workloads))
+    _print("submitter", _find_bucket(_read(config, account, workloads), account, bucket))
 
 
 @app.command("verifier")
-def verifier(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account = None) -> None:
+def verifier(
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    account: Account = None,
+    bucket: Bucket = None,
+) -> None:
     """Print what an operator needs besides for `spindown verify`: alarms, experiments."""
-    _print("verifier", _read(config, account))
+    _print("verifier", _find_bucket(_read(config, account), account, bucket))
 
 
 def _read(config: option.ConfigFile, account: str | None, named: list[str] | None = None) -> Whose:
@@ -82,6 +101,21 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
         qualifier=loaded.deployment.qualifier,
         key_arn=loaded.deployment.kms_key_arn,
     )
+
+
+def _find_bucket(whose: Whose, account: str | None, bucket: str | None) -> Whose:
+    """Name the bucket: as given, or as the account says in which the caller is logged in."""
+    if bucket is None and account is None:
+        from spindown.cli.session import reach  # noqa: PLC0415 - slow
+
+        with suppress(NotFound, AccessDenied):
+            bucket = reach(whose.regions[0]).settings(whose.deployment).deployment().bucket
+    if bucket is None:
+        sys.stderr.write(
+            f"spindown: the bucket is not known yet, so {whose.objects()[0]} stands for it, which "
+            "others of the account may match: print it again after the deploy\n"
+        )
+    return replace(whose, bucket=bucket)
 
 
 def _print(role: str, whose: Whose) -> None:

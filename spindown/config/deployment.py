@@ -141,6 +141,18 @@ class DeploymentConfig(TomlTable):
         return self
 
     @model_validator(mode="after")
+    def _be_in_one_account(self) -> "DeploymentConfig":
+        """Refuse a boundary of another account than the key's: IAM takes only one of its own."""
+        boundary = (self.permissions_boundary or "").split(":")
+        if len(boundary) > 1 and boundary[4] != "aws":
+            for place in self.outposts.values():
+                key = (place.kms_key_arn or "").split(":")
+                if len(key) > 1 and key[4] != boundary[4]:
+                    advice = f"name a policy of {key[4]}, the account of kms_key_arn, or its name"
+                    raise remedy("permissions_boundary", advice)
+        return self
+
+    @model_validator(mode="after")
     def _keep_tags_apart(self) -> "DeploymentConfig":
         for key in self.tags:
             if key.lower().startswith(_OTHERS_TAGS) or key.lower() == "name":
@@ -185,5 +197,7 @@ def _check_place(table: str, region: str, place: OutpostConfig) -> None:
         raise remedy(
             f"{table}kms_key_arn", f"name a key of {region}: one of another cannot be used"
         )
-    if place.network is not None and set(place.network.subnets) != set(place.zones):
-        raise remedy(f"{table}network", "give one subnet for each of the zones")
+    if place.network is not None:
+        subnets = place.network.subnets
+        if set(subnets) != set(place.zones) or len(set(subnets.values())) < len(subnets):
+            raise remedy(f"{table}network", "give each of the zones one subnet of its own")

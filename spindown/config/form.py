@@ -120,12 +120,14 @@ BucketName = Annotated[
     name_pattern("a bucket", r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "3 to 63 of a-z, 0-9, . and -"),
 ]
 S3Uri = Annotated[str, name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
+#: A key's id; one of a multi-Region key begins with mrk- (AWS KMS API Reference, "KeyListEntry").
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 KeyArn = Annotated[
     str,
     name_pattern(
         "a KMS key",
-        r"arn:aws[\w-]*:kms:[\w-]+:\d{12}:key/[\w-]+",
-        "the form arn:aws:kms:REGION:ACCOUNT:key/ID",
+        rf"arn:aws[\w-]*:kms:[\w-]+:\d{{12}}:key/({_UUID}|mrk-[0-9a-f]{{32}})",
+        "the form arn:aws:kms:REGION:ACCOUNT:key/ID, with the id as KMS shows it",
     ),
 ]
 #: Of instances too, whose metadata shows the keys of their tags: it allows no space and no slash
@@ -171,7 +173,8 @@ RoleNamePrefix = Annotated[
 ]
 Qualifier = Annotated[
     str,
-    name_pattern("a qualifier", r"[A-Za-z0-9_-]{1,10}", "letters, digits, _ and -, 10 at most"),
+    # A bucket is named after it.
+    name_pattern("a qualifier", r"[a-z0-9-]{1,10}", "a-z, 0-9 and -, 10 at most"),
 ]
 #: What a grant names, so that no sign of a pattern may be in it.
 InstanceTypeName = Annotated[

@@ -35,6 +35,8 @@ class Whose:
     qualifier: str = USUAL_QUALIFIER
     #: The account's own key of the home region; None: AWS's keys encrypt.
     key_arn: str | None = None
+    #: Its bucket; None: not known before the first deploy, since CloudFormation names it.
+    bucket: str | None = None
 
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of what the account has in the home region."""
@@ -43,7 +45,8 @@ class Whose:
     def objects(self, *keys: str) -> list[str]:
         """Return the ARNs of objects of the bucket; no key: the bucket's own."""
         stack = f"{self.deployment}-core"
-        name = f"{stack}-storebucket*" if len(stack) <= _KEPT_OF_STACK else f"{stack[:20]}*"
+        pattern = f"{stack}-storebucket*" if len(stack) <= _KEPT_OF_STACK else f"{stack[:20]}*"
+        name = self.bucket or pattern
         return [f"arn:aws:s3:::{name}/{key}" for key in keys] or [f"arn:aws:s3:::{name}"]
 
     @property

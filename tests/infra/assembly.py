@@ -45,7 +45,7 @@ code = "code"
 [workload.rich]
 inputs = ["s3://papers/2026/", "s3://papers/2025/"]
 models = ["s3://models/ocr"]
-kms_keys = ["arn:aws:kms:eu-west-1:111122223333:key/1-2"]
+kms_keys = ["arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
 
 [workload.rich.run]
 entrypoint = "job:run"

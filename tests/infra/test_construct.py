@@ -85,3 +85,12 @@ def test_what_is_wrong_is_said_as_of_a_file(tmp_path: Path) -> None:
 def test_another_name_is_not_there() -> None:
     with pytest.raises(ImportError):
         from spindown.infra import Deploiment  # noqa: F401, PLC0415
+
+
+def test_a_name_is_no_other_deployment_s_of_the_app(tmp_path: Path) -> None:
+    project = write_project(tmp_path, PLAIN.format(image=""))
+    app = an_app(tmp_path / "out")
+    Deployment.from_file(app, "One", project)
+
+    with pytest.raises(ConfigError, match="One has this one"):
+        Deployment.from_file(Stage(app, "Other"), "Two", project)

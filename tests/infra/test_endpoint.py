@@ -44,7 +44,7 @@ def test_workers_without_addresses_reach_what_they_need(tmp_path: Path) -> None:
         assert found[name]["PrivateDnsEnabled"] is True
         assert len(found[name]["SubnetIds"]) == 1  # type: ignore[arg-type]
     groups = {one["GroupDescription"]: one for one in made.all_of("AWS::EC2::SecurityGroup")}
-    (rule,) = groups["Spindown endpoints: workers come in"]["SecurityGroupIngress"]
+    (rule,) = groups["Spindown endpoints: requests to AWS come in"]["SecurityGroupIngress"]
     assert (rule["FromPort"], rule["ToPort"], rule["IpProtocol"]) == (443, 443, "tcp")
     assert words(rule["SourceSecurityGroupId"]).startswith("<NetworkWorkers")
 
@@ -67,6 +67,22 @@ def test_a_network_of_ones_own_has_the_endpoints_asked_for(
 
     assert found.keys() == made
     assert all(one["VpcId"] == "vpc-1" for one in found.values())
+
+
+def test_endpoints_in_a_network_of_others_answer_its_other_hosts(tmp_path: Path) -> None:
+    keys = f"{NETWORK}interface_endpoints = true\n[workload.plain.run]"
+    made = synthesise(tmp_path, OWN_IMAGE.replace("[workload.plain.run]", keys))
+
+    groups = {one["GroupDescription"]: one for one in made.all_of("AWS::EC2::SecurityGroup")}
+    rules = groups["Spindown endpoints: requests to AWS come in"]["SecurityGroupIngress"]
+
+    assert all((one["FromPort"], one["ToPort"]) == (443, 443) for one in rules)
+    assert {one["CidrIp"] for one in rules} == {
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,6 @@ from tests.infra.assembly import Assembly
 from tests.infra.call.role import CALLS, MUST_NOT, WORKER
 from tests.infra.policy import Call, Statement, matches, read_statements
 
-#: CDK's own, for the destination of failed events: all three are its choice.
-OF_CDK = ""
-
 STATEMENTS = [
     *(
         ("WorkloadrichFleetRole", sid)
@@ -100,7 +97,7 @@ STATEMENTS = [
             "FindInstances",
             "EndWorkers",
             "WriteLog",
-            OF_CDK,
+            "KeepFailedEvents",
         )
     ),
     *(
@@ -117,8 +114,8 @@ STATEMENTS = [
             "MakeBuilderRole",
         )
     ),
-    ("ControlInterruptionRole", OF_CDK),
-    ("ControlOffersRole", OF_CDK),
+    ("ControlInterruptionRole", "KeepFailedEvents"),
+    ("ControlOffersRole", "KeepFailedEvents"),
     ("ControlTriggerRole", "InvokeFunctions"),
 ]
 
@@ -180,12 +177,11 @@ def test_each_action_and_each_resource_of_a_grant_is_for_a_call(
     idle = []
     for one in read_statements(assembly, role):
         served = [call for call in CALLS[role] if one.allows(call)]
-        if one.sid != OF_CDK:
-            idle += [
-                f"{one.sid}: {action}"
-                for action in one.actions
-                if action not in {call.action for call in served}
-            ]
+        idle += [
+            f"{one.sid}: {action}"
+            for action in one.actions
+            if action not in {call.action for call in served}
+        ]
         idle += [
             f"{one.sid}: {pattern}"
             for pattern in one.resources

@@ -27,7 +27,16 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
         cases = [case for case in subject.cases if region in case.places]
         for subnet_id in sorted(set(subnets)):
             if subnet_id in ways:
-                yield _check_way(ways[subnet_id], cases, is_home=region == subject.region)
+                way = ways[subnet_id]
+                if way.is_public and not subject.may_have_addresses:
+                    yield Finding(
+                        what=f"addresses of {subnet_id}",
+                        found="its instances get public addresses",
+                        needed="none, by public_addresses = false",
+                        remedy="turn off MapPublicIpOnLaunch of the subnet, or name another",
+                        severity=Severity.BLOCKED,
+                    )
+                yield _check_way(way, cases, is_home=region == subject.region)
 
 
 def _check_way(way: SubnetWay, cases: list[DoctorCase], *, is_home: bool) -> Finding:

@@ -79,6 +79,8 @@ class DoctorSubject:
     disk_keys: Mapping[str, str] = field(default_factory=dict)
     #: Region -> subnets that the file names; a deploy makes the others.
     own_subnets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Whether its workers may have public addresses.
+    may_have_addresses: bool = True
     #: The account's tags, which a launch bears.
     tags: Mapping[str, str] = field(default_factory=dict)
     #: Why it is unknown whether it is deployed; "": it is known.
@@ -121,6 +123,7 @@ def from_config(config: Config) -> DoctorSubject:
             for region, one in deployment.outposts.items()
             if one.network is not None
         },
+        may_have_addresses=deployment.public_addresses,
     )
 
 
@@ -170,6 +173,7 @@ def as_deployed(
         tags=deployment.tags,
         disk_keys=planned.disk_keys if planned is not None else {},
         own_subnets=planned.own_subnets if planned is not None else {},
+        may_have_addresses=planned is None or planned.may_have_addresses,
     )
 
 

@@ -16,7 +16,7 @@ from tests.infra.call.resource import (
 )
 from tests.infra.policy import REGION, STORE, Call, ours
 
-_KEY = "arn:aws:kms:eu-west-1:111122223333:key/1-2"
+_KEY = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 _WORKER_LOG = ours("logs", "log-group:/spindown/lab/worker/rich:log-stream:i-1")
 
 WORKER_CALLS = [

@@ -343,7 +343,7 @@ def test_cdk_and_cdk_nag_find_nothing_that_is_not_justified(tmp_path: Path) -> N
 def test_archives_of_images_are_encrypted_with_an_own_key(
     tmp_path: Path,
 ) -> None:
-    key = "arn:aws:kms:eu-west-1:111122223333:key/1-2"
+    key = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     keyed = CONFIG.replace(
         "[workload.rich.run]", f'[workload.rich]\nkms_keys = ["{key}"]\n\n[workload.rich.run]'
     )

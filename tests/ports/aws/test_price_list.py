@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spindown.aws.market import pricing_region
 from spindown.error import NotFound
 from tests.ports.market import Answers
 
@@ -137,3 +138,16 @@ def test_reads_what_leaving_a_region_costs(answers: Answers) -> None:
     found = answers.market.transfer_prices(region="sa-east-1")
 
     assert found == {"us-east-1": 0.138, "eu-west-1": 0.138}
+
+
+@pytest.mark.parametrize(
+    ("home", "asked"),
+    [
+        ("eu-west-1", "eu-central-1"),
+        ("ap-northeast-2", "ap-south-1"),
+        ("us-west-2", "us-east-1"),
+        ("sa-east-1", "us-east-1"),
+    ],
+)
+def test_prices_are_asked_in_one_s_own_part_of_the_world(home: str, asked: str) -> None:
+    assert pricing_region(home) == asked

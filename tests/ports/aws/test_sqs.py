@@ -148,7 +148,10 @@ def _shown(*handles: str) -> dict[str, object]:
 def test_a_queue_is_encrypted_as_that_of_dead_letters(
     session: boto3.Session, clock: MemoryClock
 ) -> None:
-    client, key = session.client("sqs"), "arn:aws:kms:us-east-1:123456789012:key/1-2"
+    client, key = (
+        session.client("sqs"),
+        "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    )
     letters = client.create_queue(QueueName="ours--dlq", Attributes={"KmsMasterKeyId": key})
     url = letters["QueueUrl"].replace("--dlq", "--c4m8")
     queue = SqsJobQueue(client, url, clock)

@@ -32,6 +32,19 @@ def test_it_prints_a_policy_alone(
     assert ACCOUNT in json.dumps(printed["Statement"])
 
 
+def test_a_bucket_that_is_known_is_named_alone(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operator(config=config, account=ACCOUNT)
+    assert "print it again after the deploy" in capsys.readouterr().err
+
+    operator(config=config, account=ACCOUNT, bucket="lab-core-store-1")
+
+    told = capsys.readouterr()
+    assert "arn:aws:s3:::lab-core-store-1/" in told.out
+    assert ("storebucket" in told.out, told.err) == (False, "")
+
+
 def test_an_unknown_workload_is_refused(config: Path) -> None:
     with pytest.raises(BadInput) as caught:
         submitter(["ocr"], config=config, account=ACCOUNT)

@@ -16,6 +16,11 @@ from spindown.domain.worker_end import STOP_GRACE_AT_MOST
 from spindown.error import ConfigError
 from tests.unit.config.document import with_value
 
+_KEY_ID = "1234abcd-12ab-34cd-56ef-1234567890ab"
+_KEY_FORM = (
+    "write a KMS key of the form arn:aws:kms:REGION:ACCOUNT:key/ID, with the id as KMS shows it"
+)
+
 
 @pytest.mark.parametrize(
     ("path", "value", "field", "remedy"),
@@ -38,7 +43,7 @@ from tests.unit.config.document import with_value
             "workload.ocr.kms_keys",
             ["alias/mine"],
             "workload.ocr.kms_keys.0",
-            "write a KMS key of the form arn:aws:kms:REGION:ACCOUNT:key/ID",
+            _KEY_FORM,
             id="a key by its alias, which no grant can name",
         ),
         pytest.param(
@@ -311,12 +316,12 @@ from tests.unit.config.document import with_value
             "deployment.bootstrap_qualifier",
             "far-too-long",
             "deployment.bootstrap_qualifier",
-            "write a qualifier of letters, digits, _ and -, 10 at most",
+            "write a qualifier of a-z, 0-9 and -, 10 at most",
             id="no qualifier",
         ),
         pytest.param(
             "deployment.kms_key_arn",
-            "arn:aws:kms:eu-west-1:111122223333:key/1-2",
+            f"arn:aws:kms:eu-west-1:111122223333:key/{_KEY_ID}",
             "deployment.kms_key_arn",
             "name a key of us-east-1: one of another cannot be used",
             id="a key of another region",
@@ -325,14 +330,14 @@ from tests.unit.config.document import with_value
             "deployment.kms_key_arn",
             "alias/ours",
             "deployment.kms_key_arn",
-            "write a KMS key of the form arn:aws:kms:REGION:ACCOUNT:key/ID",
+            _KEY_FORM,
             id="no ARN of a key",
         ),
         pytest.param(
             "deployment.outpost.us-west-2",
             {
                 "zones": ["us-west-2a"],
-                "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/1-2",
+                "kms_key_arn": f"arn:aws:kms:us-west-2:111122223333:key/{_KEY_ID}",
             },
             "deployment.outpost.us-west-2.kms_key_arn",
             "name a key in every region, or in none",
@@ -507,7 +512,7 @@ from tests.unit.config.document import with_value
             "deployment.network",
             {"vpc_id": "vpc-12", "subnets": {"us-east-1b": "subnet-1"}},
             "deployment.network",
-            "give one subnet for each of the zones",
+            "give each of the zones one subnet of its own",
             id="a zone left out",
         ),
         pytest.param(

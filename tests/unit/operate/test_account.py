@@ -154,7 +154,7 @@ def test_unreadable_settings_do_not_count_as_no_deployment() -> None:
     assert (finding.found, finding.severity) == ("SSM is away", Severity.WARNING)
 
 
-KEY = f"arn:aws:kms:{REGION}:123456789012:key/1-2"
+KEY = f"arn:aws:kms:{REGION}:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
 def with_a_key() -> Examined:

@@ -53,6 +53,17 @@ def test_an_address_needs_a_gateway_and_a_gateway_an_address(
     assert found(way).severity is severity
 
 
+def test_an_address_that_nobody_wants_is_a_fault() -> None:
+    way = replace(CLOSED, default_route="igw-1", is_public=True)
+    world = examined(way)
+    what = f"addresses of {CLOSED.subnet_id}"
+    assert what not in {one.what for one in world.report().findings}
+
+    world.config["deployment"]["public_addresses"] = False
+
+    assert world.finding(what).severity is Severity.BLOCKED
+
+
 def test_endpoints_are_enough_for_an_image_that_holds_all() -> None:
     assert found(replace(CLOSED, endpoints=frozenset(ALWAYS))).severity is Severity.GOOD
 

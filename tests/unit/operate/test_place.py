@@ -138,7 +138,7 @@ def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
     assert world.report().can_launch
 
 
-KEY = "arn:aws:kms:us-west-2:111122223333:key/1-2"
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
 def with_reading() -> Examined:

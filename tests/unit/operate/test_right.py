@@ -112,7 +112,7 @@ def test_the_bucket_of_a_long_name_is_found_by_its_beginning() -> None:
     ("role", "services"), [("operator", {"dynamodb", "s3", "sqs"}), ("submitter", {"s3", "sqs"})]
 )
 def test_who_uses_what_a_key_encrypts_may_use_it(role: str, services: set[str]) -> None:
-    key = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1-2"
+    key = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     with_key = policy(role, replace(a_deployment(), key_arn=key))["Statement"]
 
     (use,) = [one for one in with_key if one not in policy(role, a_deployment())["Statement"]]
