@@ -7,16 +7,14 @@ steps the tick takes the lock of its workload; after them it writes the decision
 and gives the lock back. Planning needs no clock, no port and no chance; only executing changes the
 fleet. ``spindown plan`` prints the very plan of the next tick (``operate.preview``).
 
-A tick looks at the present state, not at what woke it: doing it twice, or not at all for a while,
-changes only how soon. In one region, without types and without a budget, a tick that launches
-nothing makes at most five calls (ledger, queue, EC2, two for the lock), a launch three more, but
-for what it reads or stores now and then.
+A tick looks at the present state, not at what woke it: two of them, or none for a while, change
+only how soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2,
+two for the lock), and for a launch three more, but for rare ones.
 
-Where to look further: ``observation`` and ``observe_ec2`` read, ``backlog``, ``adopt``, ``reap``,
+Where to look further: ``observation`` and ``observe_ec2`` read. ``backlog``, ``adopt``, ``reap``,
 ``newer``, ``correct``, ``breaker``, ``books``, ``image``, ``shape``, ``size``, ``migrate``,
-``surer``, ``wind_down``, ``budget``, ``offers`` and ``request`` plan; ``plan`` has the values that
-they hand on. ``execute``, ``launch``, ``ending``, ``outcome`` and ``spend`` act, with ``execution``
-as what they share; ``journal`` and ``record`` write.
+``surer``, ``wind_down``, ``budget``, ``offers`` and ``request`` plan, by the values of ``plan``.
+``execute``, ``launch``, ``ending``, ``outcome`` and ``spend`` act; ``journal``, ``record`` write.
 """
 
 from contextlib import suppress
@@ -113,8 +111,8 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     except FenceLost:
         return record_locked(workload, ports, source)
     except Exception:
-        # Also after an error of our own: intents and conditional writes repair what a crash leaves,
-        # and the fence rejects this release if somebody else holds the lock by now.
+        # Intents and conditional writes repair what a crash leaves. The fence rejects this release
+        # if somebody else holds the lock by now.
         with suppress(SpindownError):
             ledger.apply(fence, (), release=True)
         raise

@@ -69,7 +69,7 @@ def test_a_network_of_ones_own_has_the_endpoints_asked_for(
     assert all(one["VpcId"] == "vpc-1" for one in found.values())
 
 
-def test_endpoints_in_a_network_of_others_answer_its_other_hosts(tmp_path: Path) -> None:
+def test_endpoints_in_a_network_of_others_answer_all_its_hosts(tmp_path: Path) -> None:
     keys = f"{NETWORK}interface_endpoints = true\n[workload.plain.run]"
     made = synthesise(tmp_path, OWN_IMAGE.replace("[workload.plain.run]", keys))
 

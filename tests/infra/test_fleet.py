@@ -13,6 +13,8 @@ from tests.worker_system.kit import USER_DATA_BYTES_MAX
 
 #: Set in the launch call itself, one launch at a time.
 PER_LAUNCH = {tag.LAUNCH, tag.LEASE_UNTIL, tag.SHAPE}
+#: Said of a queue, to who submits.
+OF_QUEUE = {tag.CODE_VERSION}
 #: Said only where a workload asks for it.
 ASKED_FOR = {tag.METADATA_ACCESS, tag.CONTAINERS, tag.GPU_MEMORY, tag.VCPUS, tag.MEMORY}
 TEMPLATES = ["lab--plain--x86_64", "lab--rich--arm64", "lab--rich--x86_64"]
@@ -41,7 +43,7 @@ def test_every_tag_that_a_worker_reads_is_on_its_template(assembly: Assembly, na
 
     tags = tags_of(launch_data(assembly, name), "instance")
 
-    assert set(tags) - ASKED_FOR == (wanted - PER_LAUNCH - ASKED_FOR) | {"Name"}
+    assert set(tags) - ASKED_FOR == (wanted - PER_LAUNCH - ASKED_FOR - OF_QUEUE) | {"Name"}
     workload = name.split("--")[1]
     assert tags[tag.WORKLOAD] == workload
     assert tags[tag.QUEUE_URL].startswith(f"<Workload{workload}JobsQueue")
