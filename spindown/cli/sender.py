@@ -116,6 +116,12 @@ class Sender:
 
 def check_type(draft: Draft, policy: Policy, workload: Requirements, root_volume_gib: int) -> None:
     """Refuse a type or requirements of which the workload makes dead letters (raises BadInput)."""
+    if draft.type is not None and draft.type not in (
+        known := sorted(one.name for one in policy.types)
+    ):
+        names = ", ".join(known)
+        remedy = f"name one of {names}" if names else "leave it out: the workload declares no types"
+        raise BadInput("type", draft.type, remedy)
     message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
     job = parse_job(encode_job(message))
     settled = settle(job.type or "", needs_of(job), policy)

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeVar, Unpack, ov
 
 from spindown.client.item import check_item, check_json
 from spindown.client.mapper import Mapper, Work
-from spindown.client.option import FunctionOptions, StreamOptions, SubmitOptions
+from spindown.client.option import (
+    FunctionOptions,
+    StreamOptions,
+    SubmitOptions,
+    check_items,
+    check_options,
+)
 from spindown.client.stream import ItemResult
 from spindown.contract.job.manifest import JobState
 from spindown.contract.name import workload_of
@@ -169,6 +175,8 @@ class _Here(Mapper[T, R]):
 
     def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> Work:  # noqa: ARG002 - in both orders it is one after the other
         """Begin with the first item; the others follow as results are read."""
+        check_options(how, StreamOptions)
+        check_items(items)
         return _HereWork(self._function, items, self._function.check_params(how))
 
 

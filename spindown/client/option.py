@@ -1,9 +1,11 @@
 """What may be said of how work is done, one name for one thing in all calls."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal, TypedDict, get_args
 
 from spindown.client.stream import OnExit, ShowItems
+from spindown.error import BadInput
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -36,6 +38,27 @@ class StreamOptions(SubmitOptions, total=False):
     on_exit: OnExit | None
     #: Whether to show a bar, or what is told instead; None: a notebook shows one.
     progress: bool | ShowItems | None
+
+
+def check_options(how: Mapping[str, Any], known: type[SubmitOptions]) -> None:
+    """Refuse an option that a call does not know, and would not heed (raises BadInput)."""
+    for name in how:
+        if name not in known.__annotations__:
+            close = get_close_matches(name, known.__annotations__, n=1)
+            remedy = f"did you mean {close[0]}?" if close else "take this unknown option out"
+            raise BadInput("option", name, remedy)
+    on_exit = how.get("on_exit")
+    if on_exit not in {None, *get_args(OnExit)}:
+        raise BadInput("on_exit", on_exit, f"name one of {', '.join(get_args(OnExit))}")
+
+
+def check_items(items: Iterable[Any]) -> None:
+    """Refuse what would be taken apart: a text, a mapping, a table of columns (BadInput)."""
+    if isinstance(items, str | bytes | Mapping):
+        raise BadInput("items", items, "give a list of items; of a single one, [item]")
+    if hasattr(items, "itertuples"):
+        remedy = 'give a list of rows: items.to_dict("records")'
+        raise BadInput("items", type(items).__name__, remedy)
 
 
 class FunctionOptions(TypedDict, total=False):

@@ -28,7 +28,7 @@ from spindown.client.mapper import (
     read_result,
     read_value,
 )
-from spindown.client.option import StreamOptions, SubmitOptions
+from spindown.client.option import StreamOptions, SubmitOptions, check_items, check_options
 from spindown.client.stream import (
     LOOK_SECONDS,
     LOOK_SECONDS_MOST,
@@ -154,6 +154,8 @@ class Workload(Mapper[T, R]):
         Raises:
             BadInput: there are none, one is no JSON, or an option is wrong.
         """
+        check_options(how, SubmitOptions)
+        check_items(items)
         return self.send(list(items), how, self.name_batch(how))
 
     def batch(self, name: str) -> "Submission[R]":
@@ -166,6 +168,8 @@ class Workload(Mapper[T, R]):
 
     def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> "_Sections[R]":
         """Send the first section of items; the others follow as results are read."""
+        check_options(how, StreamOptions)
+        check_items(items)
         return _Sections(self, items, how, in_order=in_order)
 
     def name_batch(self, how: SubmitOptions) -> str:

@@ -150,3 +150,16 @@ def test_a_listed_key_that_climbs_out_fails_its_item_alone(
     assert [item.value for item in batch.items] == ["s3://inputs/a"]
     [said] = batch.failed.values()
     assert said.startswith("uri is 's3://inputs/../b': ")
+
+
+def test_a_local_copy_keeps_the_letters_of_its_name(tmp_path: Path) -> None:
+    uris = ["s3://inputs/dök 1.txt", f"s3://inputs/{'ö' * 300}.txt"]
+    world = WorkWorld(sources=dict.fromkeys(uris, b""))
+    with ThreadPoolExecutor(1) as pool:
+        prefetch = Prefetch(uris, inputs=world.ports.inputs, scratch=tmp_path, executor=pool)
+        first, long = prefetch.take(range(2)).items
+
+    assert first.path is not None
+    assert long.path is not None
+    assert first.path.name == "dök_1.txt"
+    assert long.path.name == f"{'ö' * 98}.txt"

@@ -14,8 +14,9 @@ from spindown.user import Item
 from spindown.worker.code_folder import make_own, remove_tree
 
 _SCHEME = "s3://"
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_NAME_CHARACTERS = 100
+_UNSAFE = re.compile(r"[^\w.-]")
+#: A file's name has 255 at most (Linux, limits.h, NAME_MAX).
+_NAME_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,8 @@ class Prefetch:
         directory = self._scratch / str(index)
         if not directory.exists():
             make_own(directory)
-        name = _UNSAFE.sub("_", value.rpartition("/")[2])[-_NAME_CHARACTERS:].lstrip(".")
+        safe = _UNSAFE.sub("_", value.rpartition("/")[2]).encode(errors="replace")
+        name = safe[-_NAME_BYTES:].decode(errors="ignore").lstrip(".")
         path = directory / (name or "input")
         self._inputs.fetch(value, path)
         return Item(index, value, path)

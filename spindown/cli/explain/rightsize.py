@@ -159,7 +159,8 @@ def _say_advice(found: Rightsizing, footprint: Footprint) -> Iterator[str]:
         if extent.advised is not None
     ]
     if not lines and found.now == found.then:
-        yield "What is required fits what was used: nothing to change."
+        if all(each.advised in {each.given, Needs()} for each in found.sizings):
+            yield "What is required fits what was used: nothing to change."
         return
     yield _compare(found)
     if lines:

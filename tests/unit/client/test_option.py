@@ -1,0 +1,47 @@
+"""What a call does not know or would take apart is refused, and not left out."""
+
+from typing import Any
+
+import pytest
+
+from spindown import BadInput
+from spindown.client.option import StreamOptions, SubmitOptions, check_items, check_options
+
+
+class Table:
+    """As a table of pandas, which yields the names of its columns."""
+
+    def itertuples(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"typ": "nlp"}, "did you mean type?"),
+        ({"items_per_jobs": 3}, "did you mean items_per_job?"),
+        ({"memory": 3}, "take this unknown option out"),
+        ({"on_exit": "whatever"}, "name one of cancel, detach"),
+    ],
+)
+def test_an_option_that_no_call_knows_is_refused(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        check_options(how, StreamOptions)
+
+    assert caught.value.remedy == said
+
+
+def test_each_call_has_its_own_options() -> None:
+    check_options({"timeout": 3, "key": "k"}, StreamOptions)
+    with pytest.raises(BadInput):
+        check_options({"timeout": 3}, SubmitOptions)
+
+
+@pytest.mark.parametrize("items", ["a text", b"bytes", {"a": 1}, Table()])
+def test_what_would_be_taken_apart_is_refused(items: Any) -> None:
+    with pytest.raises(BadInput, match="give a list of"):
+        check_items(items)
+
+
+def test_lists_and_generators_are_items() -> None:
+    check_items(["hello"])
+    check_items(number for number in range(3))
