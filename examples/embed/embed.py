@@ -1,6 +1,6 @@
 """Turn texts into vectors with a model of Hugging Face on PyTorch, on a GPU if there is one.
 
-An item is a text, or the path or ``s3://`` address of a UTF-8 file. The job's parameter ``tokens``
+An item is a text, or the ``s3://`` address of a UTF-8 file. The job's parameter ``tokens``
 cuts longer texts (512 by default). The vectors of a batch are computed together, so `batch_size`
 decides how much of the GPU is used. Each result is the vector, of length 1, and its model.
 """
@@ -8,7 +8,6 @@ decides how much of the GPU is used. Each result is the vector, of length 1, and
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from spindown.user import Context, Item, Result
@@ -87,13 +86,10 @@ def embed(batch: Sequence[Item], encoder: Encoder, params: Mapping[str, Any]) ->
 
 def read_text(item: Item) -> str:
     """Return the text of an item (ValueError: there is none)."""
-    path = item.path
-    if path is None and isinstance(item.value, str) and item.value.startswith("/"):
-        path = Path(item.value)
-    if path is None:
+    if item.path is None:
         text = item.value
     else:
-        with path.open("rb") as file:
+        with item.path.open("rb") as file:
             text = file.read(_TEXT_BYTES).decode("utf-8", errors="replace")
     if not isinstance(text, str) or not text.strip():
         raise ValueError("an item is a text that is not empty, or a file of one")

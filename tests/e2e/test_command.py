@@ -187,7 +187,9 @@ def test_python_compiles_and_imports_what_is_there(block: Block) -> None:
 @pytest.mark.parametrize("block", [*blocks("toml")], ids=str)
 def test_toml_is_of_the_form_of_spindown_toml(block: Block) -> None:
     # What a page leaves out.
-    text = block.text.replace("sha256:...", f"sha256:{'0' * 64}").replace("key/...", "key/1-2")
+    text = block.text.replace("sha256:...", f"sha256:{'0' * 64}").replace(
+        "key/...", "key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    )
     document = tomllib.loads(text)
     place = {"name": "page", "region": "us-east-1", "zones": ["us-east-1a"]}
     document["deployment"] = place | document.get("deployment", {})

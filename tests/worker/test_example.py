@@ -145,16 +145,18 @@ class LetterEncoder:
 def test_embeds_a_batch_at_once_but_what_cannot_be_read(tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_text("a text in a file", encoding="utf-8")
-    values = ["aaa", str(file), "  ", {"no": "text"}, "/none", "aaa"]
+    values = ["aaa", "s3://texts/text", "  ", {"no": "text"}, "aaa"]
+    paths = {1: file}
     encoder = LetterEncoder()
 
-    results = list(embed([Item(i, value) for i, value in enumerate(values)], encoder, {}))
+    batch = [Item(i, value, paths.get(i)) for i, value in enumerate(values)]
+    results = list(embed(batch, encoder, {}))
 
     found = {result.item.index: result for result in results}
     assert sorted(found) == list(range(len(values)))
-    assert [index for index, result in sorted(found.items()) if result.error] == [2, 3, 4]
+    assert [index for index, result in sorted(found.items()) if result.error] == [2, 3]
     assert encoder.batches == [3]
-    assert found[0].value == found[5].value != found[1].value
+    assert found[0].value == found[4].value != found[1].value
     assert math.hypot(*found[0].value["vector"]) == pytest.approx(1.0, abs=1e-4)
 
 
