@@ -205,8 +205,16 @@ def progress_of(world: World, job_id: str) -> CodeProgress | None:
     return next((one.progress for one in leases if one.job_id == job_id), None)
 
 
-def test_a_log_is_followed_from_machine_to_machine(world: World) -> None:
-    gate, waiting = world.directory / "gate", world.directory / "waiting.jsonl"
+@pytest.fixture
+def gate(world: World) -> Iterator[Path]:
+    """Return a file for which a job waits; at last it is there, or others would wait too."""
+    path = world.directory / "gate"
+    yield path
+    path.touch()
+
+
+def test_a_log_is_followed_from_machine_to_machine(world: World, gate: Path) -> None:
+    waiting = world.directory / "waiting.jsonl"
     waiting.write_text(f'"a"\n{json.dumps(str(gate))}', encoding="utf-8")
     batch = world.spindown_json("submit", "count", "--items", str(waiting))
     (job_id,) = batch["jobs"]
@@ -224,7 +232,7 @@ def test_a_log_is_followed_from_machine_to_machine(world: World) -> None:
         assert first["instance_id"] == world.worker_at_work("count", job_id=job_id).instance_id
         progress = found(lambda: progress_of(world, job_id))
         assert (progress.done, progress.of) == (2, 2)
-        world.system.market.interrupt(first["instance_id"], notice=timedelta(seconds=5))
+        world.system.market.interrupt(first["instance_id"], notice=timedelta(seconds=30))
         second = next(lines)
         assert (second["attempt"], second["value"]) == (2, first["value"])
         # What was committed is not in the batch any more.

@@ -268,9 +268,9 @@ def test_giving_the_last_key_back_deletes_the_edit() -> None:
 def test_a_region_that_is_none_of_the_deployment_s_is_refused() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.1),))
 
-    with pytest.raises(ConfigError, match=r"us-wset-2.*eu-west-1, us-west-2"):
+    with pytest.raises(ConfigError, match=r"us-west-1.*eu-west-1, us-west-2"):
         edit_policy(
-            WORKLOAD, {"regions": ["us-wset-2"]}, settings=world.settings, table=world.table
+            WORKLOAD, {"regions": ["us-west-1"]}, settings=world.settings, table=world.table
         )
 
     found = edit_policy(
