@@ -320,6 +320,20 @@ def test_what_a_sender_uploads_is_never_run(world: World, tmp_path: Path) -> Non
     assert "owned" not in world.spindown("logs", "evil", "--workload", "lab").stdout
 
 
+def run_program(world: World, program: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python in the folder of the deployment, without AWS's configuration of the tests."""
+    known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=world.directory,
+        env=known,
+        capture_output=True,
+        text=True,
+        timeout=HANGING,
+    )
+
+
 def a_workload(world: World) -> Workload[str, dict[str, int]]:
     return Workload("count", config=world.directory / "spindown.toml")
 
@@ -402,17 +416,8 @@ def test_a_program_that_raises_leaves_nothing_behind(world: World) -> None:
         "print(next(results), flush=True)\n"
         "raise SystemExit(3)\n"
     )
-    known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
 
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        check=False,
-        cwd=world.directory,
-        env=known,
-        capture_output=True,
-        text=True,
-        timeout=HANGING,
-    )
+    ended = run_program(world, program)
 
     assert (ended.returncode, ended.stdout) == (3, "{'length': 1}\n"), ended.stderr
     newest = world.spindown_json("batches", "count", "--limit", "1")
@@ -455,19 +460,7 @@ def test_a_function_runs_as_it_was_deployed_or_not_at_all(world: World) -> None:
         "    print(one.traceback.splitlines()[-1])\n"
     )
 
-    def run() -> "subprocess.CompletedProcess[str]":
-        known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
-        return subprocess.run(
-            [sys.executable, "-c", program],
-            check=False,
-            cwd=world.directory,
-            env=known,
-            capture_output=True,
-            text=True,
-            timeout=HANGING,
-        )
-
-    done = run()
+    done = run_program(world, program)
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.splitlines()) == {
         "AttributeError: 'int' object has no attribute 'encode'"
@@ -477,7 +470,7 @@ def test_a_function_runs_as_it_was_deployed_or_not_at_all(world: World) -> None:
     file = world.directory / "digest.py"
     text = file.read_text(encoding="utf-8")
     file.write_text(f"{text}\n# changed since\n", encoding="utf-8")
-    refused = run()
+    refused = run_program(world, program)
     file.write_text(text, encoding="utf-8")
 
     assert refused.returncode == 1
