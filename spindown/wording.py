@@ -18,6 +18,7 @@ from spindown.contract.decision import (
     DecisionSummary,
     Outcome,
 )
+from spindown.domain.batch import BatchTally
 from spindown.domain.boot import BootProfile
 from spindown.domain.prior import reference_machine
 from spindown.domain.reason import About, Reason, ReasonCode
@@ -117,6 +118,19 @@ def _inner(about: About, name: str = "why") -> str:
     """
     rest = {key: value for key, value in about.items() if key != name}
     return _say_code(str(about[name]), rest)
+
+
+def say_batch_end(batch_id: str, tally: BatchTally) -> str:
+    """Say how a batch ended, and which command tells more."""
+    counts = (
+        (tally.items_failed, "items failed"),
+        (tally.given_up, "jobs given up"),
+        (tally.cancelled, "jobs cancelled"),
+    )
+    bad = "; ".join(f"{count:,} {what}" for count, what in counts if count)
+    says = f"Batch {batch_id} is over: {tally.items:,} items done{f', {bad}' if bad else ''}."
+    more = f"spindown results {batch_id}{' --failed' if tally.items_failed else ''}"
+    return f"{says} See `{more}`."
 
 
 def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:

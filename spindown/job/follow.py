@@ -24,7 +24,7 @@ from spindown.contract.job.manifest import JOBS, JobState, Manifest, manifest_ke
 from spindown.contract.job.message import is_id, parse_job
 from spindown.contract.name import resource_name
 from spindown.contract.row import BatchRow, FollowingRow
-from spindown.domain.batch import BatchTally, EndsTold, OnFailure, is_told, start_or_cancel
+from spindown.domain.batch import EndsTold, OnFailure, is_told, start_or_cancel
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.fence import read_fence
@@ -33,6 +33,7 @@ from spindown.job.result import children_of, read_batch
 from spindown.ledger import Ledger
 from spindown.ledger.partition import Partition
 from spindown.port import ControlPorts, JobQueue, Key, ObjectStore, Outgoing, Table, When
+from spindown.wording import say_batch_end
 
 #: How often marks are looked for where no submit says that there is one. A listing costs as much as
 #: a dozen reads.
@@ -42,6 +43,9 @@ _FOLLOWED_AT_MOST = 500
 #: Batches that one look goes through, and manifests that it reads of each.
 _LOOKED_AT_MOST = 20
 _READS_AT_MOST = 200
+#: A submitter may write more, and a look would then take all of the scaler's memory. A submit ends
+#: a bundle once it has 8 MiB; an index of a million jobs has 48 MiB.
+_BUNDLE_BYTES, _INDEX_BYTES = 16 * 1024**2, 64 * 1024**2
 #: Messages that are sent, or jobs that are cancelled, before that is noted.
 _STEP = 500
 _WRITES_AT_ONCE = 16
@@ -149,7 +153,7 @@ class _Follower:
             if batch_id in known or not is_id(batch_id):
                 continue
             with suppress(ContractError, NotFound):
-                batch = read_batch(batch_id, self._store)
+                batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
                 row = BatchRow(since=mark.modified_at, after=batch.after)
                 found[batch_id] = self._keep(batch_id, row)
         return found
@@ -159,7 +163,7 @@ class _Follower:
         if self.now - row.since >= FORGOTTEN_AFTER:
             self._forget(batch_id)
             return
-        batch = read_batch(batch_id, self._store)
+        batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
         if row.after:
             self._wait(batch, row)
             return
@@ -171,7 +175,7 @@ class _Follower:
         end = seen.tally.end
         if is_told(end, self.told):
             subject = f"{resource_name(self.ports.name, self.workload)}: batch {end.value}"
-            self.ports.topic.publish(subject, printable(_say(batch_id, seen.tally)))
+            self.ports.topic.publish(subject, printable(say_batch_end(batch_id, seen.tally)))
         self._forget(batch_id)
 
     def _wait(self, batch: Batch, row: BatchRow) -> None:
@@ -180,7 +184,8 @@ class _Follower:
         if workload not in self.ports.deployment().workloads or not is_id(other):
             raise ContractError("after", row.after, "submit it again, after a batch that is there")
         store = self.store_of(workload)
-        seen = _walk(read_batch(other, store).jobs, row, store)
+        before = read_batch(other, store, at_most_bytes=_INDEX_BYTES)
+        seen = _walk(before.jobs, row, store)
         if not seen.is_over:
             if seen != row:
                 self._keep(batch.batch_id, seen)
@@ -228,7 +233,7 @@ class _Follower:
 def _submitted(batch: Batch, objects: ObjectStore) -> Iterator[tuple[str, Outgoing]]:
     """Yield each message of a batch with its job, in the order in which it was cut."""
     for bundle in objects.list(submitted_prefix(batch.batch_id)):
-        for line in objects.get(bundle.key).data.splitlines():
+        for line in objects.get(bundle.key, at_most_bytes=_BUNDLE_BYTES).data.splitlines():
             body = line.decode(errors="replace")
             with suppress(ContractError):
                 job = parse_job(body)
@@ -274,15 +279,3 @@ def _children(job_id: str, depth: int, store: ObjectStore) -> Sequence[str]:
 def _manifest(job_id: str, store: ObjectStore) -> Manifest | None:
     fence = read_fence(job_id, store)
     return None if fence is None else fence.manifest
-
-
-def _say(batch_id: str, tally: BatchTally) -> str:
-    counts = (
-        (tally.items_failed, "items failed"),
-        (tally.given_up, "jobs given up"),
-        (tally.cancelled, "jobs cancelled"),
-    )
-    bad = "; ".join(f"{count:,} {what}" for count, what in counts if count)
-    says = f"Batch {batch_id} is over: {tally.items:,} items done{f', {bad}' if bad else ''}."
-    more = f"spindown results {batch_id}{' --failed' if tally.items_failed else ''}"
-    return f"{says} See `{more}`."

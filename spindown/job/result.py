@@ -74,14 +74,14 @@ def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
     return (name,)
 
 
-def read_batch(batch_id: str, store: ObjectStore) -> Batch:
+def read_batch(batch_id: str, store: ObjectStore, *, at_most_bytes: int | None = None) -> Batch:
     """Return the index of a batch.
 
     Raises:
         NotFound: there is no such batch.
-        ContractError: it is damaged.
+        ContractError: it is damaged, or larger than ``at_most_bytes``.
     """
-    index = store.get(batch_key(batch_id)).data
+    index = store.get(batch_key(batch_id), at_most_bytes=at_most_bytes).data
     remedy = f"restore {batch_key(batch_id)} from an older version, or ask for its jobs one by one"
     batch = decode(Batch, from_json("index of the batch", index, remedy))
     for job_id in batch.jobs:

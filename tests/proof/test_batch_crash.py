@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.job.batch import OPEN
+from spindown.contract.job.batch import OPEN, submitted_key
 from spindown.contract.job.manifest import JobState
 from spindown.domain.batch import EndsTold, OnFailure
 from spindown.domain.fleet import Backlog
@@ -257,6 +257,19 @@ def test_marks_of_strangers_are_passed_over() -> None:
     look(world)
 
     assert len(told(world)) == 1
+
+
+def test_what_a_submitter_stored_too_large_is_not_read() -> None:
+    world = a_world()
+    submit(world, "a")
+    submit(world, "b", after="a")
+    recover(world)
+    world.objects.put(submitted_key("b", 99), b"x" * (16 * 1024**2 + 1))
+
+    failed = look(world)
+
+    assert set(failed) == {"b"}
+    assert not read_progress(f"{read_batch('b', world.objects).jobs[-1]}", world.objects).is_over
 
 
 def test_two_looks_at_once_tell_once() -> None:
