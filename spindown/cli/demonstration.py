@@ -28,7 +28,7 @@ from spindown.cli.render.screen import format_item_cost, format_seconds, open_co
 from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
-from spindown.control.record import record_candidate
+from spindown.control.record.decision import record_candidate
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError

@@ -119,7 +119,7 @@ class EndingRecord:
 class ActionRecord:
     """One thing that a tick did."""
 
-    #: ``control.plan.ActionKind``.
+    #: ``control.plan.action.ActionKind``.
     kind: str
     #: An instance, a launch, a pool or a region.
     subject: str

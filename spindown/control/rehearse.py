@@ -17,7 +17,7 @@ from spindown.contract.rehearsal import (
 )
 from spindown.contract.row import REHEARSED_PER_MINUTE
 from spindown.contract.settings import WorkloadSettings
-from spindown.control.observation import launch_tags
+from spindown.control.observe.observation import launch_tags
 from spindown.control.policy import current_policy
 from spindown.domain.policy import Policy
 from spindown.error import (

@@ -11,10 +11,8 @@ A tick looks at the present state, not at what woke it: two of them, or none for
 only how soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2,
 two for the lock), and for a launch three more, but for rare ones.
 
-Where to look further: ``observation`` and ``observe_ec2`` read. ``backlog``, ``adopt``, ``reap``,
-``newer``, ``correct``, ``breaker``, ``books``, ``image``, ``shape``, ``size``, ``migrate``,
-``surer``, ``wind_down``, ``budget``, ``offers`` and ``request`` plan, by the values of ``plan``.
-``execute``, ``launch``, ``ending``, ``outcome`` and ``spend`` act; ``journal``, ``record`` write.
+Each step of the plan below is the module in the folder ``plan`` of that subject; all work on the
+values of ``plan.action``. ``observe`` reads, ``execute`` acts, ``record`` writes down.
 """
 
 from contextlib import suppress
@@ -22,9 +20,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.contract.decision import Decision
-from spindown.control.adopt import adopt_launches
-from spindown.control.backlog import follow_queue
-from spindown.control.books import (
+from spindown.control.execute.executor import execute
+from spindown.control.execute.journal import FenceLost, Journal
+from spindown.control.observe.ec2 import observe_ec2, observe_launches
+from spindown.control.observe.observation import Observation, read_market, read_rows, with_jobs
+from spindown.control.plan.action import LaunchChoice, Plan, PlanDraft, begin
+from spindown.control.plan.adopt import adopt_launches
+from spindown.control.plan.backlog import follow_queue
+from spindown.control.plan.backoff import remember_answers
+from spindown.control.plan.books import (
     charge_workers,
     collect_garbage,
     due_workers,
@@ -34,17 +38,12 @@ from spindown.control.books import (
     release_reservations,
     store_catalogue,
 )
-from spindown.control.breaker import begin_breakers, count_useless_instances
-from spindown.control.correct import correct_workers
-from spindown.control.execute import execute
-from spindown.control.journal import FenceLost, Journal
-from spindown.control.migrate import Moves, tell_movers
-from spindown.control.newer import show_newer
-from spindown.control.observation import Observation, read_market, read_rows, with_jobs
-from spindown.control.observe_ec2 import observe_ec2, observe_launches, remember_answers
-from spindown.control.offers import allowance_of, choose_all
-from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
-from spindown.control.reap import (
+from spindown.control.plan.breaker import begin_breakers, count_useless_instances
+from spindown.control.plan.correct import correct_workers
+from spindown.control.plan.migrate import Moves, tell_movers
+from spindown.control.plan.newer import show_newer
+from spindown.control.plan.offers import allowance_of, choose_all
+from spindown.control.plan.reap import (
     condemn_and_terminate,
     end_gone_rows,
     end_outstayed,
@@ -53,12 +52,12 @@ from spindown.control.reap import (
     mark_interrupted,
     requeue_jobs,
 )
-from spindown.control.record import record_locked, write_down
-from spindown.control.request import foresee
-from spindown.control.shape import follow_shapes, of_shape, route_messages
-from spindown.control.size import size_again, size_each
-from spindown.control.surer import plan_all_moves
-from spindown.control.wind_down import end_surplus, heed_budget
+from spindown.control.plan.request import foresee
+from spindown.control.plan.shape import follow_shapes, of_shape, route_messages
+from spindown.control.plan.size import size_again, size_each
+from spindown.control.plan.surer import plan_all_moves
+from spindown.control.plan.wind_down import end_surplus, heed_budget
+from spindown.control.record.decision import record_locked, write_down
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
 from spindown.port import ControlPorts
@@ -130,7 +129,8 @@ def observe(
     # By the rows alone: this tells what EC2 is asked, and nothing else of it is kept.
     by_rows = adopt_launches(correct_workers(remember_answers(with_queue)))
     missing = size_each(by_rows)
-    facts = observe_ec2(by_rows, ports, is_launch_due=any(each.may_launch for each in missing))
+    is_due = any(each.may_launch for each in missing)
+    facts = observe_ec2(by_rows.facts, by_rows.fleet, ports, is_launch_due=is_due)
     # The same steps with EC2's answer.
     draft = plan_without_prices(replace(with_queue, facts=facts))
     early = add_missing(draft, size_again(draft, by_rows, missing))

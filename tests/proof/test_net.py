@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.row import worker_sort
-from spindown.control.reap import UNKNOWN
+from spindown.control.plan.reap import UNKNOWN
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import WhenSpent
 from spindown.ec2sim import EndReason

@@ -18,7 +18,7 @@ from spindown.cli.render.decision import say_shape
 from spindown.cli.render.screen import format_item_cost, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.plan import ActionKind, LaunchChoice, LaunchWorkers
+from spindown.control.plan.action import ActionKind, LaunchChoice, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
 from spindown.operate.preview import MonthPreview, Preview, preview

@@ -18,7 +18,7 @@ from spindown.contract.decision import (
 from spindown.contract.name import resource_name
 from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.control.alert.deadline import find_deadlines
-from spindown.control.plan import ActionKind
+from spindown.control.plan.action import ActionKind
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.offer import QUOTA_CODES

@@ -6,7 +6,7 @@ import pytest
 
 from spindown.cli.app import app
 from spindown.cli.drain import render_remainder, say_end, tell_remainder
-from spindown.control.observation import assumed
+from spindown.control.observe.observation import assumed
 from spindown.domain.fleet import WorkerState
 from spindown.error import BadInput
 from spindown.operate.drain import Remainder

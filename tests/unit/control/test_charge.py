@@ -12,8 +12,8 @@ from spindown.contract.event import InterruptionWarning, StateChange
 from spindown.contract.row import (
     worker_sort,
 )
-from spindown.control.budget import add_to_budget
 from spindown.control.interrupt import react
+from spindown.control.plan.budget import add_to_budget
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.error import Unreachable, WriteConflict
 from spindown.ledger import Ledger

@@ -16,7 +16,7 @@ from spindown.contract.row import (
     image_sort,
 )
 from spindown.control.bake import keep_images
-from spindown.control.observation import TickFacts, read_rows
+from spindown.control.observe.observation import TickFacts, read_rows
 from spindown.domain.boot import BootPhase
 from spindown.domain.image import USED_FOR, ImageHistory
 from spindown.domain.learning import boot_p50

@@ -6,7 +6,7 @@ from typing import Any
 
 from spindown.contract.metric import METRICS, Emitter
 from spindown.contract.row import DEPLOYMENT_PARTITION
-from spindown.control.observation import ACCOUNT
+from spindown.control.observe.observation import ACCOUNT
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable

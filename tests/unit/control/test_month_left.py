@@ -6,9 +6,9 @@ import pytest
 
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import budget_sort
-from spindown.control.plan import Action, ActionKind, PlanDraft
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
+from spindown.control.plan.wind_down import MonthLeft, heed_budget
 from spindown.control.tick import observe
-from spindown.control.wind_down import MonthLeft, heed_budget
 from spindown.domain.budget import LaunchRoom
 from spindown.domain.fleet import Launch, LaunchState, WorkerState
 from spindown.domain.policy import Policy, WhenSpent

@@ -22,10 +22,10 @@ from spindown.contract.row import (
     requeued_sort,
     throughput_sort,
 )
-from spindown.control.outcome import pools_of
-from spindown.control.plan import ActionKind, LaunchWorkers, Replay
+from spindown.control.plan.action import ActionKind, LaunchWorkers, Replay
+from spindown.control.plan.outcome import pools_of
+from spindown.control.plan.size import size_fleet
 from spindown.control.policy import edit_policy
-from spindown.control.size import size_fleet
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import CapacityType, Pool

@@ -6,7 +6,7 @@ from typing import Any
 
 from spindown.contract import tag
 from spindown.contract.row import lease_sort, shape_sort, throughput_sort
-from spindown.control.plan import ActionKind
+from spindown.control.plan.action import ActionKind
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import JobType, Needs

@@ -6,11 +6,11 @@ from datetime import datetime
 import pytest
 
 from spindown.contract.codec import replace_fields
-from spindown.control.books import CHARGED_EVERY
-from spindown.control.plan import ActionKind
+from spindown.control.plan.action import ActionKind
+from spindown.control.plan.books import CHARGED_EVERY
+from spindown.control.plan.wind_down import end_surplus
 from spindown.control.policy import edit_policy
 from spindown.control.tick import observe
-from spindown.control.wind_down import end_surplus
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy

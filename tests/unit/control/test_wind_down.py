@@ -6,7 +6,7 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort, lease_sort
-from spindown.control.plan import ActionKind
+from spindown.control.plan.action import ActionKind
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import Reason, ReasonCode

@@ -16,7 +16,7 @@ from spindown.contract.job.message import (
 )
 from spindown.contract.row import shape_sort
 from spindown.contract.size import LearnedSizes, encode_sizes, sizes_key
-from spindown.control.plan import ActionKind
+from spindown.control.plan.action import ActionKind
 from spindown.domain.job_size import TypeSize
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize

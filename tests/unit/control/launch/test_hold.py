@@ -7,7 +7,7 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BacklogRow
-from spindown.control.backlog import follow
+from spindown.control.plan.backlog import follow
 from spindown.domain.fleet import Backlog
 from spindown.domain.reason import ReasonCode
 from tests.builders import NOW, a_lease, minutes

@@ -12,9 +12,9 @@ from datetime import datetime
 from itertools import groupby, islice
 
 from spindown.contract.row import CALLS_PER_MINUTE
-from spindown.control.budget import LaunchAllowance, PlannedRequest, affordable, why_short
-from spindown.control.offers import launch_action
-from spindown.control.plan import LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.control.plan.action import LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.control.plan.budget import LaunchAllowance, PlannedRequest, affordable, why_short
+from spindown.control.plan.offers import launch_action
 from spindown.domain.fleet import Unavailable
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy

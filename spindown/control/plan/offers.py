@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
-from spindown.control.breaker import doubted_traits, is_on_test
-from spindown.control.budget import LaunchAllowance, calls_made, why_short
-from spindown.control.image import tell_images
 from spindown.control.market import sale_of
-from spindown.control.observation import Observation, decode_request
-from spindown.control.outcome import UNANSWERED
-from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
-from spindown.control.shape import of_shape
-from spindown.control.size import blocked_regions, fleet_headroom, waiting_work
-from spindown.control.wind_down import MonthLeft
+from spindown.control.observe.fleet import Fleet
+from spindown.control.observe.observation import Observation, decode_request
+from spindown.control.plan.action import ActionKind, LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.control.plan.breaker import doubted_traits, is_on_test
+from spindown.control.plan.budget import LaunchAllowance, calls_made, why_short
+from spindown.control.plan.image import tell_images
+from spindown.control.plan.outcome import UNANSWERED
+from spindown.control.plan.shape import of_shape
+from spindown.control.plan.size import blocked_regions, fleet_headroom, waiting_work
+from spindown.control.plan.wind_down import MonthLeft
 from spindown.domain.budget import LaunchRoom
 from spindown.domain.doubt import traits_of
 from spindown.domain.in_vain import (

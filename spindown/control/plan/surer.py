@@ -8,10 +8,10 @@ ladder ever allows, without its waits, ranked by what going on there is expected
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spindown.control.migrate import Moves, plan_moves
-from spindown.control.observe_ec2 import open_launches
-from spindown.control.plan import LaunchChoice, PlanDraft
-from spindown.control.size import in_vain_jobs, size_for_jobs
+from spindown.control.observe.fleet import open_launches
+from spindown.control.plan.action import LaunchChoice, PlanDraft
+from spindown.control.plan.migrate import Moves, plan_moves
+from spindown.control.plan.size import in_vain_jobs, size_for_jobs
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.in_vain import InVain, may_be_risked, pays_here, told
 from spindown.domain.ladder import PurchaseMode

@@ -10,8 +10,8 @@ from datetime import date, datetime
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import SpendRow
-from spindown.control.observation import TickFacts, decode_request
-from spindown.control.plan import Action, ActionKind, PlanDraft
+from spindown.control.observe.observation import TickFacts, decode_request
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.image import (
     SILENT_AT_MOST,

@@ -26,21 +26,10 @@ from spindown.contract.decision import (
 from spindown.contract.row import BreakerRow, ClaimsRow, DecisionRow, PolicyRow, QuotaRow
 from spindown.control.alert.operation import AlertInput, find, over
 from spindown.control.alert.tell import Untold, remember, tell
-from spindown.control.backlog import tick_fields
-from spindown.control.breaker import open_breakers
-from spindown.control.execute import TickRecord
-from spindown.control.journal import Journal
-from spindown.control.metric import (
-    TickResult,
-    count_states,
-    find_unended,
-    full_quotas,
-    is_held_back,
-    measure,
-)
-from spindown.control.observation import Observation
-from spindown.control.offers import none_fits, ruled_out
-from spindown.control.plan import (
+from spindown.control.execute.executor import TickRecord
+from spindown.control.execute.journal import Journal
+from spindown.control.observe.observation import Observation
+from spindown.control.plan.action import (
     BOOKKEEPING,
     Action,
     ChargeWorker,
@@ -50,8 +39,19 @@ from spindown.control.plan import (
     ReopenRow,
     Terminate,
 )
+from spindown.control.plan.backlog import tick_fields
+from spindown.control.plan.breaker import open_breakers
+from spindown.control.plan.offers import none_fits, ruled_out
+from spindown.control.plan.shape import QUEUE_FIELDS
 from spindown.control.policy import policy_text
-from spindown.control.shape import QUEUE_FIELDS
+from spindown.control.record.metric import (
+    TickResult,
+    count_states,
+    find_unended,
+    full_quotas,
+    is_held_back,
+    measure,
+)
 from spindown.control.spend import Charge, items_since_yesterday, last_days
 from spindown.domain.alert import Review, review
 from spindown.domain.fleet import Worker

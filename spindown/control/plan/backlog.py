@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
-from spindown.control.plan import Action, ActionKind, PlanDraft
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.reaping import watch_from
 from spindown.domain.schedule import Waiting, next_margin

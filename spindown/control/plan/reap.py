@@ -11,10 +11,9 @@ from datetime import datetime, timedelta
 
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
-from spindown.control.breaker import count_silence
 from spindown.control.ending import end_worker, note_interruption, remember_interruption
-from spindown.control.observation import assumed
-from spindown.control.plan import (
+from spindown.control.observe.observation import assumed
+from spindown.control.plan.action import (
     Action,
     ActionKind,
     EndRow,
@@ -23,6 +22,7 @@ from spindown.control.plan import (
     PlanDraft,
     Terminate,
 )
+from spindown.control.plan.breaker import count_silence
 from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.job_type import own_shape

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from spindown.contract import row as rows
 from spindown.contract.job import manifest, message
 from spindown.contract.row import NewerMessage
-from spindown.control.plan import Action, ActionKind, PlanDraft, ShowMessage
+from spindown.control.plan.action import Action, ActionKind, PlanDraft, ShowMessage
 from spindown.domain.lease import PUT_BACK_AT_MOST, VISIBILITY_CAP, unreadable_wait
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.port import When, Write

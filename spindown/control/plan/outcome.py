@@ -10,8 +10,8 @@ from datetime import datetime
 
 from spindown.contract import row as rows
 from spindown.contract.decision import LaunchRequestRecord, RefusalRecord, RequestOutcome
-from spindown.control.budget import add_to_budget
-from spindown.control.observation import TickFacts
+from spindown.control.observe.observation import TickFacts
+from spindown.control.plan.budget import add_to_budget
 from spindown.control.spend import keep_machine
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
 from spindown.domain.offer import Pool

@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import SpendRow
-from spindown.control.backlog import learn
-from spindown.control.breaker import forget_silence
-from spindown.control.budget import add_to_budget
-from spindown.control.image import image_of
 from spindown.control.market import CATALOGUE_KEY, PriceList, price_of
-from spindown.control.outcome import ADOPTED, UNANSWERED
-from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
+from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanDraft, StoreCatalogue
+from spindown.control.plan.backlog import learn
+from spindown.control.plan.breaker import forget_silence
+from spindown.control.plan.budget import add_to_budget
+from spindown.control.plan.image import image_of
+from spindown.control.plan.outcome import ADOPTED, UNANSWERED
+from spindown.control.plan.wind_down import has_budget, needs_of
 from spindown.control.spend import charge, mark_charged
-from spindown.control.wind_down import has_budget, needs_of
 from spindown.domain.boot import BootPhase
 from spindown.domain.budget import WorkerNeed
 from spindown.domain.cost_rise import WEEKS

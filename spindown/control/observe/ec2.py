@@ -14,16 +14,15 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from spindown.contract import tag
-from spindown.contract.row import Backoff
-from spindown.control.observation import (
+from spindown.control.observe.fleet import Fleet, open_launches
+from spindown.control.observe.observation import (
     Ec2Answers,
     TickFacts,
     assumed,
     decode_request,
     failure_of,
 )
-from spindown.control.plan import Fleet, PlanDraft
-from spindown.domain.fleet import Launch, Worker
+from spindown.domain.fleet import Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.reaping import UNSEEN_FOR, is_heard
 from spindown.domain.reason import About, Reason, ReasonCode
@@ -38,9 +37,6 @@ _AT_LATEST = timedelta(minutes=10)
 _ORPHANS_EVERY = timedelta(minutes=15)
 #: Ticks come a little early at times.
 _EARLY = timedelta(seconds=10)
-#: Backing off from a throttle: this long, doubled by each further one, at most this.
-_BACKOFF = timedelta(seconds=15)
-_BACKOFF_AT_MOST = timedelta(minutes=5)
 
 #: What a failed call had asked for.
 INSTANCES, RECLAIMS, LAUNCHES = "instances", "reclaims", "launches"
@@ -70,9 +66,10 @@ def observe_launches(facts: TickFacts, ports: ControlPorts) -> TickFacts:
     return facts if answers is facts.ec2 else replace(facts, ec2=answers)
 
 
-def observe_ec2(draft: PlanDraft, ports: ControlPorts, *, is_launch_due: bool) -> TickFacts:
+def observe_ec2(
+    facts: TickFacts, fleet: Fleet, ports: ControlPorts, *, is_launch_due: bool
+) -> TickFacts:
     """Ask EC2 the question that is due; return the facts with its answer."""
-    facts, fleet = draft.facts, draft.fleet
     match question_due(facts, fleet, is_launch_due=is_launch_due):
         case "instances":
             tags = _our_tags(facts)
@@ -181,43 +178,6 @@ def _has_launched_enough(facts: TickFacts, fleet: Fleet) -> bool:
         if since is not None and x.intended_at > since
     )
     return given >= max(facts.policy.max_workers, 1)
-
-
-def remember_answers(draft: PlanDraft) -> PlanDraft:
-    """Remember what was asked when, and leave regions alone that asked to slow down."""
-    answers, now = draft.facts.ec2, draft.now
-    changes: dict[str, object] = {}
-    if answers.instances is not None:
-        changes["described_at"] = now
-    if answers.is_sweep:
-        changes["swept_at"] = now
-    if answers.reclaimed is not None:
-        changes["reclaims_seen_at"] = now
-    backoffs = dict(draft.fleet.backlog.backoffs)
-    for region in sorted(answers.throttled):
-        backoffs[region] = next_backoff(backoffs.get(region), now, answers.jitter)
-    if answers.throttled:
-        changes["backoffs"] = backoffs
-    noted = draft.act(notes=answers.failures) if answers.failures else draft
-    return noted.remember(**changes) if changes else noted
-
-
-def next_backoff(known: Backoff | None, now: datetime, jitter: float) -> Backoff:
-    """Return until when a region is left alone: doubled in a row, spread by ``jitter``, 0 to 1."""
-    throttles = 1 if known is None else known.throttles + 1
-    span = min(_BACKOFF * 2.0 ** min(throttles - 1, 10), _BACKOFF_AT_MOST)
-    return Backoff(until=now + span * (0.5 + 0.5 * jitter), throttles=throttles)
-
-
-def backing_off_until(fleet: Fleet, region: str, now: datetime) -> datetime | None:
-    """Return until when EC2 is left alone there after a throttle; None: it is not."""
-    known = fleet.backlog.backoffs.get(region)
-    return known.until if known is not None and known.until > now else None
-
-
-def open_launches(launches: Collection[Launch]) -> list[Launch]:
-    """Return the launches that nobody knows the answer of."""
-    return [launch for launch in launches if launch.is_open]
 
 
 def _each_region(

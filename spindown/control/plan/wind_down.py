@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
-from spindown.control.budget import used
-from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft
-from spindown.control.reap import change_worker, condemn_and_terminate
-from spindown.control.size import waiting_work
+from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanDraft
+from spindown.control.plan.budget import used
+from spindown.control.plan.reap import change_worker, condemn_and_terminate
+from spindown.control.plan.size import waiting_work
 from spindown.domain.budget import (
     LaunchRoom,
     WorkerNeed,

@@ -12,12 +12,12 @@ from spindown.contract import row as rows
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ending import LEASES_FREED_AT_ONCE, bound_leases, free_leases
-from spindown.control.execution import Execution, RequestRecords
-from spindown.control.journal import FenceLost, Journal
-from spindown.control.launch import replay, try_offers
+from spindown.control.execute.execution import Execution, RequestRecords
+from spindown.control.execute.journal import FenceLost, Journal
+from spindown.control.execute.launch import replay, try_offers
 from spindown.control.market import store
-from spindown.control.observation import Observation, failure_of
-from spindown.control.plan import (
+from spindown.control.observe.observation import Observation, failure_of
+from spindown.control.plan.action import (
     Action,
     ActionKind,
     Adopt,

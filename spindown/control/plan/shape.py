@@ -10,8 +10,9 @@ from datetime import datetime
 
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import BacklogRow
-from spindown.control.backlog import follow
-from spindown.control.plan import Action, ActionKind, PlanDraft, ShapeQueue
+from spindown.control.observe.fleet import ShapeQueue
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
+from spindown.control.plan.backlog import follow
 from spindown.domain.fleet import NOTHING_WAITS
 from spindown.domain.job_type import (
     Shape,

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from spindown.contract import row as rows
 from spindown.contract.row import CALLS_PER_MINUTE
-from spindown.control.observation import TickFacts
+from spindown.control.observe.observation import TickFacts
 from spindown.domain.budget import LaunchRoom
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.offer import CapacityType, Pool

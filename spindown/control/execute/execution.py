@@ -5,11 +5,11 @@ from datetime import datetime
 
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
-from spindown.control.budget import LaunchAllowance, calls_made, used
-from spindown.control.journal import Journal
-from spindown.control.observation import Observation, TickFacts
-from spindown.control.observe_ec2 import next_backoff
-from spindown.control.plan import Action, LaunchWorkers
+from spindown.control.execute.journal import Journal
+from spindown.control.observe.observation import Observation, TickFacts
+from spindown.control.plan.action import Action, LaunchWorkers
+from spindown.control.plan.backoff import next_backoff
+from spindown.control.plan.budget import LaunchAllowance, calls_made, used
 from spindown.domain.fleet import Launch, Unavailable, Worker
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool

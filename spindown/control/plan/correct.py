@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
-from spindown.control.plan import Action, ActionKind, PlanDraft, ReopenRow
+from spindown.control.plan.action import Action, ActionKind, PlanDraft, ReopenRow
 from spindown.control.spend import take_back_refund
 from spindown.domain.fleet import Launch, Worker, WorkerState
 from spindown.domain.interruption import NOTICE, RECLAIM_GRACE

@@ -13,10 +13,11 @@ from typing import Literal
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import BreakerRow
-from spindown.control.image import give_up_silent
-from spindown.control.observation import TickFacts
-from spindown.control.outcome import ADOPTED
-from spindown.control.plan import Action, ActionKind, Fleet, PlanDraft
+from spindown.control.observe.fleet import Fleet
+from spindown.control.observe.observation import TickFacts
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
+from spindown.control.plan.image import give_up_silent
+from spindown.control.plan.outcome import ADOPTED
 from spindown.domain.doubt import doubt_less, doubt_more, doubted
 from spindown.domain.fleet import Worker, WorkerState, remember_unavailable
 from spindown.domain.learning import check_in_within

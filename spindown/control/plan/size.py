@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from spindown.control.backlog import waiting_of
-from spindown.control.breaker import breaker_of, is_on_test, tests_launch_version
-from spindown.control.budget import headroom
-from spindown.control.observe_ec2 import backing_off_until
-from spindown.control.plan import LaunchChoice, PlanDraft
-from spindown.control.shape import of_shape, shapes_of
+from spindown.control.plan.action import LaunchChoice, PlanDraft
+from spindown.control.plan.backlog import waiting_of
+from spindown.control.plan.backoff import backing_off_until
+from spindown.control.plan.breaker import breaker_of, is_on_test, tests_launch_version
+from spindown.control.plan.budget import headroom
+from spindown.control.plan.shape import of_shape, shapes_of
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.in_vain import InVain
 from spindown.domain.learning import items_per_job, usual_throughput

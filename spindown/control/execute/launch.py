@@ -13,19 +13,19 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import BreakerRow, CallsRow, QuotaRow
-from spindown.control.breaker import breaker_name, count_forbidden, open_for_account
-from spindown.control.budget import PlannedRequest, reserve, take_call, why_short
-from spindown.control.execution import Execution
-from spindown.control.image import blames_image, give_up_refused, image_for
-from spindown.control.observation import (
+from spindown.control.execute.execution import Execution
+from spindown.control.observe.observation import (
     client_token,
     encode_request,
     forget_settings,
     request_tags,
 )
-from spindown.control.outcome import complete_launch, pools_of
-from spindown.control.plan import LaunchChoice, LaunchWorkers, Replay
-from spindown.control.request import LaunchProgress, calls_used_up
+from spindown.control.plan.action import LaunchChoice, LaunchWorkers, Replay
+from spindown.control.plan.breaker import breaker_name, count_forbidden, open_for_account
+from spindown.control.plan.budget import PlannedRequest, reserve, take_call, why_short
+from spindown.control.plan.image import blames_image, give_up_refused, image_for
+from spindown.control.plan.outcome import complete_launch, pools_of
+from spindown.control.plan.request import LaunchProgress, calls_used_up
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, remember_unavailable
 from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count

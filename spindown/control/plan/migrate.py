@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from spindown.control.observation import decode_request
-from spindown.control.observe_ec2 import open_launches
-from spindown.control.outcome import TAKEOVER_STAYS_TICKS
-from spindown.control.plan import Action, ActionKind, LaunchChoice, PlanDraft
-from spindown.control.reap import change_worker, stay
-from spindown.control.size import size_for_jobs
+from spindown.control.observe.fleet import open_launches
+from spindown.control.observe.observation import decode_request
+from spindown.control.plan.action import Action, ActionKind, LaunchChoice, PlanDraft
+from spindown.control.plan.outcome import TAKEOVER_STAYS_TICKS
+from spindown.control.plan.reap import change_worker, stay
+from spindown.control.plan.size import size_for_jobs
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.ladder import allows
 from spindown.domain.learning import worker_throughput

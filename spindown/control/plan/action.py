@@ -1,4 +1,4 @@
-"""What a tick is going to do, as values: actions, and the fleet as these leave it.
+"""What a tick is going to do, as values: a draft grows action by action, and ends as a plan.
 
 Nothing here reads or writes. A plan takes every conditional write to succeed: an action that has
 lost a race is left out by the executor, and the next tick plans anew.
@@ -6,26 +6,21 @@ lost a race is left out by the executor, and the next tick plans anew.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from spindown.contract.codec import replace_fields
 from spindown.contract.decision import LaunchRequestRecord
-from spindown.contract.row import BacklogRow, BreakerRow
-from spindown.control.budget import LaunchAllowance, PlannedRequest
 from spindown.control.market import Refreshed
-from spindown.control.observation import TickFacts
+from spindown.control.observe.fleet import Fleet, fleet_of
+from spindown.control.observe.observation import TickFacts
+from spindown.control.plan.budget import LaunchAllowance, PlannedRequest
 from spindown.control.spend import Charge
 from spindown.domain.fleet import (
-    Backlog,
     Launch,
     Lease,
-    RequeuedJob,
-    Unavailable,
     Worker,
-    WorkerState,
 )
-from spindown.domain.image import ImageHistory
 from spindown.domain.in_vain import InVain
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType, Pool
@@ -263,75 +258,6 @@ class LaunchChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeQueue:
-    """The queue of a shape, and what the ticks remember of it."""
-
-    queue: Backlog
-    backlog: BacklogRow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
-    """Rows and queue: as read, then as they are once the actions so far have succeeded."""
-
-    #: By instance id; ended ones stay until they are cleared away.
-    workers: Mapping[str, Worker]
-    launches: Mapping[str, Launch]
-    leases: tuple[Lease, ...]
-    #: Jobs that nobody holds, though somebody has, by id.
-    requeued_jobs: Mapping[str, RequeuedJob]
-    unavailable: Mapping[Pool, Unavailable]
-    #: Region -> breaker; a missing one has never opened.
-    breakers: Mapping[str, BreakerRow]
-    #: Architecture -> what was baked for it.
-    images: Mapping[str, ImageHistory]
-    queue: Backlog
-    #: What the ticks remember of the queue and of EC2.
-    backlog: BacklogRow
-    #: Instances that run, or may, and that no live row counts (``control.correct``).
-    strays: int = 0
-    #: Of a workload with types: what waits in the queue of each shape, by its name.
-    shapes: Mapping[str, ShapeQueue] = field(default_factory=dict)
-    #: Of the fleet of one shape: USD an hour of all others.
-    dollars_elsewhere: float = 0.0
-
-    def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
-        """Return what the slots of one instance hold."""
-        return tuple(lease for lease in self.leases if lease.instance_id == instance_id)
-
-    def launch_of(self, worker: Worker) -> Launch | None:
-        """Return the live launch row that a worker came from."""
-        return self.launches.get(worker.launch_id)
-
-    def waiting_since(self, shape: str) -> datetime | None:
-        """Return since when work is visible that a worker of a shape could have claimed."""
-        known = self.shapes.get(shape)
-        return self.backlog.backlog_since if known is None else known.backlog.backlog_since
-
-    @property
-    def sized_by(self) -> tuple[object, ...]:
-        """Return all by which a fleet is sized: of two equal ones the sizes are equal."""
-        # What is the same object is not compared; of launches only open ones count.
-        row = self.backlog
-        return (
-            self.queue,
-            self.leases,
-            self.workers,
-            self.requeued_jobs,
-            self.breakers,
-            self.strays,
-            self.shapes,
-            [x for x in self.launches.values() if x.is_open],
-            (row.backlog_since, row.margin, row.waiting_since, row.waiting_jobs, row.backoffs),
-        )
-
-    @property
-    def present(self) -> list[Worker]:
-        """Return the workers whose rows have not ended."""
-        return [w for w in self.workers.values() if w.state is not WorkerState.ENDED]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDraft:
     """A plan being made: the facts, what is to be done so far, and the fleet after that."""
 
@@ -375,55 +301,7 @@ class PlanDraft:
 
 def begin(facts: TickFacts) -> PlanDraft:
     """Return a draft in which nothing is planned yet."""
-    view, home = facts.view, facts.deployment.region
-    fleet = Fleet(
-        workers=view.workers,
-        launches=view.launches,
-        leases=view.leases,
-        requeued_jobs=view.requeued_jobs,
-        unavailable=view.unavailable,
-        breakers={region or home: row for region, row in view.breakers.items()},
-        images=view.images,
-        queue=facts.queue,
-        backlog=_correct_backlog(view.backlog, facts.now),
-        shapes={
-            name: ShapeQueue(
-                queue=queue,
-                backlog=_correct_backlog(view.shape_backlogs.get(name, BacklogRow()), facts.now),
-            )
-            for name, queue in facts.shapes.items()
-        },
-    )
-    return PlanDraft(facts=facts, fleet=fleet, notes=facts.notes)
-
-
-def _correct_backlog(row: BacklogRow, now: datetime) -> BacklogRow:
-    """Return what the ticks remember without what has not happened yet, as another clock said."""
-    latest = now + _SKEW
-    changes: dict[str, object] = {
-        name: None for name in _SEEN if (at := getattr(row, name)) is not None and at > latest
-    }
-    if any(since > latest for since in row.waiting_since):
-        changes["waiting_since"] = changes["waiting_jobs"] = ()
-    if any(each.until > now + _BACKOFF_AT_MOST for each in row.backoffs.values()):
-        changes["backoffs"] = {}
-    return replace_fields(row, changes) if changes else row
-
-
-#: Clocks of functions differ by so much.
-_SKEW = timedelta(minutes=1)
-#: No region is left alone for longer.
-_BACKOFF_AT_MOST = timedelta(hours=1)
-_SEEN = (
-    "backlog_since",
-    "empty_since",
-    "filled_since",
-    "seen_at",
-    "watched_since",
-    "described_at",
-    "reclaims_seen_at",
-    "swept_at",
-)
+    return PlanDraft(facts=facts, fleet=fleet_of(facts), notes=facts.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from spindown.contract import row as rows
-from spindown.control.observation import decode_request, is_own_request
-from spindown.control.observe_ec2 import backing_off_until, open_launches
-from spindown.control.outcome import close_launch, complete_launch
-from spindown.control.plan import Action, ActionKind, Adopt, PlanDraft, Replay
+from spindown.control.observe.fleet import open_launches
+from spindown.control.observe.observation import decode_request, is_own_request
+from spindown.control.plan.action import Action, ActionKind, Adopt, PlanDraft, Replay
+from spindown.control.plan.backoff import backing_off_until
+from spindown.control.plan.outcome import close_launch, complete_launch
 from spindown.domain.fleet import Launch, LaunchState
 from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode

@@ -1,0 +1,1 @@
+"""Carry out a plan under the fence."""

@@ -1,0 +1,1 @@
+"""Read all that a tick decides by: rows, queue, EC2 and, where it matters, prices."""

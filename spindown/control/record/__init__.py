@@ -1,0 +1,1 @@
+"""Write down what a tick has decided, and its metrics."""
