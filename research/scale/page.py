@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from research.compare.grid import interval, ranged, verdict
+from research.compare.grid import ranged, verdict
 from research.scale.rival import RIVALS
 
 #: Days of learning before what counts.
@@ -23,7 +23,7 @@ def tables(kept: Mapping[str, Any]) -> str:
     told = (
         f"Floors and rivals: {len(kept['cheap'])} seeds, {len(first['floor']['each'])} days, "
         f"{seconds:.0f} s of a core. Our own system, the first seed: {_runs(played)}. Intervals "
-        "are 95 %, by bootstrap over days, or over seeds where there are several.\n"
+        "are 95 %, by bootstrap over days.\n"
     )
     if OURS not in played:
         return told
@@ -93,18 +93,21 @@ def _oracles(played: Mapping[str, Any], first: Mapping[str, Any], after: int) ->
     for name, dollars in ways:
         late = dollars[after : len(played[OURS]["dollars_by_day"])]
         over = _ratio(late, each[after:], 0)
-        rows.append((name, f"{_mean(late):.2f}", ranged(over, 3)))
+        days = f"{after + 1} to {after + len(late)}"
+        rows.append((name, days, f"{_mean(late):.2f}", ranged(over, 3)))
         if name == OURS:
             work = played[OURS]["bill"]["work"]
             alone = f"{over[0] * work:.3f}"
-            rows.append((f"{OURS}, work that counted alone", f"{_mean(late) * work:.2f}", alone))
+            rows.append(
+                (f"{OURS}, work that counted alone", days, f"{_mean(late) * work:.2f}", alone)
+            )
     bill = played[OURS]["bill"]
     parts = ", ".join(f"{cause} {share:.1%}" for cause, share in bill.items())
     told = _floor_told(played, floor, bill, after)
     tried = "; ".join(f"{name}: {', '.join(x)}" for name, x in sorted(floor["machines"].items()))
     return (
         f"\n## How close to who knows\n\nAfter {after} days of learning.\n"
-        + _table(("who", "$ a day", "over each job known"), rows)
+        + _table(("who", "days", "$ a day", "over each job known"), rows)
         + f"\n\nOur bill is {parts}. {told}The machines of who knows type and hour: {tried}."
     )
 
@@ -150,7 +153,8 @@ def _weeks(played: Mapping[str, Any], first: Mapping[str, Any]) -> str:
 
 
 def _rivals(kept: Mapping[str, Any], ours: Mapping[str, Any], after: int) -> str:
-    seeds = list(kept["cheap"].values())
+    first, *further = kept["cheap"].values()
+    until = len(ours["dollars_by_day"])
     rows = [
         (
             "ours",
@@ -161,27 +165,28 @@ def _rivals(kept: Mapping[str, Any], ours: Mapping[str, Any], after: int) -> str
             str(ours["launches"]),
         )
     ]
+    apart = 0.0
     for rival in RIVALS:
-        spot = [seed["rivals"][rival.name] for seed in seeds]
-        listed = [seed["rivals"][f"{rival.name}, on demand"] for seed in seeds]
-        dollars = interval([_mean(each["dollars_by_day"][after:]) for each in spot])
-        ratio = _ratio(spot[0]["dollars_by_day"], ours["dollars_by_day"], after)
-        dear = _ratio(listed[0]["dollars_by_day"], ours["dollars_by_day"], after)
-        waits = f"{spot[0]['wait_p50_min']:.1f}, {spot[0]['wait_p95_min']:.1f}"
+        spot, listed = (first["rivals"][f"{rival.name}{x}"] for x in ("", ", on demand"))
+        dollars = _mean(spot["dollars_by_day"][after:until])
+        for seed in further:
+            elsewhere = _mean(seed["rivals"][rival.name]["dollars_by_day"][after:until])
+            apart = max(apart, abs(elsewhere / dollars - 1.0))
         rows.append(
             (
                 f"{rival.name}: {rival.title}",
-                ranged(dollars, 2),
-                ranged(ratio, 2),
-                ranged(dear, 2),
-                waits,
-                str(spot[0]["launches"]),
+                f"{dollars:.2f}",
+                ranged(_ratio(spot["dollars_by_day"], ours["dollars_by_day"], after), 2),
+                ranged(_ratio(listed["dollars_by_day"], ours["dollars_by_day"], after), 2),
+                f"{spot['wait_p50_min']:.1f}, {spot['wait_p95_min']:.1f}",
+                str(spot["launches"]),
             )
         )
     head = ("who", "$ a day, spot", "times ours, spot", "times ours, on demand")
     return (
-        f"\n## Others\n\nAfter {after} days of our learning. Dollars of others are means of all "
-        "seeds; factors are of the first.\n"
+        f"\n## Others\n\nAfter {after} days of our learning, to day {until}. Dollars and factors "
+        "are of the first seed, waits and launches of all its days. With another seed the dollars "
+        f"of another way differ by {math.ceil(100.0 * apart)} % at most.\n"
         + _table((*head, "wait p50, p95, min", "launches"), rows)
     )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -154,33 +155,48 @@ def test_the_scheduler_spreads_or_packs() -> None:
     assert packed == pytest.approx(9.5 + 2.0, abs=0.5)
 
 
-def test_tables_say_what_does_not_hold() -> None:
-    days = 9
-    flat = {"wait_p50_min": 0.0, "wait_p95_min": 1.0, "launches": 1}
-    of_rival = {"dollars_by_day": [30.0] * days, **flat}
+FLAT = {"wait_p50_min": 0.0, "wait_p95_min": 1.0, "launches": 1}
+
+
+def a_seed(days: int, dollars: float) -> dict[str, Any]:
     names = [f"{each.name}{where}" for each in RIVALS for where in ("", ", on demand")]
-    seed = {
+    return {
         "floor": {
             "each": [10.0] * days,
             "hour": [11.0] * days,
             "type": [12.0] * days,
             "machines": {"sql": ["c7i.large"]},
         },
-        "rivals": dict.fromkeys(names, of_rival),
-    }
-    ours = {
-        "dollars_by_day": [20.0] * 7 + [12.0] * 2,
-        "killed_by_day": [50] + [0] * 8,
-        "jobs_by_day": [1000] * days,
-        "jobs": 9000,
-        "cpu_seconds": 60.0,
-        "bill": {"work": 1.0},
-        **flat,
+        "rivals": {name: {"dollars_by_day": [dollars] * days, **FLAT} for name in names},
     }
 
-    told = tables({"cheap": {"1": seed}, "played": {"ours": ours}})
+
+def ours_of(days: int) -> dict[str, Any]:
+    return {
+        "dollars_by_day": [20.0] * 7 + [12.0] * (days - 7),
+        "killed_by_day": [50] + [0] * (days - 1),
+        "jobs_by_day": [1000] * days,
+        "jobs": 1000 * days,
+        "cpu_seconds": 60.0,
+        "bill": {"work": 1.0},
+        **FLAT,
+    }
+
+
+def test_tables_say_what_does_not_hold() -> None:
+    told = tables({"cheap": {"1": a_seed(9, 30.0)}, "played": {"ours": ours_of(9)}})
 
     cells = [cell.strip() for cell in told.split("|")]
     assert {"2.50 (2.50-2.50)", "1.20 (1.20-1.20)", "0.56%", "0.00%"} <= set(cells)
     assert cells.count(verdict(holds=False)) == 2
     assert (learned_after(9), learned_after(3)) == (7, 2)
+
+
+def test_dollars_of_others_are_of_the_seed_of_their_factors() -> None:
+    cheap = {"1": a_seed(9, 30.0), "2": a_seed(9, 36.0)}
+
+    told = tables({"cheap": cheap, "played": {"ours": ours_of(9)}})
+
+    of_batch = [cell.strip() for cell in told.partition("| batch:")[2].split("|")]
+    assert of_batch[1:3] == ["30.00", "2.50 (2.50-2.50)"]
+    assert "20 %" in told
