@@ -250,6 +250,7 @@ class Daemon:
             memory_gib=self._memory_gib(worker),
             stop_grace=_stop_grace(spec),
             job_timeout=spec.job_timeout,
+            is_judged_by_items=spec.mode is not RunMode.FOLDER,
             outbox=self._outbox,
             deployment=parts.home.deployment,
             ahead=self._look_ahead(batch_size, scratch, transfers),

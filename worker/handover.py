@@ -105,6 +105,9 @@ class SlotContext:
     #: Tells other systems of jobs that are over; None: nobody listens.
     outbox: Outbox | None = None
     deployment: str = ""
+    #: Whether a job in which every item failed speaks against the machine; not where each job
+    #: brings its own command.
+    is_judged_by_items: bool = True
     #: Called before the first poll, when the code is loaded.
     on_ready: Callable[[], None] = lambda: None
 

@@ -198,7 +198,8 @@ class Slot:
         self._record(held, attempt, ending, since)
         if ending not in _COUNTED:
             return None
-        return held.job_id, ending is not AttemptEnd.COMPLETED or attempt.all_failed
+        is_useless = attempt.all_failed and context.is_judged_by_items
+        return held.job_id, ending is not AttemptEnd.COMPLETED or is_useless
 
     def _record(
         self, taken: ClaimedJob, attempt: Attempt, ending: AttemptEnd, since: datetime

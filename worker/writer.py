@@ -93,18 +93,14 @@ class ResultBuffer:
 
     def keep(self, done: ItemDone, now: datetime) -> None:
         """Turn an answer into a record, with the files that lie where they may."""
-        error = done.error
-        files: tuple[LocalFile, ...] = ()
-        if error is not None:
-            error = error or _NO_REASON
-        elif done.files:
-            files, error = self._try_files(done)
+        files, fault = self._try_files(done) if done.files else ((), None)
+        error = fault if done.error is None else done.error or _NO_REASON
         record = Record(
             job_id=self._job_id,
             index=done.index,
             item=self._values[done.index],
             status=ItemStatus.OK if error is None else ItemStatus.FAILED,
-            result=done.value if error is None else None,
+            result=done.value if fault is None else None,
             error=error,
             traceback=None if error is None else done.traceback,
             seconds=done.seconds,

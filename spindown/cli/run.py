@@ -217,10 +217,7 @@ def _end(session: Session, workload: str, end: JobProgress, place: Path) -> int:
 
 
 def _status_of(record: Mapping[str, Any]) -> int:
+    if (error := record.get("error")) is not None:
+        print_aside(str(error))
     status = exit_status(record)
-    if status is None:
-        print_aside(str(record.get("error")))
-        return 1
-    if status:
-        print_aside(f"the command ended with status {status}")
-    return status
+    return 1 if status is None else status

@@ -6,7 +6,8 @@ SPINDOWN_JOB_ID      the job
 SPINDOWN_SLOT        which slot of the instance works on it, from 0 on
 SPINDOWN_PARAMS      file: the job's ``params``, a JSON object
 SPINDOWN_ITEMS       file: a JSON object a line: index, value, path (of its input, or null), output
-SPINDOWN_RESULTS     file to append to: {"index": 3, "value": ...} or {"index": 3, "error": "..."}
+SPINDOWN_RESULTS     file to append to: {"index": 3, "value": ...} or {"index": 3, "error": "..."};
+                     an item with an error has failed, and keeps a value and files that it has
 SPINDOWN_OUTPUT      directory for result files: of item 3 in ``3/``; of a whole job as they lie
 SPINDOWN_CHECKPOINT  directory that outlives an interruption
 SPINDOWN_ITEM        of a call of a single item: its value, as it is or as JSON, up to 64 KiB
@@ -172,14 +173,14 @@ class ResultReader:
         if index not in self.left:
             raise BadResult(f"a line of its results names no open item: {_shown(line)}")
         self.left.discard(index)
-        error = row.get("error")
-        if error is not None:
-            return ItemDone(index=index, error=str(error)[:_ERROR_CHARACTERS])
+        value, error = row.get("value"), row.get("error")
         try:
             files = tuple(list_files(self._call.task.outputs / str(index)))
         except TooMuch as exc:
-            return ItemDone(index=index, error=str(exc))
-        return ItemDone(index=index, value=row.get("value"), files=files, size=weigh(line))
+            value, files, error = None, (), str(exc) if error is None else error
+        if error is not None:
+            error = str(error)[:_ERROR_CHARACTERS]
+        return ItemDone(index=index, value=value, error=error, files=files, size=weigh(line))
 
 
 def _load(data: bytes) -> Any:

@@ -3,7 +3,8 @@
 The worker starts it for a job of a workload that takes folders (``run.folders``). Input: the
 variables of ``worker.child.call``; the item is the address of an archive, and its input the local
 copy. The copy must have the digest that the address names. Effects: unpacks it into TMPDIR, runs
-its command there, and writes ``{"exit_status": N}`` as the item's result.
+its command there, and writes ``{"exit_status": N}`` as the item's result; the item has failed
+unless that is 0.
 
 Exit status: 0: the command has ended by itself; 65: the item is no archive; 1: told to stop. A
 command that a signal ended ends this process by the same signal.
@@ -50,8 +51,11 @@ def main(environment: Mapping[str, str]) -> int:
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     index = json.loads(Path(environment["SPINDOWN_ITEMS"]).read_text(encoding="utf-8"))["index"]
+    row = {"index": index, "value": {EXIT_STATUS: status}}
+    if status:
+        row["error"] = f"the command ended with status {status}"
     with Path(environment["SPINDOWN_RESULTS"]).open("a", encoding="utf-8") as results:
-        results.write(json.dumps({"index": index, "value": {EXIT_STATUS: status}}) + "\n")
+        results.write(json.dumps(row) + "\n")
     return 0
 
 

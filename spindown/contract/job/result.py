@@ -39,7 +39,7 @@ class Record:
     #: The item as the job named it.
     item: Any
     status: ItemStatus
-    #: What the user's code returned, any JSON value; None when the item failed.
+    #: What the user's code returned, any JSON value; of a failed item what it still told, or None.
     result: Any = None
     error: str | None = None
     #: Where in the code it failed, as Python prints it; None, and no key: nothing is known.

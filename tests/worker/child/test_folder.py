@@ -79,8 +79,16 @@ def test_its_command_runs_in_a_copy_and_leaves_files(cell: Cell) -> None:
 
     done = cell.done()
 
-    assert (done.value, done.error, done.files) == ({EXIT_STATUS: 3}, None, ("made.txt",))
+    assert (done.value, done.files) == ({EXIT_STATUS: 3}, ("made.txt",))
+    assert "3" in (done.error or "")
     assert cell.log.read() == b"of the folder\n"
+
+
+@pytest.mark.parametrize(("status", "has_failed"), [(0, False), (1, True), (65, True)])
+def test_an_item_fails_by_its_exit_status(cell: Cell, status: int, has_failed: bool) -> None:
+    cell.begin(pack(["sh", "-c", f"exit {status}"], {}))
+    done = cell.done()
+    assert (done.value, done.error is not None) == ({EXIT_STATUS: status}, has_failed)
 
 
 def test_a_command_that_is_not_there_has_a_status(cell: Cell) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -74,6 +75,18 @@ def test_ends_after_three_jobs_in_which_every_item_failed(tmp_path: Path) -> Non
         slot.world.send({"job_id": name, "items": items(3)})
         slot.step()
     assert slot.life.is_finishing
+
+
+def test_no_machine_is_blamed_for_the_commands_that_it_is_sent(tmp_path: Path) -> None:
+    def fail(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return [*(ItemDone(index=i.index, error="status 7") for i in batch), BatchDone()]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
+    slot.slot._context = replace(slot.context, is_judged_by_items=False)
+    for name in "abc":
+        slot.world.send({"job_id": name, "items": items(3)})
+        slot.step()
+    assert not slot.life.is_finishing
 
 
 def test_a_machine_fault_gives_the_job_back_and_is_reported(tmp_path: Path) -> None:

@@ -186,6 +186,22 @@ def test_an_error_without_a_word_is_an_error_all_the_same(tmp_path: Path) -> Non
     assert slot.world.manifest("j").items_failed == 1
 
 
+def test_a_failed_item_keeps_what_it_has_told_and_left(tmp_path: Path) -> None:
+    def fail(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        place = task.outputs / "0"
+        place.mkdir(parents=True)
+        (place / "made").write_text("m")
+        return [ItemDone(index=0, value=7, error="status 7", files=("made",)), BatchDone()]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
+    slot.world.send({"job_id": "j", "items": items(1)})
+    slot.step()
+
+    (record,) = slot.world.records("j")
+    assert (record.status, record.result, record.error) == (ItemStatus.FAILED, 7, "status 7")
+    assert [output.path for output in record.outputs] == ["made"]
+
+
 def test_a_missing_list_sends_the_job_to_the_dead_letters(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.send({"job_id": "j", "items_uri": "s3://inputs/none.jsonl"})
