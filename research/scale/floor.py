@@ -1,10 +1,10 @@
 """What a job costs at least: to who knows its need, and to who is told only its type.
 
-No boots, no idle machines, no interruptions, each type of machine at its mean price, always to be
-had. ``each`` knows what every single job needs. ``hour`` and ``type`` know exactly how the needs of
-a type's jobs are distributed, with and without the hour of the week, and choose what costs least in
-expectation: a machine, and after each end for want of memory the next one. Nobody who is told only
-the type, or type and hour, can do better, whatever was learned.
+No boots, no idle machines, no interruptions, each type of machine at the price of the day on which
+its job is sent, always to be had. ``each`` knows what every single job needs. ``hour`` and ``type``
+know exactly how the needs of a type's jobs are distributed, with and without the hour of the week,
+and choose what costs least in expectation: a machine, and after each end for want of memory the
+next one. Nobody who is told only the type, or type and hour, can do better, whatever was learned.
 """
 
 import math
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from research.scale.story import BestMachines, StoryJob, mean_prices
+from research.scale.story import BestMachines, StoryJob, prices_of_day
 from spindown.domain.job_size import SYSTEM_GIB, hour_of_week
 from spindown.domain.offer import InstanceType
 from spindown.simulator import Listing
@@ -21,7 +21,7 @@ from spindown.simulator.scenario import DAY, SimScenario
 
 _GIB = 1024.0
 #: Of jobs of a type, at most so many are looked at: the sums are over all pairs with machines.
-_JOBS_AT_MOST = 4_000
+_JOBS_AT_MOST = 1_000
 #: In place of an hour: all of them.
 _ALL = -1
 
@@ -35,35 +35,35 @@ class Floor:
     type: tuple[float, ...]
     #: Jobs that end for want of memory at least once, by ``hour``.
     killed: tuple[int, ...]
-    #: Type -> the machines that ``hour`` tries, outside of its special hours.
+    #: Type -> the machines that ``hour`` tries on the first day, outside of its special hours.
     machines: Mapping[str, tuple[str, ...]]
 
 
 def floor(jobs: Sequence[StoryJob], sold: Sequence[Listing], days: int) -> Floor:
     """Compute what jobs cost at least."""
-    prices = mean_prices(sold)
     machines = {x.instance_type.name: x.instance_type for x in sold}
-    best = BestMachines(sold, prices)
     groups: dict[tuple[str, int | None], list[StoryJob]] = defaultdict(list)
     for job in jobs:
         groups[job.kind.name, _special_hour(job)].append(job)
         groups[job.kind.name, _ALL].append(job)
-    plans = {of: best_plan(some, sold, prices) for of, some in groups.items()}
+    prices = [prices_of_day(sold, day) for day in range(days)]
+    best = [BestMachines(sold, each) for each in prices]
+    plans = [{of: best_plan(some, sold, each) for of, some in groups.items()} for each in prices]
     each, hour, type_ = ([0.0] * days for _ in range(3))
     killed = [0] * days
     for job in jobs:
         day, name = int(job.at // DAY), job.kind.name
-        each[day] += best.of(job)[0]
-        tried = _tried(job, plans[name, _special_hour(job)], machines)
+        each[day] += best[day].of(job)[0]
+        tried = _tried(job, plans[day][name, _special_hour(job)], machines)
         killed[day] += len(tried) > 1
-        hour[day] += _cost(job, tried, prices)
-        type_[day] += _cost(job, _tried(job, plans[name, _ALL], machines), prices)
+        hour[day] += _cost(job, tried, prices[day])
+        type_[day] += _cost(job, _tried(job, plans[day][name, _ALL], machines), prices[day])
     return Floor(
         each=tuple(each),
         hour=tuple(hour),
         type=tuple(type_),
         killed=tuple(killed),
-        machines={name: plans[name, of].machines for name, of in plans if of is None},
+        machines={name: plan.machines for (name, of), plan in plans[0].items() if of is None},
     )
 
 

@@ -208,6 +208,18 @@ def mean_prices(sold: Sequence[Listing], *, spot: bool = True) -> Mapping[str, f
     }
 
 
+def prices_of_day(sold: Sequence[Listing], day: int) -> Mapping[str, float]:
+    """Return USD an hour of each type in its cheapest zone at the begin of a day, likewise."""
+    extra = extra_price_per_hour(ROOT_GIB)
+    return {
+        x.instance_type.name: extra
+        + min(
+            next(p for at, p in reversed(zone.spot) if at <= day * DAY) for zone in x.zones.values()
+        )
+        for x in sold
+    }
+
+
 def _listing(name: str, price: float, steps: Mapping[str, list[tuple[float, float]]]) -> Listing:
     machine = _machine(name)
     zones = {

@@ -49,8 +49,9 @@ _FITS = 0.9
 _WEEKS_LEAST, _MUCH_MORE = 2, 1.5
 #: Weeks of an hour that are remembered.
 _WEEKS_KEPT = 4
-#: Steps of a peak between two powers of two: each is at most 9 % above the one before.
-_STEPS_PER_DOUBLING = 8
+#: Steps of a peak between two powers of two: each is at most 4.5 % above the one before. Machines
+#: have powers of two as well, so a whole step just below one counts as too large for it.
+_STEPS_PER_DOUBLING = 16
 _GIB_LEAST = 1.0 / 64.0
 #: What has faded to less than this many jobs is forgotten.
 _FORGOTTEN = 0.01
@@ -125,6 +126,14 @@ class SizeTrial:
     def failing(self) -> float:
         """Return the share of the jobs that failed or ran out of memory."""
         return self.failed / self.jobs if self.jobs > 0.0 else 0.0
+
+    @property
+    def has_shown_to_be_enough(self) -> bool:
+        """Tell whether so many jobs had this size, and so few failed, that it is large enough.
+
+        Of fewer jobs than this one failure alone would be too great a share.
+        """
+        return self.jobs * RUN_OUT_AT_MOST >= 1.0 and self.failing <= RUN_OUT_AT_MOST
 
     @property
     def cost(self) -> float:
@@ -500,7 +509,11 @@ def decide_size(
     }
     prices, larger = sizes.prices, sizes.above(current.size)
     is_other_price = prices.get(want.size) != prices.get(current.size) or not prices
-    if larger and want.size > current.size and (is_other_price or want.fits > current.size):
+    is_dearer_or_short = is_other_price or want.fits > current.size
+    if larger and want.size > current.size and is_dearer_or_short:
+        # What jobs did at this size counts more than what their peaks, with room, let expect.
+        if current.tried.has_shown_to_be_enough:
+            return current
         return current.moved(larger, ReasonCode.SIZE_RAISED, about)
     smaller = sizes.below(current, now)
     if smaller is None or smaller < want.size or current.tried.jobs < TRIAL_JOBS or not may_try:

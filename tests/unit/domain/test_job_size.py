@@ -189,6 +189,28 @@ def test_a_size_moves_to_a_neighbour_within_its_bounds(
         assert after.size >= (step.not_below if step.not_below_until else 0)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "failed", "is_raised"),
+    [(20, 0.0, True), (60, 0.0, False), (60, 1.0, False), (60, 2.0, True)],
+)
+def test_a_size_that_has_been_enough_stays(jobs: float, failed: float, is_raised: bool) -> None:
+    # With room, 3 of 100 jobs are expected to exceed it.
+    want = enough([(100.0, 97), (125.0, 3)], a_range())
+    assert want is not None
+    assert want.size > 128
+    step = SizeInForce(size=128, tried=a_trial(jobs, failed=failed))
+
+    assert (decide_size(step, want, a_range(), MONDAY).size > 128) is is_raised
+
+
+@pytest.mark.parametrize(("gib", "size"), [(120.0, 128), (126.0, 192)])
+def test_a_peak_a_little_below_a_size_fits_into_it(gib: float, size: int) -> None:
+    attempts = [an_attempt(gib)] * 2_000
+    history = learn(begin(ASKED, MONDAY), attempts, MONDAY)
+
+    assert size_of(usual_peaks(history.peaks[MEMORY])) == size
+
+
 def test_a_size_is_tried_before_the_next_one_down() -> None:
     sizes, want = a_range(), enough([(6.0, 50)], a_range())
     step = SizeInForce(size=256)
