@@ -1,7 +1,7 @@
 """Let heat spread over a plate: an example of a program that any worker can run and go on with.
 
 It knows nothing of Spindown's Python: what to do stands in files that the environment names, what
-came of it goes to others (docs/workload.md, "Any program"). An item is ``{"steps": 2000, "size":
+came of it goes to others (docs/programs.md, "Any program"). An item is ``{"steps": 2000, "size":
 24}``. Every half second, and when it is asked to stop, it leaves the plate as it is in the
 checkpoint directory; started again, it goes on from there. Needs nothing but Python.
 """

@@ -74,7 +74,7 @@ def source_of(world: World) -> str:
 
 
 def hear_jobs(world: World) -> str:
-    """Make a rule as docs/workload.md shows it; return the URL of the queue that it feeds."""
+    """Make a rule as docs/batches.md shows it; return the URL of the queue that it feeds."""
     sqs, bus = world.system.client("sqs"), world.system.client("events")
     url = str(sqs.create_queue(QueueName="heard")["QueueUrl"])
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])

@@ -1,6 +1,6 @@
 """What a program is told of its items, and what it tells of them: files and environment.
 
-The contract, the same for a command and a container (docs/workload.md):
+The contract, the same for a command and a container (docs/programs.md):
 
 SPINDOWN_JOB_ID      the job
 SPINDOWN_SLOT        which slot of the instance works on it, from 0 on
