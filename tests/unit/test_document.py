@@ -1,7 +1,12 @@
 """What the documents point at is there: links, decisions, commands, metrics."""
 
+import json
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import pytest
 
@@ -42,6 +47,52 @@ def test_every_link_into_a_page_names_one_of_its_headings() -> None:
         page, anchor = link.split("#")
         text = (path.parent / page if page else path).read_text(encoding="utf-8")
         assert anchor in anchors_in(text), f"{name_of(path)}: {link}"
+
+
+def entries(menu: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the words and the page of each entry of the site's menu."""
+    for entry in menu:
+        for words, below in entry.items():
+            if isinstance(below, str):
+                yield words, below
+            else:
+                yield from entries(below)
+
+
+def test_the_menu_has_each_page_under_its_title() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    menu = {page: words for words, page in entries(site["nav"])}
+
+    titles = {page: (ROOT / page).read_text(encoding="utf-8").partition("\n")[0] for page in menu}
+    assert titles == {page: f"# {words}" for page, words in menu.items()}
+    assert {name_of(path) for path in (ROOT / "docs").glob("*.md")} <= menu.keys()
+
+
+def test_dollars_beside_other_tools_are_those_that_were_simulated() -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    told = {row[0]: (row[1], row[2].rstrip(" |")) for row in rows if len(row) == 3}
+    office = json.loads((ROOT / "docs" / "benchmarks.json").read_text())["results"]["S1"]
+    mixed = json.loads((ROOT / "docs" / "scale.json").read_text())
+    ours = mixed["played"]["ours"]["dollars_by_day"]
+    days = {name: one["dollars_by_day"] for name, one in mixed["cheap"]["1"]["rivals"].items()}
+
+    for title, of_office, of_mixed in (
+        ("| **Spindown**", "ours 10 min", "ours"),
+        ("| **AWS Batch**", "batch", "batch"),
+        ("| **SkyPilot**, managed jobs", "vm-per-job", ""),
+        ("| **Karpenter**", "", "karpenter"),
+        ("| Kubernetes with Cluster Autoscaler, large nodes", "", "cluster"),
+        ("| an Auto Scaling group by backlog", "asg-backlog", ""),
+        ("| one machine on demand that is never off, more by alarm", "warm", ""),
+    ):
+        found = ["no figure", "no figure"]
+        if of_office:
+            found[0] = f"${mean(seed[of_office]['dollars'] for seed in office.values()):,.0f}"
+        if of_mixed:
+            counted = {**days, "ours": ours}[of_mixed][7 : len(ours)]
+            found[1] = f"${30 * round(mean(counted), 2):,.0f}"
+        assert told[title] == tuple(found), title
 
 
 #: What tells a person to run something; decisions tell of their own day.
