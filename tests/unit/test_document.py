@@ -68,7 +68,7 @@ def test_the_menu_has_each_page_under_its_title() -> None:
     assert {name_of(path) for path in (ROOT / "docs").glob("*.md")} <= menu.keys()
 
 
-def test_dollars_beside_other_tools_are_those_that_were_simulated() -> None:
+def test_dollars_beside_other_tools_are_simulated() -> None:
     text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
     told = {row[0]: (row[1], row[2].rstrip(" |")) for row in rows if len(row) == 3}
