@@ -10,10 +10,17 @@ from constructs import Construct
 from spindown.config.schema import SourceConfig
 
 
-def add_source(scope: Construct, construct_id: str, source: SourceConfig, queue: sqs.Queue) -> None:
+def add_source(
+    scope: Construct,
+    construct_id: str,
+    source: SourceConfig,
+    queue: sqs.Queue,
+    dead_letters: sqs.Queue,
+) -> None:
     """Add the rule that puts S3's events of a source's objects on a queue, as they are.
 
-    The bucket stays as it is: whoever owns it turns EventBridge on there.
+    What the queue has refused for a day becomes a dead letter. The bucket stays as it is: whoever
+    owns it turns EventBridge on there.
     """
     keys = key_pattern(source.prefix, source.suffix)
     detail: dict[str, object] = {"bucket": {"name": [source.bucket]}}
@@ -26,7 +33,7 @@ def add_source(scope: Construct, construct_id: str, source: SourceConfig, queue:
             detail_type=["Object Created"],
             detail=detail if keys is None else {**detail, "object": {"key": [keys]}},
         ),
-        targets=[SqsQueue(queue)],
+        targets=[SqsQueue(queue, dead_letter_queue=dead_letters)],
     )
 
 

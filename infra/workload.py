@@ -297,7 +297,7 @@ class WorkloadResources(Construct):
                 expiration=FOLDERS_KEPT_FOR,
             )
         for number, source in enumerate(config.sources):
-            add_source(self, f"Source{number}", source, self.jobs.queue)
+            add_source(self, f"Source{number}", source, self.jobs.queue, self.jobs.dead_letters)
         self.archive = CodeArchive(
             self,
             "Code",

@@ -35,6 +35,9 @@ def test_a_source_is_one_rule_that_leads_to_the_queue(sourced: Assembly) -> None
     }
     (target,) = rule["Targets"]
     assert target["Arn"]["Fn::GetAtt"][0].startswith("WorkloadplainJobsQueue")
+    assert target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0].startswith(
+        "WorkloadplainJobsDeadLetters"
+    )
     # As they are: what S3 says is what is parsed.
     assert not {"Input", "InputPath", "InputTransformer"} & target.keys()
 
@@ -47,10 +50,12 @@ def test_only_that_rule_may_send(sourced: Assembly) -> None:
         if statement["Principal"] == {"Service": "events.amazonaws.com"}
     ]
 
-    (statement,) = allowed
-    assert "sqs:SendMessage" in statement["Action"]
-    (arn,) = statement["Condition"]["ArnEquals"].values()
-    assert "Source0" in str(arn)
+    # To the queue, and to that of its dead letters.
+    assert len(allowed) == 2
+    for statement in allowed:
+        assert "sqs:SendMessage" in statement["Action"]
+        (arn,) = statement["Condition"]["ArnEquals"].values()
+        assert "Source0" in str(arn)
 
 
 def test_without_sources_nothing_is_made(assembly: Assembly) -> None:
