@@ -52,6 +52,11 @@ class JobProgress:
         """Tell whether the job has ended."""
         return self.state in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
 
+    @property
+    def is_at_work(self) -> bool:
+        """Tell whether a worker holds it; of a split one, one of its children."""
+        return self.state is not None and not self.is_over and not self.is_waiting
+
 
 def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
     """Return the job ids that ``name``, a batch or a job, stands for.
@@ -310,6 +315,7 @@ def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
         failures=sum(child.failures for child in children),
         last_failure=next((x.last_failure for x in children if x.last_failure), ""),
         jobs_left=sum(child.jobs_left for child in children),
+        is_waiting=not over and not any(child.is_at_work for child in children),
         largest_left=max((child.largest_left or 0 for child in children), default=0)
         or (None if own.items is None else own.items // max(len(children), 1)),
     )

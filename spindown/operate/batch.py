@@ -23,6 +23,7 @@ from spindown.job.result import JobProgress, read_batch, read_progress, read_rec
 from spindown.ledger import LedgerView
 from spindown.ledger.knowledge import read_knowledge
 from spindown.port import ObjectStore
+from spindown.wording import say_outcome
 
 _READS_AT_ONCE = 16
 #: Jobs whose manifests one list reads, within seconds.
@@ -34,7 +35,7 @@ _SHOWN = 5
 class BatchState(StrEnum):
     """What became of a batch."""
 
-    #: No job has begun.
+    #: No worker holds a job of it: none has begun, or those that have wait to go on.
     WAITING = "waiting"
     RUNNING = "running"
     #: All jobs are over; some items may have failed.
@@ -58,6 +59,8 @@ class BatchStatus:
     jobs: int
     #: The batch that must be over before this one starts; "": none.
     waits_for: str = ""
+    #: While no worker holds a job of it: the last decision of its workload; "": there is none.
+    decision: str = ""
     jobs_over: int | None = None
     #: Given up, which is in the dead-letter queue.
     jobs_given_up: int | None = None
@@ -238,9 +241,12 @@ def _read_status(
     is_known = all(job.items is not None for job in jobs)
     state, row = state_of(jobs), outlook.view.batches.get(batch.batch_id)
     # Of one that was never looked at, there is no row yet.
-    is_held_back = state is BatchState.WAITING and (row is None or bool(row.after))
+    has_begun = any(job.state is not None for job in jobs)
+    is_held_back = not has_begun and bool(batch.after) and (row is None or bool(row.after))
+    last = outlook.view.decision if state is BatchState.WAITING and not is_held_back else None
     status = BatchStatus(
         waits_for=batch.after if is_held_back else "",
+        decision="" if last is None else say_outcome(last.outcome, last.summary),
         workload=workload,
         batch_id=batch.batch_id,
         submitted_at=at,
@@ -252,7 +258,7 @@ def _read_status(
         items_done=sum(job.items_done for job in jobs),
         items_failed=sum(job.items_failed for job in jobs),
         dollars=sum(job.cost_usd for job in jobs),
-        eta=None if is_held_back and batch.after else _eta(jobs, batch.items, outlook),
+        eta=None if is_held_back else _eta(jobs, batch.items, outlook),
     )
     return status, jobs
 
@@ -260,8 +266,8 @@ def _read_status(
 def state_of(jobs: Sequence[JobProgress]) -> BatchState:
     """Return what became of a batch, by its jobs."""
     if not all(job.is_over for job in jobs):
-        has_begun = any(job.state is not None for job in jobs)
-        return BatchState.RUNNING if has_begun else BatchState.WAITING
+        is_at_work = any(job.is_at_work for job in jobs)
+        return BatchState.RUNNING if is_at_work else BatchState.WAITING
     states = {job.state for job in jobs}
     if JobState.FAILED in states:
         return BatchState.FAILED

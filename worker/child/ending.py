@@ -18,7 +18,7 @@ class FailureCause(StrEnum):
     ENDED = "ended"
     #: A signal killed it.
     KILLED = "killed"
-    #: Memory ran out: the code or the kernel says so, or SIGKILL makes it likely.
+    #: Memory ran out: the code or the kernel says so.
     OUT_OF_MEMORY = "out-of-memory"
     #: A setup, a batch, a call or a job took longer than its timeout.
     TIMEOUT = "timeout"
@@ -56,13 +56,13 @@ def describe_end(status: int, last_line: str, *, out_of_memory: bool) -> Broken:
     Args:
         status: as ``subprocess`` gives it, negative for a signal, or as a shell does.
         last_line: of its output.
-        out_of_memory: the kernel is known to have killed for want of memory meanwhile.
+        out_of_memory: the kernel is known to have killed for want of memory meanwhile. Without
+            that a SIGKILL is a signal like another: anybody may send it.
     """
     said = f'; its last output was "{last_line[:_SAID_CHARACTERS]}"' if last_line else ""
     number = -status if status < 0 else status - _SHELL_OFFSET
-    if number == signal.SIGKILL:
-        how = "by the kernel for" if out_of_memory else "(SIGKILL), most likely for"
-        reason = f"the process was killed {how} want of memory{said}"
+    if number == signal.SIGKILL and out_of_memory:
+        reason = f"the process was killed by the kernel for want of memory{said}"
         return Broken(FailureCause.OUT_OF_MEMORY, reason)
     if status < 0:
         return Broken(FailureCause.KILLED, f"the process was killed by {_name(number)}{said}")

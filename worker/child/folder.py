@@ -25,9 +25,11 @@ from spindown.contract.folder import COMMAND_NAME, EXIT_STATUS, decode_command, 
 from spindown.error import ContractError
 from spindown.worker.child.code import unpack
 from spindown.worker.child.command import EX_DATAERR
+from spindown.worker.child.ending import MemoryKills
 
 #: As a shell has it for what it cannot start.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_KILLED = 128 + signal.SIGKILL
 #: In the folder, unless it has such an entry itself: what lies there is fetched by who sent it.
 OUTPUTS = "outputs"
 
@@ -42,9 +44,13 @@ def main(environment: Mapping[str, str]) -> int:
         return EX_DATAERR
     if not (place / OUTPUTS).exists():
         (place / OUTPUTS).symlink_to(environment["SPINDOWN_ITEM_OUTPUT"])
+    kills = MemoryKills()
     status = _run(command, place, environment)
     if status is None:
         return 1
+    if status == _KILLED and kills.has_killed:
+        # A shell has told that its program was killed.
+        status = -signal.SIGKILL
     if status < 0:
         # What killed it, such as want of memory, is what the worker must see.
         with suppress(OSError):

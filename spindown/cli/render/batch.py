@@ -53,6 +53,8 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
     yield f"items  {say_of(batch.items_done, batch.items)} done{failed}"
     if batch.dollars is not None:
         yield f"cost   ${batch.dollars:.4f} so far: {AT_WORK}"
+    if batch.decision:
+        yield f"waits  {batch.decision}"
     if batch.eta is not None:
         yield f"done   in {say_eta(batch.eta, now)}"
 
@@ -66,6 +68,8 @@ def _fault_lines(detail: BatchDetail) -> Iterator[str]:
 
 def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:
     batch = detail.batch
+    if batch.decision:
+        yield f"why no machine works on it: spindown why {batch.workload}{options}"
     if batch.jobs_given_up:
         yield f"send them back: spindown redrive {batch.workload} JOB{options}"
     if not batch.items_failed:

@@ -11,9 +11,11 @@ from rich.console import Console
 
 from spindown.cli.render.batch import render_batch
 from spindown.contract.codec import encode
+from spindown.contract.decision import Outcome
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id
+from spindown.contract.row import DecisionRow
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.policy import Policy
@@ -91,7 +93,7 @@ def test_batches_come_newest_first_and_page_by_page() -> None:
     [
         ((None, None), BatchState.WAITING),
         ((HALF, None), BatchState.RUNNING),
-        ((DONE, None), BatchState.RUNNING),
+        ((DONE, None), BatchState.WAITING),
         ((DONE, DONE), BatchState.COMPLETED),
         ((DONE, JobState.CANCELLED), BatchState.CANCELLED),
         ((JobState.FAILED, JobState.CANCELLED), BatchState.FAILED),
@@ -110,6 +112,20 @@ def test_the_state_of_a_batch_is_that_of_its_jobs(
 
     assert found.state is state
     assert found.jobs_over == sum(each not in {None, HALF} for each in states)
+
+
+def test_a_job_that_no_machine_takes_waits_with_its_reason() -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    last = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.NOTHING_FITS)
+    world.outlook = replace(world.outlook, view=LedgerView(decision=last))
+    world.leave("b-00000", HALF, released=True)
+    waits = world.detail("b").batch
+    world.leave("b-00000", HALF)
+    runs = world.detail("b").batch
+
+    assert (waits.state, bool(waits.decision)) == (BatchState.WAITING, True)
+    assert (runs.state, runs.decision) == (BatchState.RUNNING, "")
 
 
 def test_items_and_dollars_are_those_of_all_jobs() -> None:

@@ -56,7 +56,7 @@ def test_a_death_is_told_at_once_though_its_forks_live_on(make: Make, tmp_path: 
     done, broken = [event for event in events if event is not None]
     assert isinstance(done, ItemDone)
     assert isinstance(broken, Broken)
-    assert broken.cause is FailureCause.OUT_OF_MEMORY
+    assert broken.cause is FailureCause.KILLED
 
 
 def test_a_child_that_closes_its_line_is_told_as_such(make: Make, tmp_path: Path) -> None:
@@ -108,11 +108,11 @@ def test_nobody_waits_for_a_frame_that_nothing_could_hold() -> None:
             FrameReader(reads).next(1.0)
 
 
-def test_a_kill_for_memory_is_told_as_such(make: Make, tmp_path: Path) -> None:
+def test_a_kill_that_the_kernel_says_nothing_of_is_a_kill(make: Make, tmp_path: Path) -> None:
     runner = make("def run(batch, ctx):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
     [broken] = run_batch(runner, tmp_path)
     assert isinstance(broken, Broken)
-    assert broken.cause is FailureCause.OUT_OF_MEMORY
+    assert broken.cause is FailureCause.KILLED
 
 
 def test_running_out_of_memory_fails_the_attempt_and_keeps_work(make: Make, tmp_path: Path) -> None:

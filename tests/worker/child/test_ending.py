@@ -14,7 +14,8 @@ from spindown.worker.child.ending import FailureCause, MemoryKills, describe_end
     [
         (-signal.SIGKILL, True, FailureCause.OUT_OF_MEMORY, "memory"),
         (137, True, FailureCause.OUT_OF_MEMORY, "memory"),
-        (-signal.SIGKILL, False, FailureCause.OUT_OF_MEMORY, "SIGKILL"),
+        (-signal.SIGKILL, False, FailureCause.KILLED, "SIGKILL"),
+        (137, False, FailureCause.ENDED, "status 137"),
         (-signal.SIGSEGV, True, FailureCause.KILLED, "SIGSEGV"),
         (-99, False, FailureCause.KILLED, "signal 99"),
         (1, True, FailureCause.ENDED, "status 1"),
