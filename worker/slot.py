@@ -24,6 +24,7 @@ from spindown.error import SpindownError
 from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.fence import read_fence
 from spindown.job.held import ClaimedJob
+from spindown.job.intake import settle_message
 from spindown.job.message import put_back
 from spindown.port import Message
 from spindown.worker.attempt import Attempt
@@ -212,7 +213,10 @@ class Slot:
         if end is UsageEnd.RELEASED and context.life.state.is_interrupted:
             end = UsageEnd.INTERRUPTED
         now = context.ports.clock.now()
-        context.recorder.end(taken, attempt.held.manifest, end, since=since, until=now)
+        settled = settle_message(taken.job, context.policy, taken.manifest.sized)
+        context.recorder.end(
+            taken, attempt.held.manifest, end, settled.needs, since=since, until=now
+        )
 
     def _note(self, declined: Declined) -> None:
         context = self._context

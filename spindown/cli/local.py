@@ -4,6 +4,7 @@ import json
 import shlex
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -84,6 +85,7 @@ def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
     else:
         yield "From other commands (without --local), the aws command line and any SDK after:"
     yield daemon.exports(state)
+    yield "Memory is not bounded here: a job may take all that this machine has."
     yield f"Version 1 of the aws command line also needs: --endpoint-url {status.endpoint}"
 
 
@@ -105,8 +107,15 @@ def run(
 
 
 @app.command("down")
-def down(*, state: State = STATE, as_json: option.Json = False) -> None:
-    """Stop the local system and everything that it runs."""
+def down(
+    *,
+    state: State = STATE,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before results are lost.")] = False,
+    as_json: option.Json = False,
+) -> None:
+    """Stop the local system and everything that it runs; its queues and results are then gone."""
+    if not yes and (lost := _find_lost(state)):
+        typer.confirm(f"{lost} Go on? (--yes: do not ask)", abort=True, err=True)
     was_up = daemon.stop(state)
     if as_json:
         print(json.dumps({"was_up": was_up}))
@@ -117,6 +126,18 @@ def down(*, state: State = STATE, as_json: option.Json = False) -> None:
                 f"{state} keeps {size / 1e6:.0f} MB: logs, and what makes the next start quicker; "
                 f"remove it with: rm -r {shlex.quote(str(state))}"
             )
+
+
+def _find_lost(state: Path) -> str:
+    """Say what is lost with the system; "": no job has begun, or it does not answer."""
+    with suppress(daemon.DaemonError):
+        found = daemon.status(state)
+        if found is not None and found.with_jobs:
+            return (
+                f"The results and costs of {', '.join(found.with_jobs)} are lost with the system. "
+                "To keep results: spindown results BATCH --download DIR --local."
+            )
+    return ""
 
 
 @app.command("status")

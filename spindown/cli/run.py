@@ -87,6 +87,8 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     launches = Launches(session, owner)
     job_id = _send(session, draft, folder, command)
     print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
+    if memory is not None and session.options.endswith(" --local"):
+        print_aside("--memory chooses a machine; the local system does not bound what is used")
     if detach:
         print(json.dumps({"job_id": job_id}) if as_json else job_id)
         return

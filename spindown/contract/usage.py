@@ -149,7 +149,8 @@ class UsageRecord:
     vcpus: Amount = 0.0
     memory_gib: Amount = 0.0
     vram_gib: Amount | None = None
-    #: What the workload requires of an instance, VRAM of each of its GPUs; None: nothing.
+    #: What the job asks for by its message and type, else the workload; VRAM of each GPU. None:
+    #: nothing.
     asked_vcpus: Amount | None = None
     asked_memory_gib: Amount | None = None
     asked_vram_gib: Amount | None = None

@@ -1,12 +1,16 @@
 """What the local system is doing, as plain values for a screen or JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spindown.contract.job.manifest import JOBS
+from spindown.contract.location import work_root
+
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
     from spindown.local.market import LocalMarket
@@ -54,6 +58,23 @@ class SystemStatus:
     queues: tuple[QueueStatus, ...]
     functions: tuple[str, ...]
     instances: tuple[InstanceStatus, ...]
+    #: Workloads with a job that has begun; what it has left ends with the system.
+    with_jobs: tuple[str, ...]
+
+
+def find_with_jobs(s3: "S3Client", workloads: Iterable[str]) -> tuple[str, ...]:
+    """Return the workloads of which a job has begun, by what lies in the buckets."""
+    buckets = [one["Name"] for one in s3.list_buckets()["Buckets"]]
+    return tuple(
+        workload
+        for workload in workloads
+        if any(
+            s3.list_objects_v2(Bucket=bucket, Prefix=f"{work_root(workload)}{JOBS}", MaxKeys=1).get(
+                "Contents"
+            )
+            for bucket in buckets
+        )
+    )
 
 
 def queue_statuses(sqs: "SQSClient") -> tuple[QueueStatus, ...]:

@@ -39,6 +39,7 @@ from spindown.local.schedule import Ticker, pulse
 from spindown.local.state import StateDirectory
 from spindown.local.status import (
     SystemStatus,
+    find_with_jobs,
     function_names,
     instance_statuses,
     queue_statuses,
@@ -87,6 +88,7 @@ class LocalSystem:
         """
         loaded = config.load(config_path, named="--config")
         deployment = loaded.deployment
+        self._workloads = tuple(loaded.workloads)
         self._has_containers = any(one.run.image for one in loaded.workloads.values())
         self.config_path = config_path
         self.deployment = deployment.name
@@ -212,6 +214,7 @@ class LocalSystem:
             queues=queue_statuses(self.client("sqs")),
             functions=function_names(self.client("lambda")),
             instances=instance_statuses(self.market, self.hypervisor.console_path),
+            with_jobs=find_with_jobs(self.client("s3"), self._workloads),
         )
 
     def exports(self) -> str:

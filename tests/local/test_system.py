@@ -10,6 +10,7 @@ import pytest
 
 from spindown.aws.clock import SystemClock
 from spindown.aws.cloudwatch import CloudWatchTrafficHistory
+from spindown.cli.main import main
 from spindown.error import BadInput
 from spindown.local import emulator
 from spindown.local.gateway import bind
@@ -294,6 +295,23 @@ def test_an_instance_runs_its_guest_sends_events_and_ends(
     console = system.hypervisor.console(instance_id)
     assert f"I am {instance_id}" in console
     assert "Queues: " in console
+
+
+def test_no_results_are_lost_before_somebody_is_asked(
+    system: LocalSystem, capsys: pytest.CaptureFixture[str]
+) -> None:
+    s3, command = system.client("s3"), ["local", "down", "--state", str(system.state.path)]
+    s3.create_bucket(Bucket="kept")
+    s3.put_object(Bucket="kept", Key="workloads/count/jobs/j/manifest.json", Body=b"{}")
+    # Who is not asked ends this very process.
+    assert system.status().with_jobs == ("count",)
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    s3.delete_object(Bucket="kept", Key="workloads/count/jobs/j/manifest.json")
+
+    assert ended.value.code == 1
+    assert "count" in capsys.readouterr().err
+    assert system.state.holder() is not None
 
 
 def test_tells_its_status_over_the_endpoint(system: LocalSystem) -> None:

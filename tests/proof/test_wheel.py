@@ -90,7 +90,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Installed]:
     installed = install(tmp_path_factory.mktemp("whole"), wheel, "[local]")
     yield installed
-    installed.attempt("local", "down")
+    installed.attempt("local", "down", "--yes")
 
 
 def test_from_an_empty_folder_to_the_first_result(whole: Installed) -> None:

@@ -15,6 +15,7 @@ from spindown.contract.job.manifest import Manifest
 from spindown.contract.log import JOB_USED
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.fleet import Worker
+from spindown.domain.policy import Needs
 from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob
 from spindown.port import Clock, ObjectStore
@@ -111,9 +112,19 @@ class UsageRecorder:
         self._look(wait=False)
 
     def end(
-        self, taken: ClaimedJob, left: Manifest, end: UsageEnd, *, since: datetime, until: datetime
+        self,
+        taken: ClaimedJob,
+        left: Manifest,
+        end: UsageEnd,
+        needs: Needs,
+        *,
+        since: datetime,
+        until: datetime,
     ) -> None:
-        """Note how a job has left: as it was ``taken``, and its manifest as it was ``left``."""
+        """Note how a job has left: as it was ``taken``, and its manifest as it was ``left``.
+
+        ``needs`` are its own; what they leave out, the workload asks for.
+        """
         self._look(wait=True)
         worker, before = self._worker, taken.manifest
         slots = max(worker.slots, 1)
@@ -140,9 +151,9 @@ class UsageRecorder:
             items=left.next_item - before.next_item,
             items_redone=max(taken.lease.items_done - before.next_item, 0),
             items_failed=left.items_failed - before.items_failed,
-            asked_vcpus=self._asked.vcpus,
-            asked_memory_gib=self._asked.memory_gib,
-            asked_vram_gib=self._asked.vram_gib,
+            asked_vcpus=needs.vcpus or self._asked.vcpus,
+            asked_memory_gib=needs.memory_gib or self._asked.memory_gib,
+            asked_vram_gib=needs.gpu_memory_gib or self._asked.vram_gib,
         )
         record = self._meter.end(record)
         self._journal.add(record)

@@ -18,6 +18,7 @@ UP = SystemStatus(
     queues=(),
     functions=(),
     instances=(),
+    with_jobs=(),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, measured_prefix
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
+from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.cancel import cancel
 from spindown.worker.child.ending import Broken, FailureCause
 from spindown.worker.home import AskedMachine, WorkerSettings
@@ -31,8 +33,8 @@ BUSY = Device(gpu=80, used=15 * GIB // 4, total=15 * GIB, power=60_000)
 class Plant:
     """A slot that is sampled on a machine of files."""
 
-    def __init__(self, tmp_path: Path, proc: Path, runner: ScriptedRunner) -> None:
-        self.slot = SlotWorld(tmp_path / "work", runner=runner)
+    def __init__(self, tmp_path: Path, proc: Path, runner: ScriptedRunner, **slot: Any) -> None:
+        self.slot = SlotWorld(tmp_path / "work", runner=runner, **slot)
         runner.pid = 40
         self.world = self.slot.world
         worker: Worker = self.world.worker()
@@ -68,6 +70,19 @@ class Plant:
 def plant(tmp_path: Path, proc: Path) -> Callable[..., Plant]:
     (tmp_path / "work").mkdir()
     return lambda **runner: Plant(tmp_path, proc, ScriptedRunner(**runner))
+
+
+def test_what_a_job_asked_for_stands_beside_what_it_used(tmp_path: Path, proc: Path) -> None:
+    types = (JobType(name="small", needs=Needs(memory_gib=8)),)
+    policy = replace(Policy(), types=types)
+    one = Plant(tmp_path, proc, ScriptedRunner(), policy=policy, shape="c0m8")
+    job = {"job_id": "j", "items": items(1), "type": "small", "requirements": {"memory_gib": 6}}
+    one.world.send(job)
+    one.slot.step()
+
+    [record] = one.records()
+    # Of vCPUs it says nothing, and the workload does.
+    assert (record.asked_memory_gib, record.asked_vcpus) == (6.0, 2.0)
 
 
 def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant], proc: Path) -> None:
