@@ -65,7 +65,7 @@ from spindown.port import ControlPorts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyPlan:
-    """What is planned without prices: the ends that need none, and which launches are missing."""
+    """What is planned without prices, and which launches are missing."""
 
     draft: PlanDraft
     #: Which launches each shape lacks; without types one.
@@ -126,7 +126,7 @@ def observe(
         facts = with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
     with_queue = follow_shapes(follow_queue(begin(facts)))
-    # By the rows alone: this tells what EC2 is asked, and nothing else of it is kept.
+    # By the rows alone: this tells what EC2 is asked. Only sizes that its answer leaves are kept.
     by_rows = adopt_launches(correct_workers(remember_answers(with_queue)))
     missing = size_each(by_rows)
     is_due = any(each.may_launch for each in missing)
@@ -149,7 +149,7 @@ def observe_market(early: EarlyPlan, ports: ControlPorts, *, is_asked: bool = Fa
 
 
 def plan_without_prices(draft: PlanDraft) -> PlanDraft:
-    """Plan the ends that need no prices, once the queue is followed."""
+    """Plan all that needs no prices, once the queue is followed."""
     draft = adopt_launches(correct_workers(remember_answers(draft)))
     draft = mark_interrupted(draft)
     draft = begin_breakers(draft)

@@ -82,7 +82,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         unavailable=dict(fleet.unavailable),
         breakers=dict(fleet.breakers),
         images=dict(fleet.images),
-        backoffs=dict(fleet.backlog.backoffs),
+        backoffs=dict(fleet.remembered.backoffs),
         account=seen.account,
         allowance=plan.allowance,
         quotas_met={*plan.quotas_short},

@@ -95,7 +95,7 @@ def _judge_region(run: Execution, progress: LaunchProgress, region: str) -> None
 
 
 def _confirm_region(run: Execution, region: str) -> bool:
-    """Read whether a region still has an outpost, once a launch before it is used; tell if not.
+    """Read whether a region still has an outpost, once a launch before it is used.
 
     What is remembered may be minutes old, and an outpost that is being destroyed withdraws its
     settings before it ends its instances.

@@ -145,7 +145,7 @@ def _our_tags(facts: TickFacts) -> Mapping[str, str]:
 
 def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
     """Return the question that has not been asked for longest, or "" if none is due."""
-    now, described = facts.now, fleet.backlog.described_at
+    now, described = facts.now, fleet.remembered.described_at
     if is_launch_due and _has_launched_enough(facts, fleet):
         return INSTANCES
     told = [w.gone_at for w in fleet.present if w.gone_at is not None]
@@ -157,7 +157,7 @@ def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
     begun = min((w.launched_at for w in fleet.workers.values()), default=now)
     asked = {INSTANCES: max(described or begun, begun)}
     if _watched(fleet):
-        asked[RECLAIMS] = max(fleet.backlog.reclaims_seen_at or begun, begun)
+        asked[RECLAIMS] = max(fleet.remembered.reclaims_seen_at or begun, begun)
     question, at = min(asked.items(), key=lambda item: item[1])
     if now - asked[INSTANCES] >= _AT_LATEST:
         # After ticks that did not come: what has ended meanwhile must be charged no further.
@@ -171,7 +171,7 @@ def _has_launched_enough(facts: TickFacts, fleet: Fleet) -> bool:
 
     Rows may say of all of them that they have ended; only EC2 knows.
     """
-    since = fleet.backlog.described_at
+    since = fleet.remembered.described_at
     given = sum(
         len(x.instance_ids)
         for x in fleet.launches.values()
@@ -213,7 +213,7 @@ def _regions_to_see(facts: TickFacts, fleet: Fleet) -> tuple[frozenset[str], boo
     expecting = {w.region for w in fleet.present}
     expecting |= {request.region for request in requests if request is not None}
     expecting &= facts.deployed_regions
-    if expecting and not _is_older(fleet.backlog.swept_at, _ORPHANS_EVERY, facts.now):
+    if expecting and not _is_older(fleet.remembered.swept_at, _ORPHANS_EVERY, facts.now):
         return frozenset(expecting), False
     return frozenset(expecting | facts.settings.outposts.keys()), True
 

@@ -25,7 +25,7 @@ class ShapeQueue:
     """The queue of a shape, and what the ticks remember of it."""
 
     queue: Backlog
-    backlog: BacklogRow
+    remembered: BacklogRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,9 @@ class Fleet:
     images: Mapping[str, ImageHistory]
     queue: Backlog
     #: What the ticks remember of the queue and of EC2.
-    backlog: BacklogRow
-    #: Instances that run, or may, and that no live row counts (``control.plan.correct``).
+    remembered: BacklogRow
+    #: Instances that run, or may, and that no live row counts (``control.plan.correct``); of the
+    #: fleet of one shape, the workers of all others as well.
     strays: int = 0
     #: Of a workload with types: what waits in the queue of each shape, by its name.
     shapes: Mapping[str, ShapeQueue] = field(default_factory=dict)
@@ -64,13 +65,13 @@ class Fleet:
     def waiting_since(self, shape: str) -> datetime | None:
         """Return since when work is visible that a worker of a shape could have claimed."""
         known = self.shapes.get(shape)
-        return self.backlog.backlog_since if known is None else known.backlog.backlog_since
+        return self.remembered.backlog_since if known is None else known.remembered.backlog_since
 
     @property
     def sized_by(self) -> tuple[object, ...]:
         """Return all by which a fleet is sized: of two equal ones the sizes are equal."""
         # What is the same object is not compared; of launches only open ones count.
-        row = self.backlog
+        row = self.remembered
         return (
             self.queue,
             self.leases,
@@ -101,11 +102,11 @@ def fleet_of(facts: TickFacts) -> Fleet:
         breakers={region or home: row for region, row in view.breakers.items()},
         images=view.images,
         queue=facts.queue,
-        backlog=_correct_backlog(view.backlog, facts.now),
+        remembered=_correct_backlog(view.backlog, facts.now),
         shapes={
             name: ShapeQueue(
                 queue=queue,
-                backlog=_correct_backlog(view.shape_backlogs.get(name, BacklogRow()), facts.now),
+                remembered=_correct_backlog(view.shape_backlogs.get(name, BacklogRow()), facts.now),
             )
             for name, queue in facts.shapes.items()
         },

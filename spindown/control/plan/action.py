@@ -289,7 +289,7 @@ class PlanDraft:
 
     def remember(self, **changes: object) -> "PlanDraft":
         """Return the draft with fields changed of what the ticks remember."""
-        return self.act(backlog=replace_fields(self.fleet.backlog, changes))
+        return self.act(remembered=replace_fields(self.fleet.remembered, changes))
 
     def with_workers(
         self, workers: Iterable[Worker], actions: Iterable[Action] = ()

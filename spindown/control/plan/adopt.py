@@ -144,7 +144,7 @@ def _complete(
         ),
         record=outcome.record,
     )
-    backoffs = {k: v for k, v in fleet.backlog.backoffs.items() if k != request.region}
+    backoffs = {k: v for k, v in fleet.remembered.backoffs.items() if k != request.region}
     return (
         draft.with_workers(outcome.workers, [action])
         .act(

@@ -23,7 +23,7 @@ SAMPLES_AT_MOST = 50
 
 def follow_queue(draft: PlanDraft) -> PlanDraft:
     """Bring up to date what the ticks remember of the queue; learn an ended gap."""
-    before, policy = draft.fleet.backlog, draft.facts.policy
+    before, policy = draft.fleet.remembered, draft.facts.policy
     margin = next_margin(
         None if before.margin is None else timedelta(seconds=before.margin),
         started=before.claims - before.claims_seen,
@@ -41,7 +41,7 @@ def follow_queue(draft: PlanDraft) -> PlanDraft:
     if before.empty_since is not None and after.empty_since is None:
         gap = min(draft.now - before.empty_since, _GAP_AT_MOST).total_seconds()
         learned.append(learn(draft, GAP_RATE, [gap]))
-    return draft.act(learned, backlog=after)
+    return draft.act(learned, remembered=after)
 
 
 def follow(

@@ -21,7 +21,7 @@ def remember_answers(draft: PlanDraft) -> PlanDraft:
         changes["swept_at"] = now
     if answers.reclaimed is not None:
         changes["reclaims_seen_at"] = now
-    backoffs = dict(draft.fleet.backlog.backoffs)
+    backoffs = dict(draft.fleet.remembered.backoffs)
     for region in sorted(answers.throttled):
         backoffs[region] = next_backoff(backoffs.get(region), now, answers.jitter)
     if answers.throttled:
@@ -39,5 +39,5 @@ def next_backoff(known: Backoff | None, now: datetime, jitter: float) -> Backoff
 
 def backing_off_until(fleet: Fleet, region: str, now: datetime) -> datetime | None:
     """Return until when EC2 is left alone there after a throttle; None: it is not."""
-    known = fleet.backlog.backoffs.get(region)
+    known = fleet.remembered.backoffs.get(region)
     return known.until if known is not None and known.until > now else None

@@ -346,7 +346,7 @@ def _old_days(draft: PlanDraft) -> list[tuple[Write, ...]]:
 def _old_jobs(draft: PlanDraft) -> list[tuple[Write, ...]]:
     """Forget jobs that somebody holds again, or whose message must be gone."""
     held = {lease.job_id for lease in draft.fleet.leases}
-    empty_since = draft.fleet.backlog.empty_since
+    empty_since = draft.fleet.remembered.empty_since
     is_empty = empty_since is not None and draft.now - empty_since > _SHOWN_FOR
     return [
         (draft.rows.delete(rows.requeued_sort(job.job_id)),)

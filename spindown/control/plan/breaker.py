@@ -306,7 +306,7 @@ def _could_check_in(draft: PlanDraft, worker: Worker) -> bool:
     return could_check_in(
         worker.launched_at,
         worker.ended_at or draft.now,
-        draft.fleet.backlog.watched_since,
+        draft.fleet.remembered.watched_since,
         check_in_within(draft.facts.knowledge, draft.facts.policy),
     )
 

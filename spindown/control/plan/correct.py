@@ -225,7 +225,7 @@ def _count_strays(
     since there cannot be more; any others are counted. Where EC2 was not asked, the last count
     holds.
     """
-    unread, known = draft.facts.view.unreadable_workers, draft.fleet.backlog.strays
+    unread, known = draft.facts.view.unreadable_workers, draft.fleet.remembered.strays
     if draft.facts.ec2.instances is not None:
         running = {i for i, x in described.items() if x.state in _RUNNING}
         unread &= running

@@ -144,7 +144,7 @@ def choose_offers(
     quotas = quotas_left(draft, seen)
     sizing = size(
         backlog=waiting_work(draft),
-        backlog_since=draft.fleet.backlog.backlog_since,
+        backlog_since=draft.fleet.remembered.backlog_since,
         demand=need.demand,
         capacity=need.capacity,
         best=best,
@@ -215,7 +215,10 @@ def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
 def allowance_of(
     draft: PlanDraft, need: LaunchChoice, account: AccountView | None, month: MonthLeft
 ) -> LaunchAllowance:
-    """Return what the launches of a plan may take, after all that it does before them."""
+    """Return what the launches of a plan may take, after all that it does before them.
+
+    Any of its needs will do: each counts the workers of all shapes.
+    """
     facts = draft.facts
     return LaunchAllowance(
         workers=facts.policy.max_workers - need.capacity.workers,

@@ -135,7 +135,7 @@ def find_ends(draft: PlanDraft) -> Reaping:
         policy=replace_fields(draft.facts.policy, {"idle_timeout": draft.facts.idle_timeout}),
         knowledge=draft.facts.knowledge,
         now=draft.now,
-        watched_since=draft.fleet.backlog.watched_since,
+        watched_since=draft.fleet.remembered.watched_since,
     )
 
 
@@ -324,7 +324,7 @@ def end_outstayed(draft: PlanDraft) -> PlanDraft:
     if answers is None:
         return draft
     instances = [instance for here in answers.values() for instance in here]
-    known = draft.fleet.backlog.ends_due
+    known = draft.fleet.remembered.ends_due
     due = find_due(
         instances,
         told={i for i, worker in workers.items() if worker.spent_at is not None},

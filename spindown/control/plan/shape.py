@@ -49,7 +49,7 @@ def shapes_of(draft: PlanDraft) -> Sequence[str]:
     in_use = _in_use(draft)
 
     def turn(name: str) -> tuple[datetime, str]:
-        since = draft.fleet.shapes[name].backlog.backlog_since
+        since = draft.fleet.shapes[name].remembered.backlog_since
         return since or draft.now, name
 
     found = sorted(draft.fleet.shapes, key=turn)
@@ -77,7 +77,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     if not shape:
         return draft
     facts, fleet, now = draft.facts, draft.fleet, draft.now
-    known = fleet.shapes.get(shape) or ShapeQueue(queue=NOTHING_WAITS, backlog=BacklogRow())
+    known = fleet.shapes.get(shape) or ShapeQueue(queue=NOTHING_WAITS, remembered=BacklogRow())
     policy = of_dispatch(facts.policy, shape)
     if shape != own_shape(facts.policy).name:
         # Who keeps workers warm does so for jobs that state no needs.
@@ -88,7 +88,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     others = [w for w in fleet.workers.values() if w.shape != shape]
     launched = [x for x in fleet.launches.values() if x.shape != shape]
     listed = facts.view.shapes.get(shape)
-    seen = {name: getattr(known.backlog, name) for name in QUEUE_FIELDS}
+    seen = {name: getattr(known.remembered, name) for name in QUEUE_FIELDS}
     return PlanDraft(
         facts=replace(
             facts,
@@ -109,7 +109,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
             leases=tuple(x for x in fleet.leases if x.shape == shape),
             requeued_jobs={i: x for i, x in fleet.requeued_jobs.items() if x.shape == shape},
             queue=known.queue,
-            backlog=replace_fields(fleet.backlog, seen),
+            remembered=replace_fields(fleet.remembered, seen),
             strays=fleet.strays + places(others, launched, now),
             dollars_elsewhere=dollars_per_hour(others) + unanswered_dollars(launched, now),
             shapes={},
@@ -127,7 +127,7 @@ def follow_shapes(draft: PlanDraft) -> PlanDraft:
 
 def _follow(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
     """Follow one queue; workers count their claims for the whole workload, so leases tell here."""
-    fleet, since = draft.fleet, known.backlog.seen_at
+    fleet, since = draft.fleet, known.remembered.seen_at
     leases = [x for x in fleet.leases if x.shape == name]
     claims = sum(since is None or x.claimed_at > since for x in leases)
     busy = sum(
@@ -135,9 +135,9 @@ def _follow(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
         for w in fleet.workers.values()
         if w.shape == name
     )
-    before = replace_fields(known.backlog, {"claims": max(claims, busy), "claims_seen": 0})
+    before = replace_fields(known.remembered, {"claims": max(claims, busy), "claims_seen": 0})
     row = follow(before, known.queue, draft.now, leases)
-    return ShapeQueue(queue=known.queue, backlog=replace_fields(row, {"claims_seen": 0}))
+    return ShapeQueue(queue=known.queue, remembered=replace_fields(row, {"claims_seen": 0}))
 
 
 def route_messages(draft: PlanDraft) -> PlanDraft:

@@ -80,7 +80,7 @@ def size_for(
     present = present or _present(draft)
     sizing = size(
         backlog=waiting_work(draft),
-        backlog_since=draft.fleet.backlog.backlog_since,
+        backlog_since=draft.fleet.remembered.backlog_since,
         demand=demand,
         capacity=present,
         best=None,
@@ -136,7 +136,7 @@ def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPla
         knowledge=knowledge,
         policy=policy,
         now=draft.now,
-        margin=timedelta(seconds=fleet.backlog.margin or 0.0),
+        margin=timedelta(seconds=fleet.remembered.margin or 0.0),
         headroom_slots=headroom_slots(
             present,
             knowledge=knowledge,
@@ -150,7 +150,7 @@ def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPla
 def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
     """Return what waits, oldest first, and which of it had started once."""
     now, fleet = draft.now, draft.fleet
-    waiting = _without(waiting_of(fleet.backlog), _apart(draft))
+    waiting = _without(waiting_of(fleet.remembered), _apart(draft))
     returning = work.visible - sum(group.jobs for group in waiting)
     if returning > 0:
         waiting = (*waiting, Waiting(since=now, jobs=returning))
@@ -277,7 +277,7 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
             claimed += 1
             yield requeued(job, within=within, knowledge=knowledge, policy=policy)
     yield from never_claimed(
-        waiting_of(fleet.backlog),
+        waiting_of(fleet.remembered),
         max(work.visible - claimed, 0),
         items=max(
             [*(x.items for x in fleet.leases), *(x.items for x in waiting.values())], default=0

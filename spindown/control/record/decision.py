@@ -138,7 +138,7 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
     """Return the whole decision of a tick."""
     facts, choice = seen.facts, _told_of(plan, record)
     outcome = _outcome(plan, choice, record)
-    candidates, backlog = choice.candidates, plan.fleet.backlog
+    candidates, backlog = choice.candidates, plan.fleet.remembered
     budget = seen.account and record.account and record.account.budget_at(facts.now)
     return Decision(
         workload=facts.workload,
@@ -365,13 +365,13 @@ def _keep(
         counts=summary_counts(decision),
     )
     journal.note((ledger.put(rows.DECISION, row),))
-    backlog = replace_fields(plan.fleet.backlog, {"backoffs": record.backoffs})
+    backlog = replace_fields(plan.fleet.remembered, {"backoffs": record.backoffs})
     # One that could not be read stays so until all of it is replaced.
     is_bad = rows.BACKLOG in facts.view.bad_rows
     changes = encode(backlog) if is_bad else tick_fields(backlog)
     journal.note((ledger.change(rows.BACKLOG, changes),))
     for name, known in plan.fleet.shapes.items():
-        seen_of = {field: getattr(known.backlog, field) for field in QUEUE_FIELDS}
+        seen_of = {field: getattr(known.remembered, field) for field in QUEUE_FIELDS}
         journal.note((ledger.change(rows.shape_backlog_sort(name), encode(seen_of)),))
     if rows.CLAIMS in facts.view.bad_rows:
         claims = ClaimsRow(claims=backlog.claims, late=backlog.late)

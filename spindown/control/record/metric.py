@@ -110,7 +110,7 @@ def _split(
 
 
 def _flow(tick: TickResult) -> Mapping[str, float]:
-    backlog = tick.plan.fleet.backlog
+    backlog = tick.plan.fleet.remembered
     since, oldest = backlog.backlog_since, next(iter(backlog.waiting_since), None)
     return {
         "Ticks": 1,
