@@ -151,22 +151,18 @@ class Verdict(Enum):
     NOT_TOLD_ON_ARRIVAL = auto()
 
 
-_WITH_FORESIGHT = (
-    "can be had by who knows every arrival beforehand, so no such bound shows that it cannot hold"
-)
+_WITH_FORESIGHT = "can be met by somebody who knows every arrival beforehand"
 _WORDS: Mapping[Verdict, str] = {
-    Verdict.IMPOSSIBLE: "cannot be had by anybody",
-    Verdict.OPEN: ("lies between the two, so whether it can be had is open even for who knows all"),
-    Verdict.FORESEEN: (
-        f"{_WITH_FORESIGHT}; whether it can be had without knowing them is not shown"
-    ),
+    Verdict.IMPOSSIBLE: "cannot be met by anybody",
+    Verdict.OPEN: "lies between the two: whether even somebody who knows all could meet it is open",
+    Verdict.FORESEEN: f"{_WITH_FORESIGHT}. Whether it can be met without that is not shown",
     Verdict.TOLD_ON_ARRIVAL: (
-        f"{_WITH_FORESIGHT}, and by who knows of none that is to come, but how long each takes that"
-        " waits; whether it can be had without knowing that is not shown"
+        f"{_WITH_FORESIGHT}, and by somebody who is told of each job when it comes, and how long it"
+        " takes. Whether it can be met without knowing that is not shown"
     ),
     Verdict.NOT_TOLD_ON_ARRIVAL: (
-        f"{_WITH_FORESIGHT}; but not by this search without knowing them, though it knows all else"
-        " that ours does not. That is no proof that nobody can"
+        f"{_WITH_FORESIGHT}. Our search did not meet it without that, though it is told how long"
+        " each job takes when it comes. That does not prove that nobody can"
     ),
 }
 
@@ -201,13 +197,14 @@ def _plainly(minutes: float, mean: Sequence[float | None]) -> str:
     told_late = (
         ""
         if online_pays is None
-        else f" Told of each job when it comes, and then all of it: {online_pays:.3f}."
+        else " Who is told of each job when it comes, and how long it takes, pays"
+        f" {online_pays:.3f}: a schedule was made so."
     )
     return (
-        f"**Shown for S1 to S5 at {minutes:.0f} minutes.** Proven: nobody who keeps the promise"
-        f" pays less than {least:.3f} times L2 in the mean, whatever he knows of arrivals and"
-        f" prices. Found, knowing every arrival: {found:.3f}.{told_late} Ours, not knowing even"
-        f" that: {ours:.3f}. The target of {target:.2f} {_WORDS[verdict]}.\n"
+        f"**Shown for S1 to S5 at {minutes:.0f} minutes**, as multiples of L2 in the mean. Nobody"
+        f" who keeps the promise pays less than {least:.3f}, whatever he knows: this is proven. Who"
+        f" knows every arrival pays {found:.3f}: such a schedule was found.{told_late} Ours, which"
+        f" knows neither, pays {ours:.3f}. The target of {target:.2f} {_WORDS[verdict]}.\n"
     )
 
 
