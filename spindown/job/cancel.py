@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
+from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import own_children, parse_job, with_id
-from spindown.contract.row import requeued_sort, worker_partition
+from spindown.contract.row import requeued_sort, worker_partition, worker_sort
+from spindown.domain.fleet import Worker
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -35,6 +37,7 @@ _TRIES = 5
 #: How long a message that was read is hidden, and how many are read in one sweep.
 _HIDDEN_FOR = timedelta(minutes=2)
 _LOOKED_AT_MOST = 1000
+_SECONDS_PER_HOUR = 3600.0
 
 
 class CancelOutcome(StrEnum):
@@ -75,7 +78,7 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
         while left:
             job_id = left.pop(0)
             try:
-                manifest, is_ours = _cancel_one(job_id, ports)
+                manifest, is_ours = _cancel_one(job_id, workload, ports)
             except NewerSchema:
                 yield Cancelled(job_id=job_id, outcome=CancelOutcome.NEWER_SCHEMA, state=None)
                 continue
@@ -99,7 +102,7 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
                 _sweep(gone, replace(ports, queue=queue))
 
 
-def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
+def _cancel_one(job_id: str, workload: str, ports: WorkPorts) -> tuple[Manifest, bool]:
     """Return the manifest of the job, which is over now, and whether this call ended it."""
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
@@ -108,7 +111,8 @@ def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
             return fence.manifest, False
         with suppress(PreconditionFailed):
             etag = fence.etag if fence is not None else None
-            return write_fence(_cancelled(job_id, fence, ports), etag, ports).manifest, True
+            cancelled = _with_open_time(_cancelled(job_id, fence, ports), workload, ports)
+            return write_fence(cancelled, etag, ports).manifest, True
     raise Unreachable(f"{job_id}: other writers keep changing its manifest; cancel it again")
 
 
@@ -126,6 +130,32 @@ def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
         state=JobState.CANCELLED,
         finished_at=ports.clock.now(),
         reason=REASON,
+    )
+
+
+def _with_open_time(manifest: Manifest, workload: str, ports: WorkPorts) -> Manifest:
+    """Count what its owner has worked on it since the last commit, which it can commit no more."""
+    if not manifest.owner or manifest.released or manifest.claimed_at is None:
+        return manifest
+    lease = read_lease(ports.table, lease_key(workload, manifest.owner))
+    if lease is None or lease.job_id != manifest.job_id:
+        return manifest
+    sort = worker_sort(lease.instance_id)
+    row = ports.table.get(Key(partition=worker_partition(workload), sort=sort))
+    if row is None:
+        return manifest
+    try:
+        worker = decode(Worker, row)
+    except ContractError:
+        return manifest
+    # A worker that was lost has worked until its lease ran out, at most.
+    took = min(ports.clock.now(), lease.deadline) - manifest.claimed_at
+    seconds = max(took.total_seconds() - manifest.epoch_busy, 0.0)
+    per_second = worker.price_per_hour / max(worker.slots, 1) / _SECONDS_PER_HOUR
+    return replace(
+        manifest,
+        busy_seconds=manifest.busy_seconds + seconds,
+        cost_usd=manifest.cost_usd + seconds * per_second,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -301,7 +301,11 @@ def _eta(jobs: Sequence[JobProgress], items: int | None, outlook: Outlook) -> Et
         outlook.knowledge,
         outlook.policy,
     )
-    return expect_end(work, slots, pace_spread(outlook.knowledge), outlook.at)
+    end = expect_end(work, slots, pace_spread(outlook.knowledge), outlook.at)
+    held = [lease for lease in outlook.view.leases if lease.job_id in {job.job_id for job in left}]
+    longest = max((outlook.at - lease.claimed_at for lease in held), default=timedelta(0))
+    # What was learned of others tells nothing of a job that has taken longer than they would.
+    return None if end is not None and end.later - outlook.at < longest else end
 
 
 def _shapes_of(jobs: Collection[str], outlook: Outlook) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -15,6 +15,8 @@ from spindown.domain.eta import Eta
 from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchStatus
 
+#: Less than this is left of nothing that is not over.
+_SECOND = timedelta(seconds=1)
 _ITEM_SHOWN = 80
 _ERROR_SHOWN = 200
 
@@ -106,5 +108,7 @@ def say_eta(eta: Eta | None, now: datetime) -> str:
     """Return in how long a batch will be done, and the range; "": nothing is known."""
     if eta is None:
         return ""
-    sooner, likely, later = (format_seconds(at - now) for at in (eta.sooner, eta.likely, eta.later))
+    sooner, likely, later = (
+        format_seconds(max(at - now, _SECOND)) for at in (eta.sooner, eta.likely, eta.later)
+    )
     return f"{likely} ({sooner} to {later})"

@@ -24,7 +24,7 @@ from spindown.job.result import find_jobs, read_progress
 from spindown.job.split import split
 from spindown.memory import MemoryClock, PortCall
 from spindown.port import Outgoing, Write
-from tests.work import NEWER_MANIFEST, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+from tests.work import NEWER_MANIFEST, PRICE, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -124,6 +124,19 @@ def test_a_job_sent_before_its_id_was_cancelled_is_deleted(ahead: timedelta) -> 
     assert isinstance(answer, Declined)
     assert answer.outcome is claiming.ClaimOutcome.OVER
     assert world.queue.bodies() == world.dead_letters.bodies() == []
+
+
+def test_the_time_since_the_last_commit_is_in_the_cost() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.clock.advance(timedelta(seconds=10))
+    commit(held, a_portion(held, 3, seconds=10.0), slot_id=a_slot_id(), ports=world.ports)
+    world.clock.advance(timedelta(seconds=26))
+    cancelled(world, "j")
+
+    manifest = world.manifest("j")
+    assert manifest.busy_seconds == pytest.approx(36.0)
+    assert manifest.cost_usd == pytest.approx(PRICE / 100)
 
 
 def test_a_copy_of_a_cancelled_job_is_deleted() -> None:

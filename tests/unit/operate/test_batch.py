@@ -221,6 +221,17 @@ def test_with_types_only_the_machines_of_its_shape_count() -> None:
         assert (world.listed()[0].eta is not None) is is_known
 
 
+def test_what_was_learned_of_others_is_no_eta_of_a_long_job() -> None:
+    world = World()
+    world.submit("b", jobs=1, items=20)
+    there = LedgerView(workers={"i-1": a_worker()})
+    for hours, is_known in ((0.0, True), (9.0, False)):
+        lease = a_lease(job_id="b-00000", claimed_at=NOW - timedelta(hours=hours))
+        view = replace(there, leases=(lease,))
+        world.outlook = replace(world.outlook, knowledge=KNOWN, view=view)
+        assert (world.listed()[0].eta is not None) is is_known
+
+
 def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
     world = World()
     world.submit("b", jobs=3)
