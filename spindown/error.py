@@ -60,7 +60,8 @@ class BadInput(SpindownError):
 
     def __str__(self) -> str:
         """Say it in one sentence."""
-        shown = "not set" if self.value is None else repr(self.value)
+        # Arrays show themselves in several lines.
+        shown = "not set" if self.value is None else " ".join(repr(self.value).splitlines())
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[: _SHOWN_CHARACTERS - 3] + "..."
         # A key that the person wrote may be part of the name. It must not break the line.

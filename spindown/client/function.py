@@ -193,6 +193,10 @@ class _HereWork(Generic[T, R]):
         self._items = items
         self._params = params
 
+    def describe(self) -> str:
+        """Say nothing: it is here."""
+        return ""
+
     def leave(self) -> None:
         """Compute no further item."""
 

@@ -38,6 +38,10 @@ class Work(Protocol):
         """Let go of what is not done."""
         ...
 
+    def describe(self) -> str:
+        """Say what is not done, and what becomes of it when it is left."""
+        ...
+
 
 def open_stream(
     work: Work, read: Callable[[ItemResult[Any]], S], how: StreamOptions
@@ -52,6 +56,7 @@ def open_stream(
         timeout=how.get("timeout"),
         show=shown.show,
         total=lambda: work.total,
+        what=work.describe,
     )
 
 
@@ -104,7 +109,8 @@ class Mapper(ABC, Generic[T_contra, R_co]):
 
         Args:
             items: JSON values, or paths of files, which are uploaded. Any number: they are read
-                and sent in sections, of which two at most are under way.
+                and sent in sections, of which two at most are under way. Those of an iterator
+                begin small and double.
             return_exceptions: whether an item without a result gives its error as a value.
             how: see ``StreamOptions``.
 

@@ -118,6 +118,7 @@ class ResultStream(Generic[S]):
         timeout: float | None = None,
         show: ShowItems | None = None,
         total: Callable[[], int | None] = lambda: None,
+        what: Callable[[], str] = lambda: "",
     ) -> None:
         """Stream results; None among them means that there is nothing new for now.
 
@@ -129,12 +130,14 @@ class ResultStream(Generic[S]):
             timeout: seconds that all may take; None: any.
             show: is told after each.
             total: how many items there are, as far as that is known.
+            what: says what was waited for in vain, and what becomes of it.
         """
         self._results = results
         self._read = read
         self._end = StreamEnd(leave, end)
         self._show = show
         self._total = total
+        self._what = what
         self._lock = threading.Lock()
         self._give_up_at = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
@@ -193,7 +196,9 @@ class ResultStream(Generic[S]):
             return None
         left = self._give_up_at - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"not all results were there within {self._timeout:g} s")
+            more = self._what()
+            said = f"not all results were there within {self._timeout:g} s"
+            raise TimeoutError(f"{said}: {more}" if more else said)
         return left
 
     def _tell(self) -> None:

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -58,8 +58,10 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 _S3 = "s3://"
-#: Items that are read and sent together; of these sections two are under way at most.
+#: Items that are read and sent together; of these sections two are under way at most. Those of an
+#: iterator, of which nobody knows how many are wanted, begin with few and double.
 SECTION_ITEMS = 50_000
+FIRST_ITEMS = 500
 _SECTIONS = 2
 #: Items of a job, unless a section has so few that they would make fewer jobs than this.
 _ITEMS_PER_JOB = 200
@@ -68,6 +70,8 @@ _JOBS = 16
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Manifests that a look reads while all jobs of a batch are waited for.
 _STATES_A_LOOK = 32
+#: Jobs among which the first that is not over is looked for, to name it.
+_LOOKED_AT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +186,15 @@ class Workload(Mapper[T, R]):
             raise BadInput("key", key, remedy)
         return key
 
-    def send(self, items: Sequence[Any], how: SubmitOptions, batch_id: str) -> "Submission[R]":
-        """Send items as a batch of this name; with a key, only if it is not there (BadInput)."""
-        sender, given = self._sender, _Given(items, f"{UPLOADS}{batch_id}/", self._sender.root)
+    def send(
+        self, items: Sequence[Any], how: SubmitOptions, batch_id: str, first: int = 0
+    ) -> "Submission[R]":
+        """Send items as a batch of this name; with a key, only if it is not there (BadInput).
+
+        ``first`` is the place of the first among all that were given.
+        """
+        sender, prefix = self._sender, f"{UPLOADS}{batch_id}/"
+        given = _Given(items, prefix, sender.root, first)
         for value in given.values:
             if isinstance(value, str) and value.startswith(_S3):
                 sender.check_readable(value)
@@ -270,7 +280,7 @@ def _items_per_job(count: int, how: SubmitOptions, most: int) -> int:
 class _Given:
     """Items as they were given: JSON, and paths of files that are uploaded."""
 
-    def __init__(self, items: Sequence[Any], prefix: str, root: str) -> None:
+    def __init__(self, items: Sequence[Any], prefix: str, root: str, first: int) -> None:
         #: Where its files go, below the workload's part of the bucket.
         self.prefix = prefix
         #: Each file with its name below that.
@@ -278,7 +288,7 @@ class _Given:
         #: As they are sent.
         self.values: list[Any] = []
         for number, item in enumerate(items):
-            value = check_item(number, item)
+            value = check_item(first + number, item)
             if not isinstance(item, Path):
                 self.values.append(value)
                 continue
@@ -305,6 +315,18 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def section_sizes(items: Iterable[Any]) -> Iterator[int]:
+    """Yield how many items each section takes, without end.
+
+    Of an iterator nobody knows how many results are wanted: what is sent ahead grows with what is
+    read.
+    """
+    size = SECTION_ITEMS if isinstance(items, Sized) else FIRST_ITEMS
+    while True:
+        yield size
+        size = min(2 * size, SECTION_ITEMS)
+
+
 class _Sections(Generic[R]):
     """Items that are sent section by section, as their results are read."""
 
@@ -323,6 +345,7 @@ class _Sections(Generic[R]):
         self._on_exit: OnExit = how.get("on_exit") or ("detach" if how.get("key") else "cancel")
         #: Each with the place of its first item.
         self._under_way: deque[tuple[int, Submission[R]]] = deque()
+        self._sizes = section_sizes(items)
         self._first_name = workload.name_batch(how)
         self._sections = self._sent = 0
         self._is_all = False
@@ -339,13 +362,16 @@ class _Sections(Generic[R]):
         return self._sent if self._is_all else None
 
     def _send_next(self) -> None:
-        items = list(islice(self._items, SECTION_ITEMS))
-        self._is_all = len(items) < SECTION_ITEMS
+        size = next(self._sizes)
+        items = list(islice(self._items, size))
+        self._is_all = len(items) < size
         if not items:
             return
         self._sections += 1
         name = self._first_name if self._sections == 1 else f"{self._first_name}.{self._sections}"
-        self._under_way.append((self._sent, self._workload.send(items, self._how, name)))
+        self._under_way.append(
+            (self._sent, self._workload.send(items, self._how, name, self._sent))
+        )
         self._sent += len(items)
 
     def results(self) -> Iterator[ItemResult[R] | None]:
@@ -358,6 +384,11 @@ class _Sections(Generic[R]):
             self._under_way.popleft()
             if not self._under_way and not self._is_all:
                 self._send_next()
+
+    def describe(self) -> str:
+        """Say which batches are not over, and what becomes of them."""
+        is_left = self._on_exit == "cancel"
+        return "; ".join(one.describe(is_left=is_left) for _, one in self._under_way)
 
     def leave(self) -> None:
         """Cancel what is not done, or let it go on."""
@@ -444,7 +475,7 @@ class Submission(Generic[R]):
         begun, pause = time.monotonic(), LOOK_SECONDS
         while not ends.look():
             if timeout is not None and time.monotonic() - begun >= timeout:
-                raise TimeoutError(f"{self.id} is not over after {timeout:g} s")
+                raise TimeoutError(f"not over after {timeout:g} s: {self.describe()}")
             Event().wait(pause)
             pause = min(pause * 2, LOOK_SECONDS_MOST)
         self._is_over = True
@@ -516,6 +547,21 @@ class Submission(Generic[R]):
                 cause=found.reason,
             )
             yield ItemResult(index=index, item=None, error=error, job_id=found.job_id)
+
+    def describe(self, *, is_left: bool = False) -> str:
+        """Say which batch and job is not over, and the command by which it is seen.
+
+        ``is_left``: what is not done is cancelled.
+        """
+        store = self._sender.store
+        few = (job for job in self.jobs[:_LOOKED_AT] if not read_progress(job, store).is_over)
+        job = next(few, "")
+        first = f" (first of its jobs that are not over: {job})" if job else ""
+        if is_left:
+            command = f"what is done is kept: spindown results {self.id}{self.options}"
+            return f"batch {self.id}{first} is cancelled; {command}"
+        command = f"spindown results {self.id} --wait{self.options}"
+        return f"batch {self.id}{first} goes on; see it with: {command}"
 
     def cancel(self) -> None:
         """Cancel what is not done; what has been committed stays."""
@@ -601,6 +647,10 @@ class _Reading(Generic[R]):
     def results(self) -> Iterator[ItemResult[R] | None]:
         """Yield what comes of its items."""
         return self._submission.read(in_order=self._in_order)
+
+    def describe(self) -> str:
+        """Say that it goes on."""
+        return self._submission.describe()
 
     def leave(self) -> None:
         """Let it go on."""

@@ -67,6 +67,43 @@ def to_json(value: Any) -> str:
     return _write(value)
 
 
+def why_not_json(value: Any) -> str:
+    """Say in a few words why a value is no JSON: where in it, of which type, and the mend."""
+    left: list[tuple[str, Any, int]] = [("", value, 0)]
+    while left:
+        where, found, depth = left.pop()
+        if depth > DEPTH_MAX:
+            return f"it nests deeper than {DEPTH_MAX} levels, or in a circle; flatten it"
+        if fault := _why_no_value(found):
+            return f"{where or 'it'} is {fault}"
+        if isinstance(found, Mapping):
+            for key, inner in found.items():
+                if not isinstance(key, str | int | float | None):
+                    kind = _name_type(key)
+                    return f"{where or 'it'} has a key of type {kind}; make each key a text"
+                left.append((f"{where}[{key!r}]", inner, depth + 1))
+        elif isinstance(found, list | tuple):
+            left += ((f"{where}[{n}]", inner, depth + 1) for n, inner in enumerate(found))
+    return "it is no JSON"
+
+
+def _why_no_value(value: Any) -> str:
+    """Say why a value, whatever is in it, is no JSON; "": it may be."""
+    kind = _name_type(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{float(value)} (of type {kind}), which JSON lacks; give None or a text"
+    if isinstance(value, dict | list | tuple | str | int | float | None):
+        return ""
+    if callable(getattr(value, "tolist", None)):
+        return f"of type {kind}; give its .tolist()"
+    return f"of type {kind}; give text, numbers, booleans, None, or lists and dicts of these"
+
+
+def _name_type(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
 def is_too_deep(value: Any, levels: int = DEPTH_MAX) -> bool:
     """Tell whether a JSON value nests deeper than so many levels."""
     level = [value]

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
+from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json, why_not_json
 from spindown.user import Context, Item, Result
 from spindown.worker.child.frame import (
     ANSWERS_BYTES_MAX,
@@ -272,8 +272,8 @@ def _as_json(frame: Frame) -> Frame:
     """Return an answer that can be written: as it is, or as the item's failure."""
     try:
         encode_frame(frame)
-    except (TypeError, ValueError, RecursionError) as exc:
-        error = f"the result is not JSON: {describe(exc)}"
+    except (TypeError, ValueError, RecursionError):
+        error = f"the result is not JSON: {why_not_json(frame.get('value'))}"
         return {"index": frame["index"], "seconds": frame["seconds"], "error": error}
     return frame
 

@@ -89,7 +89,7 @@ def test_results_are_what_a_worker_would_have_sent() -> None:
 
     assert first == ["a"]
     assert isinstance(second, ItemFailed)
-    assert "TypeError" in second.error
+    assert "type set" in second.error
     assert isinstance(third, JobFailed)
     assert isinstance(fourth, ItemFailed)
     assert fourth.error == "SystemExit: 3"
@@ -115,10 +115,22 @@ def test_a_forked_process_gets_its_results_too(tmp_path: Path) -> None:
     assert done.stdout.count("[2]") == 2
 
 
+class Array:
+    """What shows itself in lines, and has a list in it, as an array of numpy."""
+
+    def __repr__(self) -> str:
+        return "[1\n2]"
+
+    def tolist(self) -> list[int]:
+        return [1, 2]
+
+
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        ({1}, "item 0 is {1}: give JSON"),
+        ({1}, "item 0 is {1}: it is of type set; give"),
+        ({"a": [float("inf")]}, "item 0 is {'a': [inf]}: ['a'][0] is inf (of type float)"),
+        (Array(), "item 0 is [1 2]: it is of type tests.unit.client.test_function.Array; give its"),
         (float("nan"), "item 0 is nan"),
         (Path("none"), "item 0 is 'none'"),
         ("s3://some-bucket/key", "item 0 is 's3://"),

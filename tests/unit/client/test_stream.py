@@ -5,7 +5,7 @@ import copy
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import count, islice, pairwise
 from types import SimpleNamespace
 from typing import Any, assert_type
 
@@ -14,7 +14,12 @@ import pytest
 from spindown import ItemFailed, ItemResult, JobFailed, ResultStream, WorkFailed, Workload
 from spindown.client.mapper import Mapper
 from spindown.client.option import StreamOptions
-from spindown.client.workload import _cancel_surely
+from spindown.client.workload import (
+    FIRST_ITEMS,
+    SECTION_ITEMS,
+    _cancel_surely,
+    section_sizes,
+)
 
 FAILURE = ItemFailed(
     index=1, item="b", workload="w", job_id="j", error="ValueError: no", traceback="line 7"
@@ -36,6 +41,9 @@ class Remembered:
 
     def leave(self) -> None:
         self.times_left += 1
+
+    def describe(self) -> str:
+        return f"{self.name} goes on"
 
 
 class RememberedMapper(Mapper[str, int]):
@@ -107,7 +115,7 @@ def test_what_takes_too_long_is_left() -> None:
     stream = mapper.map(["a", "b"], timeout=0.01)
 
     assert next(stream) == 0
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="b-1"):
         next(stream)
 
     assert mapper.work.times_left == 1
@@ -223,3 +231,10 @@ def what_type_checkers_see(workload: Workload[str, dict[str, int]]) -> None:
     assert_type(workload.submit(["a"]).gather(), list[dict[str, int]])
     workload.map([1])  # type: ignore[list-item]
     workload.map(["a"], on_exit="stop")  # type: ignore[call-overload]
+
+
+def test_little_is_sent_ahead_of_what_is_read_of_an_iterator() -> None:
+    of_iterator = list(islice(section_sizes(count()), 9))
+    assert of_iterator[0] == FIRST_ITEMS
+    assert all(size <= 2 * before for before, size in pairwise(of_iterator))
+    assert of_iterator[-1] == next(section_sizes(["a"])) == SECTION_ITEMS
