@@ -792,7 +792,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.BODY_NOT_STORED: (
         "nothing is stored under the digest that this message of job {job} names; submit it again"
     ),
-    ReasonCode.TO_BE_ROUTED: "{messages} messages are to be routed by their types",
+    ReasonCode.TO_BE_ROUTED: lambda about: (
+        f"{_count(about['messages'], 'message')} {_are(about['messages'])} to be routed by type"
+    ),
     ReasonCode.NO_TYPES: (
         "the message has {field}, and its workload declares no types: add "
         "[[workload.NAME.policy.types]] to spindown.toml and deploy, or leave {field} out"

@@ -24,6 +24,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
 from spindown.control.market import load_catalogue
 from spindown.domain.offer import Catalogue
+from spindown.domain.reason import ReasonCode
 from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.result import JobProgress, read_records
@@ -181,7 +182,8 @@ class Launches:
 def _say(decision: Decision) -> Iterator[str]:
     for pool, words in fates(decision).items():
         yield f"{pool} {words}"
-    if not decision.requests:
+    # Of this run nothing waits only when it is at work or over, which its output tells.
+    if not decision.requests and decision.summary.sizing.code is not ReasonCode.NOTHING_WAITS:
         yield say_outcome(decision.outcome, decision.summary)
 
 

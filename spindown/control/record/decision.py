@@ -32,6 +32,7 @@ from spindown.control.observe.observation import Observation
 from spindown.control.plan.action import (
     BOOKKEEPING,
     Action,
+    ActionKind,
     ChargeWorker,
     EndRow,
     LaunchChoice,
@@ -139,12 +140,13 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
     facts, choice = seen.facts, _told_of(plan, record)
     outcome = _outcome(plan, choice, record)
     candidates, backlog = choice.candidates, plan.fleet.remembered
+    need = _need(plan, choice)
     budget = seen.account and record.account and record.account.budget_at(facts.now)
     return Decision(
         workload=facts.workload,
         at=facts.now,
         outcome=outcome,
-        summary=_summary(choice, record, outcome),
+        summary=_summary(choice, record, outcome, need),
         source=facts.source,
         fence=journal.fence,
         policy_version=facts.effective.version,
@@ -158,7 +160,7 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
             need_items_per_hour=choice.sizing.need_items_per_hour,
             wanted=choice.sizing.wanted,
             waited_seconds=choice.sizing.waited.total_seconds(),
-            reason=choice.sizing.reason,
+            reason=need,
         ),
         held_until=choice.sizing.hold_until,
         next_try_at=(
@@ -228,7 +230,17 @@ def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
     return Outcome.IDLE if is_idle and not record.ended_early else Outcome.ENOUGH
 
 
-def _summary(choice: LaunchChoice, record: TickRecord, outcome: Outcome) -> DecisionSummary:
+def _need(plan: Plan, choice: LaunchChoice) -> Reason:
+    """Return why so many workers are wanted; what is yet to be routed waits, too."""
+    reason = choice.sizing.reason
+    if reason.code is not ReasonCode.NOTHING_WAITS:
+        return reason
+    return next((x.reason for x in plan.actions if x.kind is ActionKind.ROUTE), reason)
+
+
+def _summary(
+    choice: LaunchChoice, record: TickRecord, outcome: Outcome, need: Reason
+) -> DecisionSummary:
     why = NO_REASON
     match outcome:
         case Outcome.HELD | Outcome.NOTHING_FITS:
@@ -236,7 +248,7 @@ def _summary(choice: LaunchChoice, record: TickRecord, outcome: Outcome) -> Deci
         case Outcome.STOPPED:
             why = choice.stopped or record.ended_early
     return DecisionSummary(
-        sizing=choice.sizing.reason,
+        sizing=need,
         why=why,
         ended_early=record.ended_early if record.ended_early != why else NO_REASON,
         launched=_given(record.requests, RequestOutcome.LAUNCHED),

@@ -54,6 +54,7 @@ def test_a_tick_has_messages_routed_and_the_next_one_buys() -> None:
     second = world.tick()
 
     assert [action.kind for action in first.actions] == [ActionKind.ROUTE.value]
+    assert first.summary.sizing.code is ReasonCode.TO_BE_ROUTED
     assert world.queue.bodies() == []
     assert {shape.shape for shape in second.shapes} >= {SMALL, LARGE}
     (small,) = launched_of(world, SMALL)
