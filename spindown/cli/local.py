@@ -17,7 +17,7 @@ from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.cli.render.line import print_aside, print_line
 from spindown.contract.codec import encode
-from spindown.error import NotFound
+from spindown.error import NotFound, SpindownError
 from spindown.installed import require
 from spindown.local import TICK, daemon
 from spindown.local.state import StateDirectory
@@ -130,7 +130,7 @@ def down(
 
 def _find_lost(state: Path) -> str:
     """Say what is lost with the system; "": no job has begun, or it does not answer."""
-    with suppress(daemon.DaemonError):
+    with suppress(SpindownError):
         found = daemon.status(state)
         if found is not None and found.with_jobs:
             return (
