@@ -17,7 +17,7 @@ from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.cli.render.line import print_aside, print_line
 from spindown.contract.codec import encode
-from spindown.error import NotFound, SpindownError
+from spindown.error import NotFound
 from spindown.installed import require
 from spindown.local import TICK, daemon
 from spindown.local.state import StateDirectory
@@ -130,11 +130,10 @@ def down(
 
 def _find_lost(state: Path) -> str:
     """Say what is lost with the system; "": no job has begun, or it does not answer."""
-    with suppress(SpindownError):
-        found = daemon.status(state)
-        if found is not None and found.with_jobs:
+    with suppress(daemon.DaemonError):
+        if found := daemon.with_jobs(state):
             return (
-                f"The results and costs of {', '.join(found.with_jobs)} are lost with the system. "
+                f"The results and costs of {', '.join(found)} are lost with the system. "
                 "To keep results: spindown results BATCH --download DIR --local."
             )
     return ""

@@ -21,7 +21,7 @@ from spindown.contract.codec import decode, encode
 from spindown.error import SpindownError
 from spindown.local import TICK, environment
 from spindown.local.state import StateDirectory
-from spindown.local.status import STATUS_PATH, SystemStatus
+from spindown.local.status import STATUS_PATH, WITH_JOBS_PATH, SystemStatus
 
 _STOP_SECONDS = 15.0
 _EXIT_SECONDS = 5.0
@@ -139,6 +139,18 @@ def _await_exit(pid: int) -> None:
 
 def status(state: Path | None = None) -> SystemStatus | None:
     """Ask the local system of a directory what it is doing; None when none runs there."""
+    told = _ask(state, STATUS_PATH)
+    return None if told is None else decode(SystemStatus, told)
+
+
+def with_jobs(state: Path | None = None) -> Sequence[str]:
+    """Return the workloads of a local system with a job that has begun; none when none runs."""
+    found: Sequence[str] = _ask(state, WITH_JOBS_PATH) or ()
+    return found
+
+
+def _ask(state: Path | None, path: str) -> Any:
+    """Return what the local system of a directory answers; None when none runs there."""
     told = StateDirectory(state or Path(".spindown")).holder()
     if told is None:
         return None
@@ -146,8 +158,8 @@ def status(state: Path | None = None) -> SystemStatus | None:
         raise DaemonError("The local system is still starting; ask again in a few seconds.")
     connection = http.client.HTTPConnection(urlsplit(told["endpoint"]).netloc, timeout=10)
     try:
-        connection.request("GET", STATUS_PATH)
-        return decode(SystemStatus, json.loads(connection.getresponse().read()))
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
     except (OSError, ValueError) as error:
         message = f"The local system at {told['endpoint']} does not answer ({error})."
         raise DaemonError(message) from error

@@ -21,7 +21,6 @@ from spindown.error import BadInput, SpindownError
 from spindown.local.environment import ADVISOR_PATH
 from spindown.local.market.app import service_of
 from spindown.local.market.wire.asgi import App, Receive, Response, Scope, Send, respond
-from spindown.local.status import STATUS_PATH
 
 _LOGGER = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -44,13 +43,13 @@ class Router:
         emulator: App,
         market: App,
         metadata: App,
-        status: Callable[[], Mapping[str, Any]],
+        told: Mapping[str, Callable[[], Any]],
     ) -> None:
-        """Route to these; `status` is asked off the event loop and may call the gateway itself."""
+        """Route to these; `told` by path is asked off the event loop and may call the gateway."""
         self._emulator = emulator
         self._market = market
         self._metadata = metadata
-        self._status = status
+        self._told = told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand it on."""
@@ -61,8 +60,8 @@ class Router:
         if path.startswith(f"{METADATA_PATH}/"):
             below = {**scope, "path": path.removeprefix(METADATA_PATH)}
             await self._metadata(below, receive, send)
-        elif path == STATUS_PATH:
-            answer = await asyncio.to_thread(self._status)
+        elif path in self._told:
+            answer = await asyncio.to_thread(self._told[path])
             await respond(send, Response(200, json.dumps(answer).encode(), "application/json"))
         elif path == ADVISOR_PATH or service_of(scope["headers"]) in _MARKET_SERVICES:
             await self._market(scope, receive, send)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from spindown.local.market import LocalMarket
 
-#: Path of the endpoint at which a system tells its status.
+#: Paths of the endpoint at which a system tells its status, and which workloads have begun a job.
 STATUS_PATH = "/_spindown/status"
+WITH_JOBS_PATH = "/_spindown/with-jobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,6 @@ class SystemStatus:
     queues: tuple[QueueStatus, ...]
     functions: tuple[str, ...]
     instances: tuple[InstanceStatus, ...]
-    #: Workloads with a job that has begun; what it has left ends with the system.
-    with_jobs: tuple[str, ...]
 
 
 def find_with_jobs(s3: "S3Client", workloads: Iterable[str]) -> tuple[str, ...]:

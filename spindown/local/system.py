@@ -38,6 +38,8 @@ from spindown.local.reaper import TOKEN_VARIABLE, Reaper
 from spindown.local.schedule import Ticker, pulse
 from spindown.local.state import StateDirectory
 from spindown.local.status import (
+    STATUS_PATH,
+    WITH_JOBS_PATH,
     SystemStatus,
     find_with_jobs,
     function_names,
@@ -214,8 +216,11 @@ class LocalSystem:
             queues=queue_statuses(self.client("sqs")),
             functions=function_names(self.client("lambda")),
             instances=instance_statuses(self.market, self.hypervisor.console_path),
-            with_jobs=find_with_jobs(self.client("s3"), self._workloads),
         )
+
+    def with_jobs(self) -> tuple[str, ...]:
+        """Return the workloads with a job that has begun: what it has left ends with the system."""
+        return find_with_jobs(self.client("s3"), self._workloads)
 
     def exports(self) -> str:
         """Return the shell lines that point the aws command line and every SDK here."""
@@ -247,7 +252,7 @@ class LocalSystem:
             emulator=app,
             market=MarketApp(self.market, app),
             metadata=MetadataApp(self.market, credentials=self._credentials),
-            status=lambda: encode(self.status()),
+            told={STATUS_PATH: lambda: encode(self.status()), WITH_JOBS_PATH: self.with_jobs},
         )
         pool = stack.enter_context(_pool())
 

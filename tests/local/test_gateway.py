@@ -33,7 +33,7 @@ def router() -> Router:
         emulator=named("emulator"),
         market=named("market"),
         metadata=named("metadata"),
-        status=lambda: {"is": "up"},
+        told={"/_spindown/status": lambda: {"is": "up"}},
     )
 
 

@@ -304,7 +304,7 @@ def test_no_results_are_lost_before_somebody_is_asked(
     s3.create_bucket(Bucket="kept")
     s3.put_object(Bucket="kept", Key="workloads/count/jobs/j/manifest.json", Body=b"{}")
     # Who is not asked ends this very process.
-    assert system.status().with_jobs == ("count",)
+    assert system.with_jobs() == ("count",)
     with pytest.raises(SystemExit) as ended:
         main(command)
     s3.delete_object(Bucket="kept", Key="workloads/count/jobs/j/manifest.json")

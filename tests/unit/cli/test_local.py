@@ -18,7 +18,6 @@ UP = SystemStatus(
     queues=(),
     functions=(),
     instances=(),
-    with_jobs=(),
 )
 
 
