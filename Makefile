@@ -72,7 +72,7 @@ research: setup ## Run the tests of bounds, rare baselines and the comparison
 
 proof: setup ## Run the slow tests: what takes minutes to prove
 	@$(PYTEST) -q -n logical --dist loadfile research/tests
-	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=1800 -v $(ARGS)
+	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=3600 -v $(ARGS)
 
 aws: setup ## On your AWS account: tests that only read, then spindown verify; only checked by us
 	@$(PYTEST) -m aws --force-enable-socket -v

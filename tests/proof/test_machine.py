@@ -23,6 +23,8 @@ from tests.proof.record import record
 from tests.proof.recovery import recover
 from tests.proof.world import a_world, pick
 
+#: All stories in one test would take longer than a test may.
+_PARTS = 10
 _NUMBERS = st.integers(0, 11)
 _WAITS = st.sampled_from([1, 10, 60, 61, 119, 200, 301, 700, 1500]).map(
     lambda seconds: timedelta(seconds=seconds)
@@ -207,7 +209,12 @@ def test_nothing_is_lost_or_left_running_in_a_few_stories() -> None:
 
 
 @pytest.mark.proof
-def test_nothing_is_lost_or_left_running_in_many_long_stories() -> None:
-    Story.told = Story.steps = 0
-    run_state_machine_as_test(Story, settings=settings(stateful_step_count=80))
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_nothing_is_lost_or_left_running_in_long_stories(part: int) -> None:
+    if part == 0:
+        Story.told = Story.steps = 0
+    stories = settings().max_examples // _PARTS
+    run_state_machine_as_test(
+        Story, settings=settings(max_examples=stories, stateful_step_count=80)
+    )
     record("machine", {"stories": Story.told, "steps": Story.steps})
