@@ -40,7 +40,7 @@ KEPT_FOR = timedelta(days=14)
 _FAILURES_LEAST, _FAILURES_RISE = 1.5, 0.05
 #: An item costs more at a size on trial, or with a number of cores, from this factor on: prices
 #: vary by themselves. Besides, it has to be more than so many standard deviations.
-_DEARER, _DEARER_BY_CORES, _SURE = 1.15, 1.05, 2.0
+_DEARER, _DEARER_BY_CORES, _SURE = 1.15, 1.05, 3.0
 #: From this share of the cores in use on, the mean over time, more cores may be faster.
 _BUSY = 0.85
 #: Up to this share of fewer cores, those are enough.
@@ -102,25 +102,27 @@ class SizeTrial:
     core_seconds: Amount = 0.0
 
     @property
-    def cost_variance(self) -> float:
-        """Return the relative variance of the mean cost: that of one attempt, divided by n."""
+    def cost_spread(self) -> float:
+        """Return the relative variance of what one attempt costs."""
         if self.dollars <= 0.0 or self.jobs <= 0.0:
             return math.inf
-        spread = self.dollars_squared * self.jobs / self.dollars**2 - 1.0
-        return max(spread, 0.0) / self.jobs
+        return max(self.dollars_squared * self.jobs / self.dollars**2 - 1.0, 0.0)
 
     def exceeds(self, other: "SizeTrial", times: float, here: float, there: float) -> bool:
         """Tell whether what an item costs here is so many times as much, beyond chance.
 
-        That is by two standard deviations of the ratio of both means: of jobs whose cost varies by
-        half of the mean, the means of five and five differ by 32 % at one standard deviation.
+        That is by three standard deviations of the ratio of both means, since it is asked each
+        hour. The jobs are of one kind, so they vary alike at both sizes, and few tell little of how
+        much: of jobs whose cost varies by half of the mean, the means of five and five differ by
+        32 % at one standard deviation.
         """
         if min(self.jobs, other.jobs) < TRIAL_JOBS or min(self.items, other.items) <= 0.0:
             return False
         ratio = here / there if there > 0.0 else math.inf
-        return ratio > times and math.log(ratio) > _SURE * math.sqrt(
-            self.cost_variance + other.cost_variance
-        )
+        jobs = self.jobs + other.jobs
+        spread = (self.cost_spread * self.jobs + other.cost_spread * other.jobs) / jobs
+        variance = spread * (1.0 / self.jobs + 1.0 / other.jobs)
+        return ratio > times and math.log(ratio) > _SURE * math.sqrt(variance)
 
     @property
     def failing(self) -> float:
