@@ -269,6 +269,15 @@ def test_jobs_that_differ_much_are_no_reason_to_go_back() -> None:
     assert decide_size(step, None, a_range(), MONDAY) == step
 
 
+def test_few_jobs_tell_little_of_how_much_they_vary() -> None:
+    # Nine jobs that happened to be short and alike, against 34 that vary by 1.7 times their mean.
+    earlier = replace(a_trial(9.0, dollars=9.0), dollars_squared=9.0)
+    tried = replace(a_trial(34.0, dollars=85.0), dollars_squared=34 * 2.5**2 * (1.0 + 1.7**2))
+    step = SizeInForce(size=128, before=256, earlier=earlier, tried=tried)
+
+    assert decide_size(step, None, a_range(), MONDAY) == step
+
+
 def test_one_need_at_a_time_is_on_trial() -> None:
     history = begin(ASKED, MONDAY)
     seen = [an_attempt(5.0, cores=1.0)] * 6
