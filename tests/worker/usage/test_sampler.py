@@ -178,7 +178,7 @@ def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant])
     assert [record.end for record in one.records()] == [UsageEnd.FAILED, UsageEnd.INTERRUPTED]
 
 
-def test_a_cancelled_job_s_record_alone_has_what_its_slot_cost(
+def test_a_cancelled_job_s_record_has_all_that_its_slot_cost(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant()
@@ -194,7 +194,9 @@ def test_a_cancelled_job_s_record_alone_has_what_its_slot_cost(
 
     [record] = one.records()
     manifest = one.world.manifest("a")
-    assert (manifest.state, manifest.cost_usd) == (JobState.CANCELLED, 0.0)
+    # Who cancels counts up to then, and the slot works on until it hears of it.
+    assert manifest.state is JobState.CANCELLED
+    assert 0.0 < manifest.cost_usd < record.dollars
     assert (record.end, record.items) == (UsageEnd.LOST, 0)
     assert record.seconds >= timedelta(minutes=10).total_seconds()
     assert record.dollars == pytest.approx(0.36 * record.seconds / 3600)
