@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from spindown.aws.error import code_of, message_of, translate, translated
 from spindown.contract.codec import Row
+from spindown.contract.location import is_whole
 from spindown.contract.row import machine_sort
 from spindown.error import (
     ContractError,
@@ -48,7 +49,7 @@ def to_attribute(name: str, value: Any) -> "AttributeValueTypeDef":
     Raises:
         ContractError: it is of another kind.
     """
-    if isinstance(value, str):
+    if isinstance(value, str) and is_whole(value):
         return {"S": str(value)}
     if value is None:
         return {"NULL": True}
@@ -58,9 +59,9 @@ def to_attribute(name: str, value: Any) -> "AttributeValueTypeDef":
         return {"N": repr(value)}
     if isinstance(value, list | tuple):
         return {"L": [to_attribute(name, inner) for inner in value]}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+    if isinstance(value, Mapping) and all(isinstance(key, str) and is_whole(key) for key in value):
         return {"M": {str(key): to_attribute(name, inner) for key, inner in value.items()}}
-    raise ContractError(name, value, "store text, a finite number, true, false, null, list or map")
+    raise ContractError(name, value, "store whole text, a number, true, false, null, list or map")
 
 
 def _addend(number: float) -> float:

@@ -12,15 +12,16 @@ the mark is removed: a look that ends between the two tells them twice.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from io import BytesIO
 from itertools import islice
+from random import Random
 
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.job.batch import OPEN, Batch, open_key, submitted_prefix
-from spindown.contract.job.manifest import JOBS, JobState, Manifest, manifest_key
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import is_id, parse_job
 from spindown.contract.name import resource_name
 from spindown.contract.row import BatchRow, FollowingRow
@@ -32,7 +33,7 @@ from spindown.job.held import WorkPorts
 from spindown.job.result import children_of, read_batch
 from spindown.ledger import Ledger
 from spindown.ledger.partition import Partition
-from spindown.port import ControlPorts, JobQueue, Key, ObjectStore, Outgoing, Table, When
+from spindown.port import ControlPorts, Key, ObjectStore, Outgoing, Table, When
 from spindown.wording import say_batch_end
 
 #: How often marks are looked for where no submit says that there is one. A listing costs as much as
@@ -40,15 +41,18 @@ from spindown.wording import say_batch_end
 LISTED_EVERY = timedelta(minutes=10)
 #: Batches that are followed at once; others wait for their turn with their marks.
 _FOLLOWED_AT_MOST = 500
-#: Batches that one look goes through, and manifests that it reads of each.
+#: Batches that one look goes through, manifests that it reads of each, and marks without a batch.
 _LOOKED_AT_MOST = 20
 _READS_AT_MOST = 200
+_VAIN_AT_MOST = 1000
+#: After this a look begins nothing more: the scaler has ticked before it, and would be ended.
+_LOOKS_FOR = timedelta(seconds=60)
 #: A submitter may write more, and a look would then take all of the scaler's memory. A submit ends
 #: a bundle once it has 8 MiB; an index of a million jobs has 48 MiB.
 _BUNDLE_BYTES, _INDEX_BYTES = 16 * 1024**2, 64 * 1024**2
 #: Messages that are sent, or jobs that are cancelled, before that is noted.
 _STEP = 500
-_WRITES_AT_ONCE = 16
+_CALLS_AT_ONCE = 16
 #: What a submit sent is kept for as long; then nobody could start it any more.
 FORGOTTEN_AFTER = timedelta(days=30)
 
@@ -92,7 +96,9 @@ def follow_batches(
     if is_due:
         followed = {**look.take_in(followed), **followed}
     failed: dict[str, str] = {}
-    for batch_id in _in_turn(sorted(followed), now):
+    for batch_id in _in_turn(sorted(followed), now, ports.random):
+        if not look.has_time:
+            break
         try:
             look.follow(batch_id, followed[batch_id])
         except SpindownError as exc:
@@ -119,12 +125,15 @@ def is_held_back(batch: Batch, workload: str, table: Table) -> bool:
     return row is None or bool(decode(BatchRow, row).after)
 
 
-def _in_turn(names: Sequence[str], now: datetime) -> Sequence[str]:
-    """Return so many as one look goes through, others in the next minute."""
-    if len(names) <= _LOOKED_AT_MOST:
-        return names
-    first = int(now.timestamp() // 60) * _LOOKED_AT_MOST % len(names)
-    return [*names[first:], *names[:first]][:_LOOKED_AT_MOST]
+def _in_turn(names: Sequence[str], now: datetime, random: Random) -> Sequence[str]:
+    """Return so many as one look goes through, others in the next minute.
+
+    In any order: one that takes all the time there is keeps no other from its turn.
+    """
+    first = int(now.timestamp() // 60) * _LOOKED_AT_MOST % max(len(names), 1)
+    found = [*names[first:], *names[:first]][:_LOOKED_AT_MOST]
+    random.shuffle(found)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +152,36 @@ class _Follower:
     def _store(self) -> ObjectStore:
         return self.store_of(self.workload)
 
+    @property
+    def has_time(self) -> bool:
+        """Tell whether something more may be begun."""
+        return self.ports.clock.now() - self.now < _LOOKS_FOR
+
     def take_in(self, known: Mapping[str, BatchRow]) -> Mapping[str, BatchRow]:
-        """Begin to follow what has a mark and no row."""
+        """Begin to follow what has a mark and no row.
+
+        A mark of which there is no batch is removed: a submit writes it after the index. So marks
+        that a submitter has made up do not hide those behind them for good.
+        """
         found: dict[str, BatchRow] = {}
+        vain = 0
         for mark in self._store.list(OPEN):
-            if len(known) + len(found) >= _FOLLOWED_AT_MOST:
+            is_full = len(known) + len(found) >= _FOLLOWED_AT_MOST
+            if is_full or vain >= _VAIN_AT_MOST or not self.has_time:
                 break
             batch_id = mark.key.removeprefix(OPEN)
-            if batch_id in known or not is_id(batch_id):
+            if batch_id in known:
                 continue
-            with suppress(ContractError, NotFound):
+            try:
                 batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
-                row = BatchRow(since=mark.modified_at, after=batch.after)
-                found[batch_id] = self._keep(batch_id, row)
+            except (ContractError, NotFound) as exc:
+                vain += 1
+                is_old = self.now - mark.modified_at >= FORGOTTEN_AFTER
+                if isinstance(exc, NotFound) or is_old:
+                    self._store.delete(mark.key)
+                continue
+            row = BatchRow(since=mark.modified_at, after=batch.after)
+            found[batch_id] = self._keep(batch_id, row)
         return found
 
     def follow(self, batch_id: str, row: BatchRow) -> None:
@@ -190,36 +216,41 @@ class _Follower:
             if seen != row:
                 self._keep(batch.batch_id, seen)
             return
-        if start_or_cancel(seen.tally, batch.on_failure) is OnFailure.START:
-            self._start(batch, seen)
-        else:
-            self._cancel(batch, seen)
-        # From now on it is followed itself.
-        self._keep(batch.batch_id, BatchRow(since=row.since))
+        act = start_or_cancel(seen.tally, batch.on_failure)
+        if (self._start if act is OnFailure.START else self._cancel)(batch, seen):
+            # From now on it is followed itself.
+            self._keep(batch.batch_id, BatchRow(since=row.since))
 
-    def _start(self, batch: Batch, row: BatchRow) -> None:
-        """Send the messages that the submit has kept, but for those of jobs that have begun."""
+    def _start(self, batch: Batch, row: BatchRow) -> bool:
+        """Send the messages that the submit has kept, but for those of jobs that have begun.
+
+        Return whether all are sent; the next look goes on.
+        """
         work = self.work()
-        begun = {
-            found.key.split("/")[1]
-            for found in work.objects.list(f"{JOBS}{batch.batch_id}-")
-            if found.key == manifest_key(found.key.split("/")[1])
-        }
         messages = islice(_submitted(batch, work.objects), row.done, None)
-        while step := list(islice(messages, _STEP)):
-            self._send([one for job_id, one in step if job_id not in begun], work.queue)
+        while self.has_time:
+            step = list(islice(messages, _STEP))
+            if not step:
+                return True
+            with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+                fences = pool.map(lambda one: read_fence(one[0], work.objects), step)
+                left = [one for (_, one), fence in zip(step, fences, strict=True) if fence is None]
+            if left:
+                work.queue.send(left)
             row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
+        return False
 
-    def _send(self, messages: Sequence[Outgoing], queue: JobQueue) -> None:
-        if messages:
-            queue.send(messages)
-
-    def _cancel(self, batch: Batch, row: BatchRow) -> None:
+    def _cancel(self, batch: Batch, row: BatchRow) -> bool:
+        """Cancel all jobs; return whether that is done."""
         work = self.work()
-        while step := batch.jobs[row.done : row.done + _STEP]:
-            with ThreadPoolExecutor(_WRITES_AT_ONCE) as pool:
+        while self.has_time:
+            step = batch.jobs[row.done : row.done + _STEP]
+            if not step:
+                return True
+            with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
                 list(pool.map(lambda job_id: cancel_unclaimed(job_id, work), step))
             row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
+        return False
 
     def _keep(self, batch_id: str, row: BatchRow) -> BatchRow:
         self.ledger.write(self.ledger.put(f"{rows.BATCH}{batch_id}", row))
@@ -231,13 +262,19 @@ class _Follower:
 
 
 def _submitted(batch: Batch, objects: ObjectStore) -> Iterator[tuple[str, Outgoing]]:
-    """Yield each message of a batch with its job, in the order in which it was cut."""
+    """Yield each message of a batch with its job, in the order in which it was cut.
+
+    Raises:
+        ContractError: a line is no message of it, so no submit has written this.
+    """
+    jobs = iter(batch.jobs)
     for bundle in objects.list(submitted_prefix(batch.batch_id)):
-        for line in objects.get(bundle.key, at_most_bytes=_BUNDLE_BYTES).data.splitlines():
-            body = line.decode(errors="replace")
-            with suppress(ContractError):
-                job = parse_job(body)
-                yield job.job_id or "", Outgoing(body=body, tenant=job.tenant)
+        for line in BytesIO(objects.get(bundle.key, at_most_bytes=_BUNDLE_BYTES).data):
+            body = line.decode(errors="replace").removesuffix("\n")
+            job, job_id = parse_job(body), next(jobs, "")
+            if job.job_id != job_id:
+                raise ContractError(bundle.key, job.job_id, "cancel this batch, and submit again")
+            yield job_id, Outgoing(body=body, tenant=job.tenant)
 
 
 def _walk(jobs: Sequence[str], row: BatchRow, store: ObjectStore) -> BatchRow:
@@ -248,6 +285,9 @@ def _walk(jobs: Sequence[str], row: BatchRow, store: ObjectStore) -> BatchRow:
     levels: list[Sequence[str]] = [jobs]
     path, tally = list(row.path), row.tally
     for at in path[:-1]:
+        if at >= len(levels[-1]):
+            remedy = "cancel the batch, and submit it again: its index or a manifest was replaced"
+            raise ContractError("job of the batch", at, remedy)
         levels.append(_children(levels[-1][at], len(levels) - 1, store))
     for _ in range(_READS_AT_MOST):
         while path and path[-1] >= len(levels[-1]):

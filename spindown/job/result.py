@@ -1,6 +1,7 @@
 """Read what jobs have committed, always through their manifests, never by listing parts."""
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from io import BytesIO
 from typing import Any
 
 from spindown.contract.codec import decode, from_json
-from spindown.contract.job.batch import Batch, batch_key
+from spindown.contract.job.batch import Batch, batch_key, name_job
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import is_id, own_children
 from spindown.contract.job.result import ItemStatus
@@ -19,6 +20,11 @@ from spindown.port import ObjectStore
 #: So deep may splits lie within each other. A child is small enough, so that it is split again only
 #: if somebody has lowered ``max_items_per_job`` meanwhile.
 SPLITS_MAX = 8
+#: Of an index that is bounded each value has so many bytes in the mean, as those of a submit have.
+#: Text of shorter ones takes many times its own size of memory once it is read.
+_BYTES_OF_VALUE = 48
+#: What a batch may be said to wait for, as far as a row can hold it: whoever submits writes it.
+_AFTER = re.compile(r"[A-Za-z0-9._/-]{0,300}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +92,22 @@ def read_batch(batch_id: str, store: ObjectStore, *, at_most_bytes: int | None =
         NotFound: there is no such batch.
         ContractError: it is damaged, or larger than ``at_most_bytes``.
     """
+    what = "index of the batch"
     index = store.get(batch_key(batch_id), at_most_bytes=at_most_bytes).data
     remedy = f"restore {batch_key(batch_id)} from an older version, or ask for its jobs one by one"
-    batch = decode(Batch, from_json("index of the batch", index, remedy))
-    for job_id in batch.jobs:
-        # A submitter writes it, and the ids name folders where results are downloaded.
-        if not is_id(job_id):
-            raise ContractError("index of the batch", job_id, f"this is no job's id: {remedy}")
+    values = sum(map(index.count, (b",", b"[", b"{")))
+    if at_most_bytes is not None and values > at_most_bytes // _BYTES_OF_VALUE:
+        raise ContractError(what, f"{values} values", f"it holds too many: {remedy}")
+    batch = decode(Batch, from_json(what, index, remedy))
+    # A submitter writes it: it must speak of no batch and of no job but its own, which whoever
+    # follows, cancels or sends this batch acts upon.
+    if batch.batch_id != batch_id or not is_id(batch_id):
+        raise ContractError(what, batch.batch_id, f"this is another batch's name: {remedy}")
+    for number, job_id in enumerate(batch.jobs):
+        if job_id != name_job(batch_id, number) or not is_id(job_id):
+            raise ContractError(what, job_id, f"this is no job of it: {remedy}")
+    if not _AFTER.fullmatch(batch.after):
+        raise ContractError(what, batch.after, f"this names no batch: {remedy}")
     return batch
 
 

@@ -18,7 +18,14 @@ from random import Random
 from typing import Any
 
 from spindown.contract.codec import encode
-from spindown.contract.job.batch import UPLOADS, Batch, batch_key, open_key, submitted_key
+from spindown.contract.job.batch import (
+    UPLOADS,
+    Batch,
+    batch_key,
+    name_job,
+    open_key,
+    submitted_key,
+)
 from spindown.contract.job.message import is_id, parse_job
 from spindown.domain.batch import OnFailure
 from spindown.error import AccessDenied, BadInput, NotFound, PreconditionFailed
@@ -129,11 +136,6 @@ def upload(
 
     with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
         yield from pool.map(send, paths)
-
-
-def name_job(batch_id: str, number: int) -> str:
-    """Return the id of one job of a batch, counted from 0."""
-    return f"{batch_id}-{number:05d}"
 
 
 def submit_items(

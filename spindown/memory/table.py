@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.contract.codec import KeptRow, Row
+from spindown.contract.location import is_whole
 from spindown.contract.row import MACHINE, machine_sort
 from spindown.error import ContractError, PreconditionFailed
 from spindown.port import ALWAYS, Clock, Key, When, Write
@@ -19,7 +20,7 @@ from spindown.port import ALWAYS, Clock, Key, When, Write
 TRANSACTION_WRITES_MAX = 100
 
 _INDEXED = "instance_id"
-_ATOMS = frozenset({str, bool, int, type(None)})
+_ATOMS = frozenset({bool, int, type(None)})
 _FLOAT = frozenset({float})
 _NUMBERS = frozenset({int, float})
 
@@ -146,7 +147,7 @@ class MemoryTable:
         else:
             changed = dict(row or ())
             for name, value in write.set.items():
-                changed[name] = value if type(value) in _ATOMS else _copy(name, value)
+                changed[name] = _copy(name, value)
         for name, value in write.add.items():
             before = changed.get(name, 0)
             if type(before) not in _NUMBERS:
@@ -263,12 +264,14 @@ def _copy(name: str, value: Any) -> Any:
     kind = type(value)
     if kind in _ATOMS or (kind is float and math.isfinite(value)):
         return value
+    if kind is str and is_whole(value):
+        return value
     if kind is list or kind is tuple:
         if _FLOAT.issuperset(map(type, value)) and all(map(math.isfinite, value)):
             return list(value)
         return [_copy(name, inner) for inner in value]
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+    if isinstance(value, Mapping) and all(isinstance(key, str) and is_whole(key) for key in value):
         return {str(key): _copy(name, inner) for key, inner in value.items()}
-    if isinstance(value, str):
+    if isinstance(value, str) and is_whole(value):
         return str(value)
-    raise ContractError(name, value, "store text, a finite number, true, false, null, list or map")
+    raise ContractError(name, value, "store whole text, a number, true, false, null, list or map")

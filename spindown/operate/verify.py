@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from spindown.builtin.verification import answer
 from spindown.contract import tag
+from spindown.contract.job.batch import name_job
 from spindown.contract.job.manifest import JobState
 from spindown.contract.name import SEPARATOR, resource_name
 from spindown.control.policy import current_policy
@@ -29,7 +30,7 @@ from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.held import WorkPorts
 from spindown.job.result import read_progress, read_records
-from spindown.job.submit import Draft, name_batch, name_job, submit_items
+from spindown.job.submit import Draft, name_batch, submit_items
 from spindown.ledger import Ledger, LedgerView
 from spindown.operate.drain import read_remainder
 from spindown.operate.preview import preview

@@ -146,6 +146,8 @@ def test_gives_back_every_value_exactly(table: Table, value: Any) -> None:
         pytest.param(float("nan"), id="not a number"),
         pytest.param(float("inf"), id="infinity"),
         pytest.param({1: "a"}, id="a map by number"),
+        pytest.param("half a \ud800", id="half a character"),
+        pytest.param({"a": ["\udfff"]}, id="half a character inside"),
         pytest.param(timedelta(1), id="a duration"),
         pytest.param([{"a": object()}], id="deep inside"),
     ],

@@ -38,6 +38,11 @@ def batch_of(key: str) -> str | None:
     return name.removesuffix(_ENDING) if is_index else None
 
 
+def name_job(batch_id: str, number: int) -> str:
+    """Return the id of one job of a batch, counted from 0."""
+    return f"{batch_id}-{number:05d}"
+
+
 def submitted_prefix(batch_id: str) -> str:
     """Return below what a batch's messages lie."""
     return f"{SUBMITTED}{batch_id}/"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.job.batch import batch_key, submitted_key
+from spindown.contract.job.batch import batch_key, name_job, submitted_key
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id
 from spindown.error import NotFound
@@ -204,7 +204,7 @@ def test_a_damaged_index_hides_no_other_batch() -> None:
 
 def put_index(world: WorkWorld, name: str, jobs: int, more: str = "") -> None:
     """Write an index of jobs that nobody has sent, as whoever submits may."""
-    names = [f"{name}-{number}" for number in range(jobs)]
+    names = [name_job(name, number) for number in range(jobs)]
     index = {"batch_id": name, "workload": WORKLOAD, "jobs": names, "more": more}
     world.objects.put(batch_key(name), json.dumps(index).encode())
 
@@ -223,10 +223,10 @@ def test_a_count_reads_no_more_than_it_may(forged: str) -> None:
         for number in range(3000):
             put_index(world, f"c{number}", 0)
     if forged in {"children", "grandchildren"}:
-        put_split(world, "b-0", 3000)
+        put_split(world, "b-00000", 3000)
     if forged == "grandchildren":
         for number in range(3000):
-            put_split(world, child_id("b-0", number), 50)
+            put_split(world, child_id("b-00000", number), 50)
     world.clock.advance(HOUR)
     world.calls.clear()
 
@@ -253,8 +253,8 @@ def test_a_count_downloads_nothing_too_large(large: str) -> None:
     purge(world)
     text = "x" * 5_000_000
     put_index(world, "c", 1, text if large == "index" else "")
-    huge = Manifest(job_id="c-0", epoch=1, owner="", state=JobState.RUNNING, reason=text)
-    world.objects.put(manifest_key("c-0"), encode_manifest(huge))
+    huge = Manifest(job_id="c-00000", epoch=1, owner="", state=JobState.RUNNING, reason=text)
+    world.objects.put(manifest_key("c-00000"), encode_manifest(huge))
     world.clock.advance(HOUR)
     world.calls.clear()
 
