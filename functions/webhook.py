@@ -26,6 +26,7 @@ logger = Logger(service="webhook")
 _TIMEOUT = 5.0
 #: Characters that one post shows.
 _SHOWN = 3_000
+_NO_WIDTH = "\N{ZERO WIDTH SPACE}"
 
 
 def handle(event: Mapping[str, Any], url: str, trusted: ssl.SSLContext | None = None) -> int:
@@ -49,7 +50,10 @@ def text_of(told: Mapping[str, Any]) -> str:
     text = "\n".join(printable(one) for one in (subject, words) if one)
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     # As Slack asks: a text that others wrote must not call a whole channel by <!channel> (Slack
-    # API, "Formatting text for app surfaces").
+    # API, "Formatting text for app surfaces"). Others that take its form call one by @channel, and
+    # show a picture or a link by Markdown (Mattermost, "Mention people in messages", "Format
+    # messages"): a blank that has no width keeps both from being read so.
+    text = text.replace("@", f"@{_NO_WIDTH}").replace("](", f"]{_NO_WIDTH}(")
     for character, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, escaped)
     return text

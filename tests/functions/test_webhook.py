@@ -178,3 +178,11 @@ def test_a_text_calls_nobody_and_stays_short() -> None:
     assert text.startswith("&lt;!channel&gt; &amp; ")
     assert "\x1b" not in text
     assert len(text) < 4_000
+
+
+def test_a_text_calls_nobody_where_markdown_is_read() -> None:
+    text = text_of({"Message": "@channel @here ![x](https://evil/x.png) [x](https://evil)"})
+
+    assert "@channel" not in text
+    assert "@here" not in text
+    assert "](" not in text
