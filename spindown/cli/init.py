@@ -145,13 +145,30 @@ _FUNCTIONS = re.compile(r"^functions[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
 
 def put_functions(text: str, files: Sequence[str]) -> str:
     """Return the text with these files in ``functions``, and otherwise unchanged."""
-    listed = tomllib.loads(text).get("functions", [])
-    line = f"functions = {json.dumps([*listed, *(one for one in files if one not in listed)])}"
+    document = tomllib.loads(text)
+    listed = document.get("functions", [])
+    if not isinstance(listed, list):
+        raise BadInput("functions", listed, "write a list of files")
+    whole = [*listed, *(one for one in files if one not in listed)]
+    line = f"functions = {json.dumps(whole)}"
     if _FUNCTIONS.search(text):
-        return _FUNCTIONS.sub(lambda _: line, text, count=1)
-    table = _NEXT_TABLE.search(text)
-    place = table.start() if table else len(text)
-    return f"{text[:place]}{line}\n\n{text[place:]}"
+        edited = _FUNCTIONS.sub(lambda _: line, text, count=1)
+    else:
+        table = _NEXT_TABLE.search(text)
+        place = table.start() if table else len(text)
+        edited = f"{text[:place]}{line}\n\n{text[place:]}"
+    return _checked(edited, {**document, "functions": whole}, f"write {line} above its tables")
+
+
+def _checked(text: str, wanted: Mapping[str, Any], remedy: str) -> str:
+    """Return an edited file that says what it should (BadInput: it is written in another way)."""
+    try:
+        said = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        said = {}
+    if said != wanted:
+        raise BadInput("spindown.toml", None, f"{remedy}, by hand: it is written in an unusual way")
+    return text
 
 
 _DEFAULT_REGION = "us-east-1"
@@ -196,7 +213,11 @@ def init(
 
         asked = region if region or not is_there else region_of(text)
         found = ask_account(_document(text, config), asked, local=local)
-        text = fill_in(text, region=found.region, zones=list(found.zones))
+        document = tomllib.loads(text)
+        place = {"region": found.region, "zones": list(found.zones)}
+        wanted = {**document, "deployment": {**document.get("deployment", {}), **place}}
+        edited = fill_in(text, region=found.region, zones=list(found.zones))
+        text = _checked(edited, wanted, f"write {json.dumps(place)} into [deployment]")
     try:
         config.write_text(text, encoding="utf-8")
     except OSError as exc:
@@ -230,7 +251,11 @@ def _draft(config: Path, region: str | None, *, has_main: bool) -> str:
     place = region or _DEFAULT_REGION
     zones = json.dumps([f"{place}a", f"{place}b"])
     # What follows is checked with the workload, also where that is another.
-    parse(tomllib.loads(DRAFT.format(quoted=quoted, region=place, zones=zones)), DraftConfig)
+    try:
+        document = tomllib.loads(DRAFT.format(quoted=quoted, region=place, zones=zones))
+    except tomllib.TOMLDecodeError:
+        raise BadInput("--region", place, "write a region of the form us-east-1") from None
+    parse(document, DraftConfig)
     draft = DRAFT if has_main else _HEAD + _DEPLOYMENT + _VERIFY
     return draft.format(quoted=quoted, region=place, zones=zones)
 

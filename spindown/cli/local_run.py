@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,9 +22,10 @@ from spindown import config as configuration
 from spindown.cli.render.line import print_aside
 from spindown.config import WorkloadConfig
 from spindown.config.archive import pack_workload, run_spec
+from spindown.contract.codec import from_json, to_json
 from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
 from spindown.contract.run import RunMode
-from spindown.error import BadInput, SpindownError, printable
+from spindown.error import BadInput, ContractError, SpindownError, printable
 from spindown.user import Item
 from spindown.worker.child.code import Code, has_code, unpack
 from spindown.worker.child.command import CommandRunner
@@ -72,19 +74,26 @@ def run_batch(
 def read_item(index: int, text: str) -> Item:
     """Return an item: a file as ``submit`` sends one, else a JSON value, else the text itself."""
     path = Path(text)
-    if path.is_file():
-        return Item(index, f"s3://local/{path.name}", path.resolve())
+    # A value may be too long for the name of a file.
+    with suppress(OSError):
+        if path.is_file():
+            return Item(index, f"s3://local/{path.name}", path.resolve())
+    value = _read_json(text)
+    return Item(index, text if value is None and text.strip() != "null" else value)
+
+
+def _read_json(text: str) -> Any:
+    """Return what a message may hold of a text; None: it is no such JSON."""
     try:
-        return Item(index, json.loads(text))
-    except ValueError:
-        return Item(index, text)
+        value = from_json("value", text)
+        to_json(value)
+    except (ContractError, ValueError):
+        return None
+    return value
 
 
 def _read_params(text: str) -> Mapping[str, Any]:
-    try:
-        params = json.loads(text)
-    except ValueError:
-        params = None
+    params = _read_json(text)
     if not isinstance(params, dict):
         raise BadInput("--params", text, """write a JSON object such as '{"size": 3}'""")
     return params

@@ -18,7 +18,7 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import Sender, check_type, open_sender
 from spindown.cli.wait import going_on, is_well, wait_for
-from spindown.contract.codec import encode
+from spindown.contract.codec import encode, from_json
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
     parse_items,
@@ -254,10 +254,7 @@ def _read_params(pairs: list[str]) -> dict[str, str]:
 def _read_requirements(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
-    try:
-        read = json.loads(text)
-    except ValueError as exc:
-        raise BadInput("--requirements", text, f"write a JSON object ({exc})") from exc
+    read = from_json("--requirements", text, "write a JSON object")
     if not isinstance(read, dict):
         raise BadInput("--requirements", text, 'write a JSON object such as {"memory_gib": 64}')
     return read

@@ -6,15 +6,20 @@ Equal files and equal settings give equal bytes.
 import ast
 import io
 import os
+import stat
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
-from spindown.config.function import module_of, read_functions
+from pydantic import ValidationError
+
+from spindown.config.complaint import translate
+from spindown.config.function import module_of, read_functions, read_tree
 from spindown.config.run import RunConfig
 from spindown.config.schema import WorkloadConfig
+from spindown.contract.location import is_whole
 from spindown.contract.pack import Member, is_left_out, pack_members
 from spindown.contract.run import (
     RUN_SPEC_NAME,
@@ -169,7 +174,11 @@ def is_deployed(version: str, path: Path, name: str) -> bool:
     if table is None:
         raise ConfigError("function", name, f"decorate it where {path.name} defines it")
     run = {key: table["run"].get(key) for key in ("entrypoint", "code", "requirements")}
-    workload = WorkloadConfig(run=RunConfig(**run))
+    try:
+        workload = WorkloadConfig(run=RunConfig(**run))
+    except ValidationError as exc:
+        wrong = translate(exc, RunConfig, run)
+        raise ConfigError(f"{name}: {wrong.field}", wrong.value, wrong.remedy) from None
     return version == read_version(pack_workload(path.parent, name, workload))
 
 
@@ -188,9 +197,23 @@ def _pack_code(code: Path, spec: RunSpec) -> dict[str, Member]:
             raise ConfigError("run.code", str(name), "replace this link by what it points at")
         if str(name) in {RUN_SPEC_NAME, REQUIREMENTS_NAME}:
             raise ConfigError("run.code", str(name), "rename this file: Spindown writes its own")
-        is_executable = bool(path.stat().st_mode & _ANY_EXECUTE)
-        members[name.as_posix()] = Member(data=path.read_bytes(), is_executable=is_executable)
+        members[name.as_posix()] = _read_member(path, str(name))
     return members
+
+
+def _read_member(path: Path, name: str) -> Member:
+    if not is_whole(name):
+        raise ConfigError("run.code", name, "rename this file, in UTF-8")
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            # A pipe, say: reading it could wait for ever.
+            raise ConfigError("run.code", name, "take this out: it is no file")
+        return Member(data=path.read_bytes(), is_executable=bool(mode & _ANY_EXECUTE))
+    except OSError as exc:
+        raise ConfigError(
+            "run.code", name, f"name a file that can be read ({exc.strerror})"
+        ) from exc
 
 
 def code_files(code: Path, requirements: str | None) -> Sequence[Path]:
@@ -226,7 +249,10 @@ def _files_below(folder: Path) -> Iterator[Path]:
 def _imported(path: Path, directory: Path) -> Iterator[Path]:
     """Yield the files below a directory that a module imports from there; packages as a whole."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = read_tree(path)
+    except OSError as exc:
+        remedy = f"name a file that can be read ({exc.strerror})"
+        raise ConfigError("run.code", str(path), remedy) from exc
     except (SyntaxError, ValueError) as exc:
         raise ConfigError("run.code", str(path), f"fix its Python: {exc}") from exc
     for node in ast.walk(tree):

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from spindown.config.complaint import translate
 from spindown.config.form import Count, Name, NotNegative, TomlTable
+from spindown.contract.location import is_whole
 from spindown.contract.name import workload_of
 from spindown.error import ConfigError
 
@@ -68,12 +69,15 @@ def read_functions(path: Path, code: str) -> Mapping[str, dict[str, Any]]:
         ConfigError: it is no Python file, decorates none, or one that could not run on a worker.
     """
     try:
-        tree = ast.parse(path.read_bytes())
+        path = path.resolve()
+        tree = read_tree(path)
     except (OSError, SyntaxError, ValueError) as exc:
         said = exc.strerror if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
         raise ConfigError(
             "functions", code, f"name a Python file that can be read ({said})"
         ) from exc
+    if "." in path.stem:
+        raise ConfigError("functions", code, "take the dots out of its name: none can import it")
     found: dict[str, dict[str, Any]] = {}
     for function, decorator in _decorated(tree):
         place = f"{code}:{decorator.lineno} {function.name}"
@@ -93,10 +97,22 @@ def read_functions(path: Path, code: str) -> Mapping[str, dict[str, Any]]:
     return found
 
 
+def read_tree(path: Path) -> ast.Module:
+    """Return the syntax tree of a file (raises OSError, SyntaxError, ValueError)."""
+    if not path.is_file():
+        # A pipe, say: reading it could wait for ever.
+        path.stat()
+        raise IsADirectoryError(None, "no regular file", str(path))
+    try:
+        return ast.parse(path.read_bytes())
+    except (RecursionError, MemoryError):
+        raise SyntaxError("it is nested too deeply") from None
+
+
 def module_of(path: Path) -> tuple[Path, str]:
     """Return the folder from which a file is imported, and as what."""
     folder, name = path.parent, path.stem
-    while (folder / "__init__.py").is_file():
+    while folder.name and (folder / "__init__.py").is_file():
         folder, name = folder.parent, f"{folder.name}.{name}"
     return folder, name
 
@@ -127,20 +143,34 @@ def _decorated(tree: ast.Module) -> Iterator[tuple[_Function, ast.expr]]:
 
 def _read_options(decorator: ast.expr, place: str) -> FunctionConfig:
     given: dict[str, Any] = {}
-    for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
-        said = ast.unparse(keyword.value)
+    call = decorator if isinstance(decorator, ast.Call) else None
+    for unnamed in call.args if call else ():
+        raise ConfigError(place, _shown(unnamed), "write each option by its name")
+    for keyword in call.keywords if call else ():
+        said = _shown(keyword.value)
         if keyword.arg is None:
             raise ConfigError(place, f"**{said}", "write each option by its name")
         try:
             given[keyword.arg] = ast.literal_eval(keyword.value)
-        except (ValueError, TypeError) as exc:
+        except (ValueError, TypeError, RecursionError) as exc:
             remedy = "write the value itself: a deploy reads the file and does not run it"
             raise ConfigError(f"{place}: {keyword.arg}", said, remedy) from exc
+        texts = (one.value for one in ast.walk(keyword.value) if isinstance(one, ast.Constant))
+        if not all(is_whole(one) for one in texts if isinstance(one, str)):
+            raise ConfigError(f"{place}: {keyword.arg}", said, "write it in whole characters")
     try:
         return FunctionConfig.model_validate(given)
     except ValidationError as exc:
         wrong = translate(exc, FunctionConfig, given)
         raise ConfigError(f"{place}: {wrong.field}", wrong.value, wrong.remedy) from None
+
+
+def _shown(written: ast.expr) -> str:
+    """Return an expression as somebody wrote it."""
+    try:
+        return ast.unparse(written)
+    except RecursionError:
+        return "..."
 
 
 def _table(options: FunctionConfig, code: str, entrypoint: str, place: str) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def test_a_start_lists_no_jobs_of_other_batches() -> None:
     assert set(listed) == {OPEN, submitted_prefix("b")}
 
 
-def test_a_batch_that_takes_all_the_time_keeps_none_from_its_turn() -> None:
+def test_a_batch_that_takes_all_time_keeps_none_from_its_turn() -> None:
     world = a_world()
     for number in range(5):
         submit(world, f"z{number}")

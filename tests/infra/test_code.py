@@ -20,6 +20,7 @@ from spindown.config import WorkloadConfig
 from spindown.config.archive import (
     REQUIREMENTS_NAME,
     find_code,
+    is_deployed,
     pack,
     read_version,
     run_spec,
@@ -161,6 +162,23 @@ def test_a_link_out_of_the_code_is_refused(code: Path, tmp_path: Path) -> None:
         pack(code, SPEC)
 
 
+def test_what_is_no_file_is_neither_read_nor_waited_for(code: Path) -> None:
+    os.mkfifo(code / "pipe")
+    with pytest.raises(ConfigError, match="'pipe'"):
+        pack(code, SPEC)
+    (code / "pipe").unlink()
+    (code / "gone").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match="'gone'"):
+        pack(code, SPEC)
+
+
+def test_a_name_that_is_no_text_is_refused(code: Path) -> None:
+    (code / os.fsdecode(b"\xff")).touch()
+
+    with pytest.raises(ConfigError, match="rename"):
+        pack(code, SPEC)
+
+
 def test_a_file_that_looks_like_ours_is_refused(code: Path) -> None:
     (code / RUN_SPEC_NAME).write_text("{}")
 
@@ -261,6 +279,16 @@ def test_what_a_function_has_no_use_of_restarts_no_job(tmp_path: Path) -> None:
     assert read_version(pack(tmp_path / "job.py", SPEC)) == first
     (tmp_path / "near.py").write_text("x = 1\n")
     assert read_version(pack(tmp_path / "job.py", SPEC)) != first
+
+
+def test_options_that_are_refused_later_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    path.write_text(
+        "import spindown\n@spindown.function(requirements=['a\\nb'])\ndef f(x): return x\n"
+    )
+
+    with pytest.raises(ConfigError, match="requirements"):
+        is_deployed("", path, "f")
 
 
 def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None:

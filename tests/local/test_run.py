@@ -86,6 +86,23 @@ def test_a_batch_gives_the_records_that_results_would_show(
     assert "3/3" in said.err
 
 
+def test_any_text_is_an_item(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = json.dumps(["a" * 300])
+    items = [long, "x/" * 3000, "NaN", "1e999", "[" * 20_000, "null"]
+
+    with pytest.raises(BatchFailed):
+        run_batch(config, "count", items, "{}", None)
+
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["item"] for one in found] == [["a" * 300], *items[1:5], None]
+
+
+@pytest.mark.parametrize("params", ["[" * 20_000, '{"a": NaN}', "null"])
+def test_parameters_that_are_no_json_are_one_sentence(config: Path, params: str) -> None:
+    with pytest.raises(BadInput):
+        run_batch(config, "count", ["a"], params, None)
+
+
 def test_an_item_that_fails_is_told_and_the_others_go_on(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,6 +87,34 @@ def test_a_file_without_functions_leaves_all_as_it_is(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '"functions" = []\n',
+        'functions = [  # ] of them\n    "two.py",\n]\n',
+        'note = """\n[table]\n"""\n',
+        "functions = 5\n",
+    ],
+)
+def test_a_file_written_in_an_odd_way_is_left_as_it_is(tmp_path: Path, lines: str) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(A_FUNCTION.format(name=name))
+    path = tmp_path / "spindown.toml"
+    init(config=path)
+    text = lines + path.read_text()
+    path.write_text(text)
+
+    with pytest.raises(BadInput):
+        init(config=path, functions=[tmp_path / "one.py"])
+
+    assert path.read_text() == text
+
+
+def test_a_region_with_signs_of_toml_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="region"):
+        init(config=tmp_path / "spindown.toml", region='us-east-1"\nx=1')
+
+
 def test_another_name_of_the_file_is_known_to_cdk(tmp_path: Path) -> None:
     init(config=tmp_path / "batch.toml", region="eu-west-1")
 

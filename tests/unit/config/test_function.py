@@ -1,10 +1,12 @@
 """Files whose functions are workloads: what is read of them, and what is refused."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from spindown import config
+from spindown.config.archive import pack_workload
 from spindown.config.function import read_functions
 from spindown.error import ConfigError
 
@@ -93,6 +95,19 @@ def test_a_module_of_a_package_has_its_whole_name(tmp_path: Path) -> None:
             "@fn(**HOW)\ndef job(item): ...",
             "job.py:3 job is '**HOW': write each option by its name",
         ),
+        (
+            "@fn('L4')\ndef job(item): ...",
+            "job.py:3 job is \"'L4'\": write each option by its name",
+        ),
+        (
+            "@fn(gpu='\\ud800')\ndef job(item): ...",
+            "job.py:3 job: gpu is \"'\\\\ud800'\": write it in whole characters",
+        ),
+        (
+            f"@fn\ndef job(item): ...\nx = {'1+' * 100_000}1",
+            "functions is 'job.py': name a Python file that can be read (SyntaxError",
+        ),
+        (f"@fn(gpu={'-' * 400}1)\ndef job(item): ...", "job.py:3 job: gpu is "),
         ("@fn(gpus=1)\ndef job(item): ...", "job.py:3 job: gpus is 1: did you mean gpu?"),
         ("@fn(name='No')\ndef job(item): ...", "job.py:3 job: name is 'No': write a name of a-z"),
         (
@@ -118,6 +133,29 @@ def test_what_could_not_run_is_refused_in_one_sentence(
         config.load(a_project(tmp_path))
 
     assert str(caught.value).startswith(sentence)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "job.py")
+
+    with pytest.raises(ConfigError, match=r"functions is 'job\.py'"):
+        config.load(a_project(tmp_path))
+
+
+def test_a_name_that_nothing_imports_is_refused(tmp_path: Path) -> None:
+    path = a_file(tmp_path, "@fn\ndef job(item): ...\n", "job.v2.py")
+
+    with pytest.raises(ConfigError, match=r"functions is 'job\.v2\.py'"):
+        read_functions(path, "job.v2.py")
+
+
+def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
+    a_file(tmp_path, "@fn\ndef job(item): ...\n", "real.py")
+    (tmp_path / "job.py").symlink_to("real.py")
+
+    found = config.load(a_project(tmp_path)).workload["job"]
+
+    assert pack_workload(tmp_path, "job", found)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
