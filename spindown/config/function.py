@@ -5,6 +5,7 @@ effect. What the decorator says must therefore be written as literals.
 """
 
 import ast
+import errno
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def read_tree(path: Path) -> ast.Module:
     if not path.is_file():
         # A pipe, say: reading it could wait for ever.
         path.stat()
-        raise IsADirectoryError(None, "no regular file", str(path))
+        raise OSError(errno.EINVAL, "no regular file", str(path))
     try:
         return ast.parse(path.read_bytes())
     except (RecursionError, MemoryError):

@@ -147,7 +147,7 @@ class MemoryTable:
         else:
             changed = dict(row or ())
             for name, value in write.set.items():
-                changed[name] = _copy(name, value)
+                changed[name] = value if type(value) in _ATOMS else _copy(name, value)
         for name, value in write.add.items():
             before = changed.get(name, 0)
             if type(before) not in _NUMBERS:
@@ -263,8 +263,6 @@ _NESTED = frozenset({list, dict})
 def _copy(name: str, value: Any) -> Any:
     kind = type(value)
     if kind in _ATOMS or (kind is float and math.isfinite(value)):
-        return value
-    if kind is str and is_whole(value):
         return value
     if kind is list or kind is tuple:
         if _FLOAT.issuperset(map(type, value)) and all(map(math.isfinite, value)):

@@ -240,8 +240,8 @@ def _read_status(
         return _uncounted(one, len(batch.jobs), batch.items, str(exc)), ()
     is_known = all(job.items is not None for job in jobs)
     state, row = state_of(jobs), outlook.view.batches.get(batch.batch_id)
-    # Of one that was never looked at, there is no row yet.
     has_begun = any(job.state is not None for job in jobs)
+    # Of one that was never looked at, there is no row yet.
     is_held_back = not has_begun and bool(batch.after) and (row is None or bool(row.after))
     last = outlook.view.decision if state is BatchState.WAITING and not is_held_back else None
     status = BatchStatus(

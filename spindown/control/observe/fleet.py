@@ -126,7 +126,7 @@ def _correct_backlog(row: BacklogRow, now: datetime) -> BacklogRow:
     }
     if any(since > latest for since in row.waiting_since):
         changes["waiting_since"] = changes["waiting_jobs"] = ()
-    if any(each.until > now + _BACKOFF_AT_MOST for each in row.backoffs.values()):
+    if any(each.until > now + _LEFT_ALONE_AT_MOST for each in row.backoffs.values()):
         changes["backoffs"] = {}
     return replace_fields(row, changes) if changes else row
 
@@ -134,7 +134,7 @@ def _correct_backlog(row: BacklogRow, now: datetime) -> BacklogRow:
 #: Clocks of functions differ by so much.
 _SKEW = timedelta(minutes=1)
 #: No region is left alone for longer.
-_BACKOFF_AT_MOST = timedelta(hours=1)
+_LEFT_ALONE_AT_MOST = timedelta(hours=1)
 _SEEN = (
     "backlog_since",
     "empty_since",
