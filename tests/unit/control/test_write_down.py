@@ -22,7 +22,7 @@ BROKEN: list[dict[str, Any]] = [
     {"code": ReasonCode.STRIKES_SILENT, "about": {}},
     {"code": ReasonCode.STRIKES_SILENT, "about": {"count": 3, "fault_code": "of-another-version"}},
     {"code": ReasonCode.LAUNCHING_STOPPED, "about": {"why": ReasonCode.LAUNCHING_STOPPED}},
-    {"code": ReasonCode.ACCOUNT_REFUSED, "about": {"refusal": "\x1b[2J\ud800"}},
+    {"code": ReasonCode.ACCOUNT_REFUSED, "about": {"refusal": "\x1b[2J\u202e"}},
 ]
 
 
