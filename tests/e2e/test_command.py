@@ -238,16 +238,23 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         yield deployed
 
 
+@pytest.fixture(scope="module")
+def sent(deployed: Deployed) -> Any:
+    """Return what `submit` said of a job that has finished since."""
+    sent = deployed.spindown_json("submit", "main", str(deployed.directory / "spindown.toml"))
+    (job,) = sent["jobs"]
+    deployed.finished(job)
+    return sent
+
+
 @pytest.mark.proof
-def test_every_command_runs_in_a_local_system(deployed: Deployed) -> None:
+def test_every_command_runs_in_a_local_system(deployed: Deployed, sent: Any) -> None:
     here = deployed.directory
     for name in ("scans/a.txt", "spindown/cli/render/a.py", "examples/classify/classify.py"):
         (here / name).parent.mkdir(parents=True)
         (here / name).write_text("some words", encoding="utf-8")
     (here / "texts.jsonl").write_text('"a"\n"b"\n', encoding="utf-8")
-    sent = deployed.spindown_json("submit", "main", str(here / "spindown.toml"))
     (job,) = sent["jobs"]
-    deployed.finished(job)
     known = {**MINE, "JOB": job, "first": job, "BATCH": sent["batch_id"], "MESSAGE": "none"}
     known |= {"b-20261120-152800-1a2b3c4d": sent["batch_id"]}
     known |= {"BATCH-again": f"{sent['batch_id']}-again"}
@@ -269,10 +276,13 @@ def test_every_command_runs_in_a_local_system(deployed: Deployed) -> None:
 
 @pytest.mark.proof
 @pytest.mark.parametrize("command", [one for one in OURS if begins(one, *LONG)], ids=str)
+@pytest.mark.usefixtures("sent")
 def test_every_simulation_runs(deployed: Deployed, command: Command) -> None:
     (deployed.directory / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
 
-    assert typed(filled(command.words[1:], MINE), deployed.directory).returncode == 0
+    done = typed(filled(command.words[1:], MINE), deployed.directory)
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def typed(words: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
