@@ -2,7 +2,8 @@
 
 Trigger: the scaler, whenever a tick sees messages in the entry queue.
 Input: which workload; nothing else in the event is trusted.
-Effects: moves messages between queues, makes a queue when it is first needed, wakes the scaler.
+Effects: moves messages between queues, makes a queue when it is first needed, fails jobs of sizes
+that nobody sells, wakes the scaler.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.event import parse_wake_up
 from spindown.contract.settings import WorkloadSettings
+from spindown.control.market import types_on_sale
 from spindown.control.policy import current_policy
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.functions.malformed import acknowledge
@@ -36,7 +38,8 @@ def handle(
         settings, policy = current_policy(workload, ports)
     except (ContractError, NotFound) as exc:
         return dict(acknowledge(exc, function="intake", deployment=ports.name, ports=ports))
-    done = route(settings, policy, work_of(settings), ports)
+    sold = types_on_sale(settings, ports, ports.clock.now())
+    done = route(settings, policy, work_of(settings), ports, sold=sold)
     if done.routed:
         # If it is not woken now, its next tick comes within a minute.
         with suppress(SpindownError):

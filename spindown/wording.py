@@ -807,6 +807,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "{shapes} sizes of machines that no type declares are in use, and none covers {shape}: "
         "declare it as a type, or ask for one of these sizes"
     ),
+    ReasonCode.NO_SUCH_SIZE: (
+        "no machine that this workload may have is of the size {shape}: {field} is {asked}, and "
+        "the most on sale is {most}: ask for less, or allow larger machines"
+    ),
     ReasonCode.SIZE_LOWERED: _size_learned,
     ReasonCode.SIZE_RAISED: _size_learned,
     ReasonCode.SIZE_BACK_FAILURES: _size_back_failures,

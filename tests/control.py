@@ -31,6 +31,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
     on_spot,
 )
+from spindown.control.market import types_on_sale
 from spindown.control.tick import reconcile
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
@@ -249,7 +250,9 @@ class ControlWorld:
     def route(self) -> Routed:
         """Route what waits, as the function does that a tick wakes."""
         self.is_woken = False
-        return route(self.workload_settings(), self.policy, self.work_ports(), self.ports)
+        settings = self.workload_settings()
+        sold = types_on_sale(settings, self.ports, self.clock.now())
+        return route(settings, self.policy, self.work_ports(), self.ports, sold=sold)
 
     def work_ports(self) -> WorkPorts:
         """Return the ports of what is done with messages."""

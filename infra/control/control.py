@@ -166,6 +166,7 @@ class ControlPlane(Construct):
                 see_missing_objects(bucket_arn=shared.store.bucket.bucket_arn),
                 grants.keep_bodies(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
                 grants.read_sizes(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
+                *grants.give_up_jobs(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
                 *grants.route_jobs(
                     queue_arns=[one.jobs.queue.queue_arn for one in typed],
                     shapes_arns=[one.jobs.shapes_arn for one in typed],

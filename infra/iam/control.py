@@ -149,6 +149,15 @@ def keep_bodies(*, bucket_arn: str, workloads: Sequence[str]) -> iam.PolicyState
     return allow("KeepBodies", ["s3:GetObject", "s3:PutObject"], objects)
 
 
+def give_up_jobs(*, bucket_arn: str, workloads: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Allow seeing which sizes are on sale, and failing the jobs that need another."""
+    manifests = [f"{bucket_arn}/{work_root(name)}jobs/*/manifest.json" for name in workloads]
+    return [
+        allow("SeeOffers", ["s3:GetObject"], [f"{bucket_arn}/offers/*"]),
+        allow("GiveUpJobs", ["s3:GetObject", "s3:PutObject"], manifests),
+    ]
+
+
 def wake(name: str, *, deployment: str) -> iam.PolicyStatement:
     """Allow invoking another function of the deployment."""
     function = regional("lambda", f"function:{resource_name(deployment, name)}")

@@ -7,13 +7,14 @@ the shape of a job that states nothing is ``Shape()``.
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy
-from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.requirement import misfit
 
 #: Need -> the sizes that a shape may have of it. Between two powers of two lies at most one more,
 #: since machines are sold so; VRAM has the sizes of GPUs that are sold, as EC2 tells them, rounded
@@ -308,6 +309,57 @@ def why_unmet(needs: Needs, workload: Requirements, root_volume_gib: int) -> Rea
         return _too_much("disk_gib", needs.disk_gib, root_volume_gib)
     return NO_REASON
 
+
+def why_not_sold(
+    shape: Shape, workload: Requirements, shared_slots: int, sold: Collection[InstanceType]
+) -> Reason:
+    """Return in what a shape is larger than any machine on sale; NO_REASON: it is not.
+
+    What is sold and may not be had now, by price, quota or region, is no reason: that may change.
+    Nor is it one of the shape that no machine meets what the workload itself requires.
+
+    Args:
+        shape: what one job needs.
+        workload: what all its machines must have.
+        shared_slots: of the policy.
+        sold: the types on sale, as far as they are known.
+    """
+    jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
+
+    def most(other: Shape, need: str) -> float:
+        """Return the most of a need that machines have for each job; 0: no machine fits."""
+        wanted = requirements_of(other, workload, shared_slots)
+        fitting = (kind for kind in sold if misfit(kind, wanted) is None)
+        return max((_HAS[need](kind) / jobs for kind in fitting), default=0.0)
+
+    any_size = Shape(dispatch=shape.dispatch)
+    if most(shape, "vcpus") or not most(any_size, "vcpus"):
+        return NO_REASON
+    asked = {need: size for need in SCALES if (size := getattr(shape, need))}
+    # What goes with all the rest tells more; of needs that rule each other out nothing does.
+    beside = {need: most(_without(shape, need), need) for need in asked}
+    alone = {need: most(any_size, need) for need in asked}
+    for mosts in (beside, alone):
+        for need, size in asked.items():
+            if 0.0 < mosts[need] < size:
+                about: About = {"field": need, "asked": size, "most": mosts[need]}
+                return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
+    about = {"field": "architectures", "asked": shape.architecture or "any", "most": "another"}
+    return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
+
+
+def _without(shape: Shape, need: str) -> Shape:
+    left: dict[str, Any] = {need: 0}
+    return replace(shape, **left)
+
+
+#: Need -> how much a machine has of it.
+_HAS: Mapping[str, Callable[[InstanceType], float]] = {
+    "vcpus": lambda kind: kind.vcpus,
+    "memory_gib": lambda kind: kind.memory_mib / _MIB_PER_GIB,
+    "gpus": lambda kind: kind.gpu_count,
+    "gpu_memory_gib": lambda kind: kind.gpu_memory_mib / _MIB_PER_GIB,
+}
 
 #: Needs that are numbers, of which more is asked for than less.
 _NUMBERS = tuple(f.name for f in fields(Needs) if f.name != "architectures")

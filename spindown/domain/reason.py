@@ -117,6 +117,9 @@ class ReasonCode(StrEnum):
     #: A message asks for more of ``field`` than may be: ``asked``, of ``most``.
     REQUIREMENT_FORBIDDEN = "requirement-forbidden"
     TOO_MANY_SHAPES = "too-many-shapes"
+    #: No machine that is sold and that the workload may have is as large as ``shape``: of ``field``
+    #: it has ``asked``, and the most that goes with the rest is ``most``.
+    NO_SUCH_SIZE = "no-such-size"
 
     # Why jobs of a type get another size than their type asks for: ``size`` after ``before``, in
     # GiB or vCPUs of the ``need``.

@@ -60,7 +60,7 @@ from spindown.job.held import (
     lease_key,
     read_lease,
 )
-from spindown.job.intake import read_sized, settle_message
+from spindown.job.intake import fail_unclaimed, read_sized, settle_message
 from spindown.job.message import (
     copy_message,
     dead_letter,
@@ -375,6 +375,7 @@ def _misfit(
         return Declined(outcome=ClaimOutcome.PUT_BACK, job_id=job.job_id, reason="to be routed")
     presence.note_declined()
     reason, code = say(settled.rejected), settled.rejected.code
+    fail_unclaimed(job, settled.rejected, ports)
     dead_letter_untouched(message, reason, ports, code=code, job_id=job.job_id or "")
     return Declined(
         outcome=ClaimOutcome.FORBIDDEN, job_id=job.job_id, reason=reason, code=code.value

@@ -7,7 +7,7 @@ routed now stays in the entry queue and is hidden for a while.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,14 @@ from threading import Lock
 from types import MappingProxyType
 
 from spindown.contract.codec import decode, encode, from_json, to_json
-from spindown.contract.job.message import JobMessage, needs_of, parse_job, with_id
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import (
+    JobMessage,
+    body_digest,
+    needs_of,
+    parse_job,
+    with_id,
+)
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
 from spindown.contract.settings import WorkloadSettings
@@ -31,17 +38,21 @@ from spindown.domain.job_type import (
     parse_shape,
     settle,
     shape_of,
+    why_not_sold,
     why_unmet,
 )
 from spindown.domain.lease import is_given_up, unreadable_wait
+from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import (
     ContractError,
     NewerSchema,
     NotFound,
+    PreconditionFailed,
     SpindownError,
 )
+from spindown.job.fence import is_other_body, read_fence, write_fence
 from spindown.job.held import WorkPorts
 from spindown.job.message import (
     copy_message,
@@ -120,6 +131,33 @@ def read_sized(message: Message) -> Sized | None:
         return None
 
 
+def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> None:
+    """Say in its manifest that a job has failed, unless it is another's or somebody has it.
+
+    Else its batch would wait for it, and nobody would see why.
+    """
+    job_id = job.job_id or ""
+    known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
+    with suppress(NewerSchema, PreconditionFailed):
+        fence = read_fence(job_id, ports.objects)
+        if fence is not None:
+            known = replace(fence.manifest, epoch=fence.epoch_floor)
+            is_held = bool(known.owner) and not known.released
+            if known.state is not JobState.RUNNING or is_held or is_other_body(known, job):
+                return
+        failed = replace(
+            known,
+            state=JobState.FAILED,
+            reason=say(reason),
+            code=reason.code.value,
+            batch_id=known.batch_id or job.batch_id,
+            body_digest=known.body_digest or body_digest(job),
+            finished_at=ports.clock.now(),
+            released=True,
+        )
+        write_fence(failed, None if fence is None else fence.etag, ports)
+
+
 class Intake:
     """Routes the messages of one workload; threads may share it."""
 
@@ -132,6 +170,7 @@ class Intake:
         *,
         tags: Mapping[str, str],
         sizes: Mapping[str, TypeSize] = MappingProxyType({}),
+        sold: Collection[InstanceType] = (),
     ) -> None:
         """Prepare.
 
@@ -142,6 +181,7 @@ class Intake:
             open_queue: URL -> queue.
             tags: what a queue bears that it makes.
             sizes: type -> what its jobs get by what is learned.
+            sold: the types of instances on sale; none: not known.
         """
         self._settings = settings
         self._policy = policy
@@ -149,10 +189,12 @@ class Intake:
         self._open_queue = open_queue
         self._tags = tags
         self._sizes = sizes
+        self._sold = sold
         #: Shape and type -> the queue that takes such jobs, once the ledger lists it.
         self._queues: dict[tuple[Shape, str], JobQueue] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
         self._placing = Lock()
+        self._not_sold: dict[Shape, Reason] = {}
 
     def run(
         self, until: datetime, *, at_most: int | None = None, wait: timedelta = _WAIT
@@ -194,25 +236,29 @@ class Intake:
         rejected = settled.rejected or why_unmet(
             settled.needs, settings.requirements, settings.run.root_volume_gib
         )
+        rejected = rejected or self._why_not_sold(settled.shape)
         if rejected:
-            return self._reject(message, job_id, rejected)
-        return self._move(message, job, settled.shape, whole.type or "", sized)
+            return self._give_up(message, whole, rejected)
+        return self._move(message, whole, job, settled.shape, sized)
 
     def _move(
         self,
         message: Message,
+        whole: JobMessage,
         job: JobMessage,
         shape: Shape,
-        job_type: str,
         sized: Sized | None,
     ) -> Routed:
-        """Move a message to the queue of a shape; one that is not there is made."""
-        queue = self._queue_for(shape, job_type)
+        """Move a message to the queue of a shape; one that is not there is made.
+
+        ``whole`` is the job as stored, and ``job`` as the message has it.
+        """
+        queue = self._queue_for(shape, whole.type or "")
         if queue is None:
             about = Reason(
                 ReasonCode.TOO_MANY_SHAPES, {"shapes": SHAPES_AT_MOST, "shape": shape.name}
             )
-            return self._reject(message, job.job_id or "", about)
+            return self._give_up(message, whole, about)
         # Whatever a sender has written there.
         attributes = {k: v for k, v in message.attributes.items() if k != _SIZED}
         if sized is not None:
@@ -242,6 +288,19 @@ class Intake:
         wait = unreadable_wait(message.receive_count, is_noted=False)
         put_back(message, wait, self._ports.queue)
         return _POSTPONED
+
+    def _why_not_sold(self, shape: Shape) -> Reason:
+        """Return in what a shape is larger than any machine on sale; NO_REASON: it is not."""
+        if shape not in self._not_sold:
+            self._not_sold[shape] = why_not_sold(
+                shape, self._settings.requirements, self._policy.shared_slots, self._sold
+            )
+        return self._not_sold[shape]
+
+    def _give_up(self, message: Message, job: JobMessage, reason: Reason) -> Routed:
+        """Make a job that no machine may do a dead letter, and say so where its batch is read."""
+        fail_unclaimed(job, reason, self._ports)
+        return self._reject(message, job.job_id or "", reason)
 
     def _reject(self, message: Message, job_id: str, reason: Reason) -> Routed:
         dead_letter_untouched(message, say(reason), self._ports, code=reason.code, job_id=job_id)
@@ -294,6 +353,7 @@ def route(
     work: WorkPorts,
     ports: ControlPorts,
     *,
+    sold: Collection[InstanceType] = (),
     threads: int = _AT_ONCE,
 ) -> Routed:
     """Route until nothing waits or the time is up, many messages by several threads; count them.
@@ -303,19 +363,19 @@ def route(
         policy: in force.
         work: the ports of the workload, as ``Intake`` takes them.
         ports: the ports of the deployment.
+        sold: the types of instances on sale; none: not known.
         threads: how many route at once.
     """
     until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
     sizes = sizes_in_force(settings.name, policy, ports)
-    intake = Intake(settings, policy, work, ports.queue, tags=tags, sizes=sizes)
+    intake = Intake(settings, policy, work, ports.queue, tags=tags, sizes=sizes, sold=sold)
     done = intake.run(until, at_most=_FEW)
     if done.seen >= _FEW:
         with ThreadPoolExecutor(threads) as pool:
             done = sum(pool.map(lambda _: intake.run(until), range(threads)), start=done)
     for queue in _abandoned_queues(settings, policy, ports):
-        again = Intake(
-            settings, policy, replace(work, queue=queue), ports.queue, tags=tags, sizes=sizes
-        )
+        there = replace(work, queue=queue)
+        again = Intake(settings, policy, there, ports.queue, tags=tags, sizes=sizes, sold=sold)
         with suppress(NotFound):
             done += again.run(until, wait=timedelta(0))
     where = {DEPLOYMENT: ports.name, WORKLOAD: settings.name}

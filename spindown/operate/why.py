@@ -46,6 +46,8 @@ class Why:
     lost: tuple[Worker, ...]
     #: What waits to be tried again after a failure, as ``status`` says it.
     failing: tuple[str, ...]
+    #: Messages of jobs that were given up, or that nobody may work on.
+    dead_letters: int = 0
     #: What a tick would decide now; None: something runs, or it cannot be said.
     now: Preview | None = None
     #: Why it cannot be said; "": it can.
@@ -83,11 +85,17 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
         running=running,
         lost=tuple(worker for worker in view.workers.values() if worker.is_lost),
         failing=tuple(say_failing(view)),
+        dead_letters=_count_dead_letters(workload, ports),
         now=made,
         unknown=unknown,
         barred=barred,
         sizes=_sizes(workload, ports),
     )
+
+
+def _count_dead_letters(workload: str, ports: ControlPorts) -> int:
+    settings, _ = ports.settings.workload(workload)
+    return ports.queue(settings.dlq_url).backlog().visible
 
 
 def _sizes(workload: str, ports: ControlPorts) -> Mapping[str, tuple[Reason, ...]]:

@@ -15,7 +15,7 @@ from spindown.contract.job.manifest import STATES
 from spindown.contract.usage import measured_prefix
 from spindown.control.interrupt import react
 from spindown.control.job_size import learn_sizes
-from spindown.control.market import refresh
+from spindown.control.market import refresh, types_on_sale
 from spindown.control.policy import current_policy
 from spindown.control.spend import sum_spend
 from spindown.control.tick import reconcile
@@ -190,8 +190,9 @@ class Run:
             return
         world = self.world
         settings, policy = current_policy(WORKLOAD, world.control)
+        sold = types_on_sale(settings, world.control, world.control.clock.now())
         # By one thread, so that the same seed gives the same result.
-        done = route(settings, policy, world.work, world.control, threads=1)
+        done = route(settings, policy, world.work, world.control, sold=sold, threads=1)
         self.record.note("routed", str(done.routed))
         if done.routed:
             self.agenda.plan_in(self.scenario.delays.event, Turn.EVENT, self._nudge)

@@ -53,6 +53,12 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         console.print(Text(now if entry.running else say_now(entry)))
         if not entry.decisions:
             console.print("There is no decision yet: the scaler has not ticked.")
+        if entry.dead_letters:
+            letters = say_count(entry.dead_letters, "message")
+            console.print(
+                f"{letters} in the dead-letter queue: `spindown batches` names the batches, and "
+                "`spindown status BATCH` says why"
+            )
         sized = (f"{n}: {say(reason)}" for n, why in entry.sizes.items() for reason in why)
         for line in (*map(_say_lost, entry.lost), *entry.failing, *sized):
             console.print(line)
@@ -92,6 +98,7 @@ def _to_json(found: Why) -> dict[str, Any]:
         "running": found.running,
         "lost": [encode(worker) for worker in found.lost],
         "failing": list(found.failing),
+        "dead_letters": found.dead_letters,
         "now": plan_to_json(found.now) if found.now else None,
         "unknown": found.unknown,
         "barred": encode(found.barred),

@@ -9,6 +9,7 @@ from spindown.control.market.catalogue import (
     refresh,
     store,
     survey,
+    types_on_sale,
     unstored_catalogue,
 )
 from spindown.control.market.sale import (
@@ -35,5 +36,6 @@ __all__ = [
     "sale_of",
     "store",
     "survey",
+    "types_on_sale",
     "unstored_catalogue",
 ]

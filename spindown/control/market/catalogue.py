@@ -4,6 +4,7 @@ Each source is read separately. If one fails, its last good part stays, with the
 read. So a fault in one API never empties the catalogue.
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,13 +12,15 @@ from typing import Any, TypeVar
 
 from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
-from spindown.contract.settings import DeploymentSettings
+from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.domain.offer import Catalogue, InstanceType, Requirements
 from spindown.domain.requirement import is_considered, limit_types
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.port import CATALOGUE_FOR, AnswerKind, ControlPorts, Datum, ObjectStore
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 #: Parts of the catalogue that a launch needs.
 _NEEDED = ("instance_types", "offerings", "on_demand")
@@ -58,6 +61,8 @@ class _LimitedCatalogue:
 _LIMITED: AnswerKind[_LimitedCatalogue] = AnswerKind("limited catalogue", CATALOGUE_FOR)
 #: When a catalogue was forgotten, since it had no CPU types.
 _RENEWED: AnswerKind[None] = AnswerKind("renewed catalogue", CATALOGUE_FOR)
+#: As whoever reads it who may not ask the market.
+_STORED: AnswerKind[Catalogue] = AnswerKind("stored catalogue", CATALOGUE_FOR)
 _CATALOGUE: AnswerKind[_KnownCatalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
 
 
@@ -105,6 +110,31 @@ def load_catalogue(objects: ObjectStore) -> Catalogue | None:
         return decode(Catalogue, body)
     except (NotFound, ContractError, AttributeError):
         return None
+
+
+def types_on_sale(
+    settings: WorkloadSettings, ports: ControlPorts, now: datetime
+) -> Collection[InstanceType]:
+    """Return the types that any region of a workload sells, by the stored catalogue.
+
+    None at all: nobody can tell, since there is none yet, or one without a part that counts.
+    """
+    last = ports.cache.last(_STORED, "")
+    if last is None or now - last[0] >= _STORED.keep_for:
+        try:
+            known = load_catalogue(ports.objects)
+        except SpindownError as exc:
+            _log.warning("catalogue_not_read: %s", exc)
+            return ()
+        if known is None:
+            return ()
+        last = now, ports.cache.keep(_STORED, "", now, known)
+    known = last[1]
+    is_short = settings.requirements.allows_no_gpu and not _has_cpu(known)
+    if is_short or not _is_whole(known) or not settings.outposts.keys() <= known.offerings.keys():
+        return ()
+    sold = {name for zones in known.offerings.values() for some in zones.values() for name in some}
+    return tuple(kind for name, kind in known.instance_types.items() if name in sold)
 
 
 def unstored_catalogue(ports: ControlPorts) -> Refreshed | None:

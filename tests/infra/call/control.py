@@ -148,7 +148,8 @@ INTAKE_CALLS = [
         "workloads/plain/jobs/j/bodies/d.json",
         "workloads/plain/jobs/j/message",
     ),
-    *objects(["GetObject"], sizes_key("plain")),
+    *objects(["GetObject"], sizes_key("plain"), "offers/catalogue.json"),
+    *objects(["GetObject", "PutObject"], "workloads/plain/jobs/j/manifest.json"),
     Call("lambda:InvokeFunction", ours("lambda", "function:lab--scaler")),
 ]
 INTAKE_MUST_NOT = [
@@ -160,7 +161,8 @@ INTAKE_MUST_NOT = [
     Call("sqs:ReceiveMessage", ours("sqs", "lab--plain--dlq")),
     Call("sqs:DeleteQueue", ours("sqs", "lab--plain--c0m8")),
     *(rows(action, name) for action in ("Query", "UpdateItem") for name in ("w#plain", "c#rich")),
-    *objects(["GetObject", "PutObject"], "workloads/plain/jobs/j/manifest.json"),
+    *objects(["GetObject", "PutObject"], "workloads/rich/jobs/j/manifest.json"),
+    *objects(["GetObject", "PutObject"], "workloads/plain/jobs/j/parts/1-0.jsonl"),
     Call("ec2:CreateFleet", ours("ec2", "fleet/*")),
 ]
 

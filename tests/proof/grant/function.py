@@ -36,6 +36,7 @@ from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.domain.image import ImageHistory
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.job.result import read_progress
 from spindown.local.environment import ACCOUNT
 from spindown.wording import say
 from tests.day import day_rows
@@ -348,6 +349,20 @@ def refuses(body: Mapping[str, Any]) -> Deed:
     return deed
 
 
+def refuses_size(world: World) -> bool:
+    """Give up a job of a size that nobody sells."""
+    prompt_offers(world)
+    return refuses({"items": ["a"], "type": "huge"})(world)
+
+
+def fails_job(world: World) -> bool:
+    """Say in its manifest that a job of a type that is not declared has failed."""
+    job_id = f"a{datetime.now(UTC):%H%M%S%f}"
+    world.send({"items": ["a"], "type": "large", "job_id": job_id}, "typed")
+    route(world)
+    return read_progress(job_id, world.session.work_store("typed")).state is JobState.FAILED
+
+
 def route(world: World) -> Mapping[str, Any]:
     """Route what waits."""
     return world.invoke("intake", {"source": "spindown.nudge", "workload": "typed"})
@@ -457,6 +472,8 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     ),
     (INTAKE, "SeeMissingObjects"): refuses({"job_id": "j", "stored": "0" * 64}),
     (INTAKE, "GiveUpMessages"): refuses({"items": ["a"], "type": "large"}),
+    (INTAKE, "SeeOffers"): refuses_size,
+    (INTAKE, "GiveUpJobs"): fails_job,
     (TEARDOWN, "KeepReconcileOut"): stops_launches,
     **dict.fromkeys(((TEARDOWN, "FindShapes"), (TEARDOWN, "RemoveQueues")), takes_queues_along),
 }

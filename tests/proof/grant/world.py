@@ -48,6 +48,10 @@ code = "code"
 name = "small"
 memory_gib = 4
 
+[[workload.typed.policy.types]]
+name = "huge"
+memory_gib = 8000
+
 [workload.count]
 inputs = ["s3://papers/2026/"]
 

@@ -19,9 +19,10 @@ from spindown.domain.job_type import (
     settle,
     shape_of,
     slots_of,
+    why_not_sold,
     why_unmet,
 )
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
@@ -373,3 +374,53 @@ def test_what_runs_out_of_memory_asks_for_the_next_step(
 def test_memory_grows_no_further_than_any_machine_has() -> None:
     assert outgrown("small", None, POLICY, SCALES["memory_gib"][-1]) is None
     assert outgrown("", None, Policy(), 2) is None
+
+
+ON_SALE = (
+    a_type("g4dn.xlarge"),
+    a_type("g4dn.2xlarge", vcpus=8, memory_mib=32 * 1024),
+    a_cpu_type("c7i.2xlarge"),
+    a_cpu_type("r7i.4xlarge", vcpus=16, memory_mib=128 * 1024),
+    a_cpu_type("r8g.8xlarge", vcpus=32, memory_mib=256 * 1024, architecture="arm64"),
+)
+ANY_CPU = Requirements(gpu_count_min=0.0, architectures=frozenset({"x86_64", "arm64"}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "workload", "field", "asked", "most"),
+    [
+        (Shape(memory_gib=48), Requirements(), "memory_gib", 48, 32),
+        (Shape(vcpus=16), Requirements(), "vcpus", 16, 8),
+        (Shape(vcpus=8, memory_gib=512), ANY_CPU, "memory_gib", 512, 256),
+        (Shape(memory_gib=256, architecture="x86_64"), ANY_CPU, "memory_gib", 256, 128),
+        # With a GPU: what no machine with one has.
+        (Shape(gpus=1, gpu_memory_gib=15, memory_gib=128), ANY_CPU, "gpus", 1, 0),
+        (Shape(memory_gib=16, dispatch=Dispatch.SHARED), Requirements(), "memory_gib", 16, 8),
+    ],
+)
+def test_a_size_that_nobody_sells_is_told_by_numbers(
+    shape: Shape, workload: Requirements, field: str, asked: float, most: float
+) -> None:
+    rejected = why_not_sold(shape, workload, 4, ON_SALE)
+
+    told = (rejected.code, *map(rejected.about.get, ("field", "asked", "most", "shape")))
+    if most:
+        assert told == (ReasonCode.NO_SUCH_SIZE, field, asked, most, shape.name)
+    else:
+        assert rejected.code is ReasonCode.NO_SUCH_SIZE
+
+
+@pytest.mark.parametrize(
+    ("shape", "workload", "sold"),
+    [
+        (Shape(memory_gib=32), Requirements(), ON_SALE),
+        # Nothing is known of the market.
+        (Shape(memory_gib=8192), Requirements(), ()),
+        # Not its size is at fault: the workload itself has no machine.
+        (Shape(memory_gib=48), Requirements(gpu_names=frozenset({"H100"})), ON_SALE),
+    ],
+)
+def test_a_size_that_may_be_sold_is_not_rejected(
+    shape: Shape, workload: Requirements, sold: tuple[InstanceType, ...]
+) -> None:
+    assert not why_not_sold(shape, workload, 4, sold)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.decision import Outcome
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import (
     JobMessage,
+    body_digest,
     encode_stored,
     needs_of,
     parse_job,
@@ -16,18 +19,21 @@ from spindown.contract.job.message import (
 )
 from spindown.contract.row import shape_sort
 from spindown.contract.size import LearnedSizes, encode_sizes, sizes_key
+from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
 from spindown.domain.job_size import TypeSize
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound, Unreachable
+from spindown.job.fence import read_fence, write_fence
 from spindown.job.intake import SHAPES_AT_MOST, Routed
+from spindown.job.redrive import redrive
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
 from spindown.memory import PortCall
 from spindown.port import Outgoing
-from tests.builders import minutes
-from tests.control import WORKLOAD, ControlWorld, live_key
+from tests.builders import AT_ONCE, a_type, minutes
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, live_key
 
 SMALL = "c0m8"
 TYPES = (JobType(name="small", needs=Needs(memory_gib=5)),)
@@ -348,3 +354,131 @@ def test_sizes_that_are_made_up_leave_room_for_learned_ones(world: ControlWorld)
     world.route()
 
     assert jobs_of(world, "c0m4") == ["s"]
+
+
+def a_world_with_prices(**policy: Any) -> ControlWorld:
+    """Return a world whose catalogue is stored: its largest machine has 64 GiB."""
+    most = Needs(memory_gib=512, vcpus=96)
+    world = ControlWorld(policy=replace(AT_ONCE, types=TYPES, requirements_at_most=most, **policy))
+    sell(world, 64)
+    return world
+
+
+def sell(world: ControlWorld, memory_gib: int) -> None:
+    """Sell a machine with so much memory from now on."""
+    kind = a_type(f"g4dn.{memory_gib}", memory_mib=memory_gib * 1024)
+    world.market.offer(kind, region=REGION, zones=ZONES, on_demand=1.0, spot=0.5)
+    refresh(world.ports)
+
+
+def manifest_of(world: ControlWorld, job_id: str) -> Manifest | None:
+    fence = read_fence(job_id, world.work_objects)
+    return None if fence is None else fence.manifest
+
+
+def test_a_size_that_nobody_sells_fails_at_once() -> None:
+    world = a_world_with_prices()
+    world.ask("j", requirements={"memory_gib": 100}, batch_id="b")
+    world.ask("k", requirements={"memory_gib": 60}, batch_id="b")
+    routed = world.route()
+
+    code = ReasonCode.NO_SUCH_SIZE.value
+    assert (routed.routed, routed.rejected) == (1, {code: 1})
+    assert letters(world) == {"j": code}
+    told = manifest_of(world, "j")
+    assert told is not None
+    assert (told.state, told.code, told.batch_id) == (JobState.FAILED, code, "b")
+    assert "128" in told.reason
+    assert "64" in told.reason
+    assert manifest_of(world, "k") is None
+
+
+def test_a_job_that_outgrows_what_is_sold_fails() -> None:
+    world = a_world_with_prices()
+    begun = JobMessage(items=("a",), job_id="j", type="small")
+    manifest = Manifest(
+        job_id="j",
+        epoch=3,
+        owner="i-1/0",
+        state=JobState.RUNNING,
+        released=True,
+        body_digest=body_digest(begun),
+        next_item=1,
+    )
+    write_fence(manifest, None, world.work_ports())
+    world.ask("j", type="small", requirements={"memory_gib": 96})
+    world.route()
+
+    told = manifest_of(world, "j")
+    assert told is not None
+    assert (told.state, told.next_item, told.epoch) == (JobState.FAILED, 1, 3)
+    assert letters(world) == {"j": ReasonCode.NO_SUCH_SIZE.value}
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        # Somebody works on it.
+        ({"released": False}, JobState.RUNNING),
+        # The message is not of this job.
+        ({"body_digest": "0" * 64}, JobState.RUNNING),
+        ({"state": JobState.COMPLETED}, JobState.COMPLETED),
+    ],
+)
+def test_a_message_of_no_size_leaves_another_s_job(
+    changes: dict[str, Any], state: JobState
+) -> None:
+    world = a_world_with_prices()
+    owned = Manifest(
+        job_id="j", epoch=3, owner="i-1/0", state=JobState.RUNNING, released=True, items=1
+    )
+    write_fence(replace(owned, **changes), None, world.work_ports())
+    world.ask("j", requirements={"memory_gib": 96})
+    world.route()
+
+    told = manifest_of(world, "j")
+    assert told is not None
+    assert told.state is state
+    assert letters(world) == {"j": ReasonCode.NO_SUCH_SIZE.value}
+
+
+def test_without_a_catalogue_no_size_is_refused(world: ControlWorld) -> None:
+    world.change_policy(requirements_at_most=Needs(memory_gib=512))
+    world.ask("j", requirements={"memory_gib": 500})
+
+    assert world.route().routed == 1
+
+
+def test_a_forbidden_job_has_failed_where_its_batch_is_read(world: ControlWorld) -> None:
+    world.ask("j", type="huge", batch_id="b")
+    world.route()
+
+    told = manifest_of(world, "j")
+    assert told is not None
+    assert told.code == ReasonCode.TYPE_UNKNOWN.value
+
+
+def test_a_failed_size_runs_once_it_is_sold_and_sent_back() -> None:
+    world = a_world_with_prices()
+    world.ask("j", requirements={"memory_gib": 100})
+    world.route()
+    sell(world, 128)
+    world.clock.advance(minutes(90))
+    list(redrive(WORKLOAD, world.work_ports()))
+
+    assert world.route().routed == 1
+    assert jobs_of(world, "c0m128") == ["j"]
+
+
+def test_a_size_of_which_the_quota_is_0_waits_with_a_reason() -> None:
+    world = a_world_with_prices()
+    for code in ("L-3819A6DF", "L-DB2E81BA"):
+        world.market.limit(code, 0.0, region=REGION)
+    refresh(world.ports)
+    world.ask("j", requirements={"memory_gib": 60})
+    decision = world.run(10)[-1]
+
+    assert letters(world) == {}
+    assert jobs_of(world, "c0m64") == ["j"]
+    assert decision.outcome is Outcome.NOTHING_FITS
+    assert ReasonCode.NO_QUOTA_LEFT in {note.code for note in decision.notes}

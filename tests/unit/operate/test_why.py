@@ -11,7 +11,7 @@ from spindown.contract.decision import Outcome, decision_prefix
 from spindown.error import Unreachable
 from spindown.memory import PortCall
 from spindown.operate.why import Why, explain, fates
-from spindown.port import RefusalKind
+from spindown.port import Outgoing, RefusalKind
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 
@@ -188,3 +188,14 @@ def test_a_refusal_of_a_whole_request_counts_for_each_pool() -> None:
 
     assert len(told) == 2
     assert set(told.values()) == {"refused: OptInRequired"}
+
+
+def test_counts_what_was_given_up() -> None:
+    world = ControlWorld()
+    before = _shown(explain(WORKLOAD, world.ports, last=1))
+    world.dead_letters.send([Outgoing(body="{}")])
+    found = explain(WORKLOAD, world.ports, last=1)
+
+    assert found.dead_letters == 1
+    assert "dead-letter" in _shown(found)
+    assert "dead-letter" not in before
