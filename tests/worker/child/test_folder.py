@@ -18,7 +18,7 @@ from spindown.contract.run import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.ending import Broken, FailureCause, MemoryKills
 from spindown.worker.child.output import OutputLog
 from spindown.worker.child.place import Machine
 from spindown.worker.child.runner import Event, ItemDone, Task, run_module
@@ -27,6 +27,10 @@ from tests.local.waiting import until
 from tests.worker.child.batch import drain
 
 Run = Callable[..., list[Event]]
+
+
+#: A child of the shell is killed, and the shell says so by its own status.
+KILLED_BY_SOMEBODY = ("sh -c 'kill -9 $$'; exit $?", "sleep 60 & kill -9 $!; wait $!")
 
 
 def pack(command: list[str], files: Mapping[str, str]) -> bytes:
@@ -41,7 +45,9 @@ def address_of(archive: bytes) -> str:
 class Cell:
     """A slot that takes folders."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(
+        self, place: Path, *, kills: MemoryKills | None = None, group: Path | None = None
+    ) -> None:
         self.place = place
         (place / "code").mkdir()
         (place / "tmp").mkdir()
@@ -49,7 +55,8 @@ class Cell:
         argv = run_module(sys.executable, "spindown.worker.child.folder")
         env = {"PATH": os.environ["PATH"], "TMPDIR": str(place / "tmp")}
         machine = Machine(argv=argv, env=env)
-        self.runner = CommandRunner(code, machine, slot=0, log=open_log(io.StringIO()))
+        log = open_log(io.StringIO())
+        self.runner = CommandRunner(code, machine, slot=0, log=log, kills=kills, group=group)
         self.log = OutputLog()
 
     def begin(self, archive: bytes, address: str = "") -> None:
@@ -131,6 +138,15 @@ def test_what_kills_the_command_is_no_exit_status(cell: Cell) -> None:
 
     assert isinstance(broken, Broken)
     assert broken.cause is FailureCause.KILLED
+
+
+@pytest.mark.parametrize("script", KILLED_BY_SOMEBODY)
+def test_a_kill_below_a_shell_is_not_for_want_of_memory(cell: Cell, script: str) -> None:
+    cell.begin(pack(["sh", "-c", script], {}))
+
+    done = cell.done()
+
+    assert (done.value, bool(done.error)) == ({EXIT_STATUS: 137}, True)
 
 
 def test_a_command_that_is_told_to_stop_has_no_result(cell: Cell) -> None:
