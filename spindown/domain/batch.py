@@ -14,7 +14,7 @@ class OnFailure(StrEnum):
 class BatchEnd(StrEnum):
     """How a batch ended."""
 
-    FINISHED = "finished"
+    COMPLETED = "completed"
     #: An item failed, or a job was given up.
     FAILED = "failed"
     #: Neither, and a job was cancelled.
@@ -54,7 +54,7 @@ class BatchTally:
         """Return how it ended, once all jobs are over."""
         if self.items_failed or self.given_up:
             return BatchEnd.FAILED
-        return BatchEnd.CANCELLED if self.cancelled else BatchEnd.FINISHED
+        return BatchEnd.CANCELLED if self.cancelled else BatchEnd.COMPLETED
 
 
 def is_told(end: BatchEnd, told: EndsTold) -> bool:
@@ -66,4 +66,4 @@ def is_told(end: BatchEnd, told: EndsTold) -> bool:
 
 def start_or_cancel(before: BatchTally, on_failure: OnFailure) -> OnFailure:
     """Return what becomes of a batch once the one before it is over."""
-    return OnFailure.START if before.end is BatchEnd.FINISHED else on_failure
+    return OnFailure.START if before.end is BatchEnd.COMPLETED else on_failure

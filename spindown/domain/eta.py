@@ -7,9 +7,16 @@ items are, and in when machines that boot are up:
         other work first    items an hour of a slot               a machine that boots
 ======  ==================  ====================================  ====================
 sooner  none                learned, times the fast tenth's pace  the usual time
-likely  half of it          learned                               the usual time
-later   all of it           learned, times the slow tenth's pace  19 of 20 boots
+likely  half of it          learned, or as the batch's own ones   the usual time
+later   all of it           that, or as those in hand, times the  19 of 20 boots
+                            slow tenth's pace
 ======  ==================  ====================================  ====================
+
+What was learned of quick items says nothing of long ones that follow. So the likely end goes by the
+batch's own items as well, where these take longer, and the latest end by those that are in hand: an
+item in hand is taken to be half done, and what is left to be like it. Worked: 100 items an hour
+were learned, and the first item has taken an hour. By itself it makes half an item an hour; with
+one more of those that were learned, 1.5 in 101 / 100 hours.
 
 Launches that are not yet asked for, interruptions and failures are not foreseen.
 """
@@ -69,6 +76,37 @@ class PaceSpread:
 
     slow: float
     fast: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPace:
+    """What a batch's own jobs have shown, in hours of slots."""
+
+    #: Done by those that are over or at work, and in how long.
+    items: float = 0.0
+    hours: float = 0.0
+    #: Of those at work: their number, and what they have done since their last commits.
+    in_hand: int = 0
+    items_in_hand: float = 0.0
+    hours_in_hand: float = 0.0
+
+    def usual(self, learned: float) -> float:
+        """Return by which factor items are slower than learned: at most 1."""
+        return _slower(self.items + self.in_hand / 2, self.hours, learned, of_learned=1.0)
+
+    def slowest(self, learned: float) -> float:
+        """Return that factor if what is left is like what is in hand."""
+        items = self.items_in_hand + self.in_hand / 2
+        in_hand = _slower(items, self.hours_in_hand, learned, of_learned=0.0)
+        return min(self.usual(learned), in_hand)
+
+
+def _slower(items: float, hours: float, learned: float, *, of_learned: float) -> float:
+    expected = learned * hours + of_learned
+    return min((items + of_learned) / expected, 1.0) if expected > 0.0 and items > 0.0 else 1.0
+
+
+NOTHING_SHOWN = OwnPace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +177,11 @@ def pace_spread(knowledge: Knowledge) -> PaceSpread:
 
 
 def expect_end(
-    left: WorkLeft, slots: Sequence[ExpectedSlots], spread: PaceSpread, now: datetime
+    left: WorkLeft,
+    slots: Sequence[ExpectedSlots],
+    spread: PaceSpread,
+    now: datetime,
+    own: OwnPace = NOTHING_SHOWN,
 ) -> Eta | None:
     """Return when a batch will be done; None: no slot is there or expected, or its speed unknown.
 
@@ -152,14 +194,14 @@ def expect_end(
     if not able or left.items < 0.0:
         return None
     half = math.ceil(left.other_jobs / 2)
+    learned = math.fsum(x.count * x.items_per_hour for x in able) / sum(x.count for x in able)
+    usual_pace, slow = own.usual(learned), own.slowest(learned) * spread.slow
     usual = [(each, _hours(each.ready_at, now)) for each in able]
     late = [(each, _hours(each.ready_late_at, now)) for each in able]
     sooner = _hours_of(left, usual, pace=spread.fast, others=0.0, other_jobs=0)
-    likely = _hours_of(left, usual, pace=1.0, others=left.other_items / 2, other_jobs=half)
-    later = _hours_of(
-        left, late, pace=spread.slow, others=left.other_items, other_jobs=left.other_jobs
-    )
-    later += left.largest_job / (_best(able) * spread.slow)
+    likely = _hours_of(left, usual, pace=usual_pace, others=left.other_items / 2, other_jobs=half)
+    later = _hours_of(left, late, pace=slow, others=left.other_items, other_jobs=left.other_jobs)
+    later += left.largest_job / (_best(able) * slow)
     # Each is later than the one before, whatever the numbers.
     hours = (sooner, max(sooner, likely), max(sooner, likely, later))
     ends = [now + min(each, _LONGEST) * _HOUR for each in hours]

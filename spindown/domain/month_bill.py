@@ -151,6 +151,11 @@ class WorkloadBill:
         return sum(day.window.items for day in self.days.values())
 
     @property
+    def items_failed(self) -> int:
+        """Return how many failed, which are none of the items done."""
+        return sum(day.items_failed for day in self.days.values())
+
+    @property
     def jobs(self) -> int:
         """Return how many jobs were done."""
         return sum(day.jobs for day in self.days.values())

@@ -2,9 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
@@ -52,6 +52,9 @@ class JobProgress:
     #: largest; None: nobody has claimed it.
     jobs_left: int = 1
     largest_left: int | None = None
+    #: Job in hand (of a split one its children) -> its first item without a committed result, and
+    #: the seconds of slot time that its epoch has committed.
+    in_hand: Mapping[str, tuple[int, float]] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -297,6 +300,8 @@ def read_progress(
     )
     left = None if own.items is None else max(own.items - own.items_done, 0)
     own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
+    if manifest.state is JobState.RUNNING and not own.is_waiting:
+        own = replace(own, in_hand={job_id: (manifest.next_item, manifest.epoch_busy)})
     if manifest.state not in {JobState.SPLIT, JobState.CANCELLED}:
         return own
     named = children_of(manifest, depth)
@@ -333,4 +338,5 @@ def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
         is_waiting=not over and not any(child.is_at_work for child in children),
         largest_left=max((child.largest_left or 0 for child in children), default=0)
         or (None if own.items is None else own.items // max(len(children), 1)),
+        in_hand={job_id: at for child in children for job_id, at in child.in_hand.items()},
     )

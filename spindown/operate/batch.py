@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of
 from spindown.contract.job.manifest import JobState
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.eta import Eta, WorkLeft, expect_end, expect_slots, pace_spread
+from spindown.domain.batch import BatchEnd, BatchTally
+from spindown.domain.eta import Eta, OwnPace, WorkLeft, expect_end, expect_slots, pace_spread
 from spindown.domain.fleet import Backlog, all_of
 from spindown.domain.learning import Knowledge, items_per_job
 from spindown.domain.policy import Policy
@@ -38,12 +39,10 @@ class BatchState(StrEnum):
     #: No worker holds a job of it: none has begun, or those that have wait to go on.
     WAITING = "waiting"
     RUNNING = "running"
-    #: All jobs are over; some items may have failed.
-    COMPLETED = "completed"
-    #: All jobs are over, and one was given up.
-    FAILED = "failed"
-    #: All jobs are over, one was cancelled, and none was given up.
-    CANCELLED = "cancelled"
+    # All jobs are over, as people are told and as a batch that waits for it sees it.
+    COMPLETED = BatchEnd.COMPLETED.value
+    FAILED = BatchEnd.FAILED.value
+    CANCELLED = BatchEnd.CANCELLED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,10 +267,10 @@ def state_of(jobs: Sequence[JobProgress]) -> BatchState:
     if not all(job.is_over for job in jobs):
         is_at_work = any(job.is_at_work for job in jobs)
         return BatchState.RUNNING if is_at_work else BatchState.WAITING
-    states = {job.state for job in jobs}
-    if JobState.FAILED in states:
-        return BatchState.FAILED
-    return BatchState.CANCELLED if JobState.CANCELLED in states else BatchState.COMPLETED
+    tally = BatchTally()
+    for job in jobs:
+        tally = tally.with_job(str(job.state), items=job.items_done, failed=job.items_failed)
+    return BatchState(tally.end)
 
 
 def _eta(jobs: Sequence[JobProgress], items: int | None, outlook: Outlook) -> Eta | None:
@@ -301,11 +300,31 @@ def _eta(jobs: Sequence[JobProgress], items: int | None, outlook: Outlook) -> Et
         outlook.knowledge,
         outlook.policy,
     )
-    end = expect_end(work, slots, pace_spread(outlook.knowledge), outlook.at)
-    held = [lease for lease in outlook.view.leases if lease.job_id in {job.job_id for job in left}]
-    longest = max((outlook.at - lease.claimed_at for lease in held), default=timedelta(0))
-    # What was learned of others tells nothing of a job that has taken longer than they would.
-    return None if end is not None and end.later - outlook.at < longest else end
+    return expect_end(work, slots, pace_spread(outlook.knowledge), outlook.at, _own(jobs, outlook))
+
+
+def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
+    """Return what the jobs of a batch have shown, as of the last heartbeats."""
+    known = {job_id: at for job in jobs for job_id, at in job.in_hand.items()}
+    done = hours = 0.0
+    in_hand = [lease for lease in outlook.view.leases if lease.job_id in known]
+    for lease in in_hand:
+        next_item, committed = known[lease.job_id]
+        seen_at = min(lease.deadline - outlook.policy.lease_duration, outlook.at)
+        took = (seen_at - lease.claimed_at).total_seconds() - committed
+        if took > 0.0:
+            done += max(lease.items_done - next_item, 0)
+            hours += took / _SECONDS_PER_HOUR
+    return OwnPace(
+        items=sum(job.items_done for job in jobs) + done,
+        hours=sum(job.busy_seconds for job in jobs) / _SECONDS_PER_HOUR + hours,
+        in_hand=len(in_hand),
+        items_in_hand=done,
+        hours_in_hand=hours,
+    )
+
+
+_SECONDS_PER_HOUR = 3600.0
 
 
 def _shapes_of(jobs: Collection[str], outlook: Outlook) -> frozenset[str]:

@@ -270,6 +270,10 @@ def test_a_command_is_run_in_a_copy_of_a_folder(world: World, tmp_path: Path) ->
     assert done.returncode == 7
     job_id = title.removeprefix("== ").partition(",")[0]
     assert world.finished(job_id).items_failed == 1
+    # Whoever tells of it tells the same.
+    (batch,) = world.spindown_json("status", job_id)
+    assert (batch["batch"]["state"], batch["batch"]["items_failed"]) == ("failed", 1)
+    assert world.run("results", job_id).returncode == 1
     instances = {one.instance_id: one for one in world.instances("lab")}
     (instance,) = [one for one in instances.values() if one.instance_id in title]
     # Which pools were tried, and what one run has used.

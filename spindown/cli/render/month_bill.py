@@ -66,6 +66,8 @@ def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
         return
     cost = one.cost_per_item
     told = f"{one.workload}: {one.items:,.0f} items"
+    if one.items_failed:
+        told += f", {one.items_failed:,} failed"
     if cost is not None:
         told += f", {format_item_cost(cost)}, all in"
     if one.trend is not None:

@@ -1,8 +1,11 @@
 """When a batch will be done follows from its items, its jobs and the slots that there are."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import accumulate
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.eta import (
     ExpectedSlots,
+    OwnPace,
     PaceSpread,
     WorkLeft,
     expect_end,
@@ -75,6 +79,60 @@ def test_the_range_follows_the_rule(
     left: WorkLeft, there: list[ExpectedSlots], spread: PaceSpread, hours: tuple[float, ...]
 ) -> None:
     assert hours_of(left, *there, spread=spread) == pytest.approx(hours)
+
+
+def test_the_worked_example_of_a_batch_s_own_pace() -> None:
+    own = OwnPace(hours=1.0, in_hand=1, hours_in_hand=1.0)
+
+    assert own.usual(100.0) == pytest.approx(1.5 / 101)
+    assert own.slowest(100.0) == pytest.approx(0.5 / 100)
+    assert (OwnPace().usual(100.0), OwnPace().slowest(100.0)) == (1.0, 1.0)
+
+
+QUICK, LONG = 0.01, 120.0
+#: Seconds after which the worker commits what is done, and tells that it is alive.
+COMMIT, HEARTBEAT = 10.0, 60.0
+
+
+def history(lengths: list[float]) -> Iterator[tuple[float, OwnPace, float]]:
+    """Yield for each heartbeat of one job: when, what it has shown, and what is left of items."""
+    ends = list(accumulate(lengths))
+    for beat in range(1, int(ends[-1] / HEARTBEAT)):
+        at = beat * HEARTBEAT
+        done = sum(end <= at for end in ends)
+        # The last commit was due with an item after so long, or is that of the first items.
+        committed, committed_at = 0, 0.0
+        for number, end in enumerate(ends[:done], 1):
+            if end - committed_at >= COMMIT or number == done:
+                committed, committed_at = number, end
+        own = OwnPace(
+            items=done,
+            hours=at / 3600,
+            in_hand=1,
+            items_in_hand=done - committed,
+            hours_in_hand=(at - committed_at) / 3600,
+        )
+        yield at, own, len(lengths) - done
+
+
+@pytest.mark.parametrize("order", ["quick first", "long first", "mixed", "long alone"])
+def test_long_items_after_quick_ones_are_within_the_range(order: str) -> None:
+    lengths = [QUICK] * 1000 * (order != "long alone") + [LONG] * 10
+    if order == "long first":
+        lengths.reverse()
+    if order == "mixed":
+        Random(1).shuffle(lengths)
+    end, seen, learned = sum(lengths), 0, 3600 / QUICK
+
+    for at, own, left in history(lengths):
+        work = WorkLeft(items=left, jobs=1, largest_job=left)
+        eta = expect_end(work, [slots(1, learned)], EVEN, NOW, own)
+        assert eta is not None
+        if own.hours_in_hand * 3600 >= LONG / 4:
+            sooner, later = eta.sooner - NOW, eta.later - NOW
+            assert sooner <= timedelta(seconds=end - at) <= later
+            seen += 1
+    assert seen >= 9
 
 
 @pytest.mark.parametrize("there", [[], [slots(0)], [slots(1, 0.0)]])

@@ -16,6 +16,7 @@ from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id
 from spindown.contract.row import DecisionRow
+from spindown.domain.batch import BatchTally
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.policy import Policy
@@ -112,6 +113,18 @@ def test_the_state_of_a_batch_is_that_of_its_jobs(
 
     assert found.state is state
     assert found.jobs_over == sum(each not in {None, HALF} for each in states)
+
+
+def test_a_failed_item_fails_its_batch_as_people_are_told() -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    part = Part(key="p", first=0, last=0, bytes=1, sha256="", failed=1)
+    world.leave("b-00000", DONE, done=1, parts=(part,), items=1)
+
+    (found,) = world.listed()
+
+    assert (found.state, found.items_failed) == (BatchState.FAILED, 1)
+    assert BatchTally().with_job("completed", items=1, failed=1).end.value == "failed"
 
 
 def test_a_job_that_no_machine_takes_waits_with_its_reason() -> None:
@@ -221,15 +234,28 @@ def test_with_types_only_the_machines_of_its_shape_count() -> None:
         assert (world.listed()[0].eta is not None) is is_known
 
 
-def test_what_was_learned_of_others_is_no_eta_of_a_long_job() -> None:
+def test_an_eta_goes_by_how_long_its_own_items_take() -> None:
     world = World()
     world.submit("b", jobs=1, items=20)
     there = LedgerView(workers={"i-1": a_worker()})
-    for hours, is_known in ((0.0, True), (9.0, False)):
-        lease = a_lease(job_id="b-00000", claimed_at=NOW - timedelta(hours=hours))
+    alive_until = NOW + world.outlook.policy.lease_duration
+    found = []
+    for hours in (0.0, 9.0):
+        begun = NOW - timedelta(hours=hours)
+        world.leave("b-00000", HALF, 0, claimed_at=begun)
+        lease = a_lease(job_id="b-00000", claimed_at=begun, deadline=alive_until, items_done=0)
         view = replace(there, leases=(lease,))
         world.outlook = replace(world.outlook, knowledge=KNOWN, view=view)
-        assert (world.listed()[0].eta is not None) is is_known
+        eta = world.listed()[0].eta
+        assert eta is not None
+        found.append(eta)
+
+    # 100 items an hour were learned; a first item that has taken 9 hours is taken for half done.
+    learned, own = found
+    assert learned.later < NOW + timedelta(hours=4)
+    assert own.likely > NOW + timedelta(hours=9)
+    assert own.later > NOW + timedelta(hours=20 * 18)
+    assert own.sooner == learned.sooner
 
 
 def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:

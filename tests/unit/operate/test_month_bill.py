@@ -93,6 +93,15 @@ def test_the_days_of_the_month_are_summed() -> None:
     assert one.saving.against_on_demand == pytest.approx(0.75)
 
 
+def test_failed_items_are_told_beside_those_that_are_done() -> None:
+    world = a_world()
+    world.put_day(world.now, SpendRow(dollars=1.0, items=1, items_failed=7, jobs=1))
+    bill = bill_of(world)
+
+    assert (bill.workloads[0].items, bill.workloads[0].items_failed) == (1001, 7)
+    assert "7 failed" in screen_of(bill)
+
+
 def test_a_day_before_the_span_is_only_in_the_trend() -> None:
     bill = bill_of(a_world(), days=1)
 
