@@ -24,7 +24,7 @@ from spindown.control.execute.executor import execute
 from spindown.control.execute.journal import FenceLost, Journal
 from spindown.control.observe.ec2 import observe_ec2, observe_launches
 from spindown.control.observe.observation import Observation, read_market, read_rows, with_jobs
-from spindown.control.plan.action import LaunchChoice, Plan, PlanDraft, begin
+from spindown.control.plan.action import LaunchNeed, Plan, PlanDraft, begin
 from spindown.control.plan.adopt import adopt_launches
 from spindown.control.plan.backlog import follow_queue
 from spindown.control.plan.backoff import remember_answers
@@ -69,13 +69,13 @@ class EarlyPlan:
 
     draft: PlanDraft
     #: Which launches each shape lacks; without types one.
-    missing: tuple[LaunchChoice, ...]
+    missing: tuple[LaunchNeed, ...]
     moves: Moves
 
     @property
     def is_launch_due(self) -> bool:
         """Tell whether offers are to be chosen from."""
-        return any(choice.may_launch for choice in (*self.missing, *self.moves.takeovers))
+        return any(need.may_launch for need in (*self.missing, *self.moves.takeovers))
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -163,7 +163,7 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     return record_vram(draft)
 
 
-def add_missing(draft: PlanDraft, missing: tuple[LaunchChoice, ...]) -> EarlyPlan:
+def add_missing(draft: PlanDraft, missing: tuple[LaunchNeed, ...]) -> EarlyPlan:
     """Return a draft with what is missing, for the queues and for jobs that move."""
     moves = (plan_all_moves(of_shape(draft, each.shape), each) for each in missing)
     return EarlyPlan(draft=draft, missing=missing, moves=sum(moves, Moves()))
@@ -182,10 +182,10 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     draft = move_reservations(release_reservations(draft))
     draft = store_catalogue(draft, seen.prices)
     draft = collect_garbage(draft)
-    draft, month = heed_budget(end_surplus(draft), seen.account)
-    draft = keep_warm(draft, month.left)
+    draft, budget = heed_budget(end_surplus(draft), seen.account)
+    draft = keep_warm(draft, None if budget is None else budget.left_usd)
     draft = end_outstayed(draft)
-    allowance = allowance_of(draft, missing[0], seen.account, month)
+    allowance = allowance_of(draft, missing[0], seen.account, budget)
     chosen = choose_all(draft, missing, moves.takeovers, seen, allowance)
     launches = foresee(draft, chosen.all, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*chosen.notes, *seen.notes))

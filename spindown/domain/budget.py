@@ -1,7 +1,7 @@
 """The month's budget as a rule: what a launch takes of it, and which workers it still pays for.
 
 Nothing here knows of rows. ``Foresight`` says what ends and beginnings of workers take, in hours;
-``LaunchRoom`` how many workers of an offer the rest of a budget pays for; ``divide`` which of the
+``LaunchBudget`` how many workers of an offer the rest of a budget pays for; ``divide`` which of the
 workers that run may go on.
 """
 
@@ -70,15 +70,19 @@ def foresight(knowledge: Knowledge, policy: Policy) -> Foresight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRoom:
+class LaunchBudget:
     """What is left of a budget for launches, and what a worker takes of it."""
 
-    #: The whole budget of a month, and what is left of it, USD.
-    whole: float
-    left: float
-    ahead: Foresight
+    #: The whole budget of a month.
+    month_usd: float
+    #: What of it launches may still set aside.
+    left_usd: float
+    foresight: Foresight
     #: Waiting items that no worker of ours will take, for whoever is launched first.
     items_waiting: float = 0.0
+    #: What all workloads may have spent and set aside in the month once a launch is reserved;
+    #: None: that is not looked at.
+    committed_at_most_usd: float | None = None
 
     def least(self, candidate: Candidate) -> float:
         """Return the USD below which no worker of an offer is launched.
@@ -87,7 +91,7 @@ class LaunchRoom:
         in hand: boot, one job, and the time in which a worker hears of the end. They stop: boot, as
         long again of work (one job, if that is shorter), and the time to hear of it and put back.
         """
-        ahead = self.ahead
+        ahead = self.foresight
         if ahead.when_spent is WhenSpent.STOP_LAUNCHES:
             return self._fixed(candidate) + self._waiting(candidate)
         slots = slot_count(candidate.offer.instance_type.gpu_count, ahead.slots)
@@ -103,8 +107,8 @@ class LaunchRoom:
         Where the work that a worker is bought for does not fit, one is launched all the same if it
         ends in time.
         """
-        left = self.left + _ROUNDING
-        if self.ahead.when_spent is WhenSpent.STOP_LAUNCHES:
+        left = self.left_usd + _ROUNDING
+        if self.foresight.when_spent is WhenSpent.STOP_LAUNCHES:
             paid = [each for each in band if self.least(each) <= left]
             rooms = ((left - self._waiting(c)) / max(self._fixed(c), _ROUNDING) for c in paid)
             return paid, math.floor(min(rooms, default=0.0))
@@ -115,14 +119,14 @@ class LaunchRoom:
 
     def reserved(self, band: Sequence[Candidate], count: int) -> float:
         """Return the USD that so many workers set aside, whichever offers EC2 chooses."""
-        if self.ahead.when_spent is WhenSpent.STOP_LAUNCHES:
+        if self.foresight.when_spent is WhenSpent.STOP_LAUNCHES:
             return max(count * self._fixed(c) + self._waiting(c) for c in band)
-        return min(count * max(map(self._whole, band)), self.left)
+        return min(count * max(map(self._whole, band)), self.left_usd)
 
-    def after(self, dollars: float, given: int) -> "LaunchRoom":
+    def after(self, dollars: float, given: int) -> "LaunchBudget":
         """Return what is left once so many workers came for so many USD."""
         waiting = 0.0 if given else self.items_waiting
-        return replace(self, left=self.left - dollars, items_waiting=waiting)
+        return replace(self, left_usd=self.left_usd - dollars, items_waiting=waiting)
 
     def _whole(self, candidate: Candidate) -> float:
         """Return the USD of a worker with all the work that it is bought for."""
@@ -130,7 +134,7 @@ class LaunchRoom:
 
     def _fixed(self, candidate: Candidate) -> float:
         """Return the USD of a worker's boot and idle end."""
-        return candidate.offer.price * ((self.ahead.boot + self.ahead.idle) / _HOUR)
+        return candidate.offer.price * ((self.foresight.boot + self.foresight.idle) / _HOUR)
 
     def _waiting(self, candidate: Candidate) -> float:
         return self.items_waiting * (candidate.parts.work + candidate.parts.redo)

@@ -13,7 +13,7 @@ from spindown.control.plan.wind_down import heed_budget
 from spindown.control.policy import effective_policy
 from spindown.control.record.decision import record_action, record_shapes
 from spindown.control.tick import make_plan, observe, observe_market
-from spindown.domain.budget import LaunchRoom
+from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Backlog
 from spindown.domain.policy import WhenSpent
 from spindown.domain.ranking import CandidateList, Demand
@@ -94,21 +94,22 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
     now = ports.clock.now()
     seen, early = observe(workload, ports, now=now, source="plan", jobs=jobs)
     plan = make_plan(seen, early)
-    choice, demand = plan.choice, plan.choice.demand
+    choice, demand = plan.choice, plan.choice.need.demand
     candidates, notes = choice.candidates, plan.notes
-    room = plan.allowance.budget
+    budget = plan.allowance.budget
     if candidates is None:
-        if seen.prices is None or choice.stopped or seen.account is None:
+        if seen.prices is None or choice.blocked_by or seen.account is None:
             seen = observe_market(early, ports, is_asked=True)
         demand = _of_a_job(demand, seen.facts)
         after = PlanDraft(facts=seen.facts, fleet=plan.fleet)
-        ranked = rank_offers(of_shape(after, choice.shape), replace(choice, demand=demand), seen)
+        need = replace(choice.need, demand=demand)
+        ranked = rank_offers(of_shape(after, need.shape), need, seen)
         if ranked.candidates is None:
             raise Unreachable(str(ranked.failure.about["said"]))
         candidates = ranked.candidates
         notes += tuple(note for note in ranked.notes if note not in notes)
-        room = room or heed_budget(after, seen.account)[1].room
-        short = NO_REASON if choice.stopped else why_short(candidates.candidates, room)
+        budget = budget or heed_budget(after, seen.account)[1]
+        short = NO_REASON if choice.blocked_by else why_short(candidates.candidates, budget)
         notes += (short,) if short else ()
     retry_at = choice.retry_at or now + seen.facts.policy.tick
     return Preview(
@@ -120,20 +121,20 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
         notes=notes,
         next_try_at=None if plan.fleet.queue.is_empty else retry_at,
         warm_hours=_warm_hours(seen.facts, ports),
-        month=_month(room, seen),
+        month=_month(budget, seen),
     )
 
 
-def _month(room: LaunchRoom | None, seen: Observation) -> MonthPreview | None:
-    if room is None or seen.account is None:
+def _month(budget: LaunchBudget | None, seen: Observation) -> MonthPreview | None:
+    if budget is None or seen.account is None:
         return None
     row = seen.account.budget_at(seen.facts.now)
     return MonthPreview(
-        whole=room.whole,
+        whole=budget.month_usd,
         spent=row.dollars,
         reserved=max(row.committed - row.dollars, 0.0),
-        left=max(room.left, 0.0),
-        when_spent=room.ahead.when_spent,
+        left=max(budget.left_usd, 0.0),
+        when_spent=budget.foresight.when_spent,
     )
 
 

@@ -115,7 +115,7 @@ def _preview(workload: str, ports: ControlPorts) -> tuple[Preview | None, Reason
         made, barred = preview(workload, ports), NO_REASON
         if made.queue.is_empty:
             # What stops launches shows only where one is due.
-            barred = preview(workload, ports, jobs=1).plan.choice.stopped
+            barred = preview(workload, ports, jobs=1).plan.choice.blocked_by
     except SpindownError as exc:
         return None, NO_REASON, str(exc)
     return made, barred, ""

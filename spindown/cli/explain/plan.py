@@ -18,7 +18,7 @@ from spindown.cli.render.decision import say_shape
 from spindown.cli.render.screen import format_item_cost, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.plan.action import ActionKind, LaunchChoice, LaunchWorkers
+from spindown.control.plan.action import ActionKind, LaunchNeed, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
 from spindown.operate.preview import MonthPreview, Preview, preview
@@ -199,13 +199,13 @@ def _sentence(made: Preview) -> str:
     choice, candidates = made.plan.choice, made.candidates
     waiting, need = say_waiting(made.queue.visible), choice.sizing.reason
     waiting += "." if need.code is ReasonCode.NOTHING_WAITS else f"; {say(need)}."
-    if choice.stopped:
-        return f"{waiting} Nothing is launched{_of(choice)}: {say(choice.stopped)}."
+    if choice.blocked_by:
+        return f"{waiting} Nothing is launched{_of(choice.need)}: {say(choice.blocked_by)}."
     best = candidates.best
     if best is None:
-        nearest = candidates.nearest
+        nearest, none = candidates.nearest, say(candidates.why_none())
         hint = f" The nearest: {nearest.offer}: {say(nearest.reason)}." if nearest else ""
-        return f"{waiting} No offer may be taken{_of(choice)}: {say(candidates.why_none())}.{hint}"
+        return f"{waiting} No offer may be taken{_of(choice.need)}: {none}.{hint}"
     has_budget = made.month is not None
     told = [_say_launch(x, has_budget=has_budget) for x in made.launches if x.requests]
     would = f"Would launch {', and '.join(told)}." if told else "Nothing is launched now."
@@ -231,17 +231,17 @@ def _say_shortage(launch: LaunchWorkers) -> str:
     return f"No {first}{_whose(launch)}: {say(launch.ends_early)}."
 
 
-def _of(choice: LaunchChoice) -> str:
-    return f" of {choice.shape}" if choice.shape else ""
+def _of(need: LaunchNeed) -> str:
+    return f" of {need.shape}" if need.shape else ""
 
 
 def _whose(launch: LaunchWorkers) -> str:
     """Return for which jobs a launch is, unless it is for any."""
-    if launch.choice.shape and not launch.choice.is_takeover:
-        return f" of {launch.choice.shape}"
-    if launch.choice.in_vain is not None:
+    if launch.choice.need.shape and not launch.choice.need.is_takeover:
+        return f" of {launch.choice.need.shape}"
+    if launch.choice.need.in_vain is not None:
         return " for jobs that interruptions keep from any progress"
-    return " for jobs that migrate" if launch.choice.is_takeover else ""
+    return " for jobs that migrate" if launch.choice.need.is_takeover else ""
 
 
 def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
         "shapes": [encode(each) for each in made.shapes],
         "demand": encode(made.demand),
         "sizing": encode(made.plan.choice.sizing),
-        "stopped": encode(made.plan.choice.stopped),
+        "blocked_by": encode(made.plan.choice.blocked_by),
         "launches": [_launch_to_json(launch) for launch in made.launches],
         "actions": [encode(action) for action in made.actions],
         "notes": [encode(note) for note in made.notes],
@@ -270,8 +270,8 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
 def _launch_to_json(launch: LaunchWorkers) -> dict[str, Any]:
     return {
         "count": launch.count,
-        "is_takeover": launch.choice.is_takeover,
-        "shape": launch.choice.shape,
+        "is_takeover": launch.choice.need.is_takeover,
+        "shape": launch.choice.need.shape,
         "ends_early": encode(launch.ends_early),
         "requests": [
             {

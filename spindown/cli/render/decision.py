@@ -215,8 +215,8 @@ def say_now(found: Why) -> str:
     if made.queue.is_empty:
         why = "nothing waits"
     else:
-        stopped = choice.stopped or choice.sizing.reason
-        why = f"{say_waiting(made.queue.visible)}; {say(stopped)}"
+        reason = choice.blocked_by or choice.sizing.reason
+        why = f"{say_waiting(made.queue.visible)}; {say(reason)}"
     parts = (f"Nothing runs: {why}.", _say_offer(made), _say_try(found))
     return " ".join(filter(None, parts))
 
@@ -232,7 +232,7 @@ def _say_offer(made: Preview) -> str:
     if nearest is None:
         return f"{none}."
     # What stops every launch rules the nearest out as well; no setting is to blame for it.
-    if nearest.reason == made.plan.choice.stopped:
+    if nearest.reason == made.plan.choice.blocked_by:
         return ""
     return f"{none}; the nearest is {nearest.offer}: {say(nearest.reason)}."
 

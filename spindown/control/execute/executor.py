@@ -239,7 +239,7 @@ def _gone(run: Execution, states: Mapping[str, str]) -> list[str]:
 def _launch(run: Execution, action: LaunchWorkers) -> None:
     """Make the requests of a launch; it counts as done if EC2 was asked at all."""
     before, ended = len(run.requests), NO_REASON
-    is_takeover = action.choice.is_takeover
+    is_takeover = action.choice.need.is_takeover
     try:
         ended = try_offers(run, action)
     except FenceLost:
@@ -257,5 +257,5 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
         run.ended_early = run.ended_early or ended
     elif ended.code is ReasonCode.MAX_WORKERS:
         run.tell(ended)
-    elif action.choice.opens is CapacityType.ON_DEMAND and not any(a.instances for a in made):
+    elif action.choice.need.opens is CapacityType.ON_DEMAND and not any(a.instances for a in made):
         run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))

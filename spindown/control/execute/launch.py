@@ -201,9 +201,9 @@ def _intend(
             for c in planned.band
         ),
         count=planned.count,
-        tags=request_tags(facts, launch_id, first.region, choice.shape),
+        tags=request_tags(facts, launch_id, first.region, choice.need.shape),
     )
-    policy = of_dispatch(facts.policy, choice.shape)
+    policy = of_dispatch(facts.policy, choice.need.shape)
     slots = slots_of(policy, facts.settings.run.slots)
     offered = {str(c.offer.pool): _offered(c, slots) for c in planned.band}
     intent = Launch(
@@ -217,9 +217,9 @@ def _intend(
         count=planned.count,
         items_per_hour=min(c.items_per_hour for c in planned.band),
         slots=min(each.slots for each in offered.values()),
-        is_takeover=choice.is_takeover,
+        is_takeover=choice.need.is_takeover,
         may_take_over=choice.sizing.left > 0 and policy.dispatch is Dispatch.DEDICATED,
-        shape=choice.shape,
+        shape=choice.need.shape,
         offered=offered,
     )
     return intent, request
@@ -247,14 +247,14 @@ def _write_intent(run: Execution, planned: PlannedRequest, intent: Launch) -> Re
     put = facts.rows.put(rows.launch_sort(intent.launch_id), intent)
     for _ in range(_TRIES):
         call = take_call(region, run.account, run.now)
-        unit = (put, reserve(intent, run.allowance.month_at_most), call)
+        unit = (put, reserve(intent, run.allowance.budget), call)
         if all(run.journal.commit([unit])):
             _note_call(run, region)
             return NO_REASON
         # Another workload was quicker: what has it left?
         run.read_account_again()
         left = run.allowance
-        if left.budget is not None and left.budget.left < intent.reserved_usd:
+        if left.budget is not None and left.budget.left_usd < intent.reserved_usd:
             return why_short(planned.band, left.budget) or Reason(ReasonCode.LEDGER_BUSY)
         if not left.has_calls(region):
             return calls_used_up(region)

@@ -213,13 +213,14 @@ class LaunchWorkers(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchChoice:
-    """How many workers to launch, from which offers, and why not now."""
+class LaunchNeed:
+    """How many workers are missing, and which may come: what is known without prices."""
 
     demand: Demand
     capacity: Capacity
     #: None: so many messages are visible that a launch is due at once.
     start_plan: StartPlan | None
+    #: Without the bounds that prices set.
     sizing: Sizing
     #: What deadlines ask for; None: there are none, or nothing is known of how long work takes.
     forecast: DeadlineForecast | None = None
@@ -237,14 +238,10 @@ class LaunchChoice:
     in_vain: InVain | None = None
     #: The shape of its workers (``domain.job_type``); "": the workload has no types.
     shape: str = ""
-    #: None: prices were not looked at, since no launch is due.
-    candidates: CandidateList | None = None
-    #: Why no launch may happen although one is due.
-    stopped: Reason = NO_REASON
-    #: When the stop, the hold or the dry spell may end.
+    #: What keeps any launch from being made now; NO_REASON: nothing known.
+    blocked_by: Reason = NO_REASON
+    #: When that, or the hold, may end.
     retry_at: datetime | None = None
-    #: Quota class without room for what fits -> vCPUs left, and what the smallest offer takes.
-    quotas_short: Mapping[str, tuple[float, int]] = field(default_factory=dict)
 
     @property
     def is_wanted(self) -> bool:
@@ -254,7 +251,29 @@ class LaunchChoice:
     @property
     def may_launch(self) -> bool:
         """Tell whether workers are wanted now and nothing known prevents them."""
-        return self.is_wanted and not self.stopped
+        return self.is_wanted and not self.blocked_by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchChoice:
+    """How many workers to launch for a need, from which offers, and why not now."""
+
+    need: LaunchNeed
+    #: Within all bounds, by the best offer.
+    sizing: Sizing
+    #: None: prices were not looked at, since no launch is due, or could not be read.
+    candidates: CandidateList | None = None
+    #: What keeps the launch from being made, though one may be due; NO_REASON: nothing.
+    blocked_by: Reason = NO_REASON
+    #: When that, the hold or the dry spell may end.
+    retry_at: datetime | None = None
+    #: Quota class without room for what fits -> vCPUs left, and what the smallest offer takes.
+    quotas_short: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Tell whether workers are wanted now, whatever may prevent them."""
+        return self.sizing.unbounded > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

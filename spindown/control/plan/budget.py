@@ -14,7 +14,7 @@ from datetime import datetime
 from spindown.contract import row as rows
 from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.observe.observation import TickFacts
-from spindown.domain.budget import LaunchRoom
+from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import dollars_per_hour
@@ -63,9 +63,7 @@ class LaunchAllowance:
     #: USD an hour that the fleet may grow by.
     per_hour: float | None
     #: What the month's budget leaves.
-    budget: LaunchRoom | None
-    #: USD that all workloads may have spent and set aside in the month once it is reserved.
-    month_at_most: float | None = None
+    budget: LaunchBudget | None
     #: Region -> launch requests already made in this minute, by all workloads.
     calls: Mapping[str, int]
     #: Whether this tick has taken machines that are paid for; the next one sees how many are left.
@@ -117,9 +115,9 @@ class LaunchAllowance:
 
     def with_account(self, used_usd: float, calls: Mapping[str, int]) -> "LaunchAllowance":
         """Return what is left by the rows of the account as they are now."""
-        budget, most = self.budget, self.month_at_most
-        if budget is not None and most is not None:
-            budget = replace(budget, left=most - used_usd)
+        budget = self.budget
+        if budget is not None and budget.committed_at_most_usd is not None:
+            budget = replace(budget, left_usd=budget.committed_at_most_usd - used_usd)
         return replace(self, budget=budget, calls=calls)
 
 
@@ -137,20 +135,22 @@ def affordable(
     return fitting, min(some, few)
 
 
-def why_short(band: Sequence[Candidate], room: LaunchRoom | None) -> Reason:
+def why_short(band: Sequence[Candidate], budget: LaunchBudget | None) -> Reason:
     """Return why the budget pays for no worker of these offers; NO_REASON: it does."""
-    if not band or room is None or room.workers(band)[0]:
+    if not band or budget is None or budget.workers(band)[0]:
         return NO_REASON
-    least = min(map(room.least, band))
+    least = min(map(budget.least, band))
     about: About = {
-        "budget_per_month": room.whole,
-        "left": max(room.left, 0.0),
+        "budget_per_month": budget.month_usd,
+        "left": max(budget.left_usd, 0.0),
         "least": least,
-        "when_spent": room.ahead.when_spent.value,
+        "when_spent": budget.foresight.when_spent.value,
     }
-    if least > room.whole:
+    if least > budget.month_usd:
         return Reason(ReasonCode.BUDGET_BELOW_LAUNCH, about)
-    return Reason(ReasonCode.BUDGET_TOO_LOW if room.left > 0 else ReasonCode.BUDGET_USED_UP, about)
+    return Reason(
+        ReasonCode.BUDGET_TOO_LOW if budget.left_usd > 0 else ReasonCode.BUDGET_USED_UP, about
+    )
 
 
 def _below(band: Sequence[Candidate], left: float | None) -> tuple[list[Candidate], float]:
@@ -188,9 +188,10 @@ def calls_made(facts: TickFacts, account: AccountView | None) -> Mapping[str, in
     return {region: account.calls_at(region, facts.now) for region in facts.settings.outposts}
 
 
-def reserve(intent: Launch, month_at_most: float | None) -> Write:
+def reserve(intent: Launch, budget: LaunchBudget | None) -> Write:
     """Return the write that sets the money of a launch aside, if the month has it."""
-    limit = {} if month_at_most is None else {"committed": month_at_most - intent.reserved_usd}
+    most = None if budget is None else budget.committed_at_most_usd
+    limit = {} if most is None else {"committed": most - intent.reserved_usd}
     return Write(
         key=_month(intent.intended_at),
         when=When(at_most=limit),

@@ -13,7 +13,7 @@ from typing import Self
 
 from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request
-from spindown.control.plan.action import Action, ActionKind, LaunchChoice, PlanDraft
+from spindown.control.plan.action import Action, ActionKind, LaunchNeed, PlanDraft
 from spindown.control.plan.outcome import TAKEOVER_STAYS_TICKS
 from spindown.control.plan.reap import change_worker, stay
 from spindown.control.plan.size import size_for_jobs
@@ -49,7 +49,7 @@ class Moves:
     #: Instance that is told now to give its jobs back -> where they go.
     leaving: Mapping[str, CapacityType] = field(default_factory=dict)
     #: What is launched for the others, each of one capacity type.
-    takeovers: tuple[LaunchChoice, ...] = ()
+    takeovers: tuple[LaunchNeed, ...] = ()
 
     def __add__(self, other: Self) -> Self:
         """Return both, of two shapes."""
@@ -61,7 +61,7 @@ class Moves:
         )
 
 
-def plan_moves(draft: PlanDraft, need: LaunchChoice) -> Moves:
+def plan_moves(draft: PlanDraft, need: LaunchNeed) -> Moves:
     """Return who leaves for whom, and what is wanted for the rest."""
     moves = Moves()
     if need.forecast is None:
@@ -113,7 +113,7 @@ def _item_on(draft: PlanDraft, worker: Worker) -> float:
 
 
 def _move(
-    draft: PlanDraft, need: LaunchChoice, movers: list[_Mover], kind: CapacityType, moves: Moves
+    draft: PlanDraft, need: LaunchNeed, movers: list[_Mover], kind: CapacityType, moves: Moves
 ) -> Moves:
     # What waits in the queue goes to whoever is idle before anything is handed over.
     waiting = draft.fleet.queue.visible
@@ -181,8 +181,8 @@ def _coming(draft: PlanDraft, kind: CapacityType) -> int:
 
 
 def _takeover(
-    draft: PlanDraft, need: LaunchChoice, movers: Sequence[_Mover], slots: int, kind: CapacityType
-) -> LaunchChoice:
+    draft: PlanDraft, need: LaunchNeed, movers: Sequence[_Mover], slots: int, kind: CapacityType
+) -> LaunchNeed:
     sized = size_for_jobs(draft, need, slots)
     most = min(mover.item_at_most for mover in movers)
     is_urgent = kind is _ON_DEMAND

@@ -8,15 +8,20 @@ from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
 from spindown.control.market import sale_of
 from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import Observation, decode_request
-from spindown.control.plan.action import ActionKind, LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.control.plan.action import (
+    ActionKind,
+    LaunchChoice,
+    LaunchNeed,
+    LaunchWorkers,
+    PlanDraft,
+)
 from spindown.control.plan.breaker import doubted_traits, is_on_test
 from spindown.control.plan.budget import LaunchAllowance, calls_made, why_short
 from spindown.control.plan.image import tell_images
 from spindown.control.plan.outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
 from spindown.control.plan.size import blocked_regions, fleet_headroom, waiting_work
-from spindown.control.plan.wind_down import MonthLeft
-from spindown.domain.budget import LaunchRoom
+from spindown.domain.budget import LaunchBudget
 from spindown.domain.doubt import traits_of
 from spindown.domain.in_vain import (
     InVain,
@@ -76,8 +81,8 @@ class Choices:
 
 def choose_all(
     draft: PlanDraft,
-    missing: Sequence[LaunchChoice],
-    takeovers: Sequence[LaunchChoice],
+    missing: Sequence[LaunchNeed],
+    takeovers: Sequence[LaunchNeed],
     seen: Observation,
     allowance: LaunchAllowance,
 ) -> Choices:
@@ -104,7 +109,7 @@ def _note_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator
     minute, whether it gets a job or not.
     """
     for choice in choices:
-        is_each = of_dispatch(policy, choice.shape).dispatch is Dispatch.DEDICATED
+        is_each = of_dispatch(policy, choice.need.shape).dispatch is Dispatch.DEDICATED
         if is_each and choice.sizing.wanted and choice.sizing.left:
             about: About = {"jobs": choice.sizing.left, "seconds": LEAST_BILLED.total_seconds()}
             yield Reason(ReasonCode.MAY_TAKE_OVER, about)
@@ -112,7 +117,7 @@ def _note_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator
 
 def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchChoice, ...]:
     """Return the choices so that each shape gets a place before any gets all that are left."""
-    wanted = [0 if each.is_takeover else each.sizing.wanted for each in choices]
+    wanted = [0 if each.need.is_takeover else each.sizing.wanted for each in choices]
     if sum(map(bool, wanted)) <= 1 or sum(wanted) <= places:
         return tuple(choices)
     shared = []
@@ -127,7 +132,7 @@ def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchC
 
 
 def choose_offers(
-    draft: PlanDraft, need: LaunchChoice, seen: Observation, allowance: LaunchAllowance
+    draft: PlanDraft, need: LaunchNeed, seen: Observation, allowance: LaunchAllowance
 ) -> tuple[LaunchChoice, tuple[Reason, ...]]:
     """Rank what is on sale for a launch that is due, and size it within all bounds.
 
@@ -136,11 +141,11 @@ def choose_offers(
     Returns the choice, and what a person should know of prices and quotas.
     """
     if not need.may_launch:
-        return need, ()
+        return _unpriced(need, need.blocked_by), ()
     ranked = rank_offers(draft, need, seen)
     if ranked.candidates is None:
-        return replace(need, stopped=ranked.failure), ranked.notes
-    candidates, best, room = ranked.candidates, ranked.candidates.best, allowance.budget
+        return _unpriced(need, ranked.failure), ranked.notes
+    candidates, best = ranked.candidates, ranked.candidates.best
     quotas = quotas_left(draft, seen)
     sizing = size(
         backlog=waiting_work(draft),
@@ -170,13 +175,15 @@ def choose_offers(
     short = _quotas_short(candidates, quotas) if best is None else {}
     retry_at = _retry_at(need, candidates) if best is None else None
     is_dear = best is None and retry_at is None
-    choice = replace(
-        need,
+    choice = LaunchChoice(
+        need=need,
         sizing=sizing,
         candidates=candidates,
-        stopped=_unaskable(draft, seen.account)
+        blocked_by=_unaskable(draft, seen.account)
         or (
-            _over_ceiling(draft, candidates) if is_dear else _over_budget(candidates, sizing, room)
+            _over_ceiling(draft, candidates)
+            if is_dear
+            else _over_budget(candidates, sizing, allowance.budget)
         ),
         retry_at=retry_at,
         quotas_short=short,
@@ -198,6 +205,13 @@ def choose_offers(
     return choice, (*ranked.notes, *notes)
 
 
+def _unpriced(need: LaunchNeed, blocked_by: Reason) -> LaunchChoice:
+    """Return the choice for a need without any offer."""
+    return LaunchChoice(
+        need=need, sizing=need.sizing, blocked_by=blocked_by, retry_at=need.retry_at
+    )
+
+
 def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
     """Return why no request can be made at all: the shared rows that were read say so."""
     if account is None:
@@ -213,7 +227,7 @@ def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
 
 
 def allowance_of(
-    draft: PlanDraft, need: LaunchChoice, account: AccountView | None, month: MonthLeft
+    draft: PlanDraft, need: LaunchNeed, account: AccountView | None, budget: LaunchBudget | None
 ) -> LaunchAllowance:
     """Return what the launches of a plan may take, after all that it does before them.
 
@@ -223,8 +237,7 @@ def allowance_of(
     return LaunchAllowance(
         workers=facts.policy.max_workers - need.capacity.workers,
         per_hour=fleet_headroom(draft),
-        budget=month.room,
-        month_at_most=month.at_most,
+        budget=budget,
         calls=calls_made(facts, account),
     )
 
@@ -232,7 +245,7 @@ def allowance_of(
 def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | None:
     """Return the launch that a choice asks for; None if it asks for none."""
     candidates, facts, fleet = choice.candidates, draft.facts, draft.fleet
-    if choice.stopped or candidates is None or choice.sizing.wanted <= 0:
+    if choice.blocked_by or candidates is None or choice.sizing.wanted <= 0:
         return None
     return LaunchWorkers(
         kind=ActionKind.LAUNCH,
@@ -263,8 +276,8 @@ def _doubts_capacity_type(draft: PlanDraft) -> bool:
     return any(kind.value in traits for traits in found for kind in CapacityType)
 
 
-def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Ranked:
-    """Rank what is on sale now for the demand of a choice."""
+def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked:
+    """Rank what is on sale now for a need."""
     if seen.prices is None:
         return Ranked(candidates=None, failure=seen.prices_failure)
     facts, notes = draft.facts, []
@@ -314,7 +327,7 @@ def _catalogue_notes(draft: PlanDraft, seen: Observation) -> Iterator[Reason]:
         yield Reason(ReasonCode.CATALOGUE_OLD, {"read_at": seen.prices.oldest.isoformat()})
 
 
-def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: PlanDraft) -> Sequence[Offer]:
+def _suitable(offers: Sequence[Offer], need: LaunchNeed, draft: PlanDraft) -> Sequence[Offer]:
     """Return the offers that a deadline leaves.
 
     For what must be on demand those that finish it in time, or all of them if none does; for a
@@ -406,10 +419,10 @@ def _silent_regions(fleet: Fleet) -> frozenset[str]:
     return frozenset(request.region for request in unanswered if request is not None)
 
 
-def _over_budget(candidates: CandidateList, sizing: Sizing, room: LaunchRoom | None) -> Reason:
+def _over_budget(candidates: CandidateList, sizing: Sizing, budget: LaunchBudget | None) -> Reason:
     if sizing.wanted > 0 or sizing.bound != "budget":
         return NO_REASON
-    return why_short(candidates.top(_TRIED), room)
+    return why_short(candidates.top(_TRIED), budget)
 
 
 def _over_ceiling(draft: PlanDraft, candidates: CandidateList) -> Reason:
@@ -429,7 +442,7 @@ def _over_ceiling(draft: PlanDraft, candidates: CandidateList) -> Reason:
     return Reason(ReasonCode.FLEET_AT_CEILING, about)
 
 
-def _retry_at(need: LaunchChoice, candidates: CandidateList) -> datetime | None:
+def _retry_at(need: LaunchNeed, candidates: CandidateList) -> datetime | None:
     nearest, forecast = candidates.nearest, need.forecast
     is_spot = need.opens is PurchaseMode.SPOT
     waits = forecast.waits_until if forecast is not None and is_spot else None

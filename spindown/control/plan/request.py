@@ -166,7 +166,7 @@ class LaunchProgress:
             count = int(min(self._left(allowance), wanted, most))
         # A machine more would cost the full price.
         count = min([count, *(each.offer.paid_left for each in band if each.offer.paid_left)])
-        at_most = self.choice.on_demand_at_most
+        at_most = self.choice.need.on_demand_at_most
         if band[0].offer.capacity_type is CapacityType.ON_DEMAND and at_most is not None:
             return min(count, at_most - self.on_demand)
         return count

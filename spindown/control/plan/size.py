@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from spindown.control.plan.action import LaunchChoice, PlanDraft
+from spindown.control.plan.action import LaunchNeed, PlanDraft
 from spindown.control.plan.backlog import waiting_of
 from spindown.control.plan.backoff import backing_off_until
 from spindown.control.plan.breaker import breaker_of, is_on_test, tests_launch_version
@@ -36,7 +36,7 @@ from spindown.domain.schedule import (
 )
 
 
-def size_fleet(draft: PlanDraft) -> LaunchChoice:
+def size_fleet(draft: PlanDraft) -> LaunchNeed:
     """Size the fleet by the queue and the ledger alone."""
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     work, present = waiting_work(draft), _present(draft)
@@ -57,15 +57,15 @@ def size_fleet(draft: PlanDraft) -> LaunchChoice:
     )
 
 
-def size_each(draft: PlanDraft) -> tuple[LaunchChoice, ...]:
+def size_each(draft: PlanDraft) -> tuple[LaunchNeed, ...]:
     """Size the fleet of each shape, those first in which a launch is due; one, without types."""
     found = [size_fleet(of_shape(draft, shape)) for shape in shapes_of(draft)]
     return tuple(sorted(found, key=lambda need: (not need.may_launch, not need.is_wanted)))
 
 
 def size_again(
-    draft: PlanDraft, before: PlanDraft, needs: tuple[LaunchChoice, ...]
-) -> tuple[LaunchChoice, ...]:
+    draft: PlanDraft, before: PlanDraft, needs: tuple[LaunchNeed, ...]
+) -> tuple[LaunchNeed, ...]:
     """Size the fleet as ``size_each`` does; ``needs`` is how it was sized by ``before``.
 
     In most ticks nothing has changed by which it is sized.
@@ -75,7 +75,7 @@ def size_again(
 
 def size_for(
     draft: PlanDraft, demand: Demand, start_plan: StartPlan | None, present: Capacity | None = None
-) -> LaunchChoice:
+) -> LaunchNeed:
     """Size the fleet for a demand."""
     present = present or _present(draft)
     sizing = size(
@@ -89,19 +89,19 @@ def size_for(
         now=draft.now,
         start_plan=start_plan,
     )
-    stopped, until = _stop(draft, present) if sizing.unbounded > 0 else (NO_REASON, None)
-    return LaunchChoice(
+    blocked_by, until = _block_all(draft, present) if sizing.unbounded > 0 else (NO_REASON, None)
+    return LaunchNeed(
         demand=demand,
         capacity=present,
         start_plan=start_plan,
         sizing=sizing,
         shape=draft.facts.shape,
-        stopped=stopped,
+        blocked_by=blocked_by,
         retry_at=until or sizing.hold_until,
     )
 
 
-def size_for_jobs(draft: PlanDraft, need: LaunchChoice, jobs: int) -> LaunchChoice:
+def size_for_jobs(draft: PlanDraft, need: LaunchNeed, jobs: int) -> LaunchNeed:
     """Size the fleet for so many jobs beside what is needed, each in a slot of its own."""
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     demand = replace(
@@ -288,7 +288,7 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
     )
 
 
-def _stop(draft: PlanDraft, present: Capacity) -> tuple[Reason, datetime | None]:
+def _block_all(draft: PlanDraft, present: Capacity) -> tuple[Reason, datetime | None]:
     most = draft.facts.policy.max_workers
     if present.workers >= most:
         return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}), None
@@ -315,8 +315,8 @@ def _block(draft: PlanDraft, region: str) -> RegionBlock | None:
     if allowed is not None and region not in allowed:
         return RegionBlock(reason=Reason(ReasonCode.REGION_LEFT_OUT, {"region": region}))
     if breaker.open_until is not None and breaker.open_until > draft.now:
-        stopped = breaker.reason.within(ReasonCode.LAUNCHING_STOPPED)
-        return RegionBlock(reason=stopped, until=breaker.open_until)
+        reason = breaker.reason.within(ReasonCode.LAUNCHING_STOPPED)
+        return RegionBlock(reason=reason, until=breaker.open_until)
     here = [w for w in fleet.workers.values() if w.region == region]
     unproven = [w for w in here if tests_launch_version(w, breaker, draft.now)]
     if unproven and is_on_test(facts, fleet, region):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spindown.control.observe.fleet import open_launches
-from spindown.control.plan.action import LaunchChoice, PlanDraft
+from spindown.control.plan.action import LaunchNeed, PlanDraft
 from spindown.control.plan.migrate import Moves, plan_moves
 from spindown.control.plan.size import in_vain_jobs, size_for_jobs
 from spindown.domain.fleet import Worker, WorkerState
@@ -19,13 +19,13 @@ from spindown.domain.learning import Knowledge, interruption_rate
 from spindown.domain.reason import Reason, ReasonCode
 
 
-def plan_all_moves(draft: PlanDraft, need: LaunchChoice) -> Moves:
+def plan_all_moves(draft: PlanDraft, need: LaunchNeed) -> Moves:
     """Return who leaves for whom, and a machine for what must go on at one that stays."""
     moves, surer = plan_moves(draft, need), plan_surer(draft, need)
     return moves if surer is None else moves + Moves(takeovers=(surer,))
 
 
-def plan_surer(draft: PlanDraft, need: LaunchChoice) -> LaunchChoice | None:
+def plan_surer(draft: PlanDraft, need: LaunchNeed) -> LaunchNeed | None:
     """Return what is wanted for jobs that need a machine that stays; None: nothing."""
     jobs = in_vain_jobs(draft)
     if not jobs:

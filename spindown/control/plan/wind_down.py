@@ -6,7 +6,7 @@ with ``surplus_at`` after the jobs in hand; one that boots is condemned.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
@@ -15,7 +15,7 @@ from spindown.control.plan.budget import used
 from spindown.control.plan.reap import change_worker, condemn_and_terminate
 from spindown.control.plan.size import waiting_work
 from spindown.domain.budget import (
-    LaunchRoom,
+    LaunchBudget,
     WorkerNeed,
     divide,
     foresee_workers,
@@ -31,20 +31,6 @@ from spindown.ledger import AccountView, account_key
 
 #: A float's last digits, so that what was just found to fit is not refused when it is written.
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonthLeft:
-    """What the month's budget leaves for launches; None: there is no budget, or nobody knows."""
-
-    room: LaunchRoom | None = None
-    #: USD that all workloads may have spent and set aside once a launch is reserved.
-    at_most: float | None = None
-
-    @property
-    def left(self) -> float | None:
-        """Return USD that no worker needs to end; None: no limit."""
-        return None if self.room is None else self.room.left
 
 
 def has_budget(draft: PlanDraft) -> bool:
@@ -64,15 +50,19 @@ def needs_of(draft: PlanDraft) -> Mapping[str, WorkerNeed]:
     )
 
 
-def heed_budget(draft: PlanDraft, account: AccountView | None) -> tuple[PlanDraft, MonthLeft]:
+def heed_budget(
+    draft: PlanDraft, account: AccountView | None
+) -> tuple[PlanDraft, LaunchBudget | None]:
     """Tell the workers to end that the budget does not pay for; return what it leaves.
+
+    None: there is no budget, or nobody knows what is spent of it.
 
     What all workloads have spent and set aside is in the month's row. What the workload's own
     launches have set aside gives way to what their workers need by now, where that is more.
     """
     whole, month = draft.facts.deployment.budget_per_month, rows.budget_sort(draft.now)
     if whole is None or account is None or month in account.bad_rows:
-        return draft, MonthLeft()
+        return draft, None
     needs = _uncharged_only_once(draft, needs_of(draft))
     owners = {i: draft.fleet.workers[i].launch_id for i in needs}
     launches = draft.fleet.launches
@@ -96,13 +86,13 @@ def heed_budget(draft: PlanDraft, account: AccountView | None) -> tuple[PlanDraf
     ended = dict.fromkeys(ends, Reason(ReasonCode.BUDGET_ENDS_WORKER, about))
     draft = _wind_down(draft, ended, "spent_at")
     left -= sum(_beyond_need(x, needs, owners, ends) for x in running.values())
-    room = LaunchRoom(
-        whole=whole,
-        left=left,
-        ahead=foresight(draft.facts.knowledge, draft.facts.policy),
+    return draft, LaunchBudget(
+        month_usd=whole,
+        left_usd=left,
+        foresight=foresight(draft.facts.knowledge, draft.facts.policy),
         items_waiting=_unserved(draft),
+        committed_at_most_usd=left + taken + _ROUNDING,
     )
-    return draft, MonthLeft(room=room, at_most=left + taken + _ROUNDING)
 
 
 def end_surplus(draft: PlanDraft) -> PlanDraft:

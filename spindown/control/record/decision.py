@@ -175,7 +175,7 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
         requests=record.requests,
         actions=tuple(entry for action in record.done for entry in record_action(action)),
         shapes=record_shapes(plan, record.workers.values()),
-        deadlines=record_deadlines(choice.forecast),
+        deadlines=record_deadlines(choice.need.forecast),
         notes=tuple(_notes(plan, record, candidates, journal)),
         bad_rows=facts.view.bad_rows + (record.account.bad_rows if record.account else ()),
         month_dollars=budget.dollars if budget else None,
@@ -186,7 +186,7 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
 def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, ...]:
     """Return each shape that is in use as a decision spells it out; none without types."""
     live = Counter(worker.shape for worker in workers if worker.is_live)
-    choices = {x.shape: x for x in (plan.choice, *plan.others)}
+    choices = {x.need.shape: x for x in (plan.choice, *plan.others)}
     return tuple(
         ShapeRecord(
             shape=name,
@@ -195,7 +195,7 @@ def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, .
             workers=live[name],
             wanted=choices[name].sizing.wanted,
             reason=choices[name].sizing.reason,
-            stopped=choices[name].stopped or none_fits(choices[name].candidates),
+            stopped=choices[name].blocked_by or none_fits(choices[name].candidates),
         )
         for name, known in sorted(plan.fleet.shapes.items())
         if name in choices
@@ -211,7 +211,9 @@ def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
     if any(request.instances for request in record.requests if request.launch_id not in new):
         return plan.choice
     gave = [action.choice for action, made in record.launched if any(a.instances for a in made)]
-    surer = [] if plan.choice.is_wanted else [x for x in plan.takeovers if x.in_vain is not None]
+    surer = (
+        [] if plan.choice.is_wanted else [x for x in plan.takeovers if x.need.in_vain is not None]
+    )
     return (*gave, *surer, plan.choice)[0]
 
 
@@ -221,7 +223,7 @@ def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
     if choice.sizing.hold_until is not None:
         return Outcome.HELD
     if choice.is_wanted:
-        if choice.stopped:
+        if choice.blocked_by:
             return Outcome.STOPPED
         if choice.candidates is not None and choice.candidates.best is None:
             return Outcome.HELD if choice.retry_at else Outcome.NOTHING_FITS
@@ -246,7 +248,7 @@ def _summary(
         case Outcome.HELD | Outcome.NOTHING_FITS:
             why = none_fits(choice.candidates)
         case Outcome.STOPPED:
-            why = choice.stopped or record.ended_early
+            why = choice.blocked_by or record.ended_early
     return DecisionSummary(
         sizing=need,
         why=why,
@@ -282,7 +284,9 @@ def _notes(
     yield from plan.notes
     yield from record.notes
     told = _told_of(plan, record)
-    yield from (x.sizing.reason for x in plan.takeovers if x.in_vain is not None and x is not told)
+    yield from (
+        x.sizing.reason for x in plan.takeovers if x.need.in_vain is not None and x is not told
+    )
     nearest = candidates.nearest if candidates is not None and candidates.best is None else None
     if nearest is not None:
         yield ruled_out(nearest)

@@ -173,7 +173,7 @@ def _month(tick: TickResult) -> Mapping[str, float]:
         if most:
             percent = 100 * row.committed / most
             # Used up is a budget that pays for no further work, though some cents are left.
-            is_used_up = is_stopped_by_budget(tick.plan, tick.record) or any(
+            is_used_up = is_blocked_by_budget(tick.plan, tick.record) or any(
                 worker.spent_at is not None and worker.is_live for worker in tick.workers
             )
             values["BudgetUsed"] = max(percent, 100.0) if is_used_up else percent
@@ -197,7 +197,7 @@ def _trouble(tick: TickResult) -> Mapping[str, float]:
         "QuotaBlocked": sum(q.until > tick.facts.now for q in quotas),
         "BreakerOpen": bool(open_breakers(tick.facts, tick.record.breakers)),
         "NothingFits": tick.decision.outcome is Outcome.NOTHING_FITS,
-        "BudgetStopped": is_stopped_by_budget(tick.plan, tick.record),
+        "BudgetStopped": is_blocked_by_budget(tick.plan, tick.record),
         "CheckInsMissed": _silent_strikes(tick),
         "Condemned": len(tick.decision.condemned),
         "ReapingHeldBack": is_held_back(tick.plan),
@@ -268,9 +268,9 @@ def is_held_back(plan: Plan) -> bool:
     return any(note.code in _HELD_BACK for note in plan.notes)
 
 
-def is_stopped_by_budget(plan: Plan, record: TickRecord) -> bool:
-    """Tell whether the month's budget stops launches."""
-    return plan.choice.stopped.code in _BUDGET or record.ended_early.code in _BUDGET
+def is_blocked_by_budget(plan: Plan, record: TickRecord) -> bool:
+    """Tell whether the month's budget keeps launches from being made."""
+    return plan.choice.blocked_by.code in _BUDGET or record.ended_early.code in _BUDGET
 
 
 def full_quotas(seen: Observation, plan: Plan, record: TickRecord) -> Sequence[QuotaRow]:

@@ -23,7 +23,7 @@ from spindown.contract.row import (
     control_partition,
 )
 from spindown.domain.boot import BootPhase, BootProfile, usual_boot
-from spindown.domain.budget import LaunchRoom, foresight
+from spindown.domain.budget import LaunchBudget, foresight
 from spindown.domain.image import snapshots_at_most
 from spindown.domain.job_type import dispatch_of_type, requirements_of, shape_of
 from spindown.domain.learning import Knowledge
@@ -732,8 +732,8 @@ def check_budget(subject: DoctorSubject, choices: Sequence[OfferChoice]) -> Iter
 def _least(choice: OfferChoice, budget: float | None) -> float | None:
     """Return the USD that the cheapest launch of a workload sets aside; None: it has no offer."""
     ahead = foresight(Knowledge(), choice.case.policy)
-    room = LaunchRoom(whole=budget or 0.0, left=budget or 0.0, ahead=ahead)
-    return min(map(room.least, choice.candidates.candidates), default=None)
+    month = LaunchBudget(month_usd=budget or 0.0, left_usd=budget or 0.0, foresight=ahead)
+    return min(map(month.least, choice.candidates.candidates), default=None)
 
 
 def _check_month(budget: float, committed: float, choices: Sequence[OfferChoice]) -> Finding:

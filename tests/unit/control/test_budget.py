@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from spindown.control.plan.budget import LaunchAllowance, PlannedRequest, affordable
-from spindown.domain.budget import LaunchRoom, foresight
+from spindown.domain.budget import LaunchBudget, foresight
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Requirements
 from spindown.domain.ranking import rank
 from tests.builders import NOW, a_demand, a_policy, an_offer, minutes
 
-ROOM = LaunchRoom(whole=2.0, left=2.0, ahead=foresight(Knowledge(), a_policy()))
-WHOLE = LaunchAllowance(workers=5, per_hour=1.0, budget=ROOM, calls={"us-west-2": 3})
+BUDGET = LaunchBudget(month_usd=2.0, left_usd=2.0, foresight=foresight(Knowledge(), a_policy()))
+WHOLE = LaunchAllowance(workers=5, per_hour=1.0, budget=BUDGET, calls={"us-west-2": 3})
 
 
 def a_request(count: int) -> PlannedRequest:
@@ -40,7 +40,7 @@ def test_a_request_takes_what_its_dearest_offer_costs() -> None:
     assert left.workers == 2
     assert left.per_hour == pytest.approx(1.0 - 3 * 0.23)
     assert left.budget is not None
-    assert left.budget.left == pytest.approx(2.0 - request.reserved_usd)
+    assert left.budget.left_usd == pytest.approx(2.0 - request.reserved_usd)
     assert left.calls == {"us-west-2": 4}
 
 

@@ -400,7 +400,7 @@ def test_the_charges_of_the_same_tick_leave_the_budget_first() -> None:
     made, decision = check(world)
 
     assert counts(made) == []
-    assert made.plan.choice.stopped.code is ReasonCode.BUDGET_USED_UP
+    assert made.plan.choice.blocked_by.code is ReasonCode.BUDGET_USED_UP
     assert not decision.requests
 
 

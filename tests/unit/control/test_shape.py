@@ -206,8 +206,8 @@ def test_plan_shows_each_shape_and_asks_for_a_job_without_needs() -> None:
     asked = preview(WORKLOAD, world.ports, jobs=5)
 
     assert {each.shape: each.wanted for each in made.shapes}[LARGE] == 1
-    assert [launch.choice.shape for launch in made.launches if launch.requests] == [LARGE]
-    assert "c0m0" in {launch.choice.shape for launch in asked.launches}
+    assert [launch.choice.need.shape for launch in made.launches if launch.requests] == [LARGE]
+    assert "c0m0" in {launch.choice.need.shape for launch in asked.launches}
 
 
 def test_a_shape_that_nothing_meets_says_so_and_stops_no_other() -> None:

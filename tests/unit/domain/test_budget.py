@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.budget import (
-    LaunchRoom,
+    LaunchBudget,
     WorkerNeed,
     divide,
     foresee_workers,
@@ -44,9 +44,9 @@ def a_policy(when_spent: WhenSpent) -> Policy:
     return Policy(when_spent=when_spent, idle_timeout=minutes(2), boot_estimate=minutes(3))
 
 
-def a_room(when_spent: WhenSpent, left: float = 1.0, items_waiting: float = 0.0) -> LaunchRoom:
+def a_budget(when_spent: WhenSpent, left: float = 1.0, items_waiting: float = 0.0) -> LaunchBudget:
     ahead = foresight(Knowledge(), a_policy(when_spent))
-    return LaunchRoom(whole=1.0, left=left, ahead=ahead, items_waiting=items_waiting)
+    return LaunchBudget(month_usd=1.0, left_usd=left, foresight=ahead, items_waiting=items_waiting)
 
 
 def a_candidate(price: float = 0.6, items: float = 1000.0, kind: str = "g4dn.xlarge") -> Candidate:
@@ -77,13 +77,13 @@ def test_the_least_that_a_launch_sets_aside(when_spent: WhenSpent, spans: timede
     work = waiting * (candidate.parts.work + candidate.parts.redo)
     work = work if when_spent is WhenSpent.STOP_LAUNCHES else 0.0
 
-    least = a_room(when_spent, items_waiting=waiting).least(candidate)
+    least = a_budget(when_spent, items_waiting=waiting).least(candidate)
 
     assert least == pytest.approx(0.6 * (spans / HOUR) + work)
 
 
 def test_a_launch_pays_for_a_job_in_each_slot() -> None:
-    least = a_room(WhenSpent.FINISH_JOBS).least(a_candidate(kind="g4dn.12xlarge"))
+    least = a_budget(WhenSpent.FINISH_JOBS).least(a_candidate(kind="g4dn.12xlarge"))
 
     assert least == pytest.approx(0.6 * (minutes(3 + 4 * 6 + 3) / HOUR))
 
@@ -91,32 +91,32 @@ def test_a_launch_pays_for_a_job_in_each_slot() -> None:
 def test_a_launch_pays_for_the_idle_end_that_was_learned() -> None:
     """Without gaps a worker stays for what a boot is worth: 3 min x 6 / (3 + 6) for jobs of 6."""
     policy = replace(a_policy(WhenSpent.STOP_LAUNCHES), idle_timeout=None)
-    room = LaunchRoom(whole=1.0, left=1.0, ahead=foresight(Knowledge(), policy))
+    budget = LaunchBudget(month_usd=1.0, left_usd=1.0, foresight=foresight(Knowledge(), policy))
 
-    assert room.least(a_candidate()) == pytest.approx(0.6 * (minutes(3 + 2) / HOUR))
+    assert budget.least(a_candidate()) == pytest.approx(0.6 * (minutes(3 + 2) / HOUR))
 
 
 def test_work_that_waits_is_for_whoever_comes_first() -> None:
     candidate = a_candidate()
-    room = a_room(WhenSpent.STOP_LAUNCHES, left=5.0, items_waiting=1000.0)
-    without = replace(room, items_waiting=0.0)
+    budget = a_budget(WhenSpent.STOP_LAUNCHES, left=5.0, items_waiting=1000.0)
+    without = replace(budget, items_waiting=0.0)
 
-    assert room.least(candidate) > without.least(candidate)
-    assert room.after(1.0, 0) == replace(room, left=4.0)
-    assert room.after(1.0, 1) == replace(without, left=4.0)
+    assert budget.least(candidate) > without.least(candidate)
+    assert budget.after(1.0, 0) == replace(budget, left_usd=4.0)
+    assert budget.after(1.0, 1) == replace(without, left_usd=4.0)
 
 
 @pytest.mark.parametrize("when_spent", WhenSpent)
 def test_what_three_machines_cost_is_room_for_three(when_spent: WhenSpent) -> None:
     """0.3 USD are less than 3 x 0.1 in binary."""
     candidate = a_candidate(items=100.0)
-    one = a_room(when_spent, left=100.0).reserved([candidate], 1)
-    room = a_room(when_spent, left=3 * one * (1.0 - 1e-12))
+    one = a_budget(when_spent, left=100.0).reserved([candidate], 1)
+    budget = a_budget(when_spent, left=3 * one * (1.0 - 1e-12))
 
-    assert room.workers([candidate]) == ([candidate], 3)
-    least = room.least(candidate)
-    assert replace(room, left=least - 1e-12).workers([candidate]) == ([candidate], 1)
-    assert replace(room, left=least - 1e-6).workers([candidate]) == ([], 0)
+    assert budget.workers([candidate]) == ([candidate], 3)
+    least = budget.least(candidate)
+    assert replace(budget, left_usd=least - 1e-12).workers([candidate]) == ([candidate], 1)
+    assert replace(budget, left_usd=least - 1e-6).workers([candidate]) == ([], 0)
 
 
 @pytest.mark.parametrize("stop_grace", [timedelta(0), timedelta(seconds=90)])
@@ -132,24 +132,24 @@ def test_what_puts_back_has_the_time_that_its_worker_takes(stop_grace: timedelta
 
 def test_fewer_machines_set_aside_the_same_work() -> None:
     candidate = a_candidate()
-    room = a_room(WhenSpent.STOP_LAUNCHES, left=10.0, items_waiting=4000.0)
-    one, four = (room.reserved([candidate], count) for count in (1, 4))
+    budget = a_budget(WhenSpent.STOP_LAUNCHES, left=10.0, items_waiting=4000.0)
+    one, four = (budget.reserved([candidate], count) for count in (1, 4))
 
-    work = room.least(candidate) - 0.6 * 5 / 60
+    work = budget.least(candidate) - 0.6 * 5 / 60
     assert work > 4 * 0.6
     assert four - one == pytest.approx(3 * 0.6 * 5 / 60)
-    assert replace(room, left=one - 0.001).workers([candidate]) == ([], 0)
-    assert replace(room, left=one + 0.001).workers([candidate])[1] == 1
+    assert replace(budget, left_usd=one - 0.001).workers([candidate]) == ([], 0)
+    assert replace(budget, left_usd=one + 0.001).workers([candidate])[1] == 1
 
 
 @pytest.mark.parametrize("when_spent", ENDING)
 def test_one_is_launched_for_a_part_of_the_work(when_spent: WhenSpent) -> None:
     candidate = a_candidate(items=100_000.0)
-    room = a_room(when_spent, left=0.5)
+    budget = a_budget(when_spent, left=0.5)
 
     assert candidate.expected_dollars > 10.0
-    assert room.workers([candidate]) == ([candidate], 1)
-    assert room.reserved([candidate], 1) == 0.5
+    assert budget.workers([candidate]) == ([candidate], 1)
+    assert budget.reserved([candidate], 1) == 0.5
 
 
 @given(
@@ -162,18 +162,18 @@ def test_one_is_launched_for_a_part_of_the_work(when_spent: WhenSpent) -> None:
 def test_a_launch_never_sets_aside_more_than_is_left(
     when_spent: WhenSpent, prices: list[float], items: float, left: float, waiting: float
 ) -> None:
-    room = a_room(when_spent, left=left, items_waiting=waiting)
+    budget = a_budget(when_spent, left=left, items_waiting=waiting)
     band = [a_candidate(price, items) for price in prices]
 
-    paid, most = room.workers(band)
+    paid, most = budget.workers(band)
 
     for count in {1, int(min(most, 1000))} if most else ():
-        reserved = room.reserved(paid, count)
+        reserved = budget.reserved(paid, count)
         assert reserved <= left + 1e-6
-        assert reserved >= min(map(room.least, paid)) - 1e-6
-        assert room.after(reserved, count).left == left - reserved
+        assert reserved >= min(map(budget.least, paid)) - 1e-6
+        assert budget.after(reserved, count).left_usd == left - reserved
     assert bool(paid) is (most > 0)
-    assert paid or min(map(room.least, band)) > left
+    assert paid or min(map(budget.least, band)) > left
 
 
 # Who may go on.
@@ -347,7 +347,7 @@ def test_a_boot_that_is_paid_for_is_not_ended() -> None:
     """What the least launch sets aside is enough for as long as it boots."""
     for when_spent in ENDING:
         policy, candidate = a_policy(when_spent), a_candidate()
-        least = a_room(when_spent).least(candidate)
+        least = a_budget(when_spent).least(candidate)
         for age in range(4):
             worker = a_booting_worker(
                 "i-1", age=minutes(age), price_per_hour=candidate.offer.price, slots=1

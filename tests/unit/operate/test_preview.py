@@ -85,7 +85,7 @@ def test_plans_no_launch_that_the_tick_may_not_ask_for(
     made = preview(WORKLOAD, world.ports)
     decision = world.tick()
 
-    assert made.plan.choice.stopped.code is code
+    assert made.plan.choice.blocked_by.code is code
     assert decision.requests == ()
     assert decision.outcome is Outcome.STOPPED
 
@@ -96,7 +96,7 @@ def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:
 
     made = preview(WORKLOAD, world.ports)
 
-    assert made.plan.choice.stopped.code is ReasonCode.MAX_WORKERS
+    assert made.plan.choice.blocked_by.code is ReasonCode.MAX_WORKERS
     assert made.candidates.best is not None
 
 
@@ -125,7 +125,7 @@ def test_says_that_a_budget_is_below_any_launch(jobs: int) -> None:
 
     made = preview(WORKLOAD, world.ports)
 
-    found = [made.plan.choice.stopped, *made.notes]
+    found = [made.plan.choice.blocked_by, *made.notes]
     assert [r.code for r in found].count(ReasonCode.BUDGET_BELOW_LAUNCH) == 1
 
 

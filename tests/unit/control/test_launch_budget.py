@@ -7,9 +7,9 @@ import pytest
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import budget_sort
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
-from spindown.control.plan.wind_down import MonthLeft, heed_budget
+from spindown.control.plan.wind_down import heed_budget
 from spindown.control.tick import observe
-from spindown.domain.budget import LaunchRoom
+from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Launch, LaunchState, WorkerState
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.ledger import AccountView, account_key
@@ -55,13 +55,14 @@ def month_of(world: ControlWorld) -> Key:
     return account_key(budget_sort(world.now))
 
 
-def room_of(month: MonthLeft) -> LaunchRoom:
-    assert month.room is not None
-    return month.room
+def left_by(draft: PlanDraft, account: AccountView) -> LaunchBudget:
+    _, budget = heed_budget(draft, account)
+    assert budget is not None
+    return budget
 
 
 def left_in(draft: PlanDraft, account: AccountView) -> float:
-    return room_of(heed_budget(draft, account)[1]).left
+    return left_by(draft, account).left_usd
 
 
 def with_launches(draft: PlanDraft, *launches: Launch) -> PlanDraft:
@@ -87,13 +88,13 @@ def test_all_may_take_what_is_taken_and_what_is_left() -> None:
     taken = account.budget_at(draft.now).committed
     assert taken > 0.0
 
-    _, month = heed_budget(draft, account)
+    budget = left_by(draft, account)
 
-    most = room_of(month).left + taken
-    assert month.at_most == pytest.approx(most)
+    most = budget.left_usd + taken
+    assert budget.committed_at_most_usd == pytest.approx(most)
     # What was just found to fit must not be refused for a last digit.
-    assert month.at_most is not None
-    assert month.at_most > most
+    assert budget.committed_at_most_usd is not None
+    assert budget.committed_at_most_usd > most
 
 
 def test_an_open_launch_of_last_month_takes_of_this_month() -> None:
@@ -137,10 +138,11 @@ def test_one_that_ends_gives_back_what_no_job_in_hand_needs() -> None:
     taken = account.budget_at(draft.now).committed
     reserved = replace_fields(launch, {"reserved_usd": 5.0})
 
-    after, month = heed_budget(with_launches(draft, reserved), account)
+    after, budget = heed_budget(with_launches(draft, reserved), account)
 
     assert [worker.spent_at for worker in after.fleet.workers.values()] == [draft.now]
-    assert room_of(month).left == pytest.approx(BUDGET - taken)
+    assert budget is not None
+    assert budget.left_usd == pytest.approx(BUDGET - taken)
 
 
 def test_waiting_items_count_while_nobody_is_on_the_way() -> None:
@@ -150,7 +152,7 @@ def test_waiting_items_count_while_nobody_is_on_the_way() -> None:
     coming = replace_fields(failed, {"state": LaunchState.INTENDED})
 
     def items_waiting(*launches: Launch) -> float:
-        return room_of(heed_budget(with_launches(draft, *launches), account)[1]).items_waiting
+        return left_by(with_launches(draft, *launches), account).items_waiting
 
     assert items_waiting() > 0.0
     assert items_waiting(failed) == items_waiting()
