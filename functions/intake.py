@@ -20,7 +20,7 @@ from spindown.error import ContractError, NotFound, SpindownError
 from spindown.functions.malformed import acknowledge
 from spindown.functions.port import connect, control_ports, work_ports
 from spindown.job.held import WorkPorts
-from spindown.job.intake import route
+from spindown.job.route import route
 from spindown.port import ControlPorts, Waker
 
 logger = Logger(service="intake")

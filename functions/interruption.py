@@ -35,11 +35,11 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
         "instance_id": reaction.instance_id,
         "workload": reaction.workload,
         "acted": reaction.acted,
-        "summary": _told(reaction.decision),
+        "summary": _summary(reaction.decision),
     }
 
 
-def _told(decision: Decision | None) -> str:
+def _summary(decision: Decision | None) -> str:
     return "" if decision is None else say_outcome(decision.outcome, decision.summary)
 
 

@@ -12,8 +12,8 @@ from aws_lambda_powertools import Logger
 from spindown.control.alert.judgement import judge
 from spindown.control.alert.lost import tell_lost
 from spindown.control.bake import keep_images
-from spindown.control.job_size import learn_sizes
 from spindown.control.market import refresh
+from spindown.control.rightsizing import learn_sizes
 from spindown.control.usage import compact_all
 from spindown.functions.port import control_ports, for_each_workload, store_of
 from spindown.job.lost import count_recent

@@ -37,9 +37,9 @@ def handle(event: Mapping[str, Any], url: str, trusted: ssl.SSLContext | None = 
     return len(records)
 
 
-def text_of(told: Mapping[str, Any]) -> str:
+def text_of(message: Mapping[str, Any]) -> str:
     """Return what a person reads: subject and words; of an alarm its state and its description."""
-    subject, words = str(told.get("Subject") or ""), str(told.get("Message") or "")
+    subject, words = str(message.get("Subject") or ""), str(message.get("Message") or "")
     try:
         alarm = json.loads(words)
     except ValueError:

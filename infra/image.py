@@ -420,7 +420,7 @@ class ImageStack(DeploymentStack):
             shared_tags=self._config.deployment.tags,
             keys={
                 region: place.kms_key_arn
-                for region, place in self._config.deployment.outposts.items()
+                for region, place in self._config.deployment.regions.items()
             },
         )
 

@@ -13,7 +13,7 @@ from spindown.config import DeploymentConfig
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.name import resource_name
-from spindown.contract.settings import Outpost, outpost_parameter
+from spindown.contract.settings import RegionSettings, outpost_parameter
 from spindown.infra.control.bundle import FunctionBundle, Target
 from spindown.infra.control.teardown import Teardown
 from spindown.infra.control.trigger import INSTANCE_EVENTS
@@ -54,7 +54,7 @@ class OutpostStack(DeploymentStack):
         )
         self._deployment = deployment
         self._workloads = workloads
-        place = deployment.outposts[region]
+        place = deployment.regions[region]
         placed = {"region": region, "zones": place.zones, "network": place.network}
         self._network = Network(self, "Network", deployment=deployment.model_copy(update=placed))
         # What instances need until they have ended, and what launches them, which is deleted first.
@@ -82,13 +82,13 @@ class OutpostStack(DeploymentStack):
             user_data=workload.fleet.user_data,
         )
         refs = refs_of(templates)
-        outpost = Outpost(subnets=self._network.subnets, templates=refs)
+        place = RegionSettings(subnets=self._network.subnets, templates=refs)
         ssm.CfnParameter(
             self._use,
             f"Outpost-{name}",
             name=outpost_parameter(deployment.name, name),
             type="String",
-            value=json.dumps(encode(outpost)),
+            value=json.dumps(encode(place)),
         )
         return grants.bound_launches(
             name, [ref.id for ref in refs.values()], workload.config.to_requirements()

@@ -34,7 +34,7 @@ from spindown.contract.queue import (
 )
 from spindown.contract.settings import (
     BakeSettings,
-    Outpost,
+    RegionSettings,
     RunSettings,
     TemplateRef,
     WorkloadSettings,
@@ -322,14 +322,16 @@ class WorkloadResources(Construct):
     @property
     def settings(self) -> WorkloadSettings:
         """Return what functions and the command line read about the workload."""
-        outpost = Outpost(subnets=self._shared.network.subnets, templates=self.fleet.template_refs)
+        place = RegionSettings(
+            subnets=self._shared.network.subnets, templates=self.fleet.template_refs
+        )
         return WorkloadSettings(
             name=self.name,
             queue_url=self.jobs.queue.queue_url,
             dlq_url=self.jobs.dead_letters.queue_url,
             log_group=self.fleet.log_group.log_group_name,
-            outposts={self._shared.deployment.region: outpost},
-            regions=tuple(sorted(self._shared.deployment.outpost)),
+            regions={self._shared.deployment.region: place},
+            outposts=tuple(sorted(self._shared.deployment.outpost)),
             run=RunSettings(
                 slots=str(self.config.run.slots),
                 code=self.archive.uri,

@@ -17,14 +17,14 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+from spindown.contract.learned_size import LearnedSizes
 from spindown.contract.settings import WorkloadSettings
-from spindown.contract.size import LearnedSizes
-from spindown.control.job_size import learn_types
-from spindown.domain.job_size import SYSTEM_GIB, SeenAttempt, hour_of_week, sized_at
+from spindown.control.rightsizing import learn_types
 from spindown.domain.job_type import Shape, outgrown, requirements_of, settle, shape_of
 from spindown.domain.offer import Catalogue, InstanceType, Requirements
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.requirement import misfit
+from spindown.domain.rightsizing import SYSTEM_GIB, SeenAttempt, hour_of_week, sized_at
 
 #: A Monday.
 BEGIN = datetime(2026, 2, 2, tzinfo=UTC)
@@ -186,7 +186,7 @@ SETTINGS = WorkloadSettings(
     queue_url="",
     dlq_url="",
     log_group="",
-    outposts={},
+    regions={},
     requirements=Requirements(gpu_count_min=0.0),
 )
 POLICY = replace(

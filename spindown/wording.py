@@ -62,8 +62,10 @@ def _say_code(code: str, about: About) -> str:
         words = _WORDS[ReasonCode(code)]
         return words.format_map(about) if isinstance(words, str) else words(about)
     except _MISFITS:
-        told = (f"{name}={_spell(value)}" for name, value in islice(about.items(), _VALUES_AT_MOST))
-        return f"{code} ({', '.join(told)})" if about else code
+        pairs = (
+            f"{name}={_spell(value)}" for name, value in islice(about.items(), _VALUES_AT_MOST)
+        )
+        return f"{code} ({', '.join(pairs)})" if about else code
 
 
 def _spell(value: object) -> str:
@@ -154,7 +156,7 @@ def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
         case Outcome.LAUNCHED:
             given = (("launched", summary.launched), ("adopted", summary.adopted))
             said = ", ".join(f"{verb} {_counts(pools)}" for verb, pools in given if pools)
-        case Outcome.STOPPED:
+        case Outcome.BLOCKED:
             said = why or "no offer of the list could be asked for"
         case Outcome.NOTHING_FITS:
             said = f"no offer fits: {why or 'none is known'}"
@@ -291,8 +293,8 @@ def _costs(about: About) -> str:
 def _size_of_hour(about: About) -> str:
     day, hour = divmod(int(about["hour"]), 24)
     weekday = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")[day]
-    told = _resized(about, "from")
-    return f"{told}: on {weekday} from {hour:02d}:00 UTC jobs have needed more each week"
+    text = _resized(about, "from")
+    return f"{text}: on {weekday} from {hour:02d}:00 UTC jobs have needed more each week"
 
 
 def _cores_cheaper(about: About) -> str:
@@ -333,12 +335,12 @@ def _moment(instant: str | float) -> str:
 
 
 def _failed(words: str) -> Callable[[About], str]:
-    def told(about: About) -> str:
+    def say_failed(about: About) -> str:
         asked = _ASKED.get(str(about["asked"]), str(about["asked"]))
         where = about.get("launch_id") or about.get("region") or about.get("subject")
         return f"{asked}{f' ({where})' if where else ''}: {words} ({about['said']})"
 
-    return told
+    return say_failed
 
 
 #: What a call asked for, or was to do.
@@ -367,7 +369,7 @@ def _items_per_hour(about: About) -> str:
 _REFERENCE = f"{reference_machine(without_gpu=False)} (or {reference_machine(without_gpu=True)})"
 
 
-def _in_vain(about: About) -> str:
+def _wasted_work(about: About) -> str:
     return (
         f"{_count(about['attempts'], 'attempt')} ended by interruptions without "
         f"{'an item' if about.get('saves') else 'progress'}, the "
@@ -383,19 +385,19 @@ def _nearest(about: About) -> str:
 def _strikes(happened: str, remedy: str) -> Callable[[About], str]:
     def words(about: About) -> str:
         fault = _inner(about, "fault_code")[:_FAULT_AT_MOST].rstrip(". ")
-        told = f"{fault}; {_REMEDY}" if fault else remedy
+        advice = f"{fault}; {_REMEDY}" if fault else remedy
         last = f"the last one {about['instance_id']}"
-        return f"{about['count']} instances in a row {happened}, {last}: {told}"
+        return f"{about['count']} instances in a row {happened}, {last}: {advice}"
 
     return words
 
 
 def _dear(cause: str) -> Callable[[About], str]:
-    def told(about: About) -> str:
+    def say_dear(about: About) -> str:
         cost, usual = (say_number(float(about[name]), 6) for name in ("cost", "usual"))
         return f"An item costs {cost} USD, usually {usual}. {cause.format_map(about)}"
 
-    return told
+    return say_dear
 
 
 def say_check(result: CheckResult) -> str:
@@ -536,10 +538,10 @@ def _small_bill(about: About) -> str:
         if math.isfinite(tips)
         else "more of the same work would not change that"
     )
-    told = f"saves ${saving:,.2f}" if saving >= 0.0 else f"costs ${-saving:,.2f} more"
+    text = f"saves ${saving:,.2f}" if saving >= 0.0 else f"costs ${-saving:,.2f} more"
     return (
         f"The same work on demand, started and stopped by hand without an idle minute, costs "
-        f"${about['month']:,.2f} a month: Spindown {told}; {from_here}."
+        f"${about['month']:,.2f} a month: Spindown {text}; {from_here}."
     )
 
 
@@ -698,9 +700,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CAN_WAIT: lambda about: (
         f"{_count(about['jobs'], 'job')} can wait: held until {_clock(about['until'])}"
     ),
-    ReasonCode.TO_SURER: lambda about: (
+    ReasonCode.TO_STABLE: lambda about: (
         f"{_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} a machine "
-        f"that stays: {_in_vain(about)}"
+        f"that stays: {_wasted_work(about)}"
     ),
     ReasonCode.TO_SPOT: lambda about: (
         f"{_count(about['jobs'], 'job')} could move to spot, or to cheaper spot"
@@ -757,18 +759,18 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "of {offers} offers, {constraint} rules out the {last} that passed every earlier check"
     ),
     ReasonCode.REGION_LEFT_OUT: "the setting `regions` does not contain {region}",
-    ReasonCode.LAUNCHING_STOPPED: lambda about: f"launching is stopped: {_inner(about)}",
+    ReasonCode.BREAKER_OPEN: lambda about: f"launching is stopped: {_inner(about)}",
     ReasonCode.LAUNCH_VERSION_ON_TEST: lambda about: (
         f"{about['tested_by']} tests whether launches are of use again: {_inner(about)}"
     ),
     ReasonCode.SLOW_DOWN: "EC2 asked to slow down",
-    ReasonCode.NO_OUTPOST_READ: "no outpost can be read",
+    ReasonCode.NO_REGION_READ: "the settings of no region can be read",
     ReasonCode.FAILED_TOO_OFTEN: "{failures} failures or losses in all",
     ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
     ReasonCode.NEVER_DONE: lambda about: (
-        f"{_in_vain(about)}; "
+        f"{_wasted_work(about)}; "
         + ("for a day no" if about.get("is_alone") else "the policy allows no")
-        + " machine that stays"
+        + " stable machine"
         + (" could be had" if about.get("is_alone") else "")
         + ": let it keep a checkpoint, or allow more on-demand"
     ),

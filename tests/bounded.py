@@ -2,9 +2,9 @@
 
 A machine is paid for work that is kept, or for something that happened: a message, a reclaim, a
 fault, a refusal. Each of these may cost one machine once, for as long as it takes to boot, find
-nothing to do and end. Computing in vain costs no more than the same work on demand
-(``domain.in_vain``); of a job that is given up, no more than twice. So time alone costs nothing:
-a cost that grows while nothing happens and nothing is done is above every such bound.
+nothing to do and end. Wasted work costs no more than the same work on demand
+(``domain.wasted_work``); of a job that is given up, no more than twice. So time alone costs
+nothing: a cost that grows while nothing happens and nothing is done is above every such bound.
 """
 
 from dataclasses import dataclass

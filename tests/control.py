@@ -25,7 +25,7 @@ from spindown.contract.row import (
 from spindown.contract.settings import (
     BakeSettings,
     DeploymentSettings,
-    Outpost,
+    RegionSettings,
     RunSettings,
     TemplateRef,
     WorkloadSettings,
@@ -38,7 +38,7 @@ from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.job.held import WorkPorts
-from spindown.job.intake import Routed, route
+from spindown.job.route import Routed, route
 from spindown.ledger import Ledger, LedgerView
 from spindown.memory import (
     MemoryClock,
@@ -184,21 +184,21 @@ class ControlWorld:
         return MemoryTable(self.clock)
 
     def workload_settings(self) -> WorkloadSettings:
-        home = Outpost(
+        home = RegionSettings(
             subnets={zone: f"subnet-{zone[-1]}" for zone in ZONES},
             templates={
                 "x86_64": TEMPLATE,
                 **({on_spot("x86_64"): SPOT_TEMPLATE} if self.tags else {}),
             },
         )
-        away = Outpost(subnets={AWAY_ZONE: "subnet-z"}, templates={"x86_64": AWAY_TEMPLATE})
+        away = RegionSettings(subnets={AWAY_ZONE: "subnet-z"}, templates={"x86_64": AWAY_TEMPLATE})
         return WorkloadSettings(
             name=WORKLOAD,
             queue_url="https://sqs/demo--classify",
             dlq_url="https://sqs/demo--classify--dlq",
             log_group="/spindown/demo/classify",
-            outposts={REGION: home, **({AWAY: away} if self.away else {})},
-            regions=(AWAY,) if self.away else (),
+            regions={REGION: home, **({AWAY: away} if self.away else {})},
+            outposts=(AWAY,) if self.away else (),
             run=RunSettings(code_digest="abc"),
             requirements=self.requirements,
             policy=self.policy,

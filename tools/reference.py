@@ -20,9 +20,9 @@ from pydantic import BaseModel
 from spindown.config import (
     DeploymentConfig,
     NetworkConfig,
-    OutpostConfig,
     PolicyConfig,
     PricingConfig,
+    RegionConfig,
     WorkloadConfig,
     format_duration,
 )
@@ -98,7 +98,7 @@ TABLES = (
     Table("spindown.toml", Config),
     Table("[deployment]", DeploymentConfig),
     Table("[deployment.network]", NetworkConfig),
-    Table("[deployment.outpost.REGION]", OutpostConfig, _OUTPOST_NOTE),
+    Table("[deployment.outpost.REGION]", RegionConfig, _OUTPOST_NOTE),
     Table("[pricing]", PricingConfig, _PRICING_NOTE),
     Table("[[pricing.discount]]", DiscountConfig),
     Table("[[pricing.paid]]", PaidConfig),

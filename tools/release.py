@@ -93,12 +93,12 @@ def _bill_of_materials(wheel: Path) -> str:
         text=True,
         check=True,
     )
-    told = json.loads(done.stdout)
-    told["metadata"]["component"] |= {
+    document = json.loads(done.stdout)
+    document["metadata"]["component"] |= {
         "version": __version__,
         "hashes": [{"alg": "SHA-256", "content": _sha256(wheel)}],
     }
-    return json.dumps(told, indent=1, sort_keys=True) + "\n"
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def _git(*command: str) -> str:

@@ -74,12 +74,12 @@ def _text(pattern: re.Pattern[str]) -> Mapping[str, Any]:
 
 
 def _of_dataclass(kind: type, title: str, version: int | None) -> Mapping[str, Any]:
-    told = TypeAdapter(kind).json_schema(mode="serialization")
-    told |= {"$schema": _DRAFT, "title": title}
+    document = TypeAdapter(kind).json_schema(mode="serialization")
+    document |= {"$schema": _DRAFT, "title": title}
     if version is not None:
-        told["properties"]["schema"] = {"const": version}
-    told.pop("description", None)
-    return told
+        document["properties"]["schema"] = {"const": version}
+    document.pop("description", None)
+    return document
 
 
 def main() -> int:

@@ -334,8 +334,10 @@ def find_fault(
     """
     if unread is not None:
         return unread
-    told = identity.tags.get(tag.GPU_MEMORY, "")
-    bought = Equipment(gpus=worker.gpu_count, gpu_memory_mib=int(told) if told.isdecimal() else 0)
+    tagged = identity.tags.get(tag.GPU_MEMORY, "")
+    bought = Equipment(
+        gpus=worker.gpu_count, gpu_memory_mib=int(tagged) if tagged.isdecimal() else 0
+    )
     fault = examine_gpus(bought, settings.gpu_test)
     if fault is None and code.spec.mode is RunMode.IMAGE:
         try:

@@ -38,7 +38,7 @@ _UNANSWERED = Broken(
     FailureCause.UNANSWERED,
     "the code said that it was done and had given no answer for some items",
 )
-_IN_VAIN = Broken(
+_WASTED = Broken(
     FailureCause.NO_PROGRESS,
     f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
     "held: let it give results as they are done, or keep a checkpoint",
@@ -283,7 +283,7 @@ class Attempt:
         portion = self._buffer.take(context.ports.clock.now(), state)
         if end.is_stopped and self._is_held_too_long() and not self._has_moved(portion):
             # The next to hold it would fare no better.
-            end = _End(broken=_IN_VAIN)
+            end = _End(broken=_WASTED)
         if portion.finished and state is not None:
             # First what is small: to upload a checkpoint may take longer than the machine has.
             self._held = writer.commit(replace(portion, state=None))
@@ -334,8 +334,8 @@ class Attempt:
         memory_gib = max(float(shape.memory_gib), context.memory_gib)
         larger = outgrown(job.type or "", needs_of(job), context.policy, memory_gib)
         if larger is not None:
-            told = f"out of memory: goes on with {larger.memory_gib:g} GiB"
-            self._place.output_log.add(f"[spindown] {told}")
+            why = f"out of memory: goes on with {larger.memory_gib:g} GiB"
+            self._place.output_log.add(f"[spindown] {why}")
         return larger
 
     def _has_moved(self, last: Portion) -> bool:

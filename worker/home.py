@@ -95,8 +95,8 @@ def find_asked(identity: Identity) -> AskedMachine:
     """Return what the tags of an instance say that its workload requires."""
 
     def of(name: str, unit: float) -> float | None:
-        told = identity.tags.get(name, "")
-        return int(told) / unit if told.isascii() and told.isdigit() else None
+        tagged = identity.tags.get(name, "")
+        return int(tagged) / unit if tagged.isascii() and tagged.isdigit() else None
 
     return AskedMachine(
         vcpus=of(tag.VCPUS, 1.0),

@@ -24,8 +24,8 @@ from spindown.error import SpindownError
 from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.fence import read_fence
 from spindown.job.held import ClaimedJob
-from spindown.job.intake import settle_message
 from spindown.job.message import put_back
+from spindown.job.route import settle_message
 from spindown.port import Message
 from spindown.worker.attempt import Attempt
 from spindown.worker.family.family import Wedged

@@ -25,7 +25,7 @@ from spindown.infra.workload import WorkloadResources
 _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
 
 
-#: Longer than it routes for (``job.intake.RUN_FOR``), by the calls that are under way then.
+#: Longer than it routes for (``job.route.RUN_FOR``), by the calls that are under way then.
 _INTAKE_TIMEOUT = Duration.minutes(2)
 
 

@@ -13,6 +13,8 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from spindown.contract import tag
+from spindown.contract.learned_size import PREFIX as SIZES
+from spindown.contract.learned_size import sizes_key
 from spindown.contract.location import work_root
 from spindown.contract.name import queue_name, resource_name
 from spindown.contract.queue import SHAPES, shape_queue
@@ -23,8 +25,6 @@ from spindown.contract.settings import (
     outpost_parameter,
     workload_parameter,
 )
-from spindown.contract.size import PREFIX as SIZES
-from spindown.contract.size import sizes_key
 from spindown.contract.usage import MEASURED, PREFIX
 from spindown.domain.offer import NEURON_MAKER, Requirements
 from spindown.infra.iam.statement import (

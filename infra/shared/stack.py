@@ -56,7 +56,7 @@ class DeploymentStack(Stack):
     @property
     def key_arn(self) -> str | None:
         """Return the account's own key of this region; None: AWS's keys encrypt."""
-        return self.deployment.outposts[self.region].kms_key_arn
+        return self.deployment.regions[self.region].kms_key_arn
 
     def find_key(self) -> kms.IKey | None:
         """Return that key as CDK's constructs take it."""

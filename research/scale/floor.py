@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from research.scale.story import BestMachines, StoryJob, prices_of_day
-from spindown.domain.job_size import SYSTEM_GIB, hour_of_week
 from spindown.domain.offer import InstanceType
+from spindown.domain.rightsizing import SYSTEM_GIB, hour_of_week
 from spindown.simulator import Listing
 from spindown.simulator.scenario import DAY, SimScenario
 

@@ -12,7 +12,7 @@ from spindown.aws.error import translated
 from spindown.contract.codec import decode, from_json
 from spindown.contract.settings import (
     DeploymentSettings,
-    Outpost,
+    RegionSettings,
     WorkloadSettings,
     deployment_parameter,
     live_parameter,
@@ -61,21 +61,21 @@ class SsmSettingsStore:
         return self._with_outposts(settings), _edit(edit) if edit else None
 
     def _with_outposts(self, settings: WorkloadSettings) -> WorkloadSettings:
-        """Add the outposts of further regions; one that cannot be read does not stop the others."""
-        outposts, unread = dict(settings.outposts), {}
-        for region in settings.regions:
+        """Add what outposts say of themselves; one that cannot be read stops no other."""
+        regions, unread = dict(settings.regions), {}
+        for region in settings.outposts:
             try:
-                outposts[region] = self._outpost(region, settings.name)
+                regions[region] = self._outpost(region, settings.name)
             except SpindownError as exc:
                 unread[region] = str(exc)
-        return replace(settings, outposts=outposts, unread=unread)
+        return replace(settings, regions=regions, unread=unread)
 
-    def _outpost(self, region: str, workload: str) -> Outpost:
+    def _outpost(self, region: str, workload: str) -> RegionSettings:
         name = outpost_parameter(self._deployment, workload)
         with translated():
             answer = self._abroad(region).get_parameters(Names=[name])
         for parameter in answer["Parameters"]:
-            return _parse(Outpost, parameter)
+            return _parse(RegionSettings, parameter)
         raise NotFound(f"nothing is deployed there: no parameter {name}")
 
     def put_live(self, name: str, text: str) -> int:

@@ -54,8 +54,8 @@ def batches(
         now = session.aws.clock.now()
         open_console().print(_table(read, now, with_workload=len(names) > 1))
         for name, outlook in sorted(outlooks.items()):
-            told = _say_spent(spent_of(session.ledger(name), outlook.view, now))
-            if said := "; ".join(told):
+            parts = _say_spent(spent_of(session.ledger(name), outlook.view, now))
+            if said := "; ".join(parts):
                 print_line(f"{name}, all of its batches: {said}")
         print_line(f"USD at work: {AT_WORK}.")
     else:

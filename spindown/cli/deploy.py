@@ -106,7 +106,7 @@ def _tell_unknown_names(config: configuration.Config) -> None:
         return
     with suppress(SpindownError):
         market = reach(config.deployment.region).market()
-        regions = config.deployment.outposts
+        regions = config.deployment.regions
         sold = [kind for region in regions for kind in market.instance_types(region=region)]
         for name, wanted in named.items():
             for setting, unknown in unknown_names(wanted, sold).items():

@@ -96,7 +96,7 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
     return Whose(
         deployment=loaded.deployment.name,
         account=account,
-        regions=tuple(loaded.deployment.outposts),
+        regions=tuple(loaded.deployment.regions),
         workloads=tuple(named or loaded.workload),
         qualifier=loaded.deployment.qualifier,
         key_arn=loaded.deployment.kms_key_arn,

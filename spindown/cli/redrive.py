@@ -138,7 +138,8 @@ def _list_malformed(
 def describe_unsendable(one: Unsendable, *, removed: bool) -> str:
     """Return a dead letter that cannot be sent back in a line."""
     word = "removed" if removed else "left"
-    return f"{one.message_id}: {word}: {one.told or one.reason}; body: {one.body[:_BODY_SHOWN]}"
+    reason = one.letter_reason or one.reason
+    return f"{one.message_id}: {word}: {reason}; body: {one.body[:_BODY_SHOWN]}"
 
 
 def describe(one: Redriven) -> str:

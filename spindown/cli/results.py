@@ -22,7 +22,7 @@ from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
 from spindown.installed import require
-from spindown.job.held import is_at_work
+from spindown.job.held import is_held
 from spindown.job.result import JobProgress, count_items, read_progress, read_records
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
@@ -225,7 +225,7 @@ def _tell_lost(session: Session, workload: str, batch: str) -> None:
 def _is_held(session: Session, workload: str, manifest: Manifest) -> bool:
     """Tell whether a worker holds a job; by its manifest alone if the ledger does not say."""
     try:
-        return is_at_work(manifest, workload, session.table, session.aws.clock.now())
+        return is_held(manifest, workload, session.table, session.aws.clock.now())
     except SpindownError:
         return not manifest.released
 
@@ -246,7 +246,9 @@ def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(encode(progress)))
         return
-    state = "waiting again" if progress.is_waiting else progress.state or "waiting"
+    state = progress.state or "waiting"
+    if progress.state and not progress.is_over and not progress.is_held:
+        state = "waiting again"
     total = "" if progress.items is None else f"/{progress.items:,}"
     failed = f", {progress.items_failed:,} failed" if progress.items_failed else ""
     # A cancelled job's reason is its state.

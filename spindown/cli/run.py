@@ -158,20 +158,20 @@ class Launches:
         self._session = session
         self._workload = workload
         #: Key of the last decision that was told, or was there before; keys sort by time.
-        self._told = self._newest()
+        self._shown = self._newest()
 
     def tell(self) -> None:
         """Print what was decided since the last look; without an answer of AWS that is nothing."""
         with suppress(SpindownError):
-            if self._newest() <= self._told:
+            if self._newest() <= self._shown:
                 return
             now, store = self._session.aws.clock.now(), self._session.store
             found, _ = read_decisions(self._workload, store, last=_DECISIONS, today=now)
             for decision in reversed(found):
-                if decision.key > self._told:
+                if decision.key > self._shown:
                     for line in _say(decision):
                         print_aside(line)
-            self._told = max([self._told, *(decision.key for decision in found)])
+            self._shown = max([self._shown, *(decision.key for decision in found)])
 
     def _newest(self) -> str:
         """Return the key of the last decision; "": there is none."""

@@ -178,7 +178,7 @@ def _end(verification: Verification, session: Session) -> None:
     """Leave nothing running; if that cannot be seen, say what failed and how to look."""
     name, options = verification.workload, session.options
     print_aside("ending all of it; Ctrl-C once more leaves that to its idle timeout")
-    empty, told = 0, set[str]()
+    empty, shown = 0, set[str]()
     try:
         for _ in range(_END_LOOKS):
             ending = verification.end_all()
@@ -187,9 +187,9 @@ def _end(verification: Verification, session: Session) -> None:
                 print_aside(f"nothing of it runs; spindown status {name}{options} shows the same")
                 return
             for trouble in map(str, ending.troubles):
-                if trouble not in told:
+                if trouble not in shown:
                     print_aside(f"tried again: {trouble}")
-                    told.add(trouble)
+                    shown.add(trouble)
             Event().wait(verification.plan.every.total_seconds())
     except KeyboardInterrupt:
         pass
@@ -220,7 +220,7 @@ def _report(
         except OSError as exc:
             raise BadInput("--html", str(html), f"give a path to write ({exc.strerror})") from exc
     if as_json:
-        told = {
+        document = {
             "passed": passed,
             "version": __version__,
             "deployment": session.deployment.name,
@@ -231,7 +231,7 @@ def _report(
             "checks": encode(results),
             "run": encode(run),
         }
-        json.dump(told, sys.stdout)
+        json.dump(document, sys.stdout)
         print()
         return
     for one in results:

@@ -59,10 +59,10 @@ def render_page(
         ("alarm", "state"),
         [(escape(name), escape(state)) for name, state in sorted((run.alarms or {}).items())],
     )
-    told = "".join(f"<p>{escape(printable(note))}</p>" for note in notes)
+    paragraphs = "".join(f"<p>{escape(printable(note))}</p>" for note in notes)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(heading)}</title>'
-        f"<style>{_CSS}</style><h1>{escape(heading)}</h1>{told}<h2>Checks</h2>{checks}"
+        f"<style>{_CSS}</style><h1>{escape(heading)}</h1>{paragraphs}<h2>Checks</h2>{checks}"
         f"<h2>Machines, UTC</h2>{machines}<h2>Alarms</h2>{alarms}"
         f"<footer>Spindown {escape(__version__)}, begun {run.sent_at:%Y-%m-%d %H:%M:%S} UTC"
         "</footer></html>\n"

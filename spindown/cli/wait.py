@@ -107,9 +107,9 @@ class _Standing:
         self.jobs, self.jobs_over = jobs, len(ends.ended)
         self.items_done = sum(one.items_done for one in seen)
         self.items_failed = sum(one.items_failed for one in seen)
-        told = [one.items for one in seen]
-        is_known = len(seen) == jobs and None not in told
-        self.items = sum(one or 0 for one in told) if items is None and is_known else items
+        counts = [one.items for one in seen]
+        is_known = len(seen) == jobs and None not in counts
+        self.items = sum(one or 0 for one in counts) if items is None and is_known else items
 
     @property
     def words(self) -> str:

@@ -84,13 +84,13 @@ class _NotebookLine:
         self._name = name
         self._display = display
         self._handle: Any = None
-        self._told = ""
+        self._shown = ""
 
     def __call__(self, done: int, failed: int, total: int | None) -> None:
         words = f"{self._name}: {say_items(done, failed, total)}"
-        if words == self._told:
+        if words == self._shown:
             return
-        self._told = words
+        self._shown = words
         cell = _ProgressCell(words, done, total)
         if self._handle is None:
             self._handle = self._display(cell, display_id=True)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from spindown.config.check import check_policy
 from spindown.config.complaint import translate
-from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
+from spindown.config.deployment import DeploymentConfig, NetworkConfig, RegionConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
 from spindown.config.function import add_functions
 from spindown.config.image import ImageConfig
@@ -37,9 +37,9 @@ __all__ = [
     "DraftConfig",
     "ImageConfig",
     "NetworkConfig",
-    "OutpostConfig",
     "PolicyConfig",
     "PricingConfig",
+    "RegionConfig",
     "RequirementsConfig",
     "RunConfig",
     "WorkloadConfig",

@@ -139,8 +139,8 @@ def pack(code: Path | None, spec: RunSpec, requirements: Sequence[str] = ()) -> 
     members = {} if code is None else _pack_code(code, spec)
     if requirements:
         members[REQUIREMENTS_NAME] = Member(data="".join(f"{x}\n" for x in requirements).encode())
-    told = {name: member.digest for name, member in members.items()}
-    spec = replace(spec, version=code_version(spec, told))
+    digests = {name: member.digest for name, member in members.items()}
+    spec = replace(spec, version=code_version(spec, digests))
     members[RUN_SPEC_NAME] = Member(data=encode_run_spec(spec))
     return pack_members(members)
 

@@ -79,7 +79,7 @@ class NetworkConfig(TomlTable):
     interface_endpoints: Flag = False
 
 
-class OutpostConfig(TomlTable):
+class RegionConfig(TomlTable):
     """``[deployment.outpost.REGION]``: where workers may run in another region."""
 
     zones: tuple[str, ...] = Field(min_length=1)
@@ -123,13 +123,13 @@ class DeploymentConfig(TomlTable):
     #: How long logs of functions and workers are kept.
     log_retention: Retention = timedelta(days=30)
     #: Further regions where workers may run.
-    outpost: dict[Region, OutpostConfig] = Field(default_factory=dict, max_length=OUTPOSTS_AT_MOST)
+    outpost: dict[Region, RegionConfig] = Field(default_factory=dict, max_length=OUTPOSTS_AT_MOST)
 
     @model_validator(mode="after")
     def _be_in_regions(self) -> "DeploymentConfig":
         if self.region in self.outpost:
             raise remedy(f"outpost.{self.region}", "take it out: workers run at home anyway")
-        for region, place in self.outposts.items():
+        for region, place in self.regions.items():
             table = "" if region == self.region else f"outpost.{region}."
             _check_place(table, region, place)
             if region != self.region and place.network and place.network.interface_endpoints:
@@ -145,7 +145,7 @@ class DeploymentConfig(TomlTable):
         """Refuse a boundary of another account than the key's: IAM takes only one of its own."""
         boundary = (self.permissions_boundary or "").split(":")
         if len(boundary) > 1 and boundary[4] != "aws":
-            for place in self.outposts.values():
+            for place in self.regions.values():
                 key = (place.kms_key_arn or "").split(":")
                 if len(key) > 1 and key[4] != boundary[4]:
                     advice = f"name a policy of {key[4]}, the account of kms_key_arn, or its name"
@@ -173,9 +173,9 @@ class DeploymentConfig(TomlTable):
         return self.bootstrap_qualifier or USUAL_QUALIFIER
 
     @property
-    def outposts(self) -> Mapping[str, OutpostConfig]:
+    def regions(self) -> Mapping[str, RegionConfig]:
         """Return every region where workers may run; home comes first."""
-        home = OutpostConfig.model_construct(
+        home = RegionConfig.model_construct(
             zones=self.zones, network=self.network, kms_key_arn=self.kms_key_arn
         )
         return {self.region: home, **dict(sorted(self.outpost.items()))}
@@ -187,7 +187,7 @@ class DraftDeploymentConfig(DeploymentConfig):
     zones: tuple[str, ...] = ()
 
 
-def _check_place(table: str, region: str, place: OutpostConfig) -> None:
+def _check_place(table: str, region: str, place: RegionConfig) -> None:
     for zone in place.zones:
         if not re.fullmatch(re.escape(region) + "[a-z]", zone):
             raise remedy(f"{table}zones", f"list zones of {region}, such as {region}a")

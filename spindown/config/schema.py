@@ -454,7 +454,7 @@ class Config(TomlTable):
 
     @model_validator(mode="after")
     def _stay_in_regions(self) -> "Config":
-        known = set(self.deployment.outposts)
+        known = set(self.deployment.regions)
         for name, workload in self.workload.items():
             unknown = (workload.policy.changes.get("regions") or frozenset()) - known
             if unknown:

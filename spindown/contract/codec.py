@@ -343,8 +343,8 @@ def _misfit(cls: type[Any], name: str, value: Any) -> ContractError:
     hint = typing.get_type_hints(kind)[name]
     wanted = getattr(hint, "__name__", str(hint))
     least, most = _bounds(typing.get_type_hints(kind, include_extras=True)[name])
-    told = least is not None and most not in {sys.float_info.max, _INT_MOST}
-    bounds = f" from {least:g} to {most:g}" if told else ""
+    is_bounded = least is not None and most not in {sys.float_info.max, _INT_MOST}
+    bounds = f" from {least:g} to {most:g}" if is_bounded else ""
     return ContractError(f"{cls.__name__}.{name}", value, f"write a {wanted}{bounds}")
 
 

@@ -34,8 +34,8 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     #: No offer may be taken.
     NOTHING_FITS = "nothing-fits"
-    #: Budget, breaker, back-off or a limit stops launches.
-    STOPPED = "stopped"
+    #: Budget, breaker, back-off or a limit keeps a launch from being made.
+    BLOCKED = "blocked"
 
 
 class RequestOutcome(StrEnum):
@@ -149,7 +149,7 @@ class ShapeRecord:
     #: Why that many.
     reason: Reason = NO_REASON
     #: Why none was launched although some were wanted; NO_REASON: nothing prevented it.
-    stopped: Reason = NO_REASON
+    blocked_by: Reason = NO_REASON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ SHAPE = "shape#"
 SHAPE_BACKLOG = "shape-backlog#"
 #: What was baked for an architecture (``domain.image.ImageHistory``).
 IMAGE = "image#"
-NEWER = "newer#"
+NEWER_MESSAGE = "newer#"
 #: A batch that is followed (``BatchRow``), and the looks at all of them (``FollowingRow``).
 BATCH = "batch#"
 FOLLOWING = "batches"
@@ -99,7 +99,7 @@ DECIDED = (
 
 #: Fields of a worker that only EC2's word makes, by an event or an answer; what
 #: the instance itself says of its end lies in its own row. Ticks have counted what they say.
-TOLD_BY_EC2 = ("noticed_at", "gone_at", "interruption_counted")
+REPORTED_BY_EC2 = ("noticed_at", "gone_at", "interruption_counted")
 
 
 def worker_sort(instance_id: str) -> str:
@@ -186,9 +186,9 @@ def image_sort(architecture: str) -> str:
     return f"{IMAGE}{architecture}"
 
 
-def newer_sort(message_id: str) -> str:
+def newer_message_sort(message_id: str) -> str:
     """Return the sort key of a message that only a later version reads."""
-    return f"{NEWER}{message_id}"
+    return f"{NEWER_MESSAGE}{message_id}"
 
 
 def pool_sort(pool: Pool) -> str:
@@ -216,7 +216,7 @@ OF_WORKERS = (
     WORKER,
     LEASE,
     REQUEUED,
-    NEWER,
+    NEWER_MESSAGE,
     DONE,
     CLAIMS,
     THROUGHPUT,
@@ -232,7 +232,7 @@ OF_WORKERS = (
 READ_AT_MOST: Mapping[str, int] = {
     CLAIMS: 1,
     DONE: 200,
-    NEWER: 10_000,
+    NEWER_MESSAGE: 10_000,
     CHECKPOINT_RATE: 1,
     JOB_RATE: 1,
     THROUGHPUT: 500,

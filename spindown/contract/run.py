@@ -119,8 +119,8 @@ def code_version(spec: RunSpec, files: Mapping[str, bytes]) -> str:
     ``files`` maps each name in the archive, but for the spec's, to the SHA-256 of its content.
     """
     called = (spec.entrypoint, spec.command, spec.image, spec.results, spec.requirements)
-    told = [called, sorted((name, digest.hex()) for name, digest in files.items())]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    parts = [called, sorted((name, digest.hex()) for name, digest in files.items())]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def is_parameter(secret: str) -> bool:

@@ -2,9 +2,9 @@
 
 ``/spindown/{deployment}/deployment`` holds a Deployment, ``/spindown/{deployment}/workload/
 {name}`` a WorkloadSettings; both are owned by the templates. Where workers may run in another
-region, that region's SSM says: ``/spindown/{deployment}/outpost/{name}`` holds an Outpost. A live
-edit of a policy lies in ``/spindown/{deployment}/live/{name}``, which no template knows, so no
-deploy can overwrite it.
+region, that region's SSM says: ``/spindown/{deployment}/outpost/{name}`` holds a RegionSettings. A
+live edit of a policy lies in ``/spindown/{deployment}/live/{name}``, which no template knows, so
+no deploy can overwrite it.
 """
 
 from collections.abc import Mapping
@@ -91,12 +91,12 @@ class TemplateRef:
 
 
 def on_spot(architecture: str) -> str:
-    """Return by what name an outpost has the template of launches on spot."""
+    """Return by what name a region has the template of launches on spot."""
     return f"{architecture}/spot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outpost:
+class RegionSettings:
     """Where workers may run in one region."""
 
     #: zone name -> subnet id; one subnet a zone.
@@ -152,9 +152,9 @@ class WorkloadSettings:
     dlq_url: str
     log_group: str
     #: region -> where workers may run there. Written down: home; read: all that could be read.
-    outposts: Mapping[str, Outpost]
-    #: Further regions, whose outposts describe themselves.
-    regions: tuple[str, ...] = ()
+    regions: Mapping[str, RegionSettings]
+    #: Further regions, each of which describes itself.
+    outposts: tuple[str, ...] = ()
     #: Those of them that could not be read, and why; never written down.
     unread: Mapping[str, str] = field(default_factory=dict)
     run: RunSettings = field(default_factory=RunSettings)
@@ -164,3 +164,8 @@ class WorkloadSettings:
     bake: BakeSettings | None = None
     #: What is paid other than EC2's prices; None: nothing.
     pricing: Pricing | None = None
+
+    @property
+    def deployed_regions(self) -> frozenset[str]:
+        """Return where workers may run, those that could not be read included."""
+        return frozenset({*self.regions, *self.outposts})

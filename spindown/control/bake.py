@@ -97,7 +97,7 @@ def _is_due(
     now: datetime,
 ) -> bool:
     installs = installs_since(view.rates, view.spend, since=known.begun_at, now=now)
-    regions = {*settings.outposts, *settings.regions}
+    regions = settings.deployed_regions
     dollars = image_dollars(settings.run.root_volume_gib, len(regions)) * len(bake.pipelines)
     return installs is not None and is_bake_due(
         known, stamp=bake.stamp, installs=installs, dollars=dollars, now=now

@@ -81,8 +81,8 @@ def end_worker(
         set={name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
     )
     charged = mark_charged(ended, due, ledger)
-    told = {name: encode(getattr(ended, name)) for name in rows.TOLD_BY_EC2}
-    writes = [row, replace(charged, set={**charged.set, **told}), *due.writes]
+    reported = {name: encode(getattr(ended, name)) for name in rows.REPORTED_BY_EC2}
+    writes = [row, replace(charged, set={**charged.set, **reported}), *due.writes]
     if reclaimed and not worker.interruption_counted:
         writes += _count_interruption(worker, unavailable, at, policy, ledger)
     return End(worker=ended, charge=due, writes=tuple(writes))
@@ -116,8 +116,8 @@ def note_interruption(
     """
     # Who has ended is not taken away any more: whether it was, its end has said.
     once = When(exists=True, differs={"interruption_counted": True}, absent=_NOT_ENDED)
-    told = {"noticed_at": noticed_at, "interruption_counted": True}
-    writes = [ledger.change(rows.machine_sort(worker.instance_id), told, when=once)]
+    changes = {"noticed_at": noticed_at, "interruption_counted": True}
+    writes = [ledger.change(rows.machine_sort(worker.instance_id), changes, when=once)]
     if worker.interrupted_at is None:
         live, bound = When(exists=True, absent=_NOT_ENDED), {"interrupted_at": deadline}
         writes.append(ledger.change(rows.worker_sort(worker.instance_id), bound, when=live))

@@ -147,7 +147,7 @@ def _newest(edits: Iterable[LiveEdit]) -> LiveEdit | None:
 
 def _check_regions(policy: Policy, deployed: WorkloadSettings) -> None:
     """Refuse a region that is none of the deployment's: nothing would be launched."""
-    known = deployed.outposts.keys() | set(deployed.regions)
+    known = deployed.deployed_regions
     unknown = (policy.regions or frozenset()) - known
     if unknown:
         remedy = f"name regions of the deployment: {', '.join(sorted(known))}"

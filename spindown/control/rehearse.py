@@ -90,22 +90,22 @@ def _launch_request(
     pool: RehearsedPool, settings: WorkloadSettings, policy: Policy, ports: ControlPorts
 ) -> LaunchRequest:
     """Return the request that a launch in this pool would be, but for its token."""
-    outpost = settings.outposts.get(pool.region)
-    if outpost is None or pool.zone not in outpost.subnets:
+    place = settings.regions.get(pool.region)
+    if place is None or pool.zone not in place.subnets:
         raise ContractError("event.pools", pool.zone, f"name zones of {settings.name}")
-    if pool.architecture not in outpost.templates:
+    if pool.architecture not in place.templates:
         raise ContractError("event.pools", pool.architecture, f"name one of {settings.name}")
     now = ports.clock.now()
     return LaunchRequest(
         client_token=f"rehearsal-{now:%Y%m%d%H%M%S%f}-{ports.random.getrandbits(64):016x}",
         region=pool.region,
-        template=outpost.template(pool.architecture, pool.capacity_type),
+        template=place.template(pool.architecture, pool.capacity_type),
         capacity_type=pool.capacity_type,
         overrides=(
             LaunchOverride(
                 instance_type=pool.instance_type,
                 zone=pool.zone,
-                subnet_id=outpost.subnets[pool.zone],
+                subnet_id=place.subnets[pool.zone],
             ),
         ),
         count=1,

@@ -39,9 +39,10 @@ from spindown.control.plan.books import (
     store_catalogue,
 )
 from spindown.control.plan.breaker import begin_breakers, count_useless_instances
-from spindown.control.plan.correct import correct_workers
+from spindown.control.plan.correct_rows import correct_workers
+from spindown.control.plan.fleet_size import size_again, size_each
 from spindown.control.plan.migrate import Moves, tell_movers
-from spindown.control.plan.newer import show_newer
+from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all
 from spindown.control.plan.reap import (
     condemn_and_terminate,
@@ -54,8 +55,7 @@ from spindown.control.plan.reap import (
 )
 from spindown.control.plan.request import foresee
 from spindown.control.plan.shape import follow_shapes, of_shape, route_messages
-from spindown.control.plan.size import size_again, size_each
-from spindown.control.plan.surer import plan_all_moves
+from spindown.control.plan.stable_machine import plan_all_moves
 from spindown.control.plan.wind_down import end_surplus, heed_budget
 from spindown.control.record.decision import record_locked, write_down
 from spindown.error import SpindownError, WriteConflict
@@ -156,7 +156,7 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     reaping = find_ends(draft)
     draft = end_gone_rows(draft, reaping)
     draft = requeue_jobs(draft)
-    draft = route_messages(show_newer(draft))
+    draft = route_messages(show_newer_messages(draft))
     draft = count_useless_instances(draft)
     draft = condemn_and_terminate(draft, reaping)
     draft = learn_boots(draft)

@@ -17,11 +17,11 @@ from spindown.domain.bound import (
     Tally,
     VcpuCount,
 )
-from spindown.domain.in_vain import SURER_WITHIN, InVain, SpotTerms
 from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
 from spindown.domain.policy import Policy
 from spindown.domain.prior import relative_throughput
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.wasted_work import STABLE_WITHIN, SpotTerms, WastedWork
 
 _HOUR = timedelta(hours=1)
 
@@ -255,8 +255,8 @@ class Lease:
     items_done: Tally = 0
     #: Items that were done when it was claimed.
     first_item: Tally = 0
-    #: Whether interruptions have cost it so much that it stays where EC2 takes nothing back.
-    stays: bool = False
+    #: Whether interruptions have wasted so much of its work that it may not move back to spot.
+    is_pinned: bool = False
     #: Of its worker: in which queue its message lies.
     shape: str = ""
     #: Of the present attempt; None: its code says nothing.
@@ -299,14 +299,14 @@ class RequeuedJob:
     at: datetime
     #: Failures and losses that count so far, if its last holder gave it up itself.
     failures: int = 0
-    #: What interruptions have cost it, if it must go on on a surer machine.
-    in_vain: InVain | None = None
+    #: What interruptions have cost it, if it must go on on a stable machine.
+    wasted_work: WastedWork | None = None
     #: In whose queue its message lies.
     shape: str = ""
 
-    def waits_for_surer(self, now: datetime) -> bool:
-        """Tell whether it waits for a machine that stays, rather than for any."""
-        return self.in_vain is not None and now - self.at < SURER_WITHIN
+    def waits_for_stable(self, now: datetime) -> bool:
+        """Tell whether it waits for a stable machine, rather than for any."""
+        return self.wasted_work is not None and now - self.at < STABLE_WITHIN
 
 
 class LaunchState(StrEnum):

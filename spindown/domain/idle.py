@@ -52,12 +52,12 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
     return min(max(best, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
 
 
-def is_about(told: timedelta, timeout: timedelta) -> bool:
+def is_about(known: timedelta, timeout: timedelta) -> bool:
     """Tell whether a timeout is so near to the one that workers know that they need no other.
 
     Near the best timeout the cost hardly changes, but every job changes what is learned.
     """
-    return abs(told - timeout) <= told * _NEAR
+    return abs(known - timeout) <= known * _NEAR
 
 
 def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:

@@ -100,7 +100,7 @@ class SettledNeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """What jobs of a type get that is other than their type says (``domain.job_size``)."""
+    """What jobs of a type get that is other than their type says (``domain.rightsizing``)."""
 
     #: The needs of the type, as they stood: once people change them, their word counts.
     of: Needs

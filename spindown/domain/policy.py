@@ -15,7 +15,7 @@ class RankBy(StrEnum):
 
 
 class Rightsize(StrEnum):
-    """What becomes of the sizes that are learned for types of jobs (``domain.job_size``)."""
+    """What becomes of the sizes that are learned for types of jobs (``domain.rightsizing``)."""
 
     #: Nothing is learned.
     OFF = "off"

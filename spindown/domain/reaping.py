@@ -168,8 +168,8 @@ def is_faulty(worker: Worker) -> bool:
 def known_fault(worker: Worker) -> Reason:
     """Return why an instance has ended, if it or EC2 has said so; an empty reason: neither has."""
     said = _state_reason(worker)
-    is_told = worker.unfit_at is not None or (_blamed(said) == _REQUEST and said not in _NO_FAULT)
-    return worker.reason if is_told else NO_REASON
+    is_blamed = worker.unfit_at is not None or (_blamed(said) == _REQUEST and said not in _NO_FAULT)
+    return worker.reason if is_blamed else NO_REASON
 
 
 def is_fault_of_ec2(worker: Worker) -> bool:
@@ -346,7 +346,7 @@ class DueKind(StrEnum):
 def find_due(
     instances: Sequence[Instance],
     *,
-    told: Collection[str],
+    spent: Collection[str],
     surplus: Collection[str],
     drained: Collection[str],
     known: Mapping[str, datetime],
@@ -360,7 +360,7 @@ def find_due(
 
     Args:
         instances: ours, as EC2 describes them.
-        told: those that were told that the budget is used up.
+        spent: those that were told that the budget is used up.
         surplus: those that were told that there is no room for them.
         drained: those that have said that they ended.
         known: what the last tick found.
@@ -374,15 +374,15 @@ def find_due(
         if instance.state in GONE:
             continue
         instance_id = instance.instance_id
-        old, spent, more, ended = (f"{kind}#{instance_id}" for kind in DueKind)
+        old_key, spent_key, surplus_key, drained_key = (f"{kind}#{instance_id}" for kind in DueKind)
         if now - instance.launched_at > lifetime:
-            found[old] = known.get(old, now)
-        if ends and (instance_id in told or spent in known):
-            found[spent] = known.get(spent, now)
-        if instance_id in surplus or more in known:
-            found[more] = known.get(more, now)
-        if instance_id in drained or ended in known:
-            found[ended] = known.get(ended, now)
+            found[old_key] = known.get(old_key, now)
+        if ends and (instance_id in spent or spent_key in known):
+            found[spent_key] = known.get(spent_key, now)
+        if instance_id in surplus or surplus_key in known:
+            found[surplus_key] = known.get(surplus_key, now)
+        if instance_id in drained or drained_key in known:
+            found[drained_key] = known.get(drained_key, now)
     return found
 
 

@@ -213,9 +213,9 @@ class ReasonCode(StrEnum):
     #: ``jobs``; ``until``.
     CAN_WAIT = "can-wait"
     #: ``jobs`` that run, and move.
-    #: ``jobs`` that interruptions keep from any progress want surer machines; ``attempts``,
+    #: ``jobs`` that interruptions keep from any progress want stable machines; ``attempts``,
     #: ``hours`` and ``dollars`` as of ``NEVER_DONE``, of the job that has cost most.
-    TO_SURER = "to-surer"
+    TO_STABLE = "to-stable"
     TO_SPOT = "to-spot"
     OFF_SPOT = "off-spot"
     #: ``workers``.
@@ -275,11 +275,11 @@ class ReasonCode(StrEnum):
     #: ``region``.
     REGION_LEFT_OUT = "region-left-out"
     #: ``why`` is the code of the breaker's reason, whose parameters are the others.
-    LAUNCHING_STOPPED = "launching-stopped"
+    BREAKER_OPEN = "breaker-open"
     #: Likewise; the instance ``tested_by`` is to show whether launches are of use again.
     LAUNCH_VERSION_ON_TEST = "launch-version-on-test"
     SLOW_DOWN = "slow-down"
-    NO_OUTPOST_READ = "no-outpost-read"
+    NO_REGION_READ = "no-region-read"
 
     # Why launching is stopped in a region.
     #: ``refusal`` is EC2's code, ``message`` its text; ``types`` were asked for.

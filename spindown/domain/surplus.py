@@ -7,10 +7,10 @@ new job and ends after those in hand.
 from collections.abc import Collection, Sequence
 
 from spindown.domain.fleet import Worker
-from spindown.domain.in_vain import is_ever_allowed
 from spindown.domain.learning import Knowledge, worker_throughput
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.wasted_work import is_ever_allowed
 
 #: Above a ceiling of dollars by less than this share nothing is ended: a price that wobbles about
 #: the ceiling would end machines and launch them again.

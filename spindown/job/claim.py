@@ -17,15 +17,6 @@ from spindown.contract.row import history_partition, requeued_sort, worker_parti
 from spindown.contract.run import OnNewCode
 from spindown.domain.dead_letter import EpochEnd, Failure, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease, RequeuedJob, Worker
-from spindown.domain.in_vain import (
-    NOTHING_IN_VAIN,
-    GoesOn,
-    InVain,
-    goes_on,
-    may_be_risked,
-    never_done,
-    too_long,
-)
 from spindown.domain.job_type import Shape, parse_shape
 from spindown.domain.lease import (
     ClaimVerdict,
@@ -39,6 +30,15 @@ from spindown.domain.lease import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.wasted_work import (
+    NOTHING_WASTED,
+    GoesOn,
+    WastedWork,
+    goes_on,
+    may_be_risked,
+    never_done,
+    too_long,
+)
 from spindown.error import (
     AccessDenied,
     ContractError,
@@ -60,7 +60,6 @@ from spindown.job.held import (
     lease_key,
     read_lease,
 )
-from spindown.job.intake import fail_unclaimed, read_sized, settle_message
 from spindown.job.message import (
     copy_message,
     dead_letter,
@@ -73,7 +72,8 @@ from spindown.job.message import (
 )
 from spindown.job.policy import read_code_version
 from spindown.job.presence import Condemned, Presence
-from spindown.job.release import count_in_vain, dollars_in_vain
+from spindown.job.release import count_wasted_work, dollars_wasted
+from spindown.job.route import fail_unclaimed, read_sized, settle_message
 from spindown.port import JobQueue, Key, Message, When, Write
 from spindown.wording import say
 
@@ -102,13 +102,13 @@ class Epochs:
     def begin_next(self, fence: Fence) -> Manifest:
         """Return the manifest of the next epoch; it has failed if no further try is worth it."""
         counted = _for_code_of(self._count_end(fence.manifest), self.slot_id)
-        counted = replace(counted, in_vain=self._with_wait(counted))
+        counted = replace(counted, wasted_work=self._with_wait(counted))
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy) or too_long(
-            manifest.in_vain, manifest.cost_usd, self.policy
+            manifest.wasted_work, manifest.cost_usd, self.policy
         )
         if not reason and self.goes_on(manifest) is GoesOn.NOWHERE:
-            reason = never_done(manifest.in_vain)
+            reason = never_done(manifest.wasted_work)
         if not reason:
             return manifest
         ended = {
@@ -122,21 +122,21 @@ class Epochs:
 
     def goes_on(self, manifest: Manifest) -> GoesOn:
         """Return where a job goes on: here, if interruptions have not cost it too much."""
-        if may_be_risked(manifest.in_vain, self.slot_id.spot, self.policy):
+        if may_be_risked(manifest.wasted_work, self.slot_id.spot, self.policy):
             return GoesOn.ANYWHERE
-        return goes_on(manifest.in_vain, self.slot_id.spot, self.policy)
+        return goes_on(manifest.wasted_work, self.slot_id.spot, self.policy)
 
-    def _with_wait(self, manifest: Manifest) -> InVain:
+    def _with_wait(self, manifest: Manifest) -> WastedWork:
         """Return what interruptions have cost, and whether the wait for a sure machine is over."""
-        in_vain = manifest.in_vain
+        wasted_work = manifest.wasted_work
         if self.slot_id.spot is None:
-            return replace(in_vain, is_alone=False)
-        if self.goes_on(manifest) is not GoesOn.SURER:
-            return in_vain
+            return replace(wasted_work, is_alone=False)
+        if self.goes_on(manifest) is not GoesOn.STABLE:
+            return wasted_work
         job = read_requeued(self.slot_id.workload, manifest.job_id, self.ports)
-        if job is None or job.in_vain is None or job.waits_for_surer(self.ports.clock.now()):
-            return in_vain
-        return replace(in_vain, is_alone=True)
+        if job is None or job.wasted_work is None or job.waits_for_stable(self.ports.clock.now()):
+            return wasted_work
+        return replace(wasted_work, is_alone=True)
 
     def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
         """Return the manifest as the beginning of an epoch of ours."""
@@ -174,7 +174,7 @@ class Epochs:
         match epoch_end(manifest, interrupted=is_taken, boot=boot):
             case EpochEnd.INTERRUPTED:
                 return replace(
-                    self._count_in_vain(manifest, owner),
+                    self._count_wasted_work(manifest, owner),
                     interruptions=manifest.interruptions + 1,
                 )
             case EpochEnd.LOST:
@@ -190,7 +190,7 @@ class Epochs:
             case _:
                 return manifest
 
-    def _count_in_vain(self, manifest: Manifest, worker: Worker | None) -> Manifest:
+    def _count_wasted_work(self, manifest: Manifest, worker: Worker | None) -> Manifest:
         """Count an epoch that was interrupted without a word, unless it got anywhere."""
         live = read_lease(self.ports.table, lease_key(self.slot_id.workload, manifest.owner))
         left = live or find_freed_lease(manifest, self.slot_id.workload, self.ports)
@@ -200,7 +200,7 @@ class Epochs:
         if worker is None:
             return manifest
         ends = [at for at in (worker.interrupted_at, worker.ended_at) if at is not None]
-        return count_in_vain(manifest, worker.boot, worker.spot_terms(), min(ends))
+        return count_wasted_work(manifest, worker.boot, worker.spot_terms(), min(ends))
 
     def _owner_row(self, manifest: Manifest) -> Row | None:
         """Return the row of the last owner; None: the ledger knows nothing of it."""
@@ -253,7 +253,7 @@ def _for_code_of(manifest: Manifest, slot_id: SlotId) -> Manifest:
     if not is_other_code(manifest, slot_id):
         return manifest
     # Other code may keep checkpoints, or be faster.
-    manifest = replace(manifest, in_vain=NOTHING_IN_VAIN)
+    manifest = replace(manifest, wasted_work=NOTHING_WASTED)
     if slot_id.on_new_code is OnNewCode.KEEP:
         return manifest
     return replace(manifest, next_item=0, parts=(), user_state=(), begun_seconds={})
@@ -322,7 +322,7 @@ def _claim(
     try:
         job = with_id(parse_job(message.body), message.message_id)
     except NewerSchema as exc:
-        return _leave_to_newer(message, None, exc, presence, ports)
+        return _leave_to_newer_version(message, None, exc, presence, ports)
     except ContractError as exc:
         presence.note_declined()
         dead_letter_untouched(message, str(exc), ports)
@@ -333,7 +333,7 @@ def _claim(
     try:
         job = read_stored(job, ports.objects)
     except NewerSchema as exc:
-        return _leave_to_newer(message, job.job_id, exc, presence, ports)
+        return _leave_to_newer_version(message, job.job_id, exc, presence, ports)
     except (ContractError, NotFound):
         presence.note_declined()
         return _refuse_pointer(message, job.job_id or "", ports)
@@ -394,7 +394,7 @@ def _refuse_pointer(message: Message, job_id: str, ports: WorkPorts) -> Declined
     return Declined(outcome=ClaimOutcome.OTHER_BODY, job_id=job_id, reason=reason, code=code)
 
 
-def _leave_to_newer(
+def _leave_to_newer_version(
     message: Message, job_id: str | None, error: NewerSchema, presence: Presence, ports: WorkPorts
 ) -> Declined:
     """Hide what only a later version can read, and let the ledger know; at last give it up."""
@@ -404,7 +404,7 @@ def _leave_to_newer(
         dead_letter_untouched(message, reason, ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, job_id=job_id, reason=reason)
     until = now + unreadable_wait(message.receive_count, is_noted=True)
-    is_noted = presence.note_newer(message, error, until)
+    is_noted = presence.note_newer_message(message, error, until)
     put_back(message, unreadable_wait(message.receive_count, is_noted=is_noted), ports.queue)
     return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, job_id=job_id, reason=reason)
 
@@ -425,7 +425,9 @@ class _Claim(Epochs):
         try:
             fence = read_fence(self.job_id, self.ports.objects)
         except NewerSchema as exc:
-            return _leave_to_newer(self.message, self.job_id, exc, self.presence, self.ports)
+            return _leave_to_newer_version(
+                self.message, self.job_id, exc, self.presence, self.ports
+            )
         try:
             if fence is None:
                 return self._hold(write_fence(self.begin_first(), None, self.ports))
@@ -466,8 +468,8 @@ class _Claim(Epochs):
         """Count how the last epoch ended, then begin the next or give the job up."""
         manifest = self.begin_next(fence)
         before = lease or find_freed_lease(fence.manifest, self.slot_id.workload, self.ports)
-        if self.goes_on(manifest) is GoesOn.SURER:
-            return self._leave_to_surer(manifest, before)
+        if self.goes_on(manifest) is GoesOn.STABLE:
+            return self._leave_to_stable(manifest, before)
         raised = write_fence(manifest, fence.etag, self.ports)
         clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
         has_failed = raised.manifest.state is JobState.FAILED
@@ -491,7 +493,7 @@ class _Claim(Epochs):
             items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
             sent_at=fence.manifest.sent_at or self.message.sent_at,
             first_item=fence.manifest.next_item,
-            stays=self.slot_id.spot is None and self._wants_surer(fence.manifest.in_vain),
+            is_pinned=self.slot_id.spot is None and self._wants_stable(fence.manifest.wasted_work),
             shape=self.slot_id.shape,
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
@@ -516,12 +518,12 @@ class _Claim(Epochs):
             lease=lease,
         )
 
-    def _wants_surer(self, in_vain: InVain) -> bool:
-        """Tell whether a job that we hold now is not to be moved to a machine that stays less."""
-        if in_vain.attempts or not in_vain.saves:
-            return in_vain.attempts > 0
+    def _wants_stable(self, wasted_work: WastedWork) -> bool:
+        """Tell whether a job that we hold now is not to be moved to a less stable machine."""
+        if wasted_work.attempts or not wasted_work.saves:
+            return wasted_work.attempts > 0
         row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
-        return row is not None and row.in_vain is not None
+        return row is not None and row.wasted_work is not None
 
     def _undo(self, fence: Fence) -> None:
         """Say that the epoch which has just begun ended in order."""
@@ -552,23 +554,23 @@ class _Claim(Epochs):
         put_back(self.message, wait, self.ports.queue)
         return self._decline(ClaimOutcome.PUT_BACK, _HELD if lease else why)
 
-    def _leave_to_surer(self, manifest: Manifest, before: Lease | None) -> Declined:
-        """Leave a job to a machine that stays, and let the ledger know that it wants one."""
+    def _leave_to_stable(self, manifest: Manifest, before: Lease | None) -> Declined:
+        """Leave a job to a stable machine, and let the ledger know that it wants one."""
         sort, now = requeued_sort(self.job_id), self.ports.clock.now()
         key = Key(partition=worker_partition(self.slot_id.workload), sort=sort)
         row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
-        if row is None or row.in_vain is None:
+        if row is None or row.wasted_work is None:
             known = RequeuedJob(
                 job_id=self.job_id,
                 sent_at=manifest.sent_at or self.message.sent_at,
                 items=manifest.items or 0,
                 items_done=max(manifest.next_item, _done(before, self.job_id)),
                 at=now,
-                in_vain=manifest.in_vain,
+                wasted_work=manifest.wasted_work,
                 shape=self.slot_id.shape,
             )
             self.ports.table.write(Write(key=key, set=encode(known)))
-        return self._put_back(None, "left to a machine that stays")
+        return self._put_back(None, "left to a stable machine")
 
     def _leave_to_owner(self, lease: Lease) -> Declined:
         """Leave a job to its owner; a second message of it is deleted, since one is enough.
@@ -638,7 +640,7 @@ class _Claim(Epochs):
             self.slot_id.log_pointer,
             self.ports,
             code=manifest.code,
-            dollars=dollars_in_vain(manifest),
+            dollars=dollars_wasted(manifest),
         )
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason, manifest.code)
 

@@ -22,7 +22,7 @@ from spindown.contract.job.result import (
     part_key,
     part_stem,
 )
-from spindown.domain.in_vain import NOTHING_IN_VAIN
+from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import LeaseLost, PreconditionFailed
 from spindown.job.attachment.state import State, measure, upload_state
 from spindown.job.fence import write_fence, write_patiently
@@ -86,11 +86,11 @@ def extend_manifest(
         part = _upload_part(manifest, portion.finished, ports)
         next_item = part.last + 1
         changes |= {"parts": (*manifest.parts, part), "next_item": next_item}
-        changes["in_vain"] = NOTHING_IN_VAIN
+        changes["wasted_work"] = NOTHING_WASTED
     else:
         has_saved = changes.get("user_state", manifest.user_state) != manifest.user_state
-        known = manifest.in_vain.saved() if has_saved else manifest.in_vain
-        changes["in_vain"] = known.worked(portion.busy)
+        known = manifest.wasted_work.saved() if has_saved else manifest.wasted_work
+        changes["wasted_work"] = known.worked(portion.busy)
     if manifest.items is not None and next_item >= manifest.items:
         changes |= {
             "state": JobState.COMPLETED,

@@ -16,8 +16,8 @@ from spindown.contract.job.result import Record
 from spindown.contract.row import lease_sort, worker_partition
 from spindown.contract.run import OnNewCode
 from spindown.domain.fleet import Lease
-from spindown.domain.in_vain import SpotTerms
 from spindown.domain.lease import is_claimable
+from spindown.domain.wasted_work import SpotTerms
 from spindown.error import ContractError, SpindownError
 from spindown.port import (
     Clock,
@@ -157,7 +157,7 @@ def read_lease(table: Table, key: Key) -> Lease | None:
         return None
 
 
-def is_at_work(manifest: Manifest, workload: str, table: Table, now: datetime) -> bool:
+def is_held(manifest: Manifest, workload: str, table: Table, now: datetime) -> bool:
     """Tell whether a worker holds a job; a write of another would make its next commit fail."""
     if manifest.state is not JobState.RUNNING or not manifest.owner:
         return False

@@ -31,7 +31,7 @@ from spindown.contract.job.message import (
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.fence import read_fence
 from spindown.job.follow import is_held_back
-from spindown.job.held import WorkPorts, is_at_work
+from spindown.job.held import WorkPorts, is_held
 from spindown.job.message import put_back, show_again
 from spindown.job.redrive import (
     HIDDEN_FOR,
@@ -96,7 +96,7 @@ def redrive_lost(
     now, objects = ports.clock.now(), ports.objects
     look = _Look(
         read=partial(_read_manifest, objects=objects),
-        is_held=lambda found: is_at_work(found, workload, ports.table, now),
+        is_held=lambda found: is_held(found, workload, ports.table, now),
     )
     left: list[OpenJob] = []
     for batch_id in batches or _recent_batches(objects, now):
@@ -159,7 +159,7 @@ def count_lost(
     messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
     look = _Look(
         read=partial(_read_small, objects=objects),
-        is_held=lambda found: is_at_work(found, workload, table, now),
+        is_held=lambda found: is_held(found, workload, table, now),
         left=reads_at_most,
     )
     unfinished = 0

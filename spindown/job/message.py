@@ -100,8 +100,8 @@ def dead_letter(
         dollars: USD that interruptions have cost since its last progress; for an item that took
             too long, all that the job has cost.
     """
-    told = {"reason": reason, "code": code, "job_id": job.job_id or "", "log": log}
-    attributes = _clean(told | ({"dollars": f"{dollars:.4f}"} if dollars else {}), message)
+    texts = {"reason": reason, "code": code, "job_id": job.job_id or "", "log": log}
+    attributes = _clean(texts | ({"dollars": f"{dollars:.4f}"} if dollars else {}), message)
     ports.dead_letters.send([copy_message(message, job, ports.objects, attributes)])
     delete(message.receipt_handle, ports.queue)
 

@@ -17,7 +17,7 @@ from spindown.contract.row import (
     CLAIMS,
     LEASE,
     NewerMessage,
-    newer_sort,
+    newer_message_sort,
     requeued_sort,
     worker_partition,
     worker_sort,
@@ -260,10 +260,10 @@ class Presence:
     def note_boot(self, phases: Mapping[BootPhase, float]) -> None:
         """Note the seconds of each phase of the boot, unless an earlier process has done so."""
         when = replace(_NOT_CONDEMNED, absent=_NOT_CONDEMNED.absent | {"polled_at"})
-        told = {str(phase): seconds for phase, seconds in phases.items()}
+        texts = {str(phase): seconds for phase, seconds in phases.items()}
         now = encode_instant(self._ports.clock.now())
         with suppress(SpindownError):
-            self._try(Write(key=self._key, when=when, set={"boot_phases": told, "polled_at": now}))
+            self._try(Write(key=self._key, when=when, set={"boot_phases": texts, "polled_at": now}))
 
     def _note_once(self, name: str) -> None:
         if name in self._noted:
@@ -273,7 +273,7 @@ class Presence:
             self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={name: now}))
             self._noted.add(name)
 
-    def note_newer(self, message: Message, error: NewerSchema, until: datetime) -> bool:
+    def note_newer_message(self, message: Message, error: NewerSchema, until: datetime) -> bool:
         """Note a message that only a later version reads, hidden until then.
 
         Return whether the tick can show it sooner; False: nothing is noted.
@@ -291,7 +291,7 @@ class Presence:
             shape=self.shape,
             until=until,
         )
-        key = Key(partition=self._partition, sort=newer_sort(message.message_id))
+        key = Key(partition=self._partition, sort=newer_message_sort(message.message_id))
         try:
             self._ports.table.write(Write(key=key, set=encode_row(row)))
         except SpindownError:

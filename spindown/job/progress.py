@@ -41,7 +41,7 @@ _FADE = 1.0 / 200.0
 #: One worker adds to one list of samples at most this often.
 _SAMPLE_EVERY = timedelta(minutes=1)
 #: Attribute of a row that tells the last report that was added to it; nobody else reads it.
-_STAMP = "told_by"
+_STAMP = "reported_by"
 _NO_SUMS: Mapping[str, float] = {}
 
 
@@ -114,10 +114,10 @@ class Reporter:
             sums = {**sums, "lives": int(is_first)}
             # What is like no report before must not be lost: a job that hung is known by it.
             tries, sort = _TRIES if is_extreme else 1, throughput_sort(*self._processor, kind)
-            is_told = hours > 0 and any(
+            is_sampled = hours > 0 and any(
                 self._sample(sort, own / hours, stamp, sums, is_due=tries > 1) for _ in range(tries)
             )
-            if not is_told:
+            if not is_sampled:
                 self._add(sort, sums, stamp)
             for gpu, begun in others.items():
                 self._add(throughput_sort(*gpu, kind), begun, stamp)
@@ -140,11 +140,11 @@ class Reporter:
         with self._lock:
             waiting = self._jobs.setdefault(job_type, [])
             waiting.append(items)
-            told = tuple(waiting)
-        sums = {"count": float(sum(told)), "jobs": float(len(told))}
-        if self._sample(job_sort(job_type), float(max(told)), stamp, sums, fade=_FADE):
+            jobs = tuple(waiting)
+        sums = {"count": float(sum(jobs)), "jobs": float(len(jobs))}
+        if self._sample(job_sort(job_type), float(max(jobs)), stamp, sums, fade=_FADE):
             with self._lock:
-                del waiting[: len(told)]
+                del waiting[: len(jobs)]
 
     def emit(self, values: Mapping[str, float], *, reason: str | None = None) -> None:
         """Keep metrics of this workload, by name, for the next ``flush``."""

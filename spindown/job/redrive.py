@@ -14,10 +14,10 @@ from enum import StrEnum
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
-from spindown.domain.in_vain import NOTHING_IN_VAIN
+from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import ContractError, NewerSchema, NotFound, PreconditionFailed, Unreachable
 from spindown.job.fence import Fence, is_other_body, read_fence, write_fence
-from spindown.job.held import WorkPorts, is_at_work
+from spindown.job.held import WorkPorts, is_held
 from spindown.job.message import copy_message, delete, put_back, read_stored
 from spindown.port import Message
 
@@ -96,7 +96,7 @@ class Unsendable:
     #: Why not.
     reason: str
     #: Why it is a dead letter, and its code, as its attributes say; "": they do not.
-    told: str
+    letter_reason: str
     code: str
     body: str
 
@@ -125,7 +125,7 @@ def find_unsendable(
             yield Unsendable(
                 message_id=letter.message_id,
                 reason=reason,
-                told=letter.attributes.get("reason", ""),
+                letter_reason=letter.attributes.get("reason", ""),
                 code=letter.attributes.get("code", ""),
                 body=letter.body,
             )
@@ -191,7 +191,7 @@ def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
         now = ports.clock.now()
-        if fence is None or is_at_work(fence.manifest, workload, ports.table, now):
+        if fence is None or is_held(fence.manifest, workload, ports.table, now):
             return True
         if fence.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
             return False
@@ -212,7 +212,7 @@ def _forgotten(fence: Fence) -> Manifest:
         epoch=fence.epoch_floor,
         state=JobState.RUNNING,
         failures=(),
-        in_vain=NOTHING_IN_VAIN,
+        wasted_work=NOTHING_WASTED,
         losses=0,
         released=True,
         reason="",

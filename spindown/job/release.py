@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import encode_stored, stored_key, with_needs
 from spindown.domain.dead_letter import Failure, dead_letter_reason
-from spindown.domain.in_vain import GoesOn, SpotTerms, goes_on, never_done, too_long
 from spindown.domain.job_type import Shape, parse_shape, shape_of
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.wasted_work import GoesOn, SpotTerms, goes_on, never_done, too_long
 from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
 from spindown.job.message import copy_message, dead_letter, delete, put_back
@@ -48,18 +48,18 @@ def settle_release(
         return commit_as(manifest, held, ports)
     if interrupted:
         manifest = replace(manifest, interruptions=manifest.interruptions + 1)
-        manifest = count_in_vain(manifest, slot_id.boot, slot_id.spot, ports.clock.now())
+        manifest = count_wasted_work(manifest, slot_id.boot, slot_id.spot, ports.clock.now())
     elif _had_a_lifetime(manifest, slot_id.boot, ports.clock.now(), policy):
         lifetime = policy.max_lifetime / timedelta(hours=1)
-        told = say(Reason(ReasonCode.OUTLIVES_WORKER, {"hours": lifetime}))
-        return _commit_failure(manifest, told, held, slot_id=slot_id, ports=ports, policy=policy)
-    why = too_long(manifest.in_vain, manifest.cost_usd, policy)
+        text = say(Reason(ReasonCode.OUTLIVES_WORKER, {"hours": lifetime}))
+        return _commit_failure(manifest, text, held, slot_id=slot_id, ports=ports, policy=policy)
+    why = too_long(manifest.wasted_work, manifest.cost_usd, policy)
     if (
         interrupted
         and not why
-        and goes_on(manifest.in_vain, slot_id.spot, policy) is GoesOn.NOWHERE
+        and goes_on(manifest.wasted_work, slot_id.spot, policy) is GoesOn.NOWHERE
     ):
-        why = never_done(manifest.in_vain)
+        why = never_done(manifest.wasted_work)
     return commit_as(_failed(manifest, say(why), ports, why.code) if why else manifest, held, ports)
 
 
@@ -77,7 +77,7 @@ def _had_a_lifetime(manifest: Manifest, boot: float, now: datetime, policy: Poli
     return now - manifest.claimed_at >= life - timedelta(hours=boot) - late
 
 
-def count_in_vain(
+def count_wasted_work(
     manifest: Manifest, boot: float, terms: SpotTerms | None, until: datetime
 ) -> Manifest:
     """Return a manifest after an interruption of its present epoch, which may have moved it on.
@@ -93,22 +93,22 @@ def count_in_vain(
     if manifest.claimed_at is None or manifest.next_item > manifest.epoch_first:
         return manifest
     took = max(until - manifest.claimed_at, timedelta(0))
-    before = manifest.in_vain.worked(took - timedelta(seconds=manifest.epoch_busy))
+    before = manifest.wasted_work.worked(took - timedelta(seconds=manifest.epoch_busy))
     if terms is None:
-        return replace(manifest, in_vain=before)
+        return replace(manifest, wasted_work=before)
     hours = took / timedelta(hours=1)
     after = before if manifest.has_saved else before.after(hours, boot, terms)
     of_item = before.of_item.after(hours, boot, terms)
-    return replace(manifest, in_vain=replace(after, of_item=of_item))
+    return replace(manifest, wasted_work=replace(after, of_item=of_item))
 
 
-def dollars_in_vain(manifest: Manifest) -> float:
+def dollars_wasted(manifest: Manifest) -> float:
     """Return the USD that a dead letter tells: what interruptions have cost without progress.
 
     Of an item that took too long, all that the job has cost.
     """
     is_too_long = manifest.code == ReasonCode.ITEM_TOO_LONG
-    return manifest.cost_usd if is_too_long else manifest.in_vain.dollars
+    return manifest.cost_usd if is_too_long else manifest.wasted_work.dollars
 
 
 def settle_failure(
@@ -145,8 +145,8 @@ def release(
     handle = current_handle(held, slot_id, ports)
     requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
     requeued = replace(requeued, failures=len(held.manifest.failures))
-    if goes_on(held.manifest.in_vain, slot_id.spot, policy) is not GoesOn.ANYWHERE:
-        requeued = replace(requeued, in_vain=held.manifest.in_vain)
+    if goes_on(held.manifest.wasted_work, slot_id.spot, policy) is not GoesOn.ANYWHERE:
+        requeued = replace(requeued, wasted_work=held.manifest.wasted_work)
     presence.vacate(slot_id, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 
@@ -190,7 +190,7 @@ def dead_letter_job(
         slot_id.log_pointer,
         ports,
         code=held.manifest.code,
-        dollars=dollars_in_vain(held.manifest),
+        dollars=dollars_wasted(held.manifest),
     )
     presence.vacate(slot_id, held.lease)
 
@@ -214,11 +214,11 @@ def _commit_failure(
     )
     manifest = replace(manifest, failures=(*manifest.failures, failure), released=True)
     verdict = dead_letter_reason(manifest.failures, policy) or too_long(
-        manifest.in_vain, manifest.cost_usd, policy
+        manifest.wasted_work, manifest.cost_usd, policy
     )
     if verdict:
-        told = f"{say(verdict)}; last: {failure.reason}"
-        manifest = _failed(manifest, told, ports, verdict.code)
+        why = f"{say(verdict)}; last: {failure.reason}"
+        manifest = _failed(manifest, why, ports, verdict.code)
     return commit_as(manifest, held, ports)
 
 

@@ -43,8 +43,8 @@ class JobProgress:
     busy_seconds: float = 0.0
     cost_usd: float = 0.0
     reason: str = ""
-    #: Whether no worker holds it, although it has begun.
-    is_waiting: bool = False
+    #: Whether a worker holds it; of a split one, one of its children.
+    is_held: bool = False
     #: Failures and losses that count, and what was said of the last.
     failures: int = 0
     last_failure: str = ""
@@ -60,11 +60,6 @@ class JobProgress:
     def is_over(self) -> bool:
         """Tell whether the job has ended."""
         return self.state in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
-
-    @property
-    def is_at_work(self) -> bool:
-        """Tell whether a worker holds it; of a split one, one of its children."""
-        return self.state is not None and not self.is_over and not self.is_waiting
 
 
 def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
@@ -294,7 +289,7 @@ def read_progress(
         busy_seconds=manifest.busy_seconds,
         cost_usd=manifest.cost_usd,
         reason=manifest.reason,
-        is_waiting=manifest.state is JobState.RUNNING and not is_held(manifest),
+        is_held=manifest.state is JobState.RUNNING and is_held(manifest),
         failures=len(manifest.failures),
         last_failure=next((x.reason for x in reversed(manifest.failures) if x.reason), ""),
     )
@@ -335,7 +330,7 @@ def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
         failures=sum(child.failures for child in children),
         last_failure=next((x.last_failure for x in children if x.last_failure), ""),
         jobs_left=sum(child.jobs_left for child in children),
-        is_waiting=not over and not any(child.is_at_work for child in children),
+        is_held=any(child.is_held for child in children),
         largest_left=max((child.largest_left or 0 for child in children), default=0)
         or (None if own.items is None else own.items // max(len(children), 1)),
         in_hand={job_id: at for child in children for job_id, at in child.in_hand.items()},

@@ -15,7 +15,7 @@ from spindown.contract.codec import Row, decode, encode, encode_instant
 from spindown.contract.row import OF_WORKERS, LockRow, SpendRow
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
-from spindown.ledger.partition import Partition, bound_told, decode_at
+from spindown.ledger.partition import Partition, bound_worker_rows, decode_at
 from spindown.ledger.view import AccountView, LedgerView, account_of, view_of
 from spindown.port import ALWAYS, Key, Table, When, Write, merge
 
@@ -98,12 +98,12 @@ class Ledger(RowWrites):
         decided = self._table.query(control) if found is None else found[0]
         own = Partition({s: row for s, row in decided.items() if not s.startswith(OF_WORKERS)})
         machines = own.named(Worker, rows.MACHINE)
-        told = self._read_few(workers, machines) if found is None else found[1]
-        said = bound_told(told, machines, is_flooded=found is None)
+        written = self._read_few(workers, machines) if found is None else found[1]
+        said = bound_worker_rows(written, machines, is_flooded=found is None)
         return view_of(own, machines, said, is_flooded=found is None)
 
     def _read_few(self, partition: str, machines: Mapping[str, Worker]) -> Mapping[str, Row]:
-        """Read what workers tell where they have written more than anybody reads.
+        """Read what workers write where they have written more than anybody reads.
 
         The rows of instances that were launched by their keys, of each other kind the first ones,
         and the first of all, to be removed if they are none of these.
@@ -117,12 +117,12 @@ class Ledger(RowWrites):
                 for slot in range(machine.slots)
             ),
         ]
-        # However the surplus is named, rows of it are among the first: so many, or large ones.
+        # However the ignored ones are named, some are among the first: so many, or large ones.
         first = _REMOVED_AT_ONCE + len(keys) + sum(rows.READ_AT_MOST.values())
-        told = dict(self._table.query(partition, at_most=first))
+        found = dict(self._table.query(partition, at_most=first))
         for prefix, most in rows.READ_AT_MOST.items():
-            told |= self._table.query(partition, prefix, at_most=most)
-        return told | {key.sort: row for key, row in self._table.get_each(keys).items()}
+            found |= self._table.query(partition, prefix, at_most=most)
+        return found | {key.sort: row for key, row in self._table.get_each(keys).items()}
 
     def read_account(self) -> AccountView:
         """Read what all workloads share."""

@@ -71,33 +71,33 @@ _CHARACTERS_AT_MOST = 32_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What workers tell, as far as it is read."""
+class WorkerRows:
+    """The rows that workers write, as far as they are read."""
 
     partition: Partition
     #: Instances that have a row of their own, and that no launch has given.
     unlaunched: frozenset[str]
     #: Sort keys of rows that nobody reads, those of ``unlaunched`` included.
-    surplus: tuple[str, ...]
+    ignored: tuple[str, ...]
 
 
-def bound_told(
-    told: Mapping[str, Row], machines: Mapping[str, Worker], *, is_flooded: bool = False
-) -> Told:
+def bound_worker_rows(
+    written: Mapping[str, Row], machines: Mapping[str, Worker], *, is_flooded: bool = False
+) -> WorkerRows:
     """Return what is read of the rows that workers may write without bound.
 
     Args:
-        told: rows by sort key, in its order.
+        written: rows by sort key, in its order.
         machines: the instances that launches have given, by id.
         is_flooded: there are too many, or too large ones: none of those is read.
     """
     read: dict[str, Row] = {}
     counts: Counter[str] = Counter()
-    unlaunched, surplus = set[str](), []
-    for sort, row in told.items():
+    unlaunched, ignored = set[str](), []
+    for sort, row in written.items():
         kind, _, name = sort.partition("#")
         if is_flooded and len(repr(row)) > _CHARACTERS_AT_MOST:
-            surplus.append(sort)
+            ignored.append(sort)
             continue
         if kind in _OF_INSTANCES:
             instance_id, _, slot = name.partition("#")
@@ -106,7 +106,7 @@ def bound_told(
                 # Its job is given back.
                 counts[_LEASE] += 1
             elif machine is None or (kind == _LEASE and slot not in _slots(machine.slots)):
-                surplus.append(sort)
+                ignored.append(sort)
                 if kind == _WORKER:
                     unlaunched.add(instance_id)
                 continue
@@ -114,10 +114,12 @@ def bound_told(
             prefix = next((p for p in rows.READ_AT_MOST if sort.startswith(p)), "")
             counts[prefix] += 1
             if counts[prefix] > rows.READ_AT_MOST.get(prefix, 0):
-                surplus.append(sort)
+                ignored.append(sort)
                 continue
         read[sort] = row
-    return Told(partition=Partition(read), unlaunched=frozenset(unlaunched), surplus=tuple(surplus))
+    return WorkerRows(
+        partition=Partition(read), unlaunched=frozenset(unlaunched), ignored=tuple(ignored)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -159,7 +161,7 @@ _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
     ),
     Lease: lambda sort, x: sort == rows.lease_sort(x.instance_id, x.slot),
     RequeuedJob: lambda sort, x: sort == rows.requeued_sort(x.job_id),
-    NewerMessage: lambda sort, x: sort == rows.newer_sort(x.message_id),
+    NewerMessage: lambda sort, x: sort == rows.newer_message_sort(x.message_id),
     Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
     Unavailable: lambda sort, x: sort == rows.unavailable_sort(x.pool),
     ShapeRow: lambda sort, x: sort == rows.shape_sort(x.shape) and parse_shape(x.shape) is not None,

@@ -31,7 +31,7 @@ from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worke
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.ledger.partition import Partition, Told
+from spindown.ledger.partition import Partition, WorkerRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class LedgerView:
     #: Jobs that somebody has worked on and nobody holds, by id.
     requeued_jobs: Mapping[str, RequeuedJob] = field(default_factory=dict)
     #: Messages that only a later version reads.
-    newer: tuple[NewerMessage, ...] = ()
+    newer_messages: tuple[NewerMessage, ...] = ()
     launches: Mapping[str, Launch] = field(default_factory=dict)
     unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
     #: Sort key -> learned sums.
@@ -76,7 +76,7 @@ class LedgerView:
     #: Instances that have a worker's row and that no launch has given.
     unlaunched: frozenset[str] = frozenset()
     #: Sort keys of rows that workers have written and nobody reads.
-    surplus: tuple[str, ...] = ()
+    ignored_rows: tuple[str, ...] = ()
     #: Whether workers have written more rows than are read.
     is_flooded: bool = False
 
@@ -125,7 +125,11 @@ class AccountView:
 
 
 def view_of(
-    decided: Partition, machines: Mapping[str, Worker], said: Told, *, is_flooded: bool = False
+    decided: Partition,
+    machines: Mapping[str, Worker],
+    said: WorkerRows,
+    *,
+    is_flooded: bool = False,
 ) -> LedgerView:
     """Return everything live about one workload.
 
@@ -135,22 +139,24 @@ def view_of(
         said: the rows that workers write.
         is_flooded: whether workers have written more rows than are read.
     """
-    told = said.partition
-    leases = told.all_of(Lease, rows.LEASE, required="job_id")
+    written = said.partition
+    leases = written.all_of(Lease, rows.LEASE, required="job_id")
     return LedgerView(
         workers={
             w.instance_id: _as_decided(w, machines[w.instance_id])
-            for w in told.all_of(Worker, rows.WORKER).values()
+            for w in written.all_of(Worker, rows.WORKER).values()
         },
         machines=machines,
         leases=tuple(leases.values()),
-        requeued_jobs={x.job_id: x for x in told.all_of(RequeuedJob, rows.REQUEUED).values()},
-        newer=tuple(told.all_of(NewerMessage, rows.NEWER).values()),
+        requeued_jobs={x.job_id: x for x in written.all_of(RequeuedJob, rows.REQUEUED).values()},
+        newer_messages=tuple(written.all_of(NewerMessage, rows.NEWER_MESSAGE).values()),
         launches={x.launch_id: x for x in decided.all_of(Launch, rows.LAUNCH).values()},
         unavailable={x.pool: x for x in decided.all_of(Unavailable, rows.UNAVAILABLE).values()},
-        rates={**decided.all_of(RateRow, rows.RATE), **told.all_of(RateRow, rows.RATE)},
-        spend=_days(decided.named(SpendRow, rows.SPEND), told.named(DoneRow, rows.DONE)),
-        backlog=_backlog(decided.one(BacklogRow, rows.BACKLOG), told.one(ClaimsRow, rows.CLAIMS)),
+        rates={**decided.all_of(RateRow, rows.RATE), **written.all_of(RateRow, rows.RATE)},
+        spend=_days(decided.named(SpendRow, rows.SPEND), written.named(DoneRow, rows.DONE)),
+        backlog=_backlog(
+            decided.one(BacklogRow, rows.BACKLOG), written.one(ClaimsRow, rows.CLAIMS)
+        ),
         shapes=decided.named(ShapeRow, rows.SHAPE),
         shape_backlogs=decided.named(BacklogRow, rows.SHAPE_BACKLOG),
         breakers={
@@ -164,9 +170,9 @@ def view_of(
         policy=decided.one(PolicyRow, rows.POLICY) or PolicyRow(),
         decision=decided.one(DecisionRow, rows.DECISION),
         lock=decided.one(LockRow, rows.LOCK),
-        bad_rows=(*decided.bad, *_named(told.bad)),
+        bad_rows=(*decided.bad, *_named(written.bad)),
         unlaunched=said.unlaunched,
-        surplus=said.surplus,
+        ignored_rows=said.ignored,
         is_flooded=is_flooded,
     )
 
@@ -181,7 +187,7 @@ def _named(bad: Sequence[str]) -> list[str]:
 _BAD_NAMED = 100
 
 
-_KNOWN_BETTER = (*rows.DECIDED, *rows.TOLD_BY_EC2)
+_KNOWN_BETTER = (*rows.DECIDED, *rows.REPORTED_BY_EC2)
 _known_of = attrgetter(*_KNOWN_BETTER)
 
 

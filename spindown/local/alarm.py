@@ -123,13 +123,13 @@ def action_payload(
 
 
 def _state(alarm: Mapping[str, Any], now: datetime) -> dict[str, str]:
-    told = {
+    state = {
         "value": alarm["StateValue"],
         "reason": alarm["StateReason"],
         "timestamp": stamp(datetime.fromtimestamp(alarm["StateUpdatedTimestamp"], now.tzinfo)),
     }
     data = alarm.get("StateReasonData")
-    return told | ({"reasonData": data} if data else {})
+    return state | ({"reasonData": data} if data else {})
 
 
 def embedded_metrics(

@@ -105,24 +105,24 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def stop(state: Path | None = None) -> bool:
     """End the local system of a directory with all that it runs; False when none runs there."""
     directory = StateDirectory(state or Path(".spindown"))
-    told = directory.holder()
-    if told is None:
+    holder = directory.holder()
+    if holder is None:
         return False
     waiting = threading.Event()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if "pid" in told:
+        if "pid" in holder:
             with suppress(ProcessLookupError):
-                os.kill(told["pid"], number)
+                os.kill(holder["pid"], number)
         deadline = time.monotonic() + _STOP_SECONDS
         while time.monotonic() < deadline:
             if directory.holder() is None:
-                if "pid" in told:
-                    _await_exit(told["pid"])
+                if "pid" in holder:
+                    _await_exit(holder["pid"])
                 # A killed one leaves them.
                 shutil.rmtree(directory.path / "tmp", ignore_errors=True)
                 return True
             waiting.wait(_POLL_SECONDS)
-    raise DaemonError(f"The local system (process {told.get('pid', 'unknown')}) does not end.")
+    raise DaemonError(f"The local system (process {holder.get('pid', 'unknown')}) does not end.")
 
 
 def _await_exit(pid: int) -> None:
@@ -139,8 +139,8 @@ def _await_exit(pid: int) -> None:
 
 def status(state: Path | None = None) -> SystemStatus | None:
     """Ask the local system of a directory what it is doing; None when none runs there."""
-    told = _ask(state, STATUS_PATH)
-    return None if told is None else decode(SystemStatus, told)
+    answer = _ask(state, STATUS_PATH)
+    return None if answer is None else decode(SystemStatus, answer)
 
 
 def with_jobs(state: Path | None = None) -> Sequence[str]:
@@ -151,17 +151,17 @@ def with_jobs(state: Path | None = None) -> Sequence[str]:
 
 def _ask(state: Path | None, path: str) -> Any:
     """Return what the local system of a directory answers; None when none runs there."""
-    told = StateDirectory(state or Path(".spindown")).holder()
-    if told is None:
+    holder = StateDirectory(state or Path(".spindown")).holder()
+    if holder is None:
         return None
-    if "endpoint" not in told:
+    if "endpoint" not in holder:
         raise DaemonError("The local system is still starting; ask again in a few seconds.")
-    connection = http.client.HTTPConnection(urlsplit(told["endpoint"]).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(holder["endpoint"]).netloc, timeout=10)
     try:
         connection.request("GET", path)
         return json.loads(connection.getresponse().read())
     except (OSError, ValueError) as error:
-        message = f"The local system at {told['endpoint']} does not answer ({error})."
+        message = f"The local system at {holder['endpoint']} does not answer ({error})."
         raise DaemonError(message) from error
     finally:
         connection.close()

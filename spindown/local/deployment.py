@@ -213,16 +213,16 @@ def _run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    told = ""
+    shown = ""
     try:
         with log.open(encoding="utf-8", errors="replace") as written:
             while True:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(_LOOK_SECONDS)
                 for step in steps_of(written.readlines()):
-                    if step != told:
+                    if step != shown:
                         tell(step)
-                    told = step
+                    shown = step
     finally:
         if process.poll() is None:
             with suppress(ProcessLookupError):

@@ -43,13 +43,13 @@ class Router:
         emulator: App,
         market: App,
         metadata: App,
-        told: Mapping[str, Callable[[], Any]],
+        answers: Mapping[str, Callable[[], Any]],
     ) -> None:
         """Route to these; `told` by path is asked off the event loop and may call the gateway."""
         self._emulator = emulator
         self._market = market
         self._metadata = metadata
-        self._told = told
+        self._answers = answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand it on."""
@@ -60,8 +60,8 @@ class Router:
         if path.startswith(f"{METADATA_PATH}/"):
             below = {**scope, "path": path.removeprefix(METADATA_PATH)}
             await self._metadata(below, receive, send)
-        elif path in self._told:
-            answer = await asyncio.to_thread(self._told[path])
+        elif path in self._answers:
+            answer = await asyncio.to_thread(self._answers[path])
             await respond(send, Response(200, json.dumps(answer).encode(), "application/json"))
         elif path == ADVISOR_PATH or service_of(scope["headers"]) in _MARKET_SERVICES:
             await self._market(scope, receive, send)

@@ -89,8 +89,8 @@ class StateDirectory:
             if _locked(handle):
                 return None
             text = os.read(handle, 64 * 1024)
-            told: dict[str, Any] = json.loads(text) if text else {}
-            return told
+            holder: dict[str, Any] = json.loads(text) if text else {}
+            return holder
         finally:
             os.close(handle)
 

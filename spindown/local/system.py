@@ -97,7 +97,7 @@ class LocalSystem:
         self.region = deployment.region
         self._qualifier = deployment.qualifier
         #: Where workers may run; home comes first.
-        self.regions = tuple(deployment.outposts)
+        self.regions = tuple(deployment.regions)
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
         for region in self.regions:
             if region not in self.scenario.regions:
@@ -252,7 +252,7 @@ class LocalSystem:
             emulator=app,
             market=MarketApp(self.market, app),
             metadata=MetadataApp(self.market, credentials=self._credentials),
-            told={STATUS_PATH: lambda: encode(self.status()), WITH_JOBS_PATH: self.with_jobs},
+            answers={STATUS_PATH: lambda: encode(self.status()), WITH_JOBS_PATH: self.with_jobs},
         )
         pool = stack.enter_context(_pool())
 

@@ -265,8 +265,8 @@ def _read_status(
 def state_of(jobs: Sequence[JobProgress]) -> BatchState:
     """Return what became of a batch, by its jobs."""
     if not all(job.is_over for job in jobs):
-        is_at_work = any(job.is_at_work for job in jobs)
-        return BatchState.RUNNING if is_at_work else BatchState.WAITING
+        is_held = any(job.is_held for job in jobs)
+        return BatchState.RUNNING if is_held else BatchState.WAITING
     tally = BatchTally()
     for job in jobs:
         tally = tally.with_job(str(job.state), items=job.items_done, failed=job.items_failed)

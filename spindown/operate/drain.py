@@ -80,7 +80,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
         ),
         instances=tuple(
             instance
-            for region in sorted(settings.outposts.keys() | set(settings.regions))
+            for region in sorted(settings.deployed_regions)
             for instance in ports.compute.instances(region=region, tags=ours)
             if instance.state not in _ENDED
         ),

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.contract.usage import UsageRecord
-from spindown.control.job_size import list_price, read_learned, seen_attempt
 from spindown.control.market import load_catalogue
 from spindown.control.policy import current_policy
+from spindown.control.rightsizing import list_price, read_learned, seen_attempt
 from spindown.control.usage import read_usage
 from spindown.domain.dispatch import (
     DispatchCost,
@@ -18,13 +18,13 @@ from spindown.domain.dispatch import (
 )
 from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
 from spindown.domain.idle import idle_timeout
-from spindown.domain.job_size import TypeSize
 from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of
 from spindown.domain.learning import boot_p50
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
+from spindown.domain.rightsizing import TypeSize
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.preview import preview

@@ -42,8 +42,8 @@ class WorkerStatus:
         """
         if self.worker.is_interrupting and self.is_present:
             return "interrupting"
-        is_told = self.worker.spent_at or self.worker.surplus_at
-        return "ending" if is_told and self.worker.is_live else str(self.worker.state)
+        is_winding_down = self.worker.spent_at or self.worker.surplus_at
+        return "ending" if is_winding_down and self.worker.is_live else str(self.worker.state)
 
     @property
     def is_present(self) -> bool:

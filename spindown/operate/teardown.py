@@ -52,7 +52,7 @@ def tear_down(
     Raises:
         StillRunning: not all are gone by ``deadline``. It may be repeated.
     """
-    with _launches_stopped(leaving, ports, holder=holder, deadline=deadline):
+    with _without_launches(leaving, ports, holder=holder, deadline=deadline):
         ended = _end_all(leaving, ports, deadline)
     _remove_queues(leaving, ports)
     return ended
@@ -69,7 +69,7 @@ def _remove_queues(leaving: Leaving, ports: TeardownPorts) -> None:
 
 
 @contextmanager
-def _launches_stopped(
+def _without_launches(
     leaving: Leaving, ports: TeardownPorts, *, holder: str, deadline: datetime
 ) -> Iterator[None]:
     """Keep every reconcile out of what leaves, for good; if the teardown fails, until it has."""

@@ -70,8 +70,8 @@ def usual_item_seconds(items: int, heartbeat_interval: timedelta, *, is_local: b
     A worker tells what it has done with its heartbeats, so the job lasts four of them: one until
     the first item is seen, the rest until it is interrupted. EC2 gives a notice of two minutes.
     """
-    told = _HEARTBEATS * heartbeat_interval.total_seconds() / items
-    return min(max(told, _LEAST_SECONDS if is_local else _SECONDS), _MOST_SECONDS)
+    seconds = _HEARTBEATS * heartbeat_interval.total_seconds() / items
+    return min(max(seconds, _LEAST_SECONDS if is_local else _SECONDS), _MOST_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,7 @@ class Verification:
         control, work = self.ports.control, self.ports.work
         now = control.clock.now()
         settings, _ = control.settings.workload(self.workload)
-        self._regions = frozenset({*settings.outposts, *settings.regions})
+        self._regions = settings.deployed_regions
         self._before = frozenset(one.instance_id for one in self._described())
         draft = Draft(
             workload=self.workload,

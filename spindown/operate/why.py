@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from spindown.contract.codec import decode, from_json
 from spindown.contract.decision import Decision, LaunchRequestRecord, decision_prefix
-from spindown.control.job_size import read_learned
 from spindown.control.policy import current_policy
+from spindown.control.rightsizing import read_learned
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Rightsize
 from spindown.domain.reason import NO_REASON, Reason
@@ -158,10 +158,10 @@ def _newest_keys(workload: str, objects: ObjectStore, *, last: int, today: datet
 
 def fates(decision: Decision) -> Mapping[str, str]:
     """Return what came of each pool that EC2 was asked for: its name -> words."""
-    told: dict[str, str] = {}
+    by_offer: dict[str, str] = {}
     for request in decision.requests:
-        told.update({pool: _fate(request, pool) for pool in request.pools})
-    return told
+        by_offer.update({pool: _fate(request, pool) for pool in request.pools})
+    return by_offer
 
 
 def _fate(request: LaunchRequestRecord, pool: str) -> str:

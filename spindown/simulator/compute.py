@@ -198,9 +198,9 @@ class SimCompute(MemoryCompute):
     def _follow(self, pool: Pool) -> None:
         """Plan what falls of a pool's capacity take away."""
         for begins, _ in self._capacity(pool):
-            self._agenda.plan_at(begins, Turn.MARKET, lambda: self._take_surplus(pool))
+            self._agenda.plan_at(begins, Turn.MARKET, lambda: self._reclaim_excess(pool))
 
-    def _take_surplus(self, pool: Pool) -> None:
+    def _reclaim_excess(self, pool: Pool) -> None:
         limit = self._limit(pool)
         if limit is None or pool.capacity_type is not CapacityType.SPOT:
             return

@@ -51,7 +51,7 @@ class SimRecorder:
         #: Of jobs of types, in the order in which they ended.
         self.attempts: list[MeasuredAttempt] = []
         #: Begun job -> second since which nobody works on it.
-        self._stopped: dict[str, float] = {}
+        self._down_since: dict[str, float] = {}
         #: Parent -> children not done; child -> parent.
         self._children: dict[str, int] = {}
         self._parents: dict[str, str] = {}
@@ -79,20 +79,20 @@ class SimRecorder:
             self.waits.append(waited)
         self.note("claimed", job_id)
 
-    def stopped(self, job_id: str) -> None:
-        """Note that whoever worked on a job does so no more."""
-        self._stopped.setdefault(job_id, self.agenda.seconds)
+    def put_down(self, job_id: str) -> None:
+        """Note that whoever worked on a job has put it down."""
+        self._down_since.setdefault(job_id, self.agenda.seconds)
 
     def resumed(self, job_id: str) -> None:
         """Note that somebody works on a job, again or for the first time."""
-        since = self._stopped.pop(job_id, None)
+        since = self._down_since.pop(job_id, None)
         if since is not None:
             self.stands.append(self.agenda.seconds - since)
 
     def measured(self, record: UsageRecord) -> None:
         """Note what an attempt at a job of a shape has used."""
-        told = {field: getattr(record, field) for field in MeasuredAttempt._fields[1:]}
-        self.attempts.append(MeasuredAttempt(at=self.agenda.seconds, **told))
+        measured = {field: getattr(record, field) for field in MeasuredAttempt._fields[1:]}
+        self.attempts.append(MeasuredAttempt(at=self.agenda.seconds, **measured))
 
     def was_split(self, job_id: str, children: Sequence[str]) -> None:
         """Note that children carry a job on."""

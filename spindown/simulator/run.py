@@ -14,14 +14,14 @@ from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.contract.job.manifest import STATES
 from spindown.contract.usage import measured_prefix
 from spindown.control.interrupt import react
-from spindown.control.job_size import learn_sizes
 from spindown.control.market import refresh, types_on_sale
 from spindown.control.policy import current_policy
+from spindown.control.rightsizing import learn_sizes
 from spindown.control.spend import sum_spend
 from spindown.control.tick import reconcile
 from spindown.domain.policy import Needs, Policy
 from spindown.ec2sim import Agenda, Planned, Turn
-from spindown.job.intake import route
+from spindown.job.route import route
 from spindown.ledger import Ledger
 from spindown.memory.interception import Interceptor
 from spindown.port import Outgoing
@@ -216,7 +216,7 @@ class Run:
         is_quiet = False
         if decision is not None:
             self.decision = decision
-            self.record.note("tick", _told(decision))
+            self.record.note("tick", _summary(decision))
             self.record.samples.append(_sample(self.agenda.seconds, decision))
             is_quiet = decision.outcome is Outcome.IDLE
         self._plan_tick(self.agenda.now + (self._quiet if is_quiet else _TICK))
@@ -257,10 +257,10 @@ def simulate(scenario: SimScenario, policy: Policy, seed: int) -> SimResult:
 
 def _asked(needs: Needs) -> dict[str, object]:
     """Return needs as a message states them."""
-    told = {name: value for name, value in asdict(needs).items() if value is not None}
+    needs_row = {name: value for name, value in asdict(needs).items() if value is not None}
     if needs.architectures is not None:
-        told["architectures"] = sorted(needs.architectures)
-    return told
+        needs_row["architectures"] = sorted(needs.architectures)
+    return needs_row
 
 
 def _is_within(seconds: float, spans: Spans) -> bool:
@@ -279,7 +279,7 @@ def _sample(seconds: float, decision: Decision) -> Sample:
     )
 
 
-def _told(decision: Decision) -> str:
+def _summary(decision: Decision) -> str:
     """Return a decision as the digest has it: in codes, since words are nobody's business."""
     summary = decision.summary
     codes = (summary.sizing.code, summary.why.code, summary.ended_early.code)

@@ -24,12 +24,12 @@ from spindown.contract.row import POLICY, control_partition, processor_kind
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.fleet import Lease
-from spindown.domain.job_size import SYSTEM_GIB
 from spindown.domain.job_type import outgrown
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason
+from spindown.domain.rightsizing import SYSTEM_GIB
 from spindown.domain.worker_lifecycle import (
     AskToEnd,
     BeginDraining,
@@ -144,11 +144,11 @@ class SimSite:
         seen = ((row or {}).get("effective"), (row or {}).get("idle_timeout"))
         if standing is None or standing[1] != seen:
             known = standing[2] if standing else None
-            told = read_standing(self.ports.table, self.workload, known)
+            policy_row = read_standing(self.ports.table, self.workload, known)
         else:
-            told = standing[2]
-        self._standing = row, seen, told
-        return told
+            policy_row = standing[2]
+        self._standing = row, seen, policy_row
+        return policy_row
 
 
 class SimWorker:
@@ -466,7 +466,7 @@ class SimSlot:
         if self._poll is not None:
             self.site.poll_queue.give_up(self._poll)
         if self.attempt is not None:
-            self.site.record.stopped(self.attempt.held.job_id)
+            self.site.record.put_down(self.attempt.held.job_id)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -652,7 +652,7 @@ class SimAttempt:
             del given["policy"]
             send_to_larger(self.held, larger, **given)
             self._site.record.note("outgrown", self.held.job_id)
-        self._site.record.stopped(self.held.job_id)
+        self._site.record.put_down(self.held.job_id)
         self._measure(end)
         self._slot.ended()
 

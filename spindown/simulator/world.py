@@ -15,7 +15,7 @@ from spindown.contract.name import SEPARATOR
 from spindown.contract.queue import shape_queue
 from spindown.contract.settings import (
     DeploymentSettings,
-    Outpost,
+    RegionSettings,
     RunSettings,
     TemplateRef,
     WorkloadSettings,
@@ -173,8 +173,8 @@ class World:
             queue_url=_QUEUE,
             dlq_url=_DEAD,
             log_group="log",
-            outposts={
-                region: Outpost(
+            regions={
+                region: RegionSettings(
                     subnets={zone: f"subnet-{zone}" for zone in zones},
                     templates=dict.fromkeys(_architectures(scenario, region), _template(region)),
                 )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.contract.settings import Outpost, WorkloadSettings
+from spindown.contract.settings import RegionSettings, WorkloadSettings
 from spindown.control.market import current_sale
 from spindown.domain.policy import Policy
 from spindown.port import Cache
@@ -58,13 +58,13 @@ class Market(ControlWorld):
                 )
 
     def workload_settings(self) -> WorkloadSettings:
-        outposts = {
-            region: Outpost(
+        regions = {
+            region: RegionSettings(
                 subnets={zone: f"subnet-{zone}" for zone in zones_of(region)}, templates=TEMPLATES
             )
             for region in REGIONS
         }
-        return replace(super().workload_settings(), outposts=outposts)
+        return replace(super().workload_settings(), regions=regions)
 
 
 class Launch(NamedTuple):

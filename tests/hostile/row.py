@@ -22,7 +22,7 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.fleet import Launch, LaunchState, Lease, RequeuedJob, Unavailable, Worker
-from spindown.domain.in_vain import InVain
+from spindown.domain.wasted_work import WastedWork
 from spindown.error import ContractError
 from spindown.ledger import Ledger
 from spindown.memory import MemoryJobQueue
@@ -88,7 +88,7 @@ def a_full_world() -> ControlWorld:
     world.beat()
     world.put("lease#i-gone#0", **encode(replace(lease, instance_id="i-gone", job_id="job-9")))
     left = replace(lease, job_id="job-7", items=10).requeued(3, world.now)
-    left = replace(left, in_vain=InVain(attempts=2, hours=4.0, boot=0.1, dollars=2.0))
+    left = replace(left, wasted_work=WastedWork(attempts=2, hours=4.0, boot=0.1, dollars=2.0))
     world.put(rows.requeued_sort("job-7"), **encode(left))
     newer = NewerMessage(
         message_id="m-1",
@@ -99,7 +99,7 @@ def a_full_world() -> ControlWorld:
         sent_at=world.now,
         until=world.now + timedelta(hours=11),
     )
-    world.put(rows.newer_sort(newer.message_id), **encode(newer))
+    world.put(rows.newer_message_sort(newer.message_id), **encode(newer))
     world.put(rows.BREAKER, strikes=1, launch_version=LAUNCH_VERSION)
     world.put(rows.throughput_sort("T4", 1), count=10.0, hours=1.0, reports=3, lives=2)
     world.put(rows.pool_sort(a_pool("g6.xlarge")), count=1.0, hours=10.0)

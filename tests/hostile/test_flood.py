@@ -117,4 +117,4 @@ def test_a_flood_of_one_workload_is_not_another_s() -> None:
     other = Ledger(world.table, "another").read()
 
     assert not other.is_flooded
-    assert other.surplus == ()
+    assert other.ignored_rows == ()

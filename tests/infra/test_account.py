@@ -131,7 +131,7 @@ def test_a_launch_finds_the_template_of_its_market(ruled: Assembly) -> None:
             for one in of_type(ruled, "AWS::SSM::Parameter")
             if one["Name"] == f"/spindown/lab/workload/{name}"
         )
-        of_home = from_json("settings", told)["outposts"]["eu-west-1"]
+        of_home = from_json("settings", told)["regions"]["eu-west-1"]
         usual, spot = (of_home["templates"][key] for key in ("x86_64", "x86_64/spot"))
         assert usual["id"] != spot["id"]
         assert "spot" in spot["id"]

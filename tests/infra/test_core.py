@@ -121,8 +121,8 @@ def test_a_named_network_is_used_and_none_is_made(tmp_path: Path) -> None:
         "AWS::EC2::SecurityGroup",
     }
     assert assembly.one_of("AWS::EC2::SecurityGroup")["VpcId"] == "vpc-0abc"
-    outposts = read_settings(assembly, "plain").outposts
-    assert outposts["eu-west-1"].subnets == {"eu-west-1a": "subnet-0a", "eu-west-1c": "subnet-0c"}
+    regions = read_settings(assembly, "plain").regions
+    assert regions["eu-west-1"].subnets == {"eu-west-1a": "subnet-0a", "eu-west-1c": "subnet-0c"}
 
 
 def test_nothing_may_come_in_to_a_worker(assembly: Assembly) -> None:
@@ -154,11 +154,11 @@ def test_the_settings_of_a_workload_are_those_of_spindown_toml(assembly: Assembl
     assert settings.requirements == wanted.to_requirements()
     assert (settings.run.slots, settings.run.root_volume_gib) == ("2", 60)
     assert settings.log_group.startswith("<WorkloadrichFleetLog")
-    assert set(settings.outposts["eu-west-1"].subnets) == {"eu-west-1a", "eu-west-1c"}
+    assert set(settings.regions["eu-west-1"].subnets) == {"eu-west-1a", "eu-west-1c"}
 
 
 def test_workers_launch_from_the_deployed_template_version(assembly: Assembly) -> None:
-    templates = read_settings(assembly, "rich").outposts["eu-west-1"].templates
+    templates = read_settings(assembly, "rich").regions["eu-west-1"].templates
 
     assert set(templates) == {"arm64", "x86_64"}
     for architecture, ref in templates.items():

@@ -33,7 +33,7 @@ def router() -> Router:
         emulator=named("emulator"),
         market=named("market"),
         metadata=named("metadata"),
-        told={"/_spindown/status": lambda: {"is": "up"}},
+        answers={"/_spindown/status": lambda: {"is": "up"}},
     )
 
 

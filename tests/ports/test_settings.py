@@ -13,7 +13,7 @@ from spindown.aws.wiring import Aws
 from spindown.contract.codec import encode
 from spindown.contract.settings import (
     DeploymentSettings,
-    Outpost,
+    RegionSettings,
     TemplateRef,
     WorkloadSettings,
     deployment_parameter,
@@ -32,8 +32,8 @@ OCR = WorkloadSettings(
     queue_url="https://sqs/ocr",
     dlq_url="https://sqs/ocr-dlq",
     log_group="/spindown/ocr",
-    outposts={
-        "us-east-1": Outpost(
+    regions={
+        "us-east-1": RegionSettings(
             subnets={"us-east-1a": "subnet-a"},
             templates={"x86_64": TemplateRef(id="lt-1", version="3")},
         )
@@ -170,11 +170,11 @@ def test_memory_refuses_what_parameter_store_does(clock: MemoryClock, text: str)
 def test_adds_outposts_and_says_which_cannot_be_read(
     session: boto3.Session, aws: Aws, name: str
 ) -> None:
-    away = Outpost(
+    away = RegionSettings(
         subnets={"us-west-2b": "subnet-b"},
         templates={"x86_64": TemplateRef(id="lt-9", version="1")},
     )
-    spread = replace(OCR, regions=("eu-west-1", "us-west-2"))
+    spread = replace(OCR, outposts=("eu-west-1", "us-west-2"))
     store = _in_ssm(session, aws, name)
     session.client("ssm").put_parameter(
         Name=workload_parameter(name, "ocr"),
@@ -188,5 +188,5 @@ def test_adds_outposts_and_says_which_cannot_be_read(
 
     found, _ = store.workload("ocr")
 
-    assert found.outposts == {**OCR.outposts, "us-west-2": away}
+    assert found.regions == {**OCR.regions, "us-west-2": away}
     assert list(found.unread) == ["eu-west-1"]

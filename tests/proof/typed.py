@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from spindown.contract.size import LearnedSizes, encode_sizes, sizes_key
-from spindown.domain.job_size import TypeSize
+from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
 from spindown.domain.policy import JobType, Needs, Rightsize
+from spindown.domain.rightsizing import TypeSize
 from tests.builders import a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES
 from tests.proof.world import MINUTE, POLICY, ProofWorld

@@ -50,9 +50,9 @@ def _given_up(run: Run) -> float:
     seconds, queue = 0.0, run.world.dead_letters
     while letter := queue.receive(wait=timedelta(0), visibility=timedelta(hours=1)):
         stored = run.world.objects.get(manifest_key(letter.attributes["job_id"]))
-        in_vain = decode_manifest(stored.data).in_vain
+        wasted_work = decode_manifest(stored.data).wasted_work
         # Twice the longest attempt, or as long as the policy lets an item take.
-        seconds += max(in_vain.hours, in_vain.item_hours / 2.0) * HOUR
+        seconds += max(wasted_work.hours, wasted_work.item_hours / 2.0) * HOUR
     return seconds
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.size import decode_sizes, sizes_key
+from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd
-from spindown.domain.job_size import SYSTEM_GIB, sized_at
 from spindown.domain.offer import VCPU, Requirements
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.prior import relative_throughput
+from spindown.domain.rightsizing import SYSTEM_GIB, sized_at
 from spindown.simulator import Arrival, Run, TrueNeed
 from spindown.simulator.hardware import find_type
 from spindown.simulator.world import WORKLOAD

@@ -85,16 +85,16 @@ def open_folder(address: str, archive: str) -> Path:
 
 def _run(command: Sequence[str], place: Path, environment: Mapping[str, str]) -> int | None:
     """Run a command in its folder; return its status as ``Popen`` has it, None: told to stop."""
-    told: list[int] = []
+    signals: list[int] = []
     # The command hears of it too, since it is in the same group.
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     try:
         process = subprocess.Popen(command, cwd=place, env=dict(environment))
     except OSError as exc:
         _say(f"{command[0]}: {exc.strerror}")
         return _NOT_FOUND if isinstance(exc, FileNotFoundError) else _NOT_EXECUTABLE
     status = process.wait()
-    return None if told else status
+    return None if signals else status
 
 
 def _say(text: str) -> None:

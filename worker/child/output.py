@@ -138,7 +138,7 @@ class Output:
         self._lines = 0
         self._left_out = 0
         self._progress: CodeProgress | None = None
-        self._progress_told = -math.inf
+        self._progress_sent = -math.inf
 
     def belong_to(self, job_id: str, epoch: int, output_log: OutputLog | None) -> None:
         """Let what is read from now on belong to an attempt at a job."""
@@ -187,9 +187,9 @@ class Output:
     def _tell_progress(self, progress: CodeProgress, now: float) -> None:
         """Tell the first of a second, and the one that says that all is done."""
         is_end = progress.done >= progress.of and progress != self._progress
-        if now - self._progress_told < 1.0 and not is_end:
+        if now - self._progress_sent < 1.0 and not is_end:
             return
-        self._progress, self._progress_told = progress, now
+        self._progress, self._progress_sent = progress, now
         self._lines += 1
         if self._lines <= LINES_A_SECOND:
             self._tell(USER_PROGRESS, **encode(progress))

@@ -180,8 +180,8 @@ class Container:
 
     def first_process(self, call: Call, started: int) -> int | None:  # noqa: ARG002 - only its client
         """Return the container's first process, which is no child of the client."""
-        told = self._ask("inspect", "--format", "{{.State.Pid}}", self._name(call)).strip()
-        return int(told) if told.isdecimal() and told != "0" else None
+        pid = self._ask("inspect", "--format", "{{.State.Pid}}", self._name(call)).strip()
+        return int(pid) if pid.isdecimal() and pid != "0" else None
 
     def complaint(self, status: int, lines: Sequence[str]) -> str:
         """Return what the runtime itself says; after it come hints on how to call it."""
@@ -193,9 +193,9 @@ class Container:
     def clean(self, call: Call) -> bool:
         """Remove the container, running or not; tell whether memory ended it."""
         name = self._name(call)
-        told = self._ask("inspect", "--format", "{{.State.OOMKilled}} {{.State.Running}}", name)
-        _end_containers(self._ask, [name], are_running=told.strip().endswith("true"))
-        return told.startswith("true")
+        state = self._ask("inspect", "--format", "{{.State.OOMKilled}} {{.State.Running}}", name)
+        _end_containers(self._ask, [name], are_running=state.strip().endswith("true"))
+        return state.startswith("true")
 
     def _ask(self, *arguments: str) -> str:
         return _ask(self.runtime, arguments, self.client_env)

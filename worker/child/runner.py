@@ -335,14 +335,14 @@ def _read_result(row: object, size: int) -> ItemDone:
         raise BadFrame(f"item {index}: no time that it took")
     if type(files) is not list or (files and not all(type(file) is str for file in files)):
         raise BadFrame(f"item {index}: files that are no list of names")
-    error, told = (
+    error, traceback = (
         None if row.get(name) is None else _read_text(row, name) for name in ("error", "traceback")
     )
     return ItemDone(
         index=index,
         value=row.get("value"),
         error=error,
-        traceback=told,
+        traceback=traceback,
         seconds=float(seconds),
         files=tuple(files),
         size=size,

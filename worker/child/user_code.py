@@ -198,7 +198,7 @@ class ServedBatch:
             self._flush()
             started = time.monotonic()
 
-    def _keep(self, result: Result, seconds: float, told: str | None = None) -> None:
+    def _keep(self, result: Result, seconds: float, trace: str | None = None) -> None:
         if not isinstance(result, Result):
             raise TypeError(
                 f"the entrypoint must give spindown.user.Result, not {type(result).__name__}"
@@ -209,8 +209,8 @@ class ServedBatch:
         frame: Frame = {"index": item.index, "seconds": round(seconds, 6)}
         if result.error is not None:
             frame["error"] = str(result.error)[:_ERROR_CHARACTERS]
-            if told is not None:
-                frame["traceback"] = told
+            if trace is not None:
+                frame["traceback"] = trace
         elif is_too_deep(result.value):
             frame["error"] = f"the result nests deeper than {DEPTH_MAX} levels"
         else:

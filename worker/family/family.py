@@ -43,7 +43,7 @@ class Family:
         pass_fds: Sequence[int] = (),
         group: Path | None = None,
     ) -> None:
-        told, report = os.pipe()
+        status, report = os.pipe()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", _ANCESTOR, str(report), str(group or ""), *command],
@@ -58,11 +58,11 @@ class Family:
                 start_new_session=True,
             )
         except BaseException:
-            os.close(told)
+            os.close(status)
             raise
         finally:
             os.close(report)
-        with os.fdopen(told, "rb") as stream:
+        with os.fdopen(status, "rb") as stream:
             number = stream.read(_ERRNO_BYTES)
         if number:
             self.end()

@@ -121,9 +121,9 @@ class _Job:
         spent, cpu = self._spent.grown, self._cpu
         mean = None if spent is None or self.seen_for <= 0.0 else spent / self.seen_for
         peaks = [peak for peak in (self._peak, self._memory.max) if peak is not None]
-        told: dict[str, Any] = {name: _whole(self._flows[name].grown) for name in _FLOWS}
+        figures: dict[str, Any] = {name: _whole(self._flows[name].grown) for name in _FLOWS}
         for name, tally in (("memory", self._memory), *vars(self._all_gpus).items()):
-            told |= {
+            figures |= {
                 f"{name}_mean": _round(tally.mean),
                 f"{name}_p95": _round(tally.p95),
                 f"{name}_max": _round(tally.max),
@@ -141,7 +141,7 @@ class _Job:
             cores=_busy(self._first_cores, self._last_cores),
             devices=tuple(_device_use(n, seen) for n, seen in sorted(self._devices.items())),
             series=_series(self._series),
-            **told,
+            **figures,
         )
 
     def _take_use(self, use: SlotUse, passed: float, *, is_new: bool) -> dict[str, float]:

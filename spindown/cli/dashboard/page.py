@@ -183,11 +183,11 @@ def _dashboard(session: Session, title: str, name: str, looked: Looked, details:
         _widget(session, widget, number, since, until, alarms)
         for number, widget in enumerate(body.widgets)
     ]
-    told = (
+    words = (
         f'<p class="faint">{since:%Y-%m-%d %H:%M} to {until:%H:%M:%S} UTC; '
         f"made anew every {escape(format_duration(looked.every))}</p>"
     )
-    return _page(title, looked, "", f'{told}{details}<div class="grid">{"".join(parts)}</div>')
+    return _page(title, looked, "", f'{words}{details}<div class="grid">{"".join(parts)}</div>')
 
 
 def _widget(
@@ -242,8 +242,10 @@ def _workload_table(session: Session, looked: Looked) -> str:
             )
         )
     heads = ("workload", "waiting", "in flight", "workers", "items today", "USD today")
-    told = f'<p class="faint">{escape(f"{ALL_IN} {SAVED}")}</p>'
-    return _table((*heads, "an item in 24 h, all in", "saved in 7 days", "to do"), rows) + told
+    explanation = f'<p class="faint">{escape(f"{ALL_IN} {SAVED}")}</p>'
+    return (
+        _table((*heads, "an item in 24 h, all in", "saved in 7 days", "to do"), rows) + explanation
+    )
 
 
 def _jobs(session: Session, workload: str, looked: Looked) -> str:

@@ -126,8 +126,8 @@ class _Table:
         for name in names:
             table.add_column(name, justify="right", overflow="fold")
         for candidate in self.candidates:
-            told = dict(zip(_COLUMNS + _PARTS + _PRICES, _words(candidate), strict=True))
-            cells = (str(candidate.offer), *(told[name] for name in names))
+            words = dict(zip(_COLUMNS + _PARTS + _PRICES, _words(candidate), strict=True))
+            cells = (str(candidate.offer), *(words[name] for name in names))
             table.add_row(*map(Text, cells))
         return table
 
@@ -207,8 +207,8 @@ def _sentence(made: Preview) -> str:
         hint = f" The nearest: {nearest.offer}: {say(nearest.reason)}." if nearest else ""
         return f"{waiting} No offer may be taken{_of(choice.need)}: {none}.{hint}"
     has_budget = made.month is not None
-    told = [_say_launch(x, has_budget=has_budget) for x in made.launches if x.requests]
-    would = f"Would launch {', and '.join(told)}." if told else "Nothing is launched now."
+    launches = [_say_launch(x, has_budget=has_budget) for x in made.launches if x.requests]
+    would = f"Would launch {', and '.join(launches)}." if launches else "Nothing is launched now."
     short = [_say_shortage(launch) for launch in made.launches if launch.ends_early]
     return " ".join([waiting, would, *short])
 
@@ -218,11 +218,11 @@ def _say_launch(launch: LaunchWorkers, *, has_budget: bool) -> str:
     number += _whose(launch)
     if first is None:
         return number
-    told = f"{number}, first {first.offer} at {format_item_cost(first.cost_per_item)}"
+    sentence = f"{number}, first {first.offer} at {format_item_cost(first.cost_per_item)}"
     if not has_budget:
-        return told
+        return sentence
     aside = sum(request.reserved_usd for request in launch.requests)
-    return f"{told}, ${aside:.2f} set aside"
+    return f"{sentence}, ${aside:.2f} set aside"
 
 
 def _say_shortage(launch: LaunchWorkers) -> str:
@@ -239,7 +239,7 @@ def _whose(launch: LaunchWorkers) -> str:
     """Return for which jobs a launch is, unless it is for any."""
     if launch.choice.need.shape and not launch.choice.need.is_takeover:
         return f" of {launch.choice.need.shape}"
-    if launch.choice.need.in_vain is not None:
+    if launch.choice.need.wasted_work is not None:
         return " for jobs that interruptions keep from any progress"
     return " for jobs that migrate" if launch.choice.need.is_takeover else ""
 

@@ -75,10 +75,10 @@ def _say_dispatches(found: Rightsizing) -> Iterator[str]:
     for name, dispatch, costs in compared or [(found.workload, found.dispatch, found.dispatches)]:
         if not costs:
             continue
-        told = ", ".join(f"{each.dispatch} ${each.dollars:,.2f}" for each in costs)
+        costs_text = ", ".join(f"{each.dispatch} ${each.dollars:,.2f}" for each in costs)
         best = costs[0].dispatch
         advice = f'; dispatch = "{best}" would have cost least' if best is not dispatch else ""
-        yield f"{name}: as {dispatch} now; at list prices {told}{advice}."
+        yield f"{name}: as {dispatch} now; at list prices {costs_text}{advice}."
 
 
 def _headline(found: Rightsizing) -> str:
@@ -115,13 +115,13 @@ def _types_table(types: Sequence[TypeSizing]) -> Table:
 
 def _say_needs(needs: Needs, *, cores: float | None = None) -> str:
     count = cores if needs.vcpus is None else needs.vcpus
-    told = [
+    parts = [
         "" if count is None else f"{say_number(count)} vCPU",
         "" if needs.memory_gib is None else f"{say_number(needs.memory_gib)} GiB",
         "" if needs.gpus is None else f"{needs.gpus} GPU",
         "" if needs.gpu_memory_gib is None else f"{say_number(needs.gpu_memory_gib)} GiB VRAM",
     ]
-    return ", ".join(filter(None, told)) or "-"
+    return ", ".join(filter(None, parts)) or "-"
 
 
 def _say_dollars(dollars: float | None) -> str:
@@ -178,9 +178,9 @@ def _compare(found: Rightsizing) -> str:
     if then.offer == now.offer:
         return f"{_name(now)} stays the best; others could stand in for it when it is dry."
     share = 1.0 - then.cost_per_item / now.cost_per_item
-    told = "" if then.measured else " (expected, not measured)"
+    expected = "" if then.measured else " (expected, not measured)"
     word = "less" if share > 0.0 else "more"
-    return f"What has enough is {_name(then)}{told}, {abs(share):.0%} {word} than {_name(now)}."
+    return f"What has enough is {_name(then)}{expected}, {abs(share):.0%} {word} than {_name(now)}."
 
 
 def _name(candidate: Candidate) -> str:

@@ -64,8 +64,8 @@ def keep_last(traffic: ArrivalHistory, days: float) -> ArrivalHistory:
     if begin <= 0.0:
         return traffic
     whole = traffic.length / DAY
-    told = f"{whole:,.0f}" if whole >= _MANY_DAYS else f"{whole:.3g}"
-    left_out = f"of {told} days of history the last {days:g} are used"
+    text = f"{whole:,.0f}" if whole >= _MANY_DAYS else f"{whole:.3g}"
+    left_out = f"of {text} days of history the last {days:g} are used"
     return replace(
         traffic,
         arrivals=tuple(replace(x, at=x.at - begin) for x in traffic.arrivals if x.at >= begin),

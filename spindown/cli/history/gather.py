@@ -105,10 +105,10 @@ def read_subject(path: Path, workload: str | None) -> SimulatedWorkload:
         slots=str(chosen.run.slots),
         root_volume_gib=chosen.image.root_volume_gib,
         budget_per_month=config.deployment.budget_per_month,
-        regions=tuple(config.deployment.outposts),
+        regions=tuple(config.deployment.regions),
         zones={
             region: place.zones
-            for region, place in config.deployment.outposts.items()
+            for region, place in config.deployment.regions.items()
             if place.zones
         },
     )
@@ -152,8 +152,8 @@ def deployed_subject(session: Session, workload: str | None, *, live: bool) -> S
         slots=settings.run.slots,
         root_volume_gib=settings.run.root_volume_gib,
         budget_per_month=session.deployment.budget_per_month,
-        regions=_home_first(session.deployment.region, settings.outposts),
-        zones={region: tuple(place.subnets) for region, place in settings.outposts.items()},
+        regions=_home_first(session.deployment.region, settings.regions),
+        zones={region: tuple(place.subnets) for region, place in settings.regions.items()},
     )
     home, now = session.deployment.region, session.aws.clock.now()
     is_baked = starts_baked(state.images, settings, home, now)

@@ -284,8 +284,8 @@ def _uncovered(
     ):
         days = length.total_seconds() / DAY
         if days > 1.0:
-            told = f"{days:,.1f}".removesuffix(".0")
-            held = f"the {which} {told} days of the traffic have the {which} price of each pool"
+            text = f"{days:,.1f}".removesuffix(".0")
+            held = f"the {which} {text} days of the traffic have the {which} price of each pool"
             yield f"{held}, known {known} {at:%Y-%m-%d}"
 
 

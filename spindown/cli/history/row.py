@@ -228,15 +228,15 @@ def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[HistoryRow]:
 def _listed_rows(path: Path, text: str) -> Iterator[HistoryRow]:
     remedy = "make it a list of JSON objects; one object a line goes into a file NAME.jsonl"
     try:
-        told = json.loads(text) if text.strip() else []
+        listed = json.loads(text) if text.strip() else []
     except (RecursionError, ValueError) as exc:
         raise BadInput(path.name, str(exc), remedy) from exc
-    if isinstance(told, dict):
-        lists = [value for value in told.values() if isinstance(value, list)]
-        told = lists[0] if len(lists) == 1 else None
-    if not isinstance(told, list):
+    if isinstance(listed, dict):
+        lists = [value for value in listed.values() if isinstance(value, list)]
+        listed = lists[0] if len(lists) == 1 else None
+    if not isinstance(listed, list):
         raise BadInput(path.name, _cut(text.strip()), remedy)
-    for number, cells in enumerate(told, start=1):
+    for number, cells in enumerate(listed, start=1):
         if not isinstance(cells, dict):
             raise BadInput(f"{path.name} entry {number}", _cut(json.dumps(cells)), remedy)
         yield HistoryRow(f"{path.name} entry {number}", cells)

@@ -33,13 +33,13 @@ def _open_bar() -> Iterator[ShowProgress]:
 
 @contextmanager
 def _open_lines(every: int) -> Iterator[ShowProgress]:
-    calls, told = 0, ""
+    calls, shown = 0, ""
 
     def show(words: str, done: int, of: int | None) -> None:  # noqa: ARG001 - the words have both
-        nonlocal calls, told
-        if calls % every == 0 and words != told:
-            told = words
-            print_aside(told)
+        nonlocal calls, shown
+        if calls % every == 0 and words != shown:
+            shown = words
+            print_aside(shown)
         calls += 1
 
     yield show

@@ -36,10 +36,10 @@ _COLOURS = {
     Outcome.HELD: "yellow",
     Outcome.REFUSED: "magenta",
     Outcome.NOTHING_FITS: "bold red",
-    Outcome.STOPPED: "bold red",
+    Outcome.BLOCKED: "bold red",
 }
 #: Outcomes that their own sentence does not name.
-_UNTOLD = frozenset({Outcome.ENOUGH, Outcome.HELD, Outcome.STOPPED})
+_UNTOLD = frozenset({Outcome.ENOUGH, Outcome.HELD, Outcome.BLOCKED})
 #: Who asks for a tick -> words.
 _WOKEN_BY = {
     TICK: "the timer",
@@ -81,8 +81,10 @@ def say_confirmed(found: Why, decision: Decision) -> str | None:
         for name, number in counts.items()
         if name.startswith(_WORKERS)
     }
-    told = _say_counts(round(counts.get("visible", 0)), round(counts.get("in_flight", 0)), workers)
-    return f"decided the same at {at:%Y-%m-%d %H:%M:%S} UTC: {told}"
+    counted = _say_counts(
+        round(counts.get("visible", 0)), round(counts.get("in_flight", 0)), workers
+    )
+    return f"decided the same at {at:%Y-%m-%d %H:%M:%S} UTC: {counted}"
 
 
 def _say_counts(visible: int, in_flight: int, workers: Mapping[str, int]) -> str:
@@ -126,21 +128,21 @@ def _lines(decision: Decision) -> Iterator[str]:
 
 def say_shape(each: ShapeRecord) -> str:
     """Return the queue and the fleet of one shape as a line."""
-    told = f"{each.shape}: {each.visible} waiting, {each.in_flight} in flight, "
-    told += f"{say_count(each.workers, 'worker')}, wanted {each.wanted} more"
-    return told + (f": {say(each.stopped)}" if each.stopped else "")
+    text = f"{each.shape}: {each.visible} waiting, {each.in_flight} in flight, "
+    text += f"{say_count(each.workers, 'worker')}, wanted {each.wanted} more"
+    return text + (f": {say(each.blocked_by)}" if each.blocked_by else "")
 
 
 def _deadline(each: DeadlineRecord) -> str:
     """Return one deadline as a line: when, how much work, how much slack, what that asks for."""
     work, slack = _length(each.work_seconds), _length(abs(each.slack_seconds))
-    told = f"{name_of(each)}: due {each.due_at:%Y-%m-%d %H:%M:%S} UTC, {work} of work, "
-    told += slack + (" too little" if each.slack_seconds < 0 else " of slack")
+    text = f"{name_of(each)}: due {each.due_at:%Y-%m-%d %H:%M:%S} UTC, {work} of work, "
+    text += slack + (" too little" if each.slack_seconds < 0 else " of slack")
     if each.on:
         moves = f", may move to {each.moves_to}" if each.moves_to else ""
-        return f"{told}; runs on {each.on}{moves}"
+        return f"{text}; runs on {each.on}{moves}"
     until = f" until {each.waits_until:%H:%M:%S} UTC" if each.waits_until else ""
-    return f"{told}; {say_mode(each)}{until}"
+    return f"{text}; {say_mode(each)}{until}"
 
 
 def _length(seconds: float) -> str:
@@ -171,10 +173,10 @@ class _Candidates:
         for name in ("$/h", "items/h", "from", "$/1000 items", *parts):
             table.add_column(name, justify="right")
         table.add_column("what came of it")
-        told = fates(self.decision)
+        by_offer = fates(self.decision)
         for number, candidate in enumerate(self.decision.candidates):
-            if number < self.top or candidate.offer in told:
-                fate = told.get(candidate.offer, "not reached")
+            if number < self.top or candidate.offer in by_offer:
+                fate = by_offer.get(candidate.offer, "not reached")
                 table.add_row(*map(Text, (*_row(candidate, parts), fate)))
         return table
 
@@ -191,8 +193,8 @@ def _row(candidate: CandidateRecord, parts: Sequence[str]) -> Iterator[str]:
 
 
 def _reasons(decision: Decision, top: int) -> Iterator[str]:
-    told = fates(decision)
-    hidden = sum(c.offer not in told for c in decision.candidates[top:])
+    by_offer = fates(decision)
+    hidden = sum(c.offer not in by_offer for c in decision.candidates[top:])
     if hidden:
         yield f"and {hidden} more candidates, more expensive by the item: not reached"
     for left_out in decision.rejections:

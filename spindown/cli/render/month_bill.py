@@ -65,14 +65,14 @@ def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
         yield f"{one.workload}: nothing was paid for"
         return
     cost = one.cost_per_item
-    told = f"{one.workload}: {one.items:,.0f} items"
+    text = f"{one.workload}: {one.items:,.0f} items"
     if one.items_failed:
-        told += f", {one.items_failed:,} failed"
+        text += f", {one.items_failed:,} failed"
     if cost is not None:
-        told += f", {format_item_cost(cost)}, all in"
+        text += f", {format_item_cost(cost)}, all in"
     if one.trend is not None:
-        told += f" ({one.trend:+.0%} on the span before)".replace("%", " %")
-    yield told
+        text += f" ({one.trend:+.0%} on the span before)".replace("%", " %")
+    yield text
     if said := say_saving(one.saving):
         since = max(one.begun, start)
         yield f"    since {since:%Y-%m-%d %H:%M} UTC {said}"

@@ -147,9 +147,9 @@ def _shape_lines(status: Status) -> Iterator[Text]:
     """Yield a line for each queue of a workload with types: its shape, and what waits there."""
     live = Counter(entry.worker.shape for entry in status.workers if entry.worker.is_live)
     for shape, backlog in status.shapes.items():
-        told = f"{backlog.visible} waiting, {backlog.in_flight} in flight"
+        text = f"{backlog.visible} waiting, {backlog.in_flight} in flight"
         more = f", {say_count(live[shape], 'worker')}" if shape else ""
-        yield Text(f"       {shape or 'to be routed'}: {told}{more}", style="dim")
+        yield Text(f"       {shape or 'to be routed'}: {text}{more}", style="dim")
 
 
 def _money_line(status: Status) -> Text:
@@ -217,10 +217,10 @@ def _work(entry: WorkerStatus) -> str:
 
 
 def _job(lease: Lease) -> str:
-    told = f"{lease.job_id} {lease.items_done}/{lease.items or '?'}"
+    text = f"{lease.job_id} {lease.items_done}/{lease.items or '?'}"
     if (said := lease.progress) is not None:
-        told += f" ({said.done}/{said.of} {said.text}".rstrip() + ")"
-    return told
+        text += f" ({said.done}/{said.of} {said.text}".rstrip() + ")"
+    return text
 
 
 def format_seconds(length: timedelta) -> str:

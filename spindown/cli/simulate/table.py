@@ -55,9 +55,9 @@ def say_work(comparison: Comparison) -> str:
     """Say how much work there is."""
     ours = comparison.ours
     hours = ours.work_seconds / _HOUR
-    told = f"{hours:,.0f}" if hours >= _FEW_HOURS else f"{hours:.2g}"
+    text = f"{hours:,.0f}" if hours >= _FEW_HOURS else f"{hours:.2g}"
     return (
-        f"{say_count(ours.jobs, 'job')}, {say_count(ours.items, 'item')}, {told} hours of work "
+        f"{say_count(ours.jobs, 'job')}, {say_count(ours.items, 'item')}, {text} hours of work "
         f"on {comparison.gathered.subject.reference}"
     )
 
@@ -99,8 +99,8 @@ def say_done(row: ComparisonRow) -> tuple[str, str, str]:
     if not math.isfinite(row.dollars_per_1000_items):
         return "-", "-", "-"
     dollars = row.dollars_per_1000_items
-    told = f"{dollars:,.0f}" if dollars >= _MANY_DOLLARS else f"{dollars:.4g}"
-    return told, format_wait(row.wait_p50), format_wait(row.wait_p95)
+    text = f"{dollars:,.0f}" if dollars >= _MANY_DOLLARS else f"{dollars:.4g}"
+    return text, format_wait(row.wait_p50), format_wait(row.wait_p95)
 
 
 def _sentences(comparison: Comparison) -> Iterator[Text]:

@@ -15,8 +15,8 @@ from typing import Any
 from spindown.contract.codec import decode, encode, to_json
 from spindown.domain.bound import Amount, Dollars, ItemCount, Tally
 from spindown.domain.dead_letter import Failure
-from spindown.domain.in_vain import NOTHING_IN_VAIN, InVain
 from spindown.domain.job_type import Sized
+from spindown.domain.wasted_work import NOTHING_WASTED, WastedWork
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -129,7 +129,7 @@ class Manifest:
     begun_seconds: Mapping[str, Amount] = field(default_factory=dict)
     cost_usd: Dollars = 0.0
     #: What interruptions have cost since the last item, and since the last item or new state.
-    in_vain: InVain = NOTHING_IN_VAIN
+    wasted_work: WastedWork = NOTHING_WASTED
     #: Random per write, so that a writer knows its own write after a lost answer.
     nonce: str = ""
     batch_id: str | None = None
@@ -187,12 +187,12 @@ _DEFAULTS = {f.name: f.default for f in fields(Manifest) if f.name != "extra"}
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the object's bytes: what differs from the defaults, and what others wrote."""
-    told = {
+    state = {
         name: value
         for name, default in _DEFAULTS.items()
         if (value := getattr(manifest, name)) != default
     }
-    row = {**manifest.extra, **encode(told), "schema": manifest.schema}
+    row = {**manifest.extra, **encode(state), "schema": manifest.schema}
     row.pop(_CHECK, None)
     text = to_json(row)
     # As if it were the row's last key; to write the whole row twice would cost as much again.

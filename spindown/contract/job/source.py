@@ -56,8 +56,8 @@ def read_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
     # Two events of the same objects must not differ in anything.
     objects = sorted(found, key=lambda one: (one.at.bucket, one.at.key, one.version))
     items = tuple(str(one.at) for one in objects if not one.is_folder)
-    told = [[one.at.bucket, one.at.key, one.version] for one in objects]
-    digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    named = [[one.at.bucket, one.at.key, one.version] for one in objects]
+    digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
     return items, f"s3-{digest[:32]}" if items else None
 
 
@@ -105,13 +105,13 @@ def _version(about: Mapping[str, Any], version_id: object, etag: object) -> str:
     what was deleted and is written once more would be done already.
     """
     if version_id not in (None, "", _NO_VERSION):
-        return _told("versionId", version_id)
-    told = _told("etag", etag).strip('"')
+        return _checked("versionId", version_id)
+    tag = _checked("etag", etag).strip('"')
     sequencer = about.get("sequencer")
-    return told if sequencer is None else f"{told}-{_told('sequencer', sequencer)}"
+    return tag if sequencer is None else f"{tag}-{_checked('sequencer', sequencer)}"
 
 
-def _told(name: str, value: object) -> str:
+def _checked(name: str, value: object) -> str:
     if not isinstance(value, str) or not value or not is_whole(value):
         _refuse(name, value)
     return value

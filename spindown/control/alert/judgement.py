@@ -118,10 +118,10 @@ def _fit(workload: str, view: LedgerView, ports: ControlPorts) -> Fit | None:
 
     None: no heartbeat has told of a GPU at work.
     """
-    told = [row for _, row in sorted(view.spend.items()) if row.gpu_seconds > 0.0]
-    if not told:
+    days = [row for _, row in sorted(view.spend.items()) if row.gpu_seconds > 0.0]
+    if not days:
         return None
-    used = told[-1]
+    used = days[-1]
     cheapest = min(
         _offers(workload, view, ports, vram_gib=used.vram_gib_max),
         key=lambda offer: offer.price,

@@ -66,8 +66,8 @@ class AlertInput:
     decision: Decision
     policy: Policy
     breaker: BreakerRow
-    #: The region that it stops, if others go on; "": all are stopped.
-    stopped_in: str
+    #: The region in which it is open, if others go on; "": it is open in all.
+    open_in: str
     #: Those that the workload has met; None: not looked at.
     quotas: Sequence[QuotaRow] | None
     held_back: bool
@@ -114,7 +114,7 @@ def find(given: AlertInput) -> Iterator[Alert]:
     breaker = [*_breaker(given)]
     why = [*_refusals(given), *_quotas(given)]
     yield from (*breaker, *why)
-    if not why and (given.stopped_in or not breaker):
+    if not why and (given.open_in or not breaker):
         yield from _waiting(given)
     yield from find_deadlines(given.decision.deadlines, given.workload, given.now)
     yield from _costs(given)
@@ -165,7 +165,7 @@ def _breaker(given: AlertInput) -> Iterator[Alert]:
     breaker = given.breaker
     is_ours = breaker.strikes or breaker.unclaimed or breaker.failed
     if is_ours and breaker.open_until is not None and breaker.open_until > given.now:
-        where = f" in {given.stopped_in}" if given.stopped_in else ""
+        where = f" in {given.open_in}" if given.open_in else ""
         why = _sentence(say(breaker.reason))
         yield Alert(
             name="breaker",

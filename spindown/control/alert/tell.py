@@ -50,8 +50,8 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
             # What EC2 has said is part of it.
             ports.topic.publish(subject, printable(alert.text))
             # Whole: what else is remembered may have lost a race.
-            told = replace(review.present[alert.name], told_at=ports.clock.now())
-            ledger.write(ledger.put(rows.alert_sort(alert.name), told))
+            state = replace(review.present[alert.name], told_at=ports.clock.now())
+            ledger.write(ledger.put(rows.alert_sort(alert.name), state))
         except SpindownError as exc:
             return Untold(number=len(review.due) - number, reason=str(exc))
     return None

@@ -60,7 +60,7 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
         action=action,
         policy=run.facts.policy,
         now=run.now,
-        regions=run.facts.settings.outposts.keys(),
+        regions=run.facts.settings.regions.keys(),
         unavailable=run.unavailable,
         quotas_met=run.quotas_met,
     )
@@ -91,7 +91,7 @@ def _judge_region(run: Execution, progress: LaunchProgress, region: str) -> None
         breaker = count_forbidden(run.facts, known, region, refusals)
         _write_breaker(run, region, breaker)
         if breaker.open_until is not None and breaker.open_until > run.now:
-            progress.close(region, breaker.reason.within(ReasonCode.LAUNCHING_STOPPED))
+            progress.close(region, breaker.reason.within(ReasonCode.BREAKER_OPEN))
 
 
 def _confirm_region(run: Execution, region: str) -> bool:
@@ -106,7 +106,7 @@ def _confirm_region(run: Execution, region: str) -> bool:
         settings, _ = run.ports.settings.workload(run.facts.workload)
     except SpindownError:
         return True
-    if region in settings.outposts:
+    if region in settings.regions:
         return True
     forget_settings(run.ports, run.facts.workload)
     run.tell(Reason(ReasonCode.REGION_REMOVED, {"region": region}))
@@ -171,7 +171,7 @@ def _heed(
     progress.heard(region, given, refusals)
     if any(_stops_region(request, refusal) for refusal in refusals) and not given:
         why = run.breakers.get(region, BreakerRow()).reason
-        progress.close(region, why.within(ReasonCode.LAUNCHING_STOPPED))
+        progress.close(region, why.within(ReasonCode.BREAKER_OPEN))
     elif RefusalKind.THROTTLE in kinds:
         progress.close(region, Reason(ReasonCode.SLOW_DOWN))
     elif RefusalKind.QUOTA in kinds and run.quotas_met.isdisjoint(classes):
@@ -183,20 +183,20 @@ def _intend(
     run: Execution, planned: PlannedRequest, choice: LaunchChoice
 ) -> tuple[Launch, LaunchRequest]:
     facts, fence, first = run.facts, run.journal.fence, planned.band[0].offer
-    outpost = facts.settings.outposts[first.region]
+    place = facts.settings.regions[first.region]
     made = sum(each.fence == fence for each in run.launches.values())
     launch_id = f"{facts.workload}-{fence}-{made + 1}"
     request = LaunchRequest(
         client_token=client_token(facts, launch_id, run.now),
         region=first.region,
-        template=outpost.template(first.instance_type.architecture, first.capacity_type),
+        template=place.template(first.instance_type.architecture, first.capacity_type),
         image=image_for(facts, run.images, first.instance_type.architecture, first.region)[0],
         capacity_type=first.capacity_type,
         overrides=tuple(
             LaunchOverride(
                 instance_type=c.offer.instance_type.name,
                 zone=c.offer.zone,
-                subnet_id=outpost.subnets[c.offer.zone],
+                subnet_id=place.subnets[c.offer.zone],
             )
             for c in planned.band
         ),

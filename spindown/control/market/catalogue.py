@@ -262,7 +262,7 @@ def _places(
             found.update(known.offerings if known else ())
             is_unread = True
         else:
-            found.update(settings.outposts)
+            found.update(settings.regions)
             wanted.append(settings.requirements)
     return tuple(sorted(found)), None if is_unread else tuple(wanted)
 

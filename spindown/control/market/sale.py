@@ -76,14 +76,14 @@ def read_prices(
         SpindownError: there is no catalogue.
     """
     wanted = settings.requirements
-    known = current_catalogue(ports, now, regions=settings.outposts, requirements=wanted)
+    known = current_catalogue(ports, now, regions=settings.regions, requirements=wanted)
     catalogue = trusted(limited_catalogue(settings.name, wanted, known, ports, now), now)
     notes = [
         Reason(
             ReasonCode.ON_DEMAND_PRICES_OLD,
             {"region": region, "read_at": known.read_at(f"{region}/on_demand").isoformat()},
         )
-        for region in settings.outposts
+        for region in settings.regions
         if region in known.on_demand and region not in catalogue.on_demand
     ]
     spot: list[SpotPrice] = []
@@ -128,7 +128,7 @@ def _ask(ports: ControlPorts, region: str, wanted: list[str]) -> tuple[SpotPrice
 def _wanted(region: str, settings: WorkloadSettings, catalogue: Catalogue) -> list[str]:
     """Return the types that fit and are sold as spot where a region has a subnet of ours."""
     offerings, types = catalogue.offerings.get(region, {}), catalogue.instance_types
-    zones = settings.outposts[region].subnets
+    zones = settings.regions[region].subnets
     names = sorted({name for zone in zones for name in offerings.get(zone, ())})
     return [
         name
@@ -164,7 +164,7 @@ def sale_of(
     offers = build_offers(
         prices.catalogue,
         prices.spot,
-        zones={region: tuple(outpost.subnets) for region, outpost in settings.outposts.items()},
+        zones={region: tuple(place.subnets) for region, place in settings.regions.items()},
         spot_price_ratio_estimate=policy.spot_price_ratio_estimate,
         volume_gib=settings.run.root_volume_gib,
         home_region=home_region,
@@ -183,14 +183,14 @@ def sale_of(
     closed = frozenset[str]() if is_late else frozenset(prices.unknown)
     code = ReasonCode.SPOT_PRICES_ESTIMATED if is_late else ReasonCode.SPOT_PRICES_UNKNOWN
     failure = NO_REASON
-    if closed and closed >= settings.outposts.keys():
+    if closed and closed >= settings.regions.keys():
         first = next(iter(prices.unknown.values()))
         failure = Reason(ReasonCode.PRICES_UNREAD, {"said": first.about["said"]})
     return Sale(
         offers=tuple(
             offer
             for offer in offers
-            if offer.instance_type.architecture in settings.outposts[offer.region].templates
+            if offer.instance_type.architecture in settings.regions[offer.region].templates
             and not (offer.capacity_type is CapacityType.SPOT and offer.region in closed)
         ),
         notes=(
@@ -215,7 +215,7 @@ def current_sale(
     Raises:
         SpindownError: there is no catalogue, or the spot prices of no region could be read.
     """
-    prices = read_prices(settings, ports, now, spot_in=settings.outposts.keys())
+    prices = read_prices(settings, ports, now, spot_in=settings.regions.keys())
     sale = sale_of(prices, settings, policy, home_region=home_region)
     if sale.failure:
         raise Unreachable(str(sale.failure.about["said"]))
@@ -226,7 +226,7 @@ def price_of(
     pool: Pool, region: str, prices: PriceList, settings: WorkloadSettings
 ) -> float | None:
     """Return the whole price of an hour in a pool; None: it is not known, or it has none."""
-    if region not in settings.outposts:
+    if region not in settings.regions:
         return None
     alone = prices.catalogue.on_demand.get(region, {}).get(pool.instance_type)
     if pool.capacity_type is CapacityType.SPOT:

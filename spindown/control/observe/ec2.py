@@ -47,7 +47,7 @@ def observe_launches(facts: TickFacts, ports: ControlPorts) -> TickFacts:
     answers = facts.ec2
     for launch in open_launches(facts.view.launches.values()):
         request = decode_request(launch)
-        if request is None or request.region not in facts.deployed_regions:
+        if request is None or request.region not in facts.settings.deployed_regions:
             continue
         region = request.region
         tags = {
@@ -148,8 +148,8 @@ def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
     now, described = facts.now, fleet.remembered.described_at
     if is_launch_due and _has_launched_enough(facts, fleet):
         return INSTANCES
-    told = [w.gone_at for w in fleet.present if w.gone_at is not None]
-    if told and (described is None or max(told) > described - _EARLY):
+    ends = [w.gone_at for w in fleet.present if w.gone_at is not None]
+    if ends and (described is None or max(ends) > described - _EARLY):
         return INSTANCES
     if not fleet.present and not any(open_launches(fleet.launches.values())):
         return INSTANCES if _is_older(described, _ORPHANS_EVERY, now) else ""
@@ -212,10 +212,10 @@ def _regions_to_see(facts: TickFacts, fleet: Fleet) -> tuple[frozenset[str], boo
     requests = [decode_request(launch) for launch in open_launches(fleet.launches.values())]
     expecting = {w.region for w in fleet.present}
     expecting |= {request.region for request in requests if request is not None}
-    expecting &= facts.deployed_regions
+    expecting &= facts.settings.deployed_regions
     if expecting and not _is_older(fleet.remembered.swept_at, _ORPHANS_EVERY, facts.now):
         return frozenset(expecting), False
-    return frozenset(expecting | facts.settings.outposts.keys()), True
+    return frozenset(expecting | facts.settings.regions.keys()), True
 
 
 def _watched(fleet: Fleet) -> list[Worker]:

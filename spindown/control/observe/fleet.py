@@ -46,8 +46,8 @@ class Fleet:
     queue: Backlog
     #: What the ticks remember of the queue and of EC2.
     remembered: BacklogRow
-    #: Instances that run, or may, and that no live row counts (``control.plan.correct``); of the
-    #: fleet of one shape, the workers of all others as well.
+    #: Instances that run, or may, and that no live row counts (``control.plan.correct_rows``); of
+    #: the fleet of one shape, the workers of all others as well.
     strays: int = 0
     #: Of a workload with types: what waits in the queue of each shape, by its name.
     shapes: Mapping[str, ShapeQueue] = field(default_factory=dict)

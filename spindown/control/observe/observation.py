@@ -115,23 +115,18 @@ class TickFacts:
         Workers hear a newly learned timeout only when it differs by more than a tenth from the
         one that they know.
         """
-        told, timeout = self.view.policy.idle_timeout, idle_timeout(self.knowledge, self.policy)
-        if told is None or self.policy.idle_timeout is not None:
+        known, timeout = self.view.policy.idle_timeout, idle_timeout(self.knowledge, self.policy)
+        if known is None or self.policy.idle_timeout is not None:
             return timeout
-        return told if is_about(told, timeout) else timeout
-
-    @property
-    def deployed_regions(self) -> frozenset[str]:
-        """Return where outposts are, those that could not be read included."""
-        return frozenset(self.settings.outposts.keys() | set(self.settings.regions))
+        return known if is_about(known, timeout) else timeout
 
     def launch_version(self, region: str) -> str:
         """Return one text that changes when templates, subnets or code change there."""
-        outpost = self.settings.outposts.get(region)
-        if outpost is None:
+        place = self.settings.regions.get(region)
+        if place is None:
             return self.settings.run.code_digest
-        templates = sorted(f"{one.id}@{one.version}" for one in outpost.templates.values())
-        subnets = sorted(outpost.subnets.values())
+        templates = sorted(f"{one.id}@{one.version}" for one in place.templates.values())
+        subnets = sorted(place.subnets.values())
         return " ".join([*templates, *subnets, self.settings.run.code_digest])
 
 
@@ -223,10 +218,10 @@ def with_jobs(facts: TickFacts, jobs: int) -> TickFacts:
 
 def _flood(view: LedgerView) -> list[Reason]:
     """Return what is to be said of rows that no honest worker writes, or not so many."""
-    rows = len(view.surplus)
+    rows = len(view.ignored_rows)
     # A large fleet has many rows, and all of them are its own.
-    is_told = rows >= (1 if view.is_flooded else _FLOOD)
-    return [Reason(ReasonCode.ROWS_FLOODED, {"rows": rows})] if is_told else []
+    is_flood = rows >= (1 if view.is_flooded else _FLOOD)
+    return [Reason(ReasonCode.ROWS_FLOODED, {"rows": rows})] if is_flood else []
 
 
 def _read_settings(
@@ -335,8 +330,8 @@ def is_own_request(launch: Launch, request: LaunchRequest, facts: TickFacts) -> 
 
     What is made again word by word must be ours, whoever has written it down.
     """
-    outpost = facts.settings.outposts.get(request.region)
-    if outpost is None or launch.intended_at > facts.now:
+    place = facts.settings.regions.get(request.region)
+    if place is None or launch.intended_at > facts.now:
         return False
     tags = dict(request.tags)
     expected = dict(request_tags(facts, launch.launch_id, request.region, launch.shape))
@@ -350,8 +345,8 @@ def is_own_request(launch: Launch, request: LaunchRequest, facts: TickFacts) -> 
         and launch.client_token == client_token(facts, launch.launch_id, launch.intended_at)
         and tags == expected
         and until <= f"{launch.intended_at + _LEASE_AT_MOST:%Y-%m-%dT%H:%M:%SZ}"
-        and request.template in outpost.templates.values()
-        and all(outpost.subnets.get(o.zone) == o.subnet_id for o in request.overrides)
+        and request.template in place.templates.values()
+        and all(place.subnets.get(o.zone) == o.subnet_id for o in request.overrides)
         and (not request.image or request.image in _images_in(request.region, facts))
         and pools <= launch.offered.keys()
         and request.count == launch.count
@@ -396,7 +391,7 @@ def read_market(
         charged: workers that are charged now: their pools' prices are noted.
         is_billing: whether a worker bills, so that the month is of interest.
     """
-    regions, ledger = facts.settings.outposts.keys(), Ledger(ports.table, facts.workload)
+    regions, ledger = facts.settings.regions.keys(), Ledger(ports.table, facts.workload)
     seen = Observation(facts=facts)
     try:
         if is_launch_due:

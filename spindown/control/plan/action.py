@@ -21,12 +21,12 @@ from spindown.domain.fleet import (
     Lease,
     Worker,
 )
-from spindown.domain.in_vain import InVain
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.ranking import Candidate, CandidateList, Demand
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.schedule import Capacity, DeadlineForecast, Sizing, StartPlan
+from spindown.domain.wasted_work import WastedWork
 from spindown.ledger import RowWrites
 from spindown.port import LaunchedInstance, LaunchRequest, Write
 
@@ -235,7 +235,7 @@ class LaunchNeed:
     is_takeover: bool = False
     item_at_most: float | None = None
     #: What interruptions have cost the jobs that it is for; None: it is for any job.
-    in_vain: InVain | None = None
+    wasted_work: WastedWork | None = None
     #: The shape of its workers (``domain.job_type``); "": the workload has no types.
     shape: str = ""
     #: What keeps any launch from being made now; NO_REASON: nothing known.

@@ -37,7 +37,7 @@ def adopt_launches(draft: PlanDraft) -> PlanDraft:
         request = decode_request(launch)
         if request is None:
             draft = _give_up(draft, launch, Reason(ReasonCode.REQUEST_UNREADABLE))
-        elif request.region not in facts.deployed_regions:
+        elif request.region not in facts.settings.deployed_regions:
             # Its outpost has ended what there was, and with it went the right to ask.
             removed = Reason(ReasonCode.REGION_REMOVED, {"region": request.region})
             draft = _give_up(draft, launch, removed)
@@ -51,16 +51,16 @@ def _adopt(
 ) -> PlanDraft:
     found = tuple(_launched(instance) for instance in instances)
     age = draft.now - launch.intended_at
-    is_told = age <= _DESCRIBED_FOR
+    is_described = age <= _DESCRIBED_FOR
     may_be_more = age <= _REPLAY_WITHIN and len(found) < launch.count
     if found and not may_be_more:
-        is_whole = is_told or len(found) >= launch.count
+        is_whole = is_described or len(found) >= launch.count
         code = ReasonCode.ADOPTED if is_whole else ReasonCode.ADOPTED_IN_PART
         return _complete(draft, launch, request, found, Reason(code))
     if may_be_more:
         return _ask_again(draft, launch, request, found)
     if age > ASKED_FOR:
-        code = ReasonCode.NEVER_REACHED_EC2 if is_told else ReasonCode.FATE_UNKNOWN
+        code = ReasonCode.NEVER_REACHED_EC2 if is_described else ReasonCode.FATE_UNKNOWN
         return _give_up(draft, launch, Reason(code))
     return draft
 
@@ -79,7 +79,7 @@ def _ask_again(
     """
     if refused := _why_not_again(draft, launch, request):
         return draft.act(notes=[refused])
-    is_read = request.region in draft.facts.settings.outposts
+    is_read = request.region in draft.facts.settings.regions
     until = backing_off_until(draft.fleet, request.region, draft.now)
     if until is not None or not is_read:
         about = {"launch_id": launch.launch_id, "region": request.region}
@@ -101,7 +101,7 @@ def _why_not_again(draft: PlanDraft, launch: Launch, request: LaunchRequest) -> 
     not be more than there may be. An outpost that cannot be read is waited for.
     """
     facts, most = draft.facts, draft.facts.policy.max_workers
-    if request.region not in facts.settings.outposts:
+    if request.region not in facts.settings.regions:
         return NO_REASON
     if not is_own_request(launch, request, facts):
         return Reason(ReasonCode.REQUEST_ALTERED)

@@ -35,7 +35,7 @@ _DAYS_KEPT = 1 + 7 * (1 + WEEKS)
 #: Rows that one tick clears away.
 _ROWS_AT_ONCE = 30
 #: Of those that workers have written and nobody reads; a dozen transactions.
-_SURPLUS_AT_ONCE = 900
+_IGNORED_AT_ONCE = 900
 #: No message lives longer than this (SQS, maximum retention).
 _MESSAGE_LIVES = timedelta(days=14)
 
@@ -177,7 +177,7 @@ def learn_boots(draft: PlanDraft) -> PlanDraft:
     booted = [
         worker
         for worker in draft.fleet.present
-        if _has_just(draft, worker, _as_told(draft, worker).checked_in_at)
+        if _has_just(draft, worker, _as_written(draft, worker).checked_in_at)
     ]
     most = draft.facts.policy.max_lifetime
     samples: dict[str, list[float]] = {}
@@ -199,16 +199,16 @@ def _learn_phases(draft: PlanDraft) -> list[Action]:
     polled = [
         (rows.BAKED_PHASE if _was_baked(draft, worker) else rows.BOOT_PHASE, worker.boot_phases)
         for worker in draft.fleet.present
-        if _has_just(draft, worker, _as_told(draft, worker).polled_at)
+        if _has_just(draft, worker, _as_written(draft, worker).polled_at)
         and not _was_adopted(draft, worker)
     ]
     most = draft.facts.policy.max_lifetime.total_seconds()
     samples: dict[str, list[float]] = {}
     for phase in BootPhase:
-        for phases, told in polled:
-            if phase in told:
-                samples.setdefault(f"{phases}{phase}", []).append(min(told[phase], most))
-    return [learn(draft, sort, seconds) for sort, seconds in samples.items()]
+        for phases, taken in polled:
+            if phase in taken:
+                samples.setdefault(f"{phases}{phase}", []).append(min(taken[phase], most))
+    return [learn(draft, sort, taken) for sort, taken in samples.items()]
 
 
 def _was_baked(draft: PlanDraft, worker: Worker) -> bool:
@@ -218,7 +218,7 @@ def _was_baked(draft: PlanDraft, worker: Worker) -> bool:
     return bool(image_of(draft.fleet.launch_of(worker)))
 
 
-def _as_told(draft: PlanDraft, worker: Worker) -> Worker:
+def _as_written(draft: PlanDraft, worker: Worker) -> Worker:
     """Return a worker as its row tells, before anything was corrected."""
     return draft.facts.view.workers.get(worker.instance_id, worker)
 
@@ -258,8 +258,8 @@ def store_catalogue(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
 def collect_garbage(draft: PlanDraft) -> PlanDraft:
     """Move finished rows to the history, and drop what nothing remembers any more."""
     surplus = [
-        Action(kind=ActionKind.CLEAN_UP, subject=sort, writes=(_remove_told(draft, sort),))
-        for sort in draft.facts.view.surplus[:_SURPLUS_AT_ONCE]
+        Action(kind=ActionKind.CLEAN_UP, subject=sort, writes=(_remove_ignored(draft, sort),))
+        for sort in draft.facts.view.ignored_rows[:_IGNORED_AT_ONCE]
         # An adopted one has its machine's row from this tick on.
         if sort.removeprefix(rows.WORKER) not in draft.fleet.workers
     ]
@@ -277,7 +277,7 @@ def collect_garbage(draft: PlanDraft) -> PlanDraft:
     return draft.act([*clean_up, *surplus])
 
 
-def _remove_told(draft: PlanDraft, sort: str) -> Write:
+def _remove_ignored(draft: PlanDraft, sort: str) -> Write:
     """Return the removal of a row that lies among those of workers, under any key."""
     return Write(key=Key(rows.worker_partition(draft.facts.workload), sort), delete=True)
 

@@ -166,7 +166,7 @@ def begin_breakers(draft: PlanDraft) -> PlanDraft:
     now on speak for the version.
     """
     done = _items_done(draft)
-    for region in sorted(draft.facts.settings.outposts):
+    for region in sorted(draft.facts.settings.regions):
         known, version = draft.fleet.breakers.get(region), draft.facts.launch_version(region)
         if known is None or known.launch_version != version:
             draft = _set(draft, region, BreakerRow(launch_version=version, items_done=done))
@@ -176,7 +176,7 @@ def begin_breakers(draft: PlanDraft) -> PlanDraft:
 def doubted_traits(facts: TickFacts, fleet: Fleet) -> Mapping[str, Mapping[str, int]]:
     """Return region -> traits of its pools that are asked last, and how much later each."""
     found = {}
-    for region in facts.settings.outposts:
+    for region in facts.settings.regions:
         known = breaker_of(facts, fleet, region)
         if traits := doubted(known.doubts, max(_counts(known).values()), facts.now):
             found[region] = traits
@@ -238,7 +238,7 @@ def forget_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
 
 def _clear_doubts(draft: PlanDraft) -> PlanDraft:
     """Doubt no longer what machines that came up since then are of use with."""
-    for region in sorted(draft.facts.settings.outposts):
+    for region in sorted(draft.facts.settings.regions):
         known = breaker_of(draft.facts, draft.fleet, region)
         doubts = known.doubts
         # Nearly always there are none.
@@ -327,12 +327,12 @@ def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
     if known.launch_version == version and done > known.items_done:
         counted = replace(counted, proven_at=draft.now)
     if count >= STRIKES:
-        counted = _stopped(draft, counted, worker, what)
+        counted = _opened(draft, counted, worker, what)
     struck = Reason(_STRIKES[what], {"instance_id": worker.instance_id, "count": count})
     return _set(draft, region, counted, struck, needs=worker.instance_id)
 
 
-def _stopped(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike) -> BreakerRow:
+def _opened(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike) -> BreakerRow:
     """Return the breaker, open for an hour; shortly if messages can be at fault.
 
     Whether it is they or the code, nobody can tell before an item is done. Then a person is called,

@@ -185,7 +185,7 @@ def calls_made(facts: TickFacts, account: AccountView | None) -> Mapping[str, in
     """Return region -> launch requests made there in this minute."""
     if account is None:
         return {}
-    return {region: account.calls_at(region, facts.now) for region in facts.settings.outposts}
+    return {region: account.calls_at(region, facts.now) for region in facts.settings.regions}
 
 
 def reserve(intent: Launch, budget: LaunchBudget | None) -> Write:

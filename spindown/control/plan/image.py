@@ -145,7 +145,7 @@ def tell_images(facts: TickFacts, images: Mapping[str, ImageHistory]) -> Iterato
             installs.a_month(installs.seconds_baked),
             root_gib=facts.settings.run.root_volume_gib,
             architectures=len(bake.pipelines),
-            regions=len(facts.deployed_regions),
+            regions=len(facts.settings.deployed_regions),
         )
-        told = {mode: round(dollars, 2) for mode, dollars in costs.items()}
-        yield Reason(ReasonCode.IMAGE_MODES, {"boots": round(installs.boots_a_month), **told})
+        rounded = {mode: round(dollars, 2) for mode, dollars in costs.items()}
+        yield Reason(ReasonCode.IMAGE_MODES, {"boots": round(installs.boots_a_month), **rounded})

@@ -14,9 +14,9 @@ from typing import Self
 from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request
 from spindown.control.plan.action import Action, ActionKind, LaunchNeed, PlanDraft
-from spindown.control.plan.outcome import TAKEOVER_STAYS_TICKS
-from spindown.control.plan.reap import change_worker, stay
-from spindown.control.plan.size import size_for_jobs
+from spindown.control.plan.fleet_size import size_for_jobs
+from spindown.control.plan.outcome import TAKEOVER_WARM_TICKS
+from spindown.control.plan.reap import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.ladder import allows
 from spindown.domain.learning import worker_throughput
@@ -87,16 +87,18 @@ def _movers(draft: PlanDraft, forecast: DeadlineForecast, kind: CapacityType) ->
     for instance_id, jobs in held.items():
         worker = draft.fleet.workers[instance_id]
         wish = [job.moves_to is kind for job in jobs]
-        is_wanted = any(wish) if kind is _ON_DEMAND else all(wish) and not _stays(draft, worker)
+        is_wanted = (
+            any(wish) if kind is _ON_DEMAND else all(wish) and not _holds_pinned(draft, worker)
+        )
         if is_wanted and worker.takes_jobs and worker.busy_slots == len(jobs):
             most = math.inf if kind is _ON_DEMAND else _pays_at(draft, worker, jobs)
             movers.append(_Mover(worker=worker, item_at_most=most))
     return sorted(movers, key=lambda mover: -mover.item_at_most)
 
 
-def _stays(draft: PlanDraft, worker: Worker) -> bool:
+def _holds_pinned(draft: PlanDraft, worker: Worker) -> bool:
     """Tell whether a worker holds a job that has been interrupted too often to go back to spot."""
-    return any(lease.stays for lease in draft.fleet.leases_of(worker.instance_id))
+    return any(lease.is_pinned for lease in draft.fleet.leases_of(worker.instance_id))
 
 
 def _pays_at(draft: PlanDraft, worker: Worker, jobs: Sequence[JobForecast]) -> float:
@@ -142,8 +144,10 @@ def _move(
 
 def tell_movers(draft: PlanDraft, moves: Moves) -> PlanDraft:
     """Tell workers to give their jobs back; their next heartbeat hears it."""
-    draft = stay(draft, moves.kept, draft.now + TAKEOVER_STAYS_TICKS * draft.facts.policy.tick)
-    told = {"migrating_at": draft.now}
+    draft = keep_warm_until(
+        draft, moves.kept, draft.now + TAKEOVER_WARM_TICKS * draft.facts.policy.tick
+    )
+    change = {"migrating_at": draft.now}
     return draft.with_workers(
         [replace(draft.fleet.workers[i], migrating_at=draft.now) for i in moves.leaving],
         [
@@ -151,7 +155,7 @@ def tell_movers(draft: PlanDraft, moves: Moves) -> PlanDraft:
                 kind=ActionKind.MIGRATE,
                 subject=instance_id,
                 reason=Reason(ReasonCode.JOBS_MOVE, {"to": kind.value}),
-                writes=(change_worker(draft, instance_id, told),),
+                writes=(change_worker(draft, instance_id, change),),
             )
             for instance_id, kind in moves.leaving.items()
         ],

@@ -17,19 +17,12 @@ from spindown.control.plan.action import (
 )
 from spindown.control.plan.breaker import doubted_traits, is_on_test
 from spindown.control.plan.budget import LaunchAllowance, calls_made, why_short
+from spindown.control.plan.fleet_size import blocked_regions, fleet_headroom, waiting_work
 from spindown.control.plan.image import tell_images
 from spindown.control.plan.outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
-from spindown.control.plan.size import blocked_regions, fleet_headroom, waiting_work
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.doubt import traits_of
-from spindown.domain.in_vain import (
-    InVain,
-    is_ever_allowed,
-    may_be_risked,
-    pays_here,
-    terms_of_offer,
-)
 from spindown.domain.job_type import of_dispatch
 from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
@@ -41,6 +34,13 @@ from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from spindown.domain.schedule import Bounds, Sizing, in_turn, size, vcpus_left
+from spindown.domain.wasted_work import (
+    WastedWork,
+    is_ever_allowed,
+    may_be_risked,
+    pays_here,
+    terms_of_offer,
+)
 from spindown.ledger import AccountView
 from spindown.port import CATALOGUE_FOR
 
@@ -196,8 +196,8 @@ def choose_offers(
         for name, (vcpus, smallest) in sorted(short.items())
     ]
     silent = _silent_regions(draft.fleet)
-    if silent and not silent >= draft.facts.settings.outposts.keys():
-        regions = ", ".join(sorted(silent & draft.facts.settings.outposts.keys()))
+    if silent and not silent >= draft.facts.settings.regions.keys():
+        regions = ", ".join(sorted(silent & draft.facts.settings.regions.keys()))
         notes.append(Reason(ReasonCode.REGIONS_SILENT, {"regions": regions}))
     doubts = doubted_traits(draft.facts, draft.fleet).values()
     if traits := sorted({trait for found in doubts for trait in found}):
@@ -219,7 +219,7 @@ def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
     month = budget_sort(draft.now)
     if month in account.bad_rows:
         return Reason(ReasonCode.MONTH_UNREADABLE, {"row": month})
-    regions = sorted(draft.facts.settings.outposts)
+    regions = sorted(draft.facts.settings.regions)
     if all(account.calls_at(region, draft.now) >= CALLS_PER_MINUTE for region in regions):
         named = ", ".join(regions)
         return Reason(ReasonCode.CALLS_USED_UP, {"calls": CALLS_PER_MINUTE, "region": named})
@@ -252,9 +252,7 @@ def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | Non
         subject=facts.workload,
         reason=choice.sizing.reason,
         choice=choice,
-        regions_on_test=frozenset(
-            r for r in facts.settings.outposts if is_on_test(facts, fleet, r)
-        ),
+        regions_on_test=frozenset(r for r in facts.settings.regions if is_on_test(facts, fleet, r)),
         asked_last=_silent_regions(fleet),
         doubted=_doubted_pools(draft, candidates),
     )
@@ -312,7 +310,7 @@ def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked
         quota_left=quotas_left(draft, seen),
         policy=_at_bound(
             open_to_paid(ladder.policy, facts.settings.pricing, facts.settings.run.root_volume_gib),
-            need.in_vain,
+            need.wasted_work,
         ),
         requirements=facts.settings.requirements,
         waited=ladder.waited,
@@ -334,8 +332,8 @@ def _suitable(offers: Sequence[Offer], need: LaunchNeed, draft: PlanDraft) -> Se
     move that shall save those that do.
     """
     knowledge, policy, least = draft.facts.knowledge, draft.facts.policy, 0.0
-    if need.in_vain is not None:
-        sure = [offer for offer in offers if _is_sure(offer, need.in_vain, draft)]
+    if need.wasted_work is not None:
+        sure = [offer for offer in offers if _is_sure(offer, need.wasted_work, draft)]
         # Where nothing sure is ever allowed, whoever comes goes on as far as it may, and then
         # gives the job up.
         return sure if any(_is_ever_allowed(offer, draft) for offer in sure) else offers
@@ -356,7 +354,7 @@ def _suitable(offers: Sequence[Offer], need: LaunchNeed, draft: PlanDraft) -> Se
     return [o for o in offers if o.instance_type.name in fast] or offers
 
 
-def _is_sure(offer: Offer, in_vain: InVain, draft: PlanDraft) -> bool:
+def _is_sure(offer: Offer, wasted_work: WastedWork, draft: PlanDraft) -> bool:
     """Tell whether jobs that interruptions keep from any progress may go on there, and if it pays.
 
     A worker from it asks the first again, by the same prices; so it does not leave them either.
@@ -364,7 +362,7 @@ def _is_sure(offer: Offer, in_vain: InVain, draft: PlanDraft) -> bool:
     knowledge = draft.facts.knowledge
     rate = interruption_rate(knowledge.pools.get(offer.pool), offer.reclaim_share)
     terms = terms_of_offer(offer, rate, knowledge.slots)
-    return may_be_risked(in_vain, terms, draft.facts.policy) and pays_here(in_vain, terms)
+    return may_be_risked(wasted_work, terms, draft.facts.policy) and pays_here(wasted_work, terms)
 
 
 def _is_ever_allowed(offer: Offer, draft: PlanDraft) -> bool:
@@ -374,14 +372,14 @@ def _is_ever_allowed(offer: Offer, draft: PlanDraft) -> bool:
     return is_open and offer.instance_price > 0.0 and misfit(kind, wanted) is None
 
 
-def _at_bound(policy: Policy, in_vain: InVain | None) -> Policy:
+def _at_bound(policy: Policy, wasted_work: WastedWork | None) -> Policy:
     """Return the policy by which such jobs cost what they are expected to, by their bound.
 
     An interruption costs them all that they have done: as if they kept a checkpoint no sooner.
     """
-    if in_vain is None:
+    if wasted_work is None:
         return policy
-    bound = timedelta(hours=min(in_vain.told.hours, _BOUND_AT_MOST))
+    bound = timedelta(hours=min(wasted_work.decisive.hours, _BOUND_AT_MOST))
     return replace(policy, checkpoint_interval=bound)
 
 

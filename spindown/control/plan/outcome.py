@@ -21,7 +21,7 @@ from spindown.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind,
 
 #: Ticks that a worker that takes over stays idle for, from its launch and from each tick that
 #: still wants it.
-TAKEOVER_STAYS_TICKS = 5
+TAKEOVER_WARM_TICKS = 5
 #: Reasons of launches whose workers had no row for a while, and of launches without an answer.
 ADOPTED = frozenset({ReasonCode.ADOPTED, ReasonCode.ADOPTED_IN_PART})
 UNANSWERED = frozenset({ReasonCode.NEVER_REACHED_EC2, ReasonCode.FATE_UNKNOWN})
@@ -193,14 +193,14 @@ def _worker(
         on_demand_price=offered.on_demand_price,
         state=WorkerState.BOOTING,
         launched_at=launched_at,
-        warm_until=_stays_until(launch, launched_at, facts),
+        warm_until=_warm_until(launch, launched_at, facts),
     )
 
 
-def _stays_until(launch: Launch, launched_at: datetime, facts: TickFacts) -> datetime | None:
+def _warm_until(launch: Launch, launched_at: datetime, facts: TickFacts) -> datetime | None:
     """Return until when a new worker stays even if it is idle; None: as long as any."""
     if launch.is_takeover:
-        return facts.now + TAKEOVER_STAYS_TICKS * facts.policy.tick
+        return facts.now + TAKEOVER_WARM_TICKS * facts.policy.tick
     return launched_at + LEAST_BILLED if launch.may_take_over else None
 
 

@@ -78,8 +78,12 @@ def mark_interrupted(draft: PlanDraft) -> PlanDraft:
         )
         # The launch of this very tick must not ask the same pool again.
         unavailable[worker.pool] = remember_interruption(worker, memory, draft.now, policy)
-        told = {"interrupted_at": deadline, "noticed_at": noticed_at, "interruption_counted": True}
-        workers.append(replace_fields(worker, told))
+        changes = {
+            "interrupted_at": deadline,
+            "noticed_at": noticed_at,
+            "interruption_counted": True,
+        }
+        workers.append(replace_fields(worker, changes))
     return draft.with_workers(workers, actions).act(unavailable=unavailable) if actions else draft
 
 
@@ -97,13 +101,13 @@ def keep_warm(draft: PlanDraft, left: float | None) -> PlanDraft:
     workers = draft.fleet.workers
     could = [worker for worker in workers.values() if worker.shape == own]
     kept = kept_warm_of(could, draft.facts.policy)
-    stays = _WARM_TICKS * draft.facts.policy.tick
-    dollars = sum(workers[i].price_per_hour for i in kept) * (stays / timedelta(hours=1))
+    span = _WARM_TICKS * draft.facts.policy.tick
+    dollars = sum(workers[i].price_per_hour for i in kept) * (span / timedelta(hours=1))
     is_paid = left is None or dollars <= left
-    return stay(draft, sorted(kept), draft.now + stays) if kept and is_paid else draft
+    return keep_warm_until(draft, sorted(kept), draft.now + span) if kept and is_paid else draft
 
 
-def stay(draft: PlanDraft, instance_ids: Sequence[str], until: datetime) -> PlanDraft:
+def keep_warm_until(draft: PlanDraft, instance_ids: Sequence[str], until: datetime) -> PlanDraft:
     """Let workers stay until then, idle as they may be."""
     return draft.with_workers(
         [replace(draft.fleet.workers[i], warm_until=until) for i in instance_ids],
@@ -145,13 +149,13 @@ def _instances(draft: PlanDraft) -> list[InstanceView]:
     if found is None:
         return [assumed(worker) for worker in workers]
     # Where nothing is deployed any more, nothing runs: the outpost's end saw to that.
-    unseen = draft.facts.deployed_regions.difference(found)
+    unseen = draft.facts.settings.deployed_regions.difference(found)
     described = [instance for here in found.values() for instance in here]
     silent = [worker for worker in workers if worker.region in unseen]
-    return [*described, *(_as_told(worker, draft.now) for worker in silent)]
+    return [*described, *(_as_known(worker, draft.now) for worker in silent)]
 
 
-def _as_told(worker: Worker, now: datetime) -> InstanceView:
+def _as_known(worker: Worker, now: datetime) -> InstanceView:
     """Return a worker's instance where EC2 does not describe it: running, if nothing else was told.
 
     What was told of its end holds once a description, which says why, has failed for long.
@@ -327,14 +331,14 @@ def end_outstayed(draft: PlanDraft) -> PlanDraft:
     known = draft.fleet.remembered.ends_due
     due = find_due(
         instances,
-        told={i for i, worker in workers.items() if worker.spent_at is not None},
+        spent={i for i, worker in workers.items() if worker.spent_at is not None},
         surplus={i for i, worker in workers.items() if worker.surplus_at is not None},
         drained={i for i, worker in workers.items() if worker.state is WorkerState.DRAINED},
         known=known,
         policy=policy,
         now=draft.now,
     )
-    if not draft.facts.deployed_regions <= answers.keys():
+    if not draft.facts.settings.deployed_regions <= answers.keys():
         # Where nobody was asked, what was found stays.
         seen = {instance.instance_id for instance in instances}
         due |= {key: since for key, since in known.items() if key.partition("#")[2] not in seen}

@@ -202,7 +202,7 @@ def foresee(
             action=launch,
             policy=draft.facts.policy,
             now=draft.now,
-            regions=draft.facts.settings.outposts.keys(),
+            regions=draft.facts.settings.regions.keys(),
             unavailable=draft.fleet.unavailable,
             quotas_met=quotas_met,
         )

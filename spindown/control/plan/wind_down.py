@@ -12,8 +12,8 @@ from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanDraft
 from spindown.control.plan.budget import used
+from spindown.control.plan.fleet_size import waiting_work
 from spindown.control.plan.reap import change_worker, condemn_and_terminate
-from spindown.control.plan.size import waiting_work
 from spindown.domain.budget import (
     LaunchBudget,
     WorkerNeed,
@@ -123,9 +123,9 @@ def _wind_down(draft: PlanDraft, ends: Mapping[str, Reason], since: str) -> Plan
         return draft
     workers, change = draft.fleet.workers, {since: draft.now}
     booting = [i for i in ends if workers[i].state is WorkerState.BOOTING]
-    told = [i for i in ends if workers[i].state is not WorkerState.BOOTING]
+    at_work = [i for i in ends if workers[i].state is not WorkerState.BOOTING]
     draft = draft.with_workers(
-        [replace_fields(workers[i], change) for i in told],
+        [replace_fields(workers[i], change) for i in at_work],
         [
             Action(
                 kind=ActionKind.WIND_DOWN,
@@ -133,7 +133,7 @@ def _wind_down(draft: PlanDraft, ends: Mapping[str, Reason], since: str) -> Plan
                 reason=ends[instance_id],
                 writes=(change_worker(draft, instance_id, change),),
             )
-            for instance_id in told
+            for instance_id in at_work
         ],
     )
     condemned = (Condemnation(instance_id=i, reason=ends[i]) for i in booting)

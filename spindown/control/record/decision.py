@@ -137,7 +137,7 @@ def _charges(record: TickRecord, journal: Journal) -> list[Charge]:
 
 def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) -> Decision:
     """Return the whole decision of a tick."""
-    facts, choice = seen.facts, _told_of(plan, record)
+    facts, choice = seen.facts, _main_choice(plan, record)
     outcome = _outcome(plan, choice, record)
     candidates, backlog = choice.candidates, plan.fleet.remembered
     need = _need(plan, choice)
@@ -195,26 +195,28 @@ def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, .
             workers=live[name],
             wanted=choices[name].sizing.wanted,
             reason=choices[name].sizing.reason,
-            stopped=choices[name].blocked_by or none_fits(choices[name].candidates),
+            blocked_by=choices[name].blocked_by or none_fits(choices[name].candidates),
         )
         for name, known in sorted(plan.fleet.shapes.items())
         if name in choices
     )
 
 
-def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
+def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
     """Return the choice to tell of: that of a takeover, if only that gave something.
 
-    Where nothing else is wanted, that of jobs that need a machine that stays.
+    Where nothing else is wanted, that of jobs that need a stable machine.
     """
     new = {request.launch_id for _, made in record.launched for request in made}
     if any(request.instances for request in record.requests if request.launch_id not in new):
         return plan.choice
     gave = [action.choice for action, made in record.launched if any(a.instances for a in made)]
-    surer = (
-        [] if plan.choice.is_wanted else [x for x in plan.takeovers if x.need.in_vain is not None]
+    stable = (
+        []
+        if plan.choice.is_wanted
+        else [x for x in plan.takeovers if x.need.wasted_work is not None]
     )
-    return (*gave, *surer, plan.choice)[0]
+    return (*gave, *stable, plan.choice)[0]
 
 
 def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
@@ -224,10 +226,10 @@ def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
         return Outcome.HELD
     if choice.is_wanted:
         if choice.blocked_by:
-            return Outcome.STOPPED
+            return Outcome.BLOCKED
         if choice.candidates is not None and choice.candidates.best is None:
             return Outcome.HELD if choice.retry_at else Outcome.NOTHING_FITS
-        return Outcome.REFUSED if record.requests else Outcome.STOPPED
+        return Outcome.REFUSED if record.requests else Outcome.BLOCKED
     is_idle = plan.fleet.queue.is_empty and not any(w.is_live for w in record.workers.values())
     return Outcome.IDLE if is_idle and not record.ended_early else Outcome.ENOUGH
 
@@ -247,7 +249,7 @@ def _summary(
     match outcome:
         case Outcome.HELD | Outcome.NOTHING_FITS:
             why = none_fits(choice.candidates)
-        case Outcome.STOPPED:
+        case Outcome.BLOCKED:
             why = choice.blocked_by or record.ended_early
     return DecisionSummary(
         sizing=need,
@@ -283,9 +285,9 @@ def _notes(
         yield Reason(ReasonCode.LOCK_DAMAGED)
     yield from plan.notes
     yield from record.notes
-    told = _told_of(plan, record)
+    main = _main_choice(plan, record)
     yield from (
-        x.sizing.reason for x in plan.takeovers if x.need.in_vain is not None and x is not told
+        x.sizing.reason for x in plan.takeovers if x.need.wasted_work is not None and x is not main
     )
     nearest = candidates.nearest if candidates is not None and candidates.best is None else None
     if nearest is not None:
@@ -428,15 +430,15 @@ def _store(
 
 def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: TickRecord) -> Review:
     facts = seen.facts
-    stopped = open_breakers(facts, record.breakers)
-    first = next(iter(stopped), "")
-    allowed = facts.policy.regions or facts.settings.outposts.keys()
+    breakers = open_breakers(facts, record.breakers)
+    first = next(iter(breakers), "")
+    allowed = facts.policy.regions or facts.settings.regions.keys()
     given = AlertInput(
         deployment=facts.deployment.name,
         decision=decision,
         policy=facts.policy,
-        breaker=stopped.get(first, BreakerRow()),
-        stopped_in=first if allowed - stopped.keys() else "",
+        breaker=breakers.get(first, BreakerRow()),
+        open_in=first if allowed - breakers.keys() else "",
         quotas=_quotas_met(seen, plan, record),
         held_back=is_held_back(plan),
         unended=_unended(plan, record, facts.now),

@@ -149,16 +149,16 @@ def _cost(tick: TickResult) -> Mapping[str, float]:
 
 def _gpu_use(tick: TickResult) -> Mapping[str, float]:
     """Return how the GPUs of busy workers are used, if any heartbeat has told."""
-    told = [
+    percents = [
         (w.gpu_percent, w.vram_percent)
         for w in tick.workers
         if w.state is WorkerState.BUSY and w.gpu_percent is not None and w.vram_percent is not None
     ]
-    if not told:
+    if not percents:
         return {}
     return {
-        "GpuPercent": sum(gpu for gpu, _ in told) / len(told),
-        "VramPercent": max(vram for _, vram in told),
+        "GpuPercent": sum(gpu for gpu, _ in percents) / len(percents),
+        "VramPercent": max(vram for _, vram in percents),
     }
 
 
@@ -276,11 +276,11 @@ def is_blocked_by_budget(plan: Plan, record: TickRecord) -> bool:
 def full_quotas(seen: Observation, plan: Plan, record: TickRecord) -> Sequence[QuotaRow]:
     """Return the quotas that are full: by EC2's word, or too short for what fits."""
     known = record.account.quotas if record.account else ()
-    told = {row.quota_class for row in known if row.until > seen.facts.now}
+    full = {row.quota_class for row in known if row.until > seen.facts.now}
     until = seen.facts.now + seen.facts.policy.tick
     short = (
         QuotaRow(quota_class=name, code=QUOTA_CODES.get(name.partition("/")[2], ""), until=until)
-        for name in sorted(plan.quotas_short - told)
+        for name in sorted(plan.quotas_short - full)
     )
     return (*known, *short)
 

@@ -99,8 +99,8 @@ def _not_given_now(offer: Offer, terms: Terms) -> Iterator[Ruling]:
         yield _from_reason("unavailable", reason, dry.until)
     quota, until = offer.quota_class, terms.quota_blocked_until(offer)
     if until is not None:
-        told = {"quota": quota, "until": until.isoformat()}
-        yield Ruling("quota", ReasonCode.QUOTA_FULL, lambda: told, until)
+        about = {"quota": quota, "until": until.isoformat()}
+        yield Ruling("quota", ReasonCode.QUOTA_FULL, lambda: about, until)
     left = terms.vcpus_short(offer)
     if left is not None:
         short: About = {
@@ -152,13 +152,13 @@ def _off_ladder(offer: Offer, _most: float, terms: Terms) -> Ruling:
         if kind in rung.capacity_types
         and (rung.max_price_per_hour is None or price <= rung.max_price_per_hour)
     ]
-    told: About = {"capacity_type": kind.value, "price": price}
+    about: About = {"capacity_type": kind.value, "price": price}
     if not fitting:
-        return Ruling("ladder", ReasonCode.NO_RUNG, lambda: told)
+        return Ruling("ladder", ReasonCode.NO_RUNG, lambda: about)
     wait = max(min(*fitting, policy.start_within) - terms.situation.waited, timedelta(0))
     opens = terms.situation.now + wait
     code = ReasonCode.RUNG_OPENS_LATER
-    return Ruling("ladder", code, lambda: {**told, "at": opens.isoformat()}, opens)
+    return Ruling("ladder", code, lambda: {**about, "at": opens.isoformat()}, opens)
 
 
 #: Ceiling -> the ruling for a price above it; ``terms.Terms.ceilings`` has their order.

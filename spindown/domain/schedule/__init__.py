@@ -15,6 +15,15 @@ from spindown.domain.schedule.finish import (
     pays_at,
     reserve_of,
 )
+from spindown.domain.schedule.fleet_size import (
+    Bounds,
+    Sizing,
+    in_turn,
+    latest_launch,
+    size,
+    vcpus_left,
+    waited_for,
+)
 from spindown.domain.schedule.jobs import (
     Unfinished,
     Waiting,
@@ -23,15 +32,6 @@ from spindown.domain.schedule.jobs import (
     mark_requeued,
     never_claimed,
     requeued,
-)
-from spindown.domain.schedule.size import (
-    Bounds,
-    Sizing,
-    in_turn,
-    latest_launch,
-    size,
-    vcpus_left,
-    waited_for,
 )
 from spindown.domain.schedule.slots import (
     Capacity,

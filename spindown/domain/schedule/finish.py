@@ -206,8 +206,8 @@ def pays_at(verdict: JobForecast, dollars: float, reserve: Reserve, policy: Poli
         reserve: how long a change takes, and how often spot is taken back.
         policy: the band.
     """
-    stays = verdict.job.work / _HOUR
+    rest_hours = verdict.job.work / _HOUR
     if reserve.rate > 0.0:
-        stays = min(stays, 1.0 / reserve.rate)
+        rest_hours = min(rest_hours, 1.0 / reserve.rate)
     change = reserve.change / _HOUR
-    return (1.0 - policy.band) * dollars * max(stays - change, 0.0) / (stays + change)
+    return (1.0 - policy.band) * dollars * max(rest_hours - change, 0.0) / (rest_hours + change)

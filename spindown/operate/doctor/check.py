@@ -294,8 +294,8 @@ class OfferChoice:
 def check_boots(facts: Facts, choices: Sequence[OfferChoice]) -> Iterator[Finding]:
     """Tell how long boots take, and where a baked image would spare the longest part."""
     for choice in choices:
-        case, told = choice.case, facts.boots.get(choice.case.name)
-        boot = None if told is None or isinstance(told, Unknown) else usual_boot(told)
+        case, profile = choice.case, facts.boots.get(choice.case.name)
+        boot = None if profile is None or isinstance(profile, Unknown) else usual_boot(profile)
         if boot is None:
             continue
         spares = boot.is_slow_to_install and not (case.is_baked or case.is_auto)

@@ -12,7 +12,7 @@ from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.config.need import needed_endpoints, why_internet
 from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
-from spindown.contract.settings import DeploymentSettings, Outpost, WorkloadSettings
+from spindown.contract.settings import DeploymentSettings, RegionSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
@@ -39,7 +39,7 @@ class DoctorCase:
     policy: Policy
     #: Region -> where workers may run. Before a deploy there are no templates, and a subnet that
     #: the deploy makes is "".
-    places: Mapping[str, Outpost]
+    places: Mapping[str, RegionSettings]
     root_gib: int
     images: tuple[RequiredImage, ...] = ()
     #: Whether instances start from images that Image Builder builds.
@@ -98,11 +98,11 @@ def from_config(config: Config) -> DoctorSubject:
     """Return the subject that spindown.toml describes."""
     deployment = config.deployment
     places = {
-        region: Outpost(
+        region: RegionSettings(
             subnets=one.network.subnets if one.network else dict.fromkeys(one.zones, ""),
             templates={},
         )
-        for region, one in deployment.outposts.items()
+        for region, one in deployment.regions.items()
     }
     return DoctorSubject(
         deployment=deployment.name,
@@ -115,12 +115,12 @@ def from_config(config: Config) -> DoctorSubject:
         qualifier=deployment.qualifier,
         disk_keys={
             region: one.kms_key_arn
-            for region, one in deployment.outposts.items()
+            for region, one in deployment.regions.items()
             if one.kms_key_arn is not None
         },
         own_subnets={
             region: tuple(one.network.subnets.values())
-            for region, one in deployment.outposts.items()
+            for region, one in deployment.regions.items()
             if one.network is not None
         },
         may_have_addresses=deployment.public_addresses,
@@ -180,7 +180,7 @@ def as_deployed(
 def _planned(
     name: str,
     workload: WorkloadConfig,
-    places: Mapping[str, Outpost],
+    places: Mapping[str, RegionSettings],
     deployment: DeploymentConfig,
 ) -> DoctorCase:
     image = workload.image
@@ -216,7 +216,7 @@ def _deployed(
         name=settings.name,
         requirements=settings.requirements,
         policy=effective_policy(settings, edit, PolicyRow()).policy,
-        places=settings.outposts,
+        places=settings.regions,
         root_gib=settings.run.root_volume_gib,
         unread=settings.unread,
         is_deployed=True,

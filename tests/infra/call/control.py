@@ -1,7 +1,7 @@
 """What each use case of the control plane must be able to call, and what none may."""
 
 from spindown.contract import tag
-from spindown.contract.size import sizes_key
+from spindown.contract.learned_size import sizes_key
 from tests.infra.call.launch import LAUNCH_CALLS, an_instance
 from tests.infra.call.resource import (
     BEARS_OURS,

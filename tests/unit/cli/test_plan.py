@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from spindown.cli.explain.plan import Sort, plan_to_json, render_plan, sort_candidates
-from spindown.contract.settings import Outpost
+from spindown.contract.settings import RegionSettings
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.reason import ReasonCode
@@ -210,9 +210,9 @@ def test_notes_of_prices_and_quotas_are_printed() -> None:
 
 def _without_zones(world: ControlWorld) -> ControlWorld:
     settings: Any = world.workload_settings()
-    outposts = {
-        region: Outpost(subnets={}, templates=outpost.templates)
-        for region, outpost in settings.outposts.items()
+    regions = {
+        region: RegionSettings(subnets={}, templates=place.templates)
+        for region, place in settings.regions.items()
     }
-    world.settings.deploy(replace(settings, outposts=outposts, requirements=Requirements()))
+    world.settings.deploy(replace(settings, regions=regions, requirements=Requirements()))
     return world

@@ -234,7 +234,7 @@ def test_says_what_stops_a_launch_and_what_would_fit() -> None:
 def test_says_once_that_launches_are_stopped_and_no_setting() -> None:
     world = ControlWorld()
     world.send()
-    assert world.run(34)[-1].summary.why.code is ReasonCode.LAUNCHING_STOPPED
+    assert world.run(34)[-1].summary.why.code is ReasonCode.BREAKER_OPEN
 
     said = now_of(world)
 

@@ -186,7 +186,7 @@ def test_home_is_the_first_of_the_outposts() -> None:
 
     loaded = config.parse(document)
 
-    zones = {region: place.zones for region, place in loaded.deployment.outposts.items()}
+    zones = {region: place.zones for region, place in loaded.deployment.regions.items()}
     assert zones == {"us-east-1": ("us-east-1a",), "eu-west-1": ("eu-west-1b",)}
     assert loaded.workloads["ocr"].to_policy().regions == frozenset({"eu-west-1"})
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spindown.contract.codec import decode, encode, encode_instant, from_json, replace_fields
 from spindown.contract.row import RateRow
 from spindown.contract.run import RunSpec
-from spindown.contract.settings import Outpost, TemplateRef, WorkloadSettings
+from spindown.contract.settings import RegionSettings, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import Policy, RankBy
@@ -27,8 +27,8 @@ def a_workload() -> WorkloadSettings:
         queue_url="https://queue",
         dlq_url="https://dlq",
         log_group="/spindown/ocr",
-        outposts={
-            "us-east-1": Outpost(
+        regions={
+            "us-east-1": RegionSettings(
                 subnets={"us-east-1a": "subnet-1"},
                 templates={"x86_64": TemplateRef(id="lt-1", version="3")},
             )

@@ -14,7 +14,7 @@ EMITTING = {
     Emitter.SCALER: ["spindown/control", "spindown/control/alert"],
     Emitter.INTERRUPTION: ["spindown/control/interrupt.py", "functions"],
     Emitter.OFFERS: ["spindown/control/market", "spindown/control/alert"],
-    Emitter.INTAKE: ["spindown/job/intake.py"],
+    Emitter.INTAKE: ["spindown/job/route.py"],
     Emitter.WORKER: ["spindown/job", "worker"],
 }
 

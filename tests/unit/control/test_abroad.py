@@ -159,8 +159,8 @@ def test_what_ran_in_a_removed_region_ends_and_costs_no_more() -> None:
     # The outpost's teardown has ended its instances; no event told so.
     world.compute.terminate(region=AWAY, instance_ids=[worker.instance_id])
     world.interfere = only_in(AWAY, refuse(AccessDenied("no grant")))
-    home = {REGION: settings.outposts[REGION]}
-    world.settings.deploy(replace(settings, outposts=home, regions=()))
+    home = {REGION: settings.regions[REGION]}
+    world.settings.deploy(replace(settings, regions=home, outposts=()))
 
     world.run(30)
 
@@ -171,8 +171,8 @@ def test_what_ran_in_a_removed_region_ends_and_costs_no_more() -> None:
 def test_an_outpost_is_used_from_the_tick_after_its_deploy() -> None:
     world = a_world()
     settings = world.workload_settings()
-    home = {REGION: settings.outposts[REGION]}
-    world.settings.deploy(replace(settings, outposts=home, unread={AWAY: "not yet"}))
+    home = {REGION: settings.regions[REGION]}
+    world.settings.deploy(replace(settings, regions=home, unread={AWAY: "not yet"}))
     refresh(world.ports)
     world.tick()
 
@@ -188,8 +188,8 @@ def test_nothing_is_launched_in_an_outpost_that_is_just_going() -> None:
     refresh(world.ports)
     world.tick()
     settings = world.workload_settings()
-    home = {REGION: settings.outposts[REGION]}
-    world.settings.deploy(replace(settings, outposts=home, unread={AWAY: "gone"}))
+    home = {REGION: settings.regions[REGION]}
+    world.settings.deploy(replace(settings, regions=home, unread={AWAY: "gone"}))
     world.send()
 
     decision = world.tick(timedelta(seconds=5))

@@ -169,7 +169,7 @@ def test_an_unreadable_outpost_is_said_and_the_others_go_on() -> None:
     world.settings.deploy(
         replace(
             settings,
-            outposts={REGION: settings.outposts[REGION]},
+            regions={REGION: settings.regions[REGION]},
             unread={AWAY: "nothing is deployed there"},
         )
     )

@@ -124,7 +124,7 @@ def test_an_unwritable_month_stops_launches_and_nothing_else() -> None:
 
     decisions = world.run(2, beats=True)
 
-    assert [decision.outcome for decision in decisions] == [Outcome.STOPPED] * 2
+    assert [decision.outcome for decision in decisions] == [Outcome.BLOCKED] * 2
     assert world.view().backlog.seen_at == world.now
     assert world.view().workers[busy.instance_id].accrued_until is None
     assert world.metric("BadRows") == 1

@@ -217,7 +217,7 @@ def test_a_shape_that_nothing_meets_says_so_and_stops_no_other() -> None:
     decision = world.run(2)[-1]
 
     shapes = {shape.shape: shape for shape in decision.shapes}
-    assert shapes["c0m1024"].stopped.code is ReasonCode.LAST_RULED_OUT
+    assert shapes["c0m1024"].blocked_by.code is ReasonCode.LAST_RULED_OUT
     assert launched_of(world, SMALL)
 
 

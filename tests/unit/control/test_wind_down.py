@@ -140,7 +140,7 @@ def test_a_boot_without_budget_is_condemned(when_spent: WhenSpent) -> None:
     (ending,) = decision.condemned
     assert ending.instance_id == booting.instance_id
     assert ending.reason.code is ReasonCode.BUDGET_ENDS_WORKER
-    assert decision.summary.why.code is not ReasonCode.LAUNCHING_STOPPED
+    assert decision.summary.why.code is not ReasonCode.BREAKER_OPEN
 
 
 def test_the_next_job_must_be_paid_for_not_only_the_present() -> None:

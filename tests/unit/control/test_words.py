@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from spindown import wording
-from spindown.contract.size import sizes_key
+from spindown.contract.learned_size import sizes_key
 from spindown.contract.usage import encode_usage, measured_key
-from spindown.control.job_size import learn_sizes
+from spindown.control.rightsizing import learn_sizes
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.simulator import Arrival, Run

@@ -21,7 +21,7 @@ from tests.failure import failing
 BROKEN: list[dict[str, Any]] = [
     {"code": ReasonCode.STRIKES_SILENT, "about": {}},
     {"code": ReasonCode.STRIKES_SILENT, "about": {"count": 3, "fault_code": "of-another-version"}},
-    {"code": ReasonCode.LAUNCHING_STOPPED, "about": {"why": ReasonCode.LAUNCHING_STOPPED}},
+    {"code": ReasonCode.BREAKER_OPEN, "about": {"why": ReasonCode.BREAKER_OPEN}},
     {"code": ReasonCode.ACCOUNT_REFUSED, "about": {"refusal": "\x1b[2J\u202e"}},
 ]
 
@@ -47,7 +47,7 @@ def test_a_breaker_with_a_broken_reason(reason: dict[str, Any]) -> None:
 
     decision = world.tick(minutes(1))
 
-    assert decision.outcome is Outcome.STOPPED
+    assert decision.outcome is Outcome.BLOCKED
     assert say_outcome(decision.outcome, decision.summary).isprintable()
     assert stored_at(world)
     assert world.metric("Ticks") == 1

@@ -111,7 +111,7 @@ def test_a_takeover_beside_its_mover_ends_neither() -> None:
 
 
 @given(workers=fleets, policy=policies)
-def test_the_rest_fits_and_nobody_goes_in_vain(workers: list[Worker], policy: Policy) -> None:
+def test_the_rest_fits_and_nobody_goes_for_nothing(workers: list[Worker], policy: Policy) -> None:
     found = find_surplus(workers, takeovers=(), knowledge=Knowledge(), policy=policy)
     rest = [w for w in workers if w.takes_jobs and w.instance_id not in found]
     cost = sum(worker.price_per_hour for worker in rest)

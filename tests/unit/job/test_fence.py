@@ -12,7 +12,7 @@ from tests.work import WorkWorld
 
 KEY = manifest_key("j")
 MANIFEST = Manifest(job_id="j", epoch=1, owner="i-1/0", state=JobState.RUNNING)
-NEWER = b'{"schema": 3, "fence": "elsewhere"}'
+NEWER_MESSAGE = b'{"schema": 3, "fence": "elsewhere"}'
 
 
 def epochs(world: WorkWorld) -> list[int]:
@@ -82,7 +82,7 @@ def test_older_versions_go_on_behind_one_that_cannot_be_read() -> None:
     world = WorkWorld()
     for number in range(1, 5):
         world.put_manifest(epoch=number)
-    world.objects.put(KEY, NEWER)
+    world.objects.put(KEY, NEWER_MESSAGE)
     world.objects.put(KEY, b"{")
     world.put_manifest(epoch=9)
     lose(world, world.objects.versions(KEY)[4])

@@ -65,7 +65,7 @@ def test_what_no_code_reads_is_hidden_and_noted(body: dict[str, object]) -> None
 
     world.claim()
 
-    (known,) = Ledger(world.table, WORKLOAD).read().newer
+    (known,) = Ledger(world.table, WORKLOAD).read().newer_messages
     assert known.until == world.clock.now() + timedelta(hours=11)
     assert known.schema == min(int(str(body.get("schema", 2))), 10**9)
     assert world.worker().declined_at == world.clock.now()
@@ -92,7 +92,7 @@ def test_what_is_not_noted_is_hidden_for_minutes(how: str) -> None:
     world.send({"schema": 2})
     world.claim()
 
-    noted = len(Ledger(world.table, WORKLOAD).read().newer)
+    noted = len(Ledger(world.table, WORKLOAD).read().newer_messages)
     assert noted == (100 if how == "too many" else 0)
     world.clock.advance(timedelta(minutes=5))
     assert world.queue.backlog().visible == 1

@@ -282,7 +282,7 @@ def test_an_item_longer_than_three_workers_live_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("hours", "done"), [(2.05, 0), (2.12, 1)], ids=["it began late", "an item was done"]
 )
-def test_less_than_a_lifetime_in_vain_is_no_failure(hours: float, done: int) -> None:
+def test_less_than_a_lifetime_wasted_is_no_failure(hours: float, done: int) -> None:
     world = WorkWorld()
     held = world.hold(JOB, slot_id=a_slot_id("i-1", boot=0.1))
     world.clock.advance(timedelta(hours=hours))

@@ -13,7 +13,7 @@ from spindown.contract.rehearsal import (
 )
 from spindown.contract.settings import (
     DeploymentSettings,
-    Outpost,
+    RegionSettings,
     RunSettings,
     TemplateRef,
     WorkloadSettings,
@@ -115,8 +115,8 @@ class Examined:
             queue_url="https://sqs/q",
             dlq_url="https://sqs/d",
             log_group="/spindown/demo/classify",
-            outposts={
-                REGION: Outpost(
+            regions={
+                REGION: RegionSettings(
                     subnets={zone: subnet_of(zone) for zone in ZONES},
                     templates={"x86_64": TEMPLATE},
                 )

@@ -32,7 +32,7 @@ def test_nothing_is_launched_however_much_waits() -> None:
     decisions = world.run(30)
 
     left = read_remainder(WORKLOAD, world.ports)
-    assert {decision.outcome for decision in decisions} == {Outcome.STOPPED}
+    assert {decision.outcome for decision in decisions} == {Outcome.BLOCKED}
     assert (left.is_empty, left.waiting) == (True, 50)
     assert "50 jobs wait" in render_remainder(left).plain
     # The ceiling that stops it is told once.

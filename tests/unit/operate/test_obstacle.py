@@ -14,7 +14,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BreakerRow, BudgetRow
-from spindown.contract.settings import Outpost
+from spindown.contract.settings import RegionSettings
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied
 from spindown.ledger import Ledger, account_key
@@ -55,9 +55,9 @@ def test_an_open_breaker_is_a_warning_with_reason_and_command() -> None:
 def test_another_region_s_breaker_is_named_with_its_own_key() -> None:
     world = Examined()
     settings, _ = world.settings.workload("classify")
-    there = Outpost(subnets={"eu-west-1a": "subnet-e"}, templates={"x86_64": TEMPLATE})
-    home = settings.outposts
-    world.settings.deploy(replace(settings, outposts={**home, "eu-west-1": there}))
+    there = RegionSettings(subnets={"eu-west-1a": "subnet-e"}, templates={"x86_64": TEMPLATE})
+    home = settings.regions
+    world.settings.deploy(replace(settings, regions={**home, "eu-west-1": there}))
     put_breaker(world, OPEN, "eu-west-1")
 
     found = world.finding("breaker")
@@ -104,7 +104,7 @@ def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
         open_until=open_until,
     )
     world.send(900)
-    assert world.tick().outcome is Outcome.STOPPED
+    assert world.tick().outcome is Outcome.BLOCKED
     told = Key(partition=key[PARTITION]["S"], sort=key[SORT]["S"])
     world.table.write(Write(key=told, set={"open_until": values[":now"]["S"]}))
 

@@ -244,6 +244,6 @@ def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
 def test_an_outpost_that_cannot_be_read_says_why() -> None:
     world = Examined(config=a_spread_config())
     settings, _ = world.settings.workload("classify")
-    world.settings.deploy(replace(settings, regions=(AWAY,), unread={AWAY: "no answer"}))
+    world.settings.deploy(replace(settings, outposts=(AWAY,), unread={AWAY: "no answer"}))
 
     assert world.finding(f"outpost in {AWAY}").found == "classify: no answer"

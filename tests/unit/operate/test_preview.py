@@ -87,7 +87,7 @@ def test_plans_no_launch_that_the_tick_may_not_ask_for(
 
     assert made.plan.choice.blocked_by.code is code
     assert decision.requests == ()
-    assert decision.outcome is Outcome.STOPPED
+    assert decision.outcome is Outcome.BLOCKED
 
 
 def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:

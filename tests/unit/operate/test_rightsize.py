@@ -8,7 +8,7 @@ import pytest
 
 from spindown.contract.usage import encode_usage, measured_key
 from spindown.control import market
-from spindown.control.job_size import learn_sizes
+from spindown.control.rightsizing import learn_sizes
 from spindown.domain.footprint import RequirementKey
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize

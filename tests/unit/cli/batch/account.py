@@ -65,7 +65,7 @@ class Account:
             queue_url=queue,
             dlq_url=dead_letters,
             log_group=f"/spindown/lab/worker/{workload}",
-            outposts={},
+            regions={},
         )
         self._put(workload_parameter("lab", workload), settings)
         return queue, dead_letters

@@ -141,7 +141,7 @@ def test_a_job_that_nobody_holds_waits_and_tells_its_failures(
     line, as_json = capsys.readouterr().out.splitlines()
     assert line.startswith("a  waiting again  ")
     assert line.endswith("1 failure; last: no such module")
-    assert json.loads(as_json)["is_waiting"]
+    assert json.loads(as_json)["is_held"] is False
 
 
 def test_an_attempt_whose_worker_was_lost_has_no_output(

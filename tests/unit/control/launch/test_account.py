@@ -165,7 +165,7 @@ def test_a_spent_budget_launches_nothing_more(when_spent: WhenSpent) -> None:
 
     decision = world.tick(minutes(1))
 
-    assert decision.outcome is Outcome.STOPPED
+    assert decision.outcome is Outcome.BLOCKED
     assert decision.summary.why.code is ReasonCode.BUDGET_USED_UP
     assert world.metric("BudgetStopped") == 1
     assert world.metric("BudgetUsed") >= 100

@@ -242,8 +242,8 @@ def test_a_launch_in_a_removed_region_is_dropped_and_refunded() -> None:
     assert _committed(world) == pytest.approx(intent.reserved_usd)
     world.empty_the_queue()
     deployed = world.workload_settings()
-    home = {REGION: deployed.outposts[REGION]}
-    world.settings.deploy(replace(deployed, outposts=home, regions=()))
+    home = {REGION: deployed.regions[REGION]}
+    world.settings.deploy(replace(deployed, regions=home, outposts=()))
 
     def gone(call: PortCall, proceed: Callable[[], Any]) -> Any:
         # The grants of a region go with its outpost.

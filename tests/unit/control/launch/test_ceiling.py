@@ -102,7 +102,7 @@ def test_a_fleet_at_its_ceiling_is_stopped_not_short_of_offers() -> None:
 
     decisions = world.run(30, beats=True)
 
-    assert {d.outcome for d in decisions} == {Outcome.STOPPED}
+    assert {d.outcome for d in decisions} == {Outcome.BLOCKED}
     assert decisions[-1].summary.why.code is ReasonCode.FLEET_AT_CEILING
     assert world.metric("NothingFits") == 0
     assert not any("no-offer" in subject for subject, _ in world.topic.said)

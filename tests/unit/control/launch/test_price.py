@@ -42,7 +42,7 @@ def test_goes_on_without_a_launch_when_prices_cannot_be_read() -> None:
 
     decision, next_one = world.tick(), world.tick(minutes(1))
 
-    assert decision.outcome is Outcome.STOPPED
+    assert decision.outcome is Outcome.BLOCKED
     assert decision.summary.why.code is ReasonCode.PRICES_UNREAD
     assert next_one.outcome is Outcome.LAUNCHED
 
@@ -71,7 +71,7 @@ def test_without_spot_prices_work_that_can_wait_buys_nothing() -> None:
 
     waiting, late = world.tick(minutes(59)), world.tick(minutes(1))
 
-    assert waiting.outcome is Outcome.STOPPED
+    assert waiting.outcome is Outcome.BLOCKED
     assert waiting.summary.why == Reason(ReasonCode.PRICES_UNREAD, {"said": "no answer"})
     # Half of 0.526 on demand, as the policy estimates.
     assert late.outcome is Outcome.LAUNCHED

@@ -69,7 +69,7 @@ def test_an_account_error_opens_the_breaker_in_ec2_s_words() -> None:
     later = world.tick(minutes(15))
 
     assert [a.outcome for a in refused.requests] == ["account"]
-    assert stopped.outcome is Outcome.STOPPED
+    assert stopped.outcome is Outcome.BLOCKED
     assert stopped.summary.why.about["refusal"] == "UnauthorizedOperation"
     assert world.metrics.values("BreakerOpen")[:2] == [1, 1]
     # It is tried again by itself, so that fixing the account is enough.
@@ -129,7 +129,7 @@ def test_the_account_is_refused_once_three_launches_were() -> None:
     again = world.tick(minutes(15))
 
     assert [a.outcome for decision in refused for a in decision.requests] == ["account"] * 6
-    assert stopped.outcome is Outcome.STOPPED
+    assert stopped.outcome is Outcome.BLOCKED
     assert breaker.reason.about["refusal"] == "OptInRequired"
     assert breaker.reason.about["types"] == "g5.xlarge"
     # What was refused before is not all that is ever asked.
@@ -166,8 +166,8 @@ def test_after_a_deploy_without_a_subnet_one_tick_asks_for_it() -> None:
     world = ControlWorld()
     world.tick()
     settings = world.workload_settings()
-    home = replace(settings.outposts[REGION], subnets={ZONES[1]: "subnet-b"})
-    world.settings.deploy(replace(settings, outposts={REGION: home}))
+    home = replace(settings.regions[REGION], subnets={ZONES[1]: "subnet-b"})
+    world.settings.deploy(replace(settings, regions={REGION: home}))
     world.compute.refuse_next(RefusalKind.ACCOUNT, "InvalidSubnetID.NotFound")
     world.send()
 

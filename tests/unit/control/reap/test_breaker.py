@@ -29,7 +29,7 @@ def test_three_missed_check_ins_open_it_until_a_new_image() -> None:
     launched = [i for d in decisions for a in d.requests for i in a.instances]
 
     assert len(launched) == 3
-    assert decisions[-1].outcome is Outcome.STOPPED
+    assert decisions[-1].outcome is Outcome.BLOCKED
     assert decisions[-1].summary.why.about["why"] == ReasonCode.STRIKES_SILENT
     world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="mended")))
     assert any(d.outcome is Outcome.LAUNCHED for d in world.run(6))
@@ -118,7 +118,7 @@ def test_one_launch_tries_the_image_of_an_open_breaker() -> None:
     world.send(2000)
     tries = [world.tick(), world.tick(minutes(1))]
     (booting,) = world.workers(WorkerState.BOOTING)
-    assert [d.outcome for d in tries] == [Outcome.LAUNCHED, Outcome.STOPPED]
+    assert [d.outcome for d in tries] == [Outcome.LAUNCHED, Outcome.BLOCKED]
 
     world.check_in(booting.instance_id)
     world.run(2)
@@ -138,7 +138,7 @@ def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
 
     stopped, tried = world.tick(), world.tick(minutes(61))
 
-    assert stopped.outcome is Outcome.STOPPED
+    assert stopped.outcome is Outcome.BLOCKED
     assert tried.outcome is Outcome.LAUNCHED
 
 
@@ -155,7 +155,7 @@ def test_instances_that_die_before_their_check_in_open_it() -> None:
             world.compute.power_off(instance_id)
 
     assert len(launched) == 3
-    assert decision.outcome is Outcome.STOPPED
+    assert decision.outcome is Outcome.BLOCKED
     assert sum(world.metrics.values("CheckInsMissed")) == 3
 
 
@@ -178,7 +178,7 @@ def test_instances_that_end_without_a_job_open_it() -> None:
         launched += _comes_up_and_ends(world, decision)
 
     assert launched == 3
-    assert decision.outcome is Outcome.STOPPED
+    assert decision.outcome is Outcome.BLOCKED
     assert decision.summary.why.about["why"] == ReasonCode.STRIKES_UNCLAIMED
     assert world.metric("BreakerOpen") == 1
     assert sum(world.metrics.values("CheckInsMissed")) == 0
@@ -221,7 +221,7 @@ def test_workers_whose_jobs_all_fail_open_it_until_one_is_done() -> None:
     _fail_three(world)
 
     decision = world.tick(minutes(1))
-    assert decision.outcome is Outcome.STOPPED
+    assert decision.outcome is Outcome.BLOCKED
     assert decision.summary.why.about["why"] == ReasonCode.STRIKES_FAILED
     assert world.metric("BreakerOpen") == 1
     assert sum(world.metrics.values("CheckInsMissed")) == 0
@@ -379,7 +379,7 @@ def test_jobs_that_fail_beside_others_only_slow_launches_down() -> None:
     assert breaker.reason.code is ReasonCode.STRIKES_OF_MESSAGES
     # Nobody need repair it.
     assert world.metric("BreakerOpen") == 0
-    assert world.tick(minutes(1)).outcome is Outcome.STOPPED
+    assert world.tick(minutes(1)).outcome is Outcome.BLOCKED
     # One at a time.
     tried = world.tick(minutes(5))
     assert [len(a.instances) for a in tried.requests] == [1]

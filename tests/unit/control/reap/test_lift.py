@@ -219,8 +219,8 @@ def test_the_breaker_of_another_version_is_forgotten() -> None:
             open_until=until,
         )
     deployed = world.workload_settings()
-    home = {REGION: deployed.outposts[REGION]}
-    world.settings.deploy(replace(deployed, outposts=home, unread={AWAY: "no answer"}))
+    home = {REGION: deployed.regions[REGION]}
+    world.settings.deploy(replace(deployed, regions=home, unread={AWAY: "no answer"}))
 
     world.tick()
 

@@ -39,7 +39,7 @@ def ticks_until_ended(
     while age <= until:
         due = find_due(
             [box],
-            told={box.instance_id} if tells[number % len(tells)] else set(),
+            spent={box.instance_id} if tells[number % len(tells)] else set(),
             surplus={box.instance_id} if surplus[number % len(surplus)] else set(),
             drained={box.instance_id} if says_drained[number % len(says_drained)] else set(),
             known=due,
@@ -132,7 +132,7 @@ def test_an_instance_is_due_once_its_grace_is_over() -> None:
         Box(instance_id="i-old", launched_at=NOW - minutes(75) - timedelta(seconds=1)),
     ]
 
-    due = find_due(boxes, told=(), surplus=(), drained=(), known={}, policy=policy, now=NOW)
+    due = find_due(boxes, spent=(), surplus=(), drained=(), known={}, policy=policy, now=NOW)
 
     assert due == {"old#i-old": NOW}
 
@@ -163,7 +163,7 @@ def test_what_is_gone_is_forgotten() -> None:
 
     assert not find_due(
         [Box(state="shutting-down")],
-        told=(),
+        spent=(),
         surplus=(),
         drained=(),
         known=known,

@@ -1,4 +1,4 @@
-"""Jobs that interruptions keep from any progress get machines that stay."""
+"""Jobs that interruptions keep from any progress get stable machines."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -10,30 +10,30 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, LaunchRequestRecord, Outcome
 from spindown.contract.row import lease_sort, pool_sort, requeued_sort, throughput_sort
 from spindown.domain.fleet import RequeuedJob, Worker, WorkerState
-from spindown.domain.in_vain import InVain
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.wasted_work import WastedWork
 from tests.builders import NOW, ON_DEMAND, SPOT, minutes
 from tests.control import ControlWorld, every_spot_pool, pools, with_policy
 
 HOUR = timedelta(hours=1)
 #: Two attempts of 4 h on a T4: more than on-demand costs up to there is spent.
-IN_VAIN = InVain(attempts=3, hours=4.0, boot=0.05, dollars=3.0)
+WASTED = WastedWork(attempts=3, hours=4.0, boot=0.05, dollars=3.0)
 
 
-def a_world(in_vain: InVain = IN_VAIN, jobs: int = 1, **policy: Any) -> ControlWorld:
+def a_world(wasted_work: WastedWork = WASTED, jobs: int = 1, **policy: Any) -> ControlWorld:
     """Return a world in which one of the waiting jobs has been interrupted again and again."""
     world = with_policy(**policy)
-    requeue(world, "job-1", in_vain)
+    requeue(world, "job-1", wasted_work)
     world.send(jobs)
     return world
 
 
-def requeue(world: ControlWorld, job_id: str, in_vain: InVain | None) -> None:
+def requeue(world: ControlWorld, job_id: str, wasted_work: WastedWork | None) -> None:
     sent_at = world.now - 9 * HOUR
     job = RequeuedJob(
-        job_id=job_id, sent_at=sent_at, items=1, items_done=0, at=world.now, in_vain=in_vain
+        job_id=job_id, sent_at=sent_at, items=1, items_done=0, at=world.now, wasted_work=wasted_work
     )
     world.put(requeued_sort(job_id), **encode(job))
 
@@ -49,14 +49,14 @@ def test_on_demand_is_bought_without_a_wait() -> None:
 
     assert kinds(decision) == ["on-demand"]
     about = {"jobs": 1, "attempts": 3, "hours": 4.0, "dollars": 3.0, "saves": False}
-    assert decision.summary.sizing == Reason(ReasonCode.TO_SURER, about)
+    assert decision.summary.sizing == Reason(ReasonCode.TO_STABLE, about)
 
 
 @pytest.mark.parametrize("dearest", ["job-1", "job-2"])
 def test_the_machine_suits_the_job_that_has_cost_most(dearest: str) -> None:
     world = with_policy()
     for job_id in ("job-1", "job-2"):
-        requeue(world, job_id, replace(IN_VAIN, dollars=5.0 if job_id == dearest else 3.0))
+        requeue(world, job_id, replace(WASTED, dollars=5.0 if job_id == dearest else 3.0))
     world.send(2)
 
     about = world.tick().summary.sizing.about
@@ -69,7 +69,7 @@ def test_a_launch_without_an_answer_counts_with_its_slots() -> None:
     settings = world.workload_settings()
     world.settings.deploy(replace(settings, run=replace(settings.run, slots="4")))
     for number in range(3):
-        requeue(world, f"job-{number}", IN_VAIN)
+        requeue(world, f"job-{number}", WASTED)
     world.send(3)
     world.compute.ec2.lag = minutes(9)
     sized = []
@@ -79,7 +79,7 @@ def test_a_launch_without_an_answer_counts_with_its_slots() -> None:
 
     (lost,) = world.view().launches.values()
     assert (lost.is_takeover, lost.count, lost.slots) == (True, 1, 4)
-    assert [code is ReasonCode.TO_SURER for code in sized] == [True, False, False]
+    assert [code is ReasonCode.TO_STABLE for code in sized] == [True, False, False]
 
 
 def test_one_machine_is_enough_until_it_has_the_job() -> None:
@@ -88,7 +88,7 @@ def test_one_machine_is_enough_until_it_has_the_job() -> None:
 
     later = [world.tick(minutes(1)) for _ in range(5)]
     assert not any(each.requests for each in later)
-    assert ReasonCode.TO_SURER not in {each.summary.sizing.code for each in later}
+    assert ReasonCode.TO_STABLE not in {each.summary.sizing.code for each in later}
     (worker,) = world.workers()
     assert worker.warm_until is not None
 
@@ -104,21 +104,21 @@ def a_world_with_a_machine(bought: CapacityType, jobs: int = 1) -> tuple[Control
 
 
 #: What it has cost leaves room for another attempt on spot.
-EARLY = InVain(attempts=1, hours=1.0, boot=0.05, dollars=0.2)
+EARLY = WastedWork(attempts=1, hours=1.0, boot=0.05, dollars=0.2)
 
 
 @pytest.mark.parametrize(
-    ("in_vain", "bought", "changes", "interruptions", "suits"),
+    ("wasted_work", "bought", "changes", "interruptions", "suits"),
     [
         pytest.param(EARLY, SPOT, {}, 0.0, True, id="spot that may be risked"),
         pytest.param(EARLY, SPOT, {}, 1000.0, False, id="spot that is taken back all the time"),
-        pytest.param(IN_VAIN, SPOT, {}, 0.0, False, id="spot that may not"),
-        pytest.param(IN_VAIN, ON_DEMAND, {}, 0.0, True, id="on demand"),
-        pytest.param(IN_VAIN, ON_DEMAND, {"migrating_at": NOW}, 0.0, False, id="it leaves"),
+        pytest.param(WASTED, SPOT, {}, 0.0, False, id="spot that may not"),
+        pytest.param(WASTED, ON_DEMAND, {}, 0.0, True, id="on demand"),
+        pytest.param(WASTED, ON_DEMAND, {"migrating_at": NOW}, 0.0, False, id="it leaves"),
     ],
 )
 def test_an_idle_machine_that_suits_is_enough(
-    in_vain: InVain,
+    wasted_work: WastedWork,
     bought: CapacityType,
     changes: dict[str, Any],
     interruptions: float,
@@ -128,15 +128,15 @@ def test_an_idle_machine_that_suits_is_enough(
     world, worker = a_world_with_a_machine(bought)
     world.change(worker.instance_id, **changes)
     world.put(pool_sort(worker.pool), count=interruptions, hours=10.0)
-    requeue(world, "job-1", in_vain)
+    requeue(world, "job-1", wasted_work)
 
     decision = world.tick(minutes(1))
 
-    assert (decision.summary.sizing.code is ReasonCode.TO_SURER) is not suits
+    assert (decision.summary.sizing.code is ReasonCode.TO_STABLE) is not suits
 
 
 @pytest.mark.parametrize(
-    ("came_for_one", "stays", "counts"),
+    ("came_for_one", "is_pinned", "counts"),
     [
         pytest.param(False, False, False, id="a worker of the queue"),
         pytest.param(True, False, True, id="it came for one, and was given another job"),
@@ -144,18 +144,18 @@ def test_an_idle_machine_that_suits_is_enough(
     ],
 )
 def test_a_busy_machine_counts_that_came_for_one(
-    came_for_one: bool, stays: bool, counts: bool
+    came_for_one: bool, is_pinned: bool, counts: bool
 ) -> None:
     world, worker = a_world_with_a_machine(ON_DEMAND, jobs=2)
     if came_for_one:
         world.change(worker.instance_id, warm_until=world.now + HOUR)
     world.claim(worker.instance_id, "job-2")
-    world.put(lease_sort(worker.instance_id, 0), stays=stays)
-    requeue(world, "job-1", IN_VAIN)
+    world.put(lease_sort(worker.instance_id, 0), is_pinned=is_pinned)
+    requeue(world, "job-1", WASTED)
 
     decision = world.tick(minutes(1))
 
-    assert (decision.summary.sizing.code is ReasonCode.TO_SURER) is not counts
+    assert (decision.summary.sizing.code is ReasonCode.TO_STABLE) is not counts
 
 
 def test_a_machine_that_was_given_another_job_still_counts() -> None:
@@ -189,7 +189,7 @@ def test_a_message_that_is_hidden_for_the_moment_counts() -> None:
 
 def test_a_row_without_a_message_buys_nothing() -> None:
     world = with_policy()
-    requeue(world, "gone", IN_VAIN)
+    requeue(world, "gone", WASTED)
 
     assert world.tick().outcome is Outcome.IDLE
 
@@ -208,11 +208,11 @@ def test_nothing_on_demand_is_told_of() -> None:
     decision = world.tick(minutes(1))
 
     assert not world.workers()
-    assert decision.summary.sizing.code is ReasonCode.TO_SURER
+    assert decision.summary.sizing.code is ReasonCode.TO_STABLE
 
 
-@pytest.mark.parametrize("stays", [True, False])
-def test_a_machine_that_stays_is_not_left_for_spot(*, stays: bool) -> None:
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_pinned_job_is_not_moved_back_to_spot(*, is_pinned: bool) -> None:
     """A deadline with much time would move the job to spot."""
     world = a_world(finish_within=100 * HOUR, max_workers=2)
     for gpu in ("T4", "L4", "A10G"):
@@ -223,14 +223,14 @@ def test_a_machine_that_stays_is_not_left_for_spot(*, stays: bool) -> None:
     world.clock.advance(minutes(2))
     world.check_in(worker.instance_id)
     world.claim(worker.instance_id)
-    lease = {"stays": stays, "items": 1000, "sent_at": world.now}
+    lease = {"is_pinned": is_pinned, "items": 1000, "sent_at": world.now}
     world.put(lease_sort(worker.instance_id, 0), **encode(lease))
 
     moved: list[LaunchRequestRecord] = []
     for _ in range(5):
         world.beat()
         moved += world.tick(minutes(1)).requests
-    assert bool(moved) is not stays
+    assert bool(moved) is not is_pinned
 
 
 @pytest.mark.parametrize(
@@ -244,6 +244,6 @@ def test_a_machine_that_stays_is_not_left_for_spot(*, stays: bool) -> None:
     ],
 )
 def test_where_nothing_sure_is_allowed_one_comes_to_give_up(policy: dict[str, Any]) -> None:
-    world = a_world(InVain(attempts=9, hours=4.0, boot=0.05, dollars=9.0), **policy)
+    world = a_world(WastedWork(attempts=9, hours=4.0, boot=0.05, dollars=9.0), **policy)
 
     assert kinds(world.tick()) == ["spot"]

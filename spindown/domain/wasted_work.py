@@ -12,7 +12,7 @@ at the bound too, all would have cost no more than on-demand up to the bound.
 the rent has reached the price, then buy). The item needs T in truth, and on-demand from the start
 costs OD = D (b + T). Let an attempt that the rule allowed end after x <= T, and S' be all that is
 spent then. If x <= L, then S' <= S + p (b + L) <= D (b + L) <= OD. If x > L, then
-S' = S + p (b + L) + p (x - L) <= D (b + L) + D (x - L) <= OD. So what is spent in vain never
+S' = S + p (b + L) + p (x - L) <= D (b + L) + D (x - L) <= OD. So what is wasted never
 exceeds OD, whatever is reclaimed when. An attempt that succeeds has x = T, so all is at most OD.
 Otherwise the item is done on demand for another OD: at most 2 OD in all, and no rule that does not
 know T is better by more than the difference between p and 0. Machines of another speed count by
@@ -21,13 +21,13 @@ work: an hour of one twice as fast is two. What EC2 refunds of a first hour only
 Where the price ladder or a ceiling rules on-demand out, there is no second leg. Then spot is tried
 until ``S + p (b + L)`` exceeds twice ``D (b + L)``; by the same argument the job has cost at most
 2 OD by then, and it becomes a dead letter. The same holds for a job that has wanted a machine that
-stays for ``SURER_WITHIN`` and got none: EC2 has no capacity, a budget or ``max_workers`` is used
+stays for ``STABLE_WITHIN`` and got none: EC2 has no capacity, a budget or ``max_workers`` is used
 up. If one comes after all, the item may have cost 3 OD.
 
 *State.* Whether state that an attempt saves is of any use to the next one, nobody can see. So a
 second measure, which only items clear, counts every attempt that EC2 ended before an item: S' is
 what they have cost, L' the longest, or 6 hours if that is more. While S' + p (b + L') <= 2 D (b +
-L') the job goes on as it likes; then on a machine that stays, if one can be had. If the state is of
+L') the job goes on as it likes; then on a stable machine, if one can be had. If the state is of
 no use, an item of 6 hours or more costs at most 3 OD in all, a shorter one at most 12 D + OD. If it
 is of use, spot has brought the item on for p an hour, and all stays below OD; and spot to the
 end is allowed for every item of up to 12 D / p hours, 30 where spot is at 40 % of on-demand.
@@ -38,7 +38,7 @@ it ended, and from ``max_item_time`` on no further is begun.
 
 This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
 there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
-(``checkpointing.slowdown``). Once on-demand is cheaper than that, a surer machine is looked for.
+(``checkpointing.slowdown``). Once on-demand is cheaper than that, a stable machine is looked for.
 """
 
 from dataclasses import dataclass, replace
@@ -64,8 +64,8 @@ _WITH_STATE = 2.0
 #: An attempt of this item is taken to last so many hours at least: so items of a day whose state
 #: is of use stay on spot, whatever is reclaimed when.
 _ITEM_HOURS = 6.0
-#: What waits so long for a machine that stays goes on without: nearly all shortages end before.
-SURER_WITHIN = timedelta(days=1)
+#: What waits so long for a stable machine goes on without: nearly all shortages end before.
+STABLE_WITHIN = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 
 
@@ -129,18 +129,18 @@ NO_ATTEMPTS = Attempts()
 
 
 @dataclass(frozen=True, kw_only=True)
-class InVain(Attempts):
+class WastedWork(Attempts):
     """What interruptions have cost a job since it last made progress."""
 
     #: Since its last item: also of attempts that saved state.
     of_item: Attempts = NO_ATTEMPTS
-    #: Whether it has waited for a machine that stays as long as is worth it, and got none.
+    #: Whether it has waited for a stable machine as long as is worth it, and got none.
     is_alone: bool = False
     #: Slot hours since its last item, of all attempts, however they ended.
     item_hours: Amount = 0.0
 
     @property
-    def told(self) -> Attempts:
+    def decisive(self) -> Attempts:
         """Return those attempts that say most: since the last item, if some have saved state."""
         return self.of_item if self.saves else self
 
@@ -149,16 +149,16 @@ class InVain(Attempts):
         """Tell whether attempts before the item have saved state."""
         return self.of_item.attempts > self.attempts
 
-    def saved(self) -> "InVain":
+    def saved(self) -> "WastedWork":
         """Return it as new state leaves it."""
-        return InVain(of_item=self.of_item, is_alone=self.is_alone, item_hours=self.item_hours)
+        return WastedWork(of_item=self.of_item, is_alone=self.is_alone, item_hours=self.item_hours)
 
-    def worked(self, time: timedelta) -> "InVain":
+    def worked(self, time: timedelta) -> "WastedWork":
         """Return it after so much more slot time without an item."""
         return replace(self, item_hours=self.item_hours + max(time / _HOUR, 0.0))
 
 
-NOTHING_IN_VAIN = InVain()
+NOTHING_WASTED = WastedWork()
 
 
 class GoesOn(StrEnum):
@@ -166,7 +166,7 @@ class GoesOn(StrEnum):
 
     ANYWHERE = "anywhere"
     #: On a machine that EC2 does not take back, or takes back more seldom.
-    SURER = "surer"
+    STABLE = "stable"
     #: Nothing that the policy allows can do it for what it is worth.
     NOWHERE = "nowhere"
 
@@ -208,11 +208,11 @@ def has_on_demand(terms: SpotTerms, policy: Policy) -> bool:
     return listed is not None and is_ever_allowed(policy, kind, listed, terms.gpus)
 
 
-def _has_surer(in_vain: InVain, terms: SpotTerms, policy: Policy) -> bool:
-    return not in_vain.is_alone and has_on_demand(terms, policy)
+def _has_stable(wasted_work: WastedWork, terms: SpotTerms, policy: Policy) -> bool:
+    return not wasted_work.is_alone and has_on_demand(terms, policy)
 
 
-def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> bool:
+def may_be_risked(wasted_work: WastedWork, terms: SpotTerms | None, policy: Policy) -> bool:
     """Tell whether a job may have another attempt on a machine; None: it is not spot.
 
     Worked: a T4 at 0.20 as spot and 0.50 on demand, boots of 0.1 h. An attempt of 2 h cost 0.42,
@@ -221,66 +221,68 @@ def may_be_risked(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> b
     """
     if terms is None:
         return True
-    has_surer = _has_surer(in_vain, terms, policy)
-    if has_surer and in_vain.saves:
+    has_stable = _has_stable(wasted_work, terms, policy)
+    if has_stable and wasted_work.saves:
         most = _WITH_STATE * terms.on_demand
-        if not in_vain.of_item.is_within(most, terms, _ITEM_HOURS):
+        if not wasted_work.of_item.is_within(most, terms, _ITEM_HOURS):
             return False
-    if not in_vain.attempts:
+    if not wasted_work.attempts:
         return True
     is_known = terms.listed is not None
-    factor = _WITHOUT_ON_DEMAND if is_known and not has_surer else 1.0
-    return in_vain.is_within(factor * terms.on_demand, terms)
+    factor = _WITHOUT_ON_DEMAND if is_known and not has_stable else 1.0
+    return wasted_work.is_within(factor * terms.on_demand, terms)
 
 
-def pays_here(in_vain: InVain, terms: SpotTerms | None) -> bool:
+def pays_here(wasted_work: WastedWork, terms: SpotTerms | None) -> bool:
     """Tell whether to go on here is expected to cost no more than on demand, by the bound."""
-    if terms is None or not in_vain.attempts:
+    if terms is None or not wasted_work.attempts:
         return True
-    hours = in_vain.hours * terms.slots / terms.speed
+    hours = wasted_work.hours * terms.slots / terms.speed
     if hours <= 0.0:
         return True
-    factor = slowdown(rate=terms.rate, boot=in_vain.boot, interval=hours, cost=0.0)
+    factor = slowdown(rate=terms.rate, boot=wasted_work.boot, interval=hours, cost=0.0)
     return terms.price * factor <= terms.on_demand
 
 
-def goes_on(in_vain: InVain, terms: SpotTerms | None, policy: Policy) -> GoesOn:
+def goes_on(wasted_work: WastedWork, terms: SpotTerms | None, policy: Policy) -> GoesOn:
     """Return where a job goes on that leaves such a machine; None: it is not spot."""
     if terms is None:
         # Where only state was saved, whoever takes it next tells whether it may be there.
-        return GoesOn.SURER if in_vain.attempts else GoesOn.ANYWHERE
-    if not may_be_risked(in_vain, terms, policy):
-        return GoesOn.SURER if _has_surer(in_vain, terms, policy) else GoesOn.NOWHERE
-    is_worth_it = in_vain.is_alone or pays_here(in_vain, terms)
-    return GoesOn.ANYWHERE if is_worth_it else GoesOn.SURER
+        return GoesOn.STABLE if wasted_work.attempts else GoesOn.ANYWHERE
+    if not may_be_risked(wasted_work, terms, policy):
+        return GoesOn.STABLE if _has_stable(wasted_work, terms, policy) else GoesOn.NOWHERE
+    is_worth_it = wasted_work.is_alone or pays_here(wasted_work, terms)
+    return GoesOn.ANYWHERE if is_worth_it else GoesOn.STABLE
 
 
-def never_done(in_vain: InVain) -> Reason:
+def never_done(wasted_work: WastedWork) -> Reason:
     """Return why a job becomes a dead letter that goes on nowhere."""
-    return Reason(ReasonCode.NEVER_DONE, {**told(in_vain), "is_alone": in_vain.is_alone})
+    return Reason(
+        ReasonCode.NEVER_DONE, {**numbers_of(wasted_work), "is_alone": wasted_work.is_alone}
+    )
 
 
-def too_long(in_vain: InVain, dollars: float, policy: Policy) -> Reason:
+def too_long(wasted_work: WastedWork, dollars: float, policy: Policy) -> Reason:
     """Return why no further attempt at an item is begun; no reason while one is.
 
     Args:
-        in_vain: of its job.
+        wasted_work: of its job.
         dollars: what the job has cost.
         policy: ``max_item_time``.
     """
     most = policy.max_item_time / _HOUR
-    if in_vain.item_hours < most:
+    if wasted_work.item_hours < most:
         return NO_REASON
-    about = {"hours": in_vain.item_hours, "most": most, "dollars": dollars}
+    about = {"hours": wasted_work.item_hours, "most": most, "dollars": dollars}
     return Reason(ReasonCode.ITEM_TOO_LONG, about)
 
 
-def told(in_vain: InVain) -> About:
+def numbers_of(wasted_work: WastedWork) -> About:
     """Return the numbers of a reason."""
-    attempts = in_vain.told
+    attempts = wasted_work.decisive
     return {
         "attempts": attempts.attempts,
         "hours": attempts.hours,
         "dollars": attempts.dollars,
-        "saves": in_vain.saves,
+        "saves": wasted_work.saves,
     }

@@ -193,7 +193,7 @@ def _put_missing(draft: PlanDraft) -> PlanDraft:
 def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> Action:
     is_there, name = When(exists=True), worker.instance_id
     writes = [draft.rows.change(rows.worker_sort(name), changes, when=is_there)]
-    kept = (*rows.DECIDED, *rows.TOLD_BY_EC2)
+    kept = (*rows.DECIDED, *rows.REPORTED_BY_EC2)
     decided = {field: changes[field] for field in kept if field in changes}
     is_kept = name in draft.facts.view.machines
     # A refund is taken back once: only if the row still shows it.

@@ -12,10 +12,10 @@ from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import requeued_sort, worker_partition
 from spindown.domain.fleet import RequeuedJob
-from spindown.domain.in_vain import NOTHING_IN_VAIN, Attempts, InVain, SpotTerms
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import ReasonCode
+from spindown.domain.wasted_work import NOTHING_WASTED, Attempts, SpotTerms, WastedWork
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.commit import Portion, commit
 from spindown.job.held import ClaimedJob, LocalFile, SlotId
@@ -30,7 +30,7 @@ SPOT = SpotTerms(price=0.20, listed=0.50, speed=1.0, rate=0.01)
 SPOT_ONLY = Policy(
     ladder=(Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT})),)
 )
-DEAR = InVain(attempts=3, hours=4.0, boot=0.05, dollars=3.0)
+DEAR = WastedWork(attempts=3, hours=4.0, boot=0.05, dollars=3.0)
 
 
 def on_spot(instance_id: str = "i-1", **changes: Any) -> SlotId:
@@ -69,19 +69,19 @@ def remembered(world: WorkWorld) -> RequeuedJob | None:
     return None if row is None else decode(RequeuedJob, row)
 
 
-def begun(world: WorkWorld, hours: float, in_vain: InVain = NOTHING_IN_VAIN) -> ClaimedJob:
+def begun(world: WorkWorld, hours: float, wasted_work: WastedWork = NOTHING_WASTED) -> ClaimedJob:
     """Let a worker hold the job for so long."""
     held = world.hold(JOB, slot_id=on_spot())
     world.clock.advance(hours * HOUR)
-    return replace(held, manifest=replace(held.manifest, in_vain=in_vain))
+    return replace(held, manifest=replace(held.manifest, wasted_work=wasted_work))
 
 
 def test_an_attempt_that_moved_nothing_counts_with_its_boot() -> None:
     world = WorkWorld()
-    in_vain = interrupted(world, begun(world, 2.0)).manifest.in_vain
+    wasted_work = interrupted(world, begun(world, 2.0)).manifest.wasted_work
 
-    assert (in_vain.attempts, in_vain.hours, in_vain.boot) == (1, 2.0, 0.1)
-    assert in_vain.dollars == pytest.approx(0.42)
+    assert (wasted_work.attempts, wasted_work.hours, wasted_work.boot) == (1, 2.0, 0.1)
+    assert wasted_work.dollars == pytest.approx(0.42)
 
 
 def test_items_begin_anew() -> None:
@@ -89,7 +89,7 @@ def test_items_begin_anew() -> None:
     held = begun(world, 2.0, DEAR)
     released = interrupted(world, held, portion=a_portion(held, 1))
 
-    assert released.manifest.in_vain == NOTHING_IN_VAIN
+    assert released.manifest.wasted_work == NOTHING_WASTED
 
 
 @pytest.mark.parametrize("is_early", [True, False])
@@ -104,7 +104,7 @@ def test_new_state_begins_anew(tmp_path: Path, *, is_early: bool) -> None:
     released = interrupted(world, held, portion=None if is_early else saved)
 
     assert released.manifest.user_state
-    assert released.manifest.in_vain.attempts == 0
+    assert released.manifest.wasted_work.attempts == 0
 
 
 def fail(world: WorkWorld, held: ClaimedJob) -> ClaimedJob:
@@ -139,8 +139,8 @@ def test_what_is_no_reclaim_does_not_count(
 ) -> None:
     world = WorkWorld()
 
-    found = end(world, begun(world, 2.0)).manifest.in_vain
-    assert replace(found, item_hours=0.0) == NOTHING_IN_VAIN
+    found = end(world, begun(world, 2.0)).manifest.wasted_work
+    assert replace(found, item_hours=0.0) == NOTHING_WASTED
 
 
 def test_a_reclaim_without_a_word_counts_by_the_ledger() -> None:
@@ -148,9 +148,9 @@ def test_a_reclaim_without_a_word_counts_by_the_ledger() -> None:
     begun(world, 2.0)
     world.change_worker("i-1", interrupted_at=world.clock.now(), on_demand_price=0.5)
     world.clock.advance(HOUR)
-    in_vain = world.hold(slot_id=a_slot_id("i-2")).manifest.in_vain
+    wasted_work = world.hold(slot_id=a_slot_id("i-2")).manifest.wasted_work
 
-    assert (in_vain.attempts, in_vain.hours) == (1, 2.0)
+    assert (wasted_work.attempts, wasted_work.hours) == (1, 2.0)
 
 
 def test_one_that_was_silent_but_did_items_does_not_count() -> None:
@@ -160,36 +160,36 @@ def test_one_that_was_silent_but_did_items_does_not_count() -> None:
     world.change_worker("i-1", interrupted_at=world.clock.now())
     world.clock.advance(HOUR)
 
-    assert world.hold(slot_id=on_spot("i-2")).manifest.in_vain == NOTHING_IN_VAIN
+    assert world.hold(slot_id=on_spot("i-2")).manifest.wasted_work == NOTHING_WASTED
 
 
 def test_other_code_begins_anew() -> None:
     world = WorkWorld()
     world.hold(JOB, slot_id=on_spot(code_version="1"))
-    world.put_manifest(in_vain=DEAR, owner="", released=True, code_version="1")
+    world.put_manifest(wasted_work=DEAR, owner="", released=True, code_version="1")
     world.clock.advance(HOUR)
     held = world.hold(slot_id=a_slot_id("i-2", code_version="2"))
 
-    assert held.manifest.in_vain == NOTHING_IN_VAIN
+    assert held.manifest.wasted_work == NOTHING_WASTED
 
 
-def test_the_ledger_hears_once_a_surer_machine_is_wanted() -> None:
+def test_the_ledger_hears_once_a_stable_machine_is_wanted() -> None:
     world = WorkWorld()
     interrupted(world, begun(world, 2.0))
     row = remembered(world)
     assert row is not None
-    assert row.in_vain is None
+    assert row.wasted_work is None
 
     held = world.hold(slot_id=on_spot())
     world.clock.advance(HOUR)
     interrupted(world, held)
     row = remembered(world)
     assert row is not None
-    assert row.in_vain is not None
-    assert row.in_vain.attempts == 2
+    assert row.wasted_work is not None
+    assert row.wasted_work.attempts == 2
 
 
-def test_spot_leaves_it_to_a_machine_that_stays() -> None:
+def test_spot_leaves_it_to_a_stable_machine() -> None:
     world = WorkWorld()
     interrupted(world, begun(world, 4.0, DEAR))
     declined = world.claim(on_spot("i-2"))
@@ -198,10 +198,10 @@ def test_spot_leaves_it_to_a_machine_that_stays() -> None:
     assert declined.outcome is ClaimOutcome.PUT_BACK
     row = remembered(world)
     assert row is not None
-    assert row.in_vain is not None
+    assert row.wasted_work is not None
     world.clock.advance(timedelta(minutes=2))
     held = world.hold(slot_id=a_slot_id("i-3"))
-    assert held.lease.stays
+    assert held.lease.is_pinned
     assert held.manifest.epoch == 2
 
 
@@ -209,13 +209,13 @@ def test_whoever_finds_it_so_lets_the_ledger_know() -> None:
     """The control plane freed the job, and knew no more than its lease."""
     world = WorkWorld()
     begun(world, 2.0)
-    world.put_manifest(in_vain=DEAR, released=True, owner="")
+    world.put_manifest(wasted_work=DEAR, released=True, owner="")
     world.clock.advance(HOUR)
 
     assert isinstance(world.claim(on_spot("i-2")), Declined)
     row = remembered(world)
     assert row is not None
-    assert row.in_vain == DEAR
+    assert row.wasted_work == DEAR
 
 
 def test_where_only_spot_is_allowed_it_is_given_up() -> None:
@@ -226,14 +226,14 @@ def test_where_only_spot_is_allowed_it_is_given_up() -> None:
     letter = world.dead_letters.receive(wait=timedelta(0), visibility=HOUR)
     assert letter is not None
     assert letter.attributes["code"] == ReasonCode.NEVER_DONE
-    assert float(letter.attributes["dollars"]) == pytest.approx(held.manifest.in_vain.dollars)
+    assert float(letter.attributes["dollars"]) == pytest.approx(held.manifest.wasted_work.dollars)
     assert remembered(world) is None
 
 
 def test_a_claimer_gives_it_up_too() -> None:
     world = WorkWorld(policy=SPOT_ONLY)
     begun(world, 2.0)
-    world.put_manifest(in_vain=replace(DEAR, dollars=4.0), released=True, owner="")
+    world.put_manifest(wasted_work=replace(DEAR, dollars=4.0), released=True, owner="")
     world.clock.advance(HOUR)
     declined = world.claim(on_spot("i-2"))
 
@@ -248,24 +248,24 @@ def test_redriven_it_begins_anew() -> None:
     list(redrive(WORKLOAD, world.ports, jobs=()))
 
     manifest = world.hold(slot_id=on_spot("i-2")).manifest
-    assert (manifest.in_vain, manifest.code) == (NOTHING_IN_VAIN, "")
+    assert (manifest.wasted_work, manifest.code) == (NOTHING_WASTED, "")
 
 
-def left_to_surer(world: WorkWorld) -> None:
-    """Let the job wait for a machine that stays."""
+def left_to_stable(world: WorkWorld) -> None:
+    """Let the job wait for a stable machine."""
     interrupted(world, begun(world, 4.0, replace(DEAR, dollars=2.0)))
     world.claim(on_spot("i-2"))
 
 
 def test_what_waits_a_day_for_a_sure_machine_goes_on_without() -> None:
     world = WorkWorld()
-    left_to_surer(world)
+    left_to_stable(world)
     world.clock.advance(timedelta(hours=23))
     assert isinstance(world.claim(on_spot("i-3")), Declined)
 
     world.clock.advance(timedelta(hours=2))
     held = world.hold(slot_id=on_spot("i-4"))
-    assert held.manifest.in_vain.is_alone
+    assert held.manifest.wasted_work.is_alone
     world.clock.advance(4 * HOUR)
     ended = interrupted(world, held, slot_id=on_spot("i-4"))
     assert ended.manifest.code == ReasonCode.NEVER_DONE
@@ -273,12 +273,12 @@ def test_what_waits_a_day_for_a_sure_machine_goes_on_without() -> None:
 
 def test_a_sure_machine_that_comes_late_is_waited_for_again() -> None:
     world = WorkWorld()
-    left_to_surer(world)
+    left_to_stable(world)
     world.clock.advance(timedelta(hours=25))
     held = world.hold(slot_id=a_slot_id("i-5"))
 
-    assert not held.manifest.in_vain.is_alone
-    assert held.lease.stays
+    assert not held.manifest.wasted_work.is_alone
+    assert held.lease.is_pinned
 
 
 def test_attempts_that_saved_state_count_for_the_item(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_attempts_that_saved_state_count_for_the_item(tmp_path: Path) -> None:
     state = (LocalFile(path="step", local=tmp_path / "step"),)
     released = interrupted(world, held, portion=replace(a_portion(held, 0), state=state))
 
-    found = released.manifest.in_vain
+    found = released.manifest.wasted_work
     assert (found.attempts, found.of_item.attempts, found.of_item.hours) == (0, 1, 2.0)
     assert (
         interrupted(
@@ -296,33 +296,33 @@ def test_attempts_that_saved_state_count_for_the_item(tmp_path: Path) -> None:
             world.hold(slot_id=on_spot("i-2")),
             slot_id=on_spot("i-2"),
             portion=a_portion(released, 1),
-        ).manifest.in_vain
-        == NOTHING_IN_VAIN
+        ).manifest.wasted_work
+        == NOTHING_WASTED
     )
 
 
 #: State was saved whenever it was interrupted; twice 6 hours on demand are nearly spent.
-SAVED = replace(NOTHING_IN_VAIN, of_item=Attempts(attempts=9, hours=2.0, boot=0.05, dollars=6.0))
+SAVED = replace(NOTHING_WASTED, of_item=Attempts(attempts=9, hours=2.0, boot=0.05, dollars=6.0))
 
 
 def test_where_state_brings_no_item_it_goes_to_a_sure_machine() -> None:
     world = WorkWorld()
     begun(world, 2.0)
-    world.put_manifest(in_vain=SAVED, released=True, owner="")
+    world.put_manifest(wasted_work=SAVED, released=True, owner="")
     world.clock.advance(HOUR)
 
     assert isinstance(world.claim(on_spot("i-2")), Declined)
     row = remembered(world)
     assert row is not None
-    assert row.in_vain == SAVED
+    assert row.wasted_work == SAVED
     world.clock.advance(timedelta(minutes=2))
-    assert world.hold(slot_id=a_slot_id("i-3")).lease.stays
+    assert world.hold(slot_id=a_slot_id("i-3")).lease.is_pinned
 
 
 def test_where_only_spot_is_allowed_state_keeps_it_there() -> None:
     world = WorkWorld(policy=SPOT_ONLY)
     begun(world, 2.0)
-    world.put_manifest(in_vain=SAVED, released=True, owner="")
+    world.put_manifest(wasted_work=SAVED, released=True, owner="")
     world.clock.advance(HOUR)
 
     assert world.hold(slot_id=on_spot("i-2")).manifest.state is JobState.RUNNING
@@ -331,9 +331,9 @@ def test_where_only_spot_is_allowed_state_keeps_it_there() -> None:
 ENDS = pytest.mark.parametrize("end", [interrupted, drain, fail])
 
 
-def worked(world: WorkWorld, hours: float, in_vain: InVain = NOTHING_IN_VAIN) -> ClaimedJob:
+def worked(world: WorkWorld, hours: float, wasted_work: WastedWork = NOTHING_WASTED) -> ClaimedJob:
     """Let a worker save state after so long, and hold the job for a quarter of an hour more."""
-    held = begun(world, hours, in_vain)
+    held = begun(world, hours, wasted_work)
     saved = Portion(busy=hours * HOUR, worked=hours * HOUR)
     held = commit(held, saved, slot_id=on_spot(), ports=world.ports)
     world.clock.advance(HOUR / 4)
@@ -345,8 +345,8 @@ def test_time_of_every_attempt_counts_for_the_item(
     end: Callable[[WorkWorld, ClaimedJob], ClaimedJob],
 ) -> None:
     world = WorkWorld()
-    before = replace(NOTHING_IN_VAIN, item_hours=5.0)
-    hours = end(world, worked(world, 2.0, before)).manifest.in_vain.item_hours
+    before = replace(NOTHING_WASTED, item_hours=5.0)
+    hours = end(world, worked(world, 2.0, before)).manifest.wasted_work.item_hours
 
     # What came after the last commit is known of an interruption alone.
     assert hours == pytest.approx(7.25 if end is interrupted else 7.0, abs=0.01)
@@ -358,7 +358,7 @@ def test_time_of_an_attempt_that_ended_silently_counts() -> None:
     world.change_worker("i-1", interrupted_at=world.clock.now())
     world.clock.advance(HOUR)
 
-    hours = world.hold(slot_id=a_slot_id("i-2")).manifest.in_vain.item_hours
+    hours = world.hold(slot_id=a_slot_id("i-2")).manifest.wasted_work.item_hours
     assert hours == pytest.approx(2.25, abs=0.01)
 
 
@@ -368,7 +368,7 @@ def test_an_item_that_takes_too_long_is_given_up(
 ) -> None:
     policy = Policy(max_item_time=7 * HOUR)
     world = WorkWorld(policy=policy)
-    held = worked(world, 2.0, replace(NOTHING_IN_VAIN, item_hours=5.0))
+    held = worked(world, 2.0, replace(NOTHING_WASTED, item_hours=5.0))
     held = interrupted(world, held, policy=policy) if end is interrupted else end(world, held)
 
     assert held.manifest.state is JobState.FAILED
@@ -383,8 +383,8 @@ def test_an_item_that_takes_too_long_is_given_up(
 def test_nobody_begins_what_has_taken_too_long() -> None:
     world = WorkWorld()
     worked(world, 2.0)
-    too_long = replace(NOTHING_IN_VAIN, item_hours=Policy().max_item_time / HOUR)
-    world.put_manifest(in_vain=too_long, released=True, owner="")
+    too_long = replace(NOTHING_WASTED, item_hours=Policy().max_item_time / HOUR)
+    world.put_manifest(wasted_work=too_long, released=True, owner="")
     world.clock.advance(HOUR)
     declined = world.claim(on_spot("i-2"))
 
@@ -399,4 +399,4 @@ def test_an_item_that_is_done_had_time_enough() -> None:
     done = interrupted(world, held, portion=a_portion(held, 1), policy=world.policy)
 
     assert done.manifest.state is JobState.RUNNING
-    assert done.manifest.in_vain == NOTHING_IN_VAIN
+    assert done.manifest.wasted_work == NOTHING_WASTED

@@ -18,7 +18,7 @@ from tests.control import ControlWorld, with_policy
 HIDDEN_FOR = timedelta(hours=11)
 
 
-def _leave_to_newer(world: ControlWorld, **changes: Any) -> NewerMessage:
+def _leave_to_newer_version(world: ControlWorld, **changes: Any) -> NewerMessage:
     """Let a worker hide the message that is visible, and say so."""
     received = world.queue.receive(wait=timedelta(0), visibility=minutes(5))
     assert received is not None
@@ -34,14 +34,14 @@ def _leave_to_newer(world: ControlWorld, **changes: Any) -> NewerMessage:
         **changes,
     }
     known = NewerMessage(**values)
-    world.put(rows.newer_sort(known.message_id), **encode(known))
+    world.put(rows.newer_message_sort(known.message_id), **encode(known))
     return known
 
 
 def test_a_hidden_message_buys_nothing_and_people_are_told() -> None:
     world = ControlWorld()
     world.send()
-    _leave_to_newer(world)
+    _leave_to_newer_version(world)
 
     decisions = world.run(60)
 
@@ -60,11 +60,11 @@ def test_a_hidden_message_buys_nothing_and_people_are_told() -> None:
 def test_the_version_that_reads_it_shows_it(field: str, schema: int) -> None:
     world = ControlWorld()
     world.send()
-    _leave_to_newer(world, field=field, schema=schema)
+    _leave_to_newer_version(world, field=field, schema=schema)
 
     shown, launched = world.tick(minutes(5)), world.tick(minutes(1))
 
-    assert (shown.notes, world.view().newer) == ((), ())
+    assert (shown.notes, world.view().newer_messages) == ((), ())
     assert launched.outcome is Outcome.LAUNCHED
 
 
@@ -73,7 +73,7 @@ def test_workers_older_than_the_deploy_are_asked_ever_later() -> None:
     world.send()
     waits = []
     for _ in range(4):
-        _leave_to_newer(world, schema=message.SCHEMA)
+        _leave_to_newer_version(world, schema=message.SCHEMA)
         since = world.now
         while not world.queue.backlog().visible:
             world.tick(minutes(1))
@@ -85,7 +85,7 @@ def test_workers_older_than_the_deploy_are_asked_ever_later() -> None:
 def test_real_work_beside_hidden_messages_is_launched_for() -> None:
     world = ControlWorld()
     world.send()
-    _leave_to_newer(world)
+    _leave_to_newer_version(world)
     world.send()
 
     assert world.tick().outcome is Outcome.LAUNCHED
@@ -95,9 +95,9 @@ def test_real_work_beside_hidden_messages_is_launched_for() -> None:
 def test_a_row_is_forgotten_once_its_message_was_due(again: bool) -> None:
     world = ControlWorld()
     world.send()
-    known = _leave_to_newer(world)
+    known = _leave_to_newer_version(world)
     world.clock.advance(HIDDEN_FOR + minutes(16))
-    sort = rows.newer_sort(known.message_id)
+    sort = rows.newer_message_sort(known.message_id)
     if again:
         # Between what the tick reads and what it writes.
         world.just_before("backlog", lambda: world.put(sort, receipt_handle="newer"))
@@ -112,7 +112,7 @@ def test_a_worker_that_declined_all_counts_for_the_breaker() -> None:
     for _ in range(3):
         worker = world.launched()
         world.change(worker.instance_id, declined_at=world.now)
-        _leave_to_newer(world)
+        _leave_to_newer_version(world)
         world.change(
             worker.instance_id,
             state=WorkerState.DRAINED,

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.job_size import (
+from spindown.domain.job_type import SCALES, Shape
+from spindown.domain.policy import Needs
+from spindown.domain.reason import ReasonCode
+from spindown.domain.rightsizing import (
     KEPT_FOR,
     MEMORY,
     RUN_OUT_AT_MOST,
@@ -34,9 +37,6 @@ from spindown.domain.job_size import (
     sized_at,
     usual_peaks,
 )
-from spindown.domain.job_type import SCALES, Shape
-from spindown.domain.policy import Needs
-from spindown.domain.reason import ReasonCode
 
 #: A Monday.
 MONDAY = datetime(2026, 11, 2, tzinfo=UTC)

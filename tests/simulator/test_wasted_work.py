@@ -77,7 +77,7 @@ def test_with_checkpoints_it_stays_on_spot() -> None:
     assert result.on_demand_dollars == 0.0
 
 
-def test_a_surer_pool_comes_first() -> None:
+def test_a_stabler_pool_comes_first() -> None:
     story = a_story(8.0, 1.0)
     sure = a_listing("g5.xlarge", on_demand=0.80, zones={f"{REGION}a": a_zone(spot=((0.0, 0.24),))})
     result = run(replace(story, listings=(*story.listings, sure)))

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.settings import WorkloadSettings
-from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
-from spindown.control.job_size import learn_sizes, learn_types, read_learned
-from spindown.domain.job_size import MEMORY, SeenAttempt, TypeSize
+from spindown.control.rightsizing import learn_sizes, learn_types, read_learned
 from spindown.domain.job_type import Shape
 from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
+from spindown.domain.rightsizing import MEMORY, SeenAttempt, TypeSize
 from spindown.error import Unreachable
-from spindown.job.intake import read_sized
+from spindown.job.route import read_sized
 from spindown.memory import PortCall
 from spindown.port import Outgoing
 from tests.builders import NOW, a_cpu_type, a_usage_record, minutes
@@ -259,7 +259,7 @@ def test_a_size_is_priced_beside_the_vcpus_in_force() -> None:
             queue_url="",
             dlq_url="",
             log_group="",
-            outposts={},
+            regions={},
             requirements=Requirements(gpu_count_min=0.0),
         ),
         replace(POLICY, types=(scan,)),

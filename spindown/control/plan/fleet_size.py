@@ -11,7 +11,6 @@ from spindown.control.plan.breaker import breaker_of, is_on_test, tests_launch_v
 from spindown.control.plan.budget import headroom
 from spindown.control.plan.shape import of_shape, shapes_of
 from spindown.domain.fleet import Backlog, Worker, WorkerState
-from spindown.domain.in_vain import InVain
 from spindown.domain.learning import items_per_job, usual_throughput
 from spindown.domain.ranking import Demand, RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -34,6 +33,7 @@ from spindown.domain.schedule import (
     reserve_of,
     size,
 )
+from spindown.domain.wasted_work import WastedWork
 
 
 def size_fleet(draft: PlanDraft) -> LaunchNeed:
@@ -131,7 +131,7 @@ def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPla
     """Return what must be launched now so that everything starts in time, and what can wait."""
     knowledge, policy, fleet = draft.facts.knowledge, draft.facts.policy, draft.fleet
     return plan_starts(
-        _told_apart(draft, work),
+        _waiting_groups(draft, work),
         present,
         knowledge=knowledge,
         policy=policy,
@@ -147,7 +147,7 @@ def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPla
     )
 
 
-def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
+def _waiting_groups(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
     """Return what waits, oldest first, and which of it had started once."""
     now, fleet = draft.now, draft.fleet
     waiting = _without(waiting_of(fleet.remembered), _apart(draft))
@@ -155,7 +155,7 @@ def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
     if returning > 0:
         waiting = (*waiting, Waiting(since=now, jobs=returning))
     leaving = _leaving(fleet.workers)
-    dates = {x.job_id: x.at for x in fleet.requeued_jobs.values() if not x.waits_for_surer(now)}
+    dates = {x.job_id: x.at for x in fleet.requeued_jobs.values() if not x.waits_for_stable(now)}
     held = set()
     for lease in fleet.leases:
         if lease.deadline <= now:
@@ -211,21 +211,21 @@ def waiting_work(draft: PlanDraft) -> Backlog:
     return replace(queue, visible=visible, in_flight=max(0, queue.in_flight - soon))
 
 
-def in_vain_jobs(draft: PlanDraft) -> list[InVain]:
-    """Return what interruptions have cost each job that waits for a machine that stays."""
+def work_waiting_for_stable(draft: PlanDraft) -> list[WastedWork]:
+    """Return what interruptions have cost each job that waits for a stable machine."""
     if not draft.fleet.requeued_jobs:
         return []
     now = draft.now
-    jobs = [job for job in draft.fleet.requeued_jobs.values() if job.waits_for_surer(now)]
+    jobs = [job for job in draft.fleet.requeued_jobs.values() if job.waits_for_stable(now)]
     held = {lease.job_id for lease in draft.fleet.leases if lease.deadline > now}
-    found = [job.in_vain for job in jobs if job.in_vain and job.job_id not in held]
+    found = [job.wasted_work for job in jobs if job.wasted_work and job.job_id not in held]
     # A row may outlive its message.
     return found[: draft.fleet.queue.visible + _hidden(draft)]
 
 
 def _apart(draft: PlanDraft) -> int:
-    """Return how many visible messages wait for machines that stay, and for no other."""
-    jobs = len(in_vain_jobs(draft))
+    """Return how many visible messages wait for stable machines, and for no other."""
+    jobs = len(work_waiting_for_stable(draft))
     return max(jobs - _hidden(draft), 0) if jobs else 0
 
 
@@ -273,7 +273,7 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
         claimed += found.on is None
         yield found
     for job in waiting.values():
-        if job.job_id not in held and not job.waits_for_surer(now):
+        if job.job_id not in held and not job.waits_for_stable(now):
             claimed += 1
             yield requeued(job, within=within, knowledge=knowledge, policy=policy)
     yield from never_claimed(
@@ -293,8 +293,8 @@ def _block_all(draft: PlanDraft, present: Capacity) -> tuple[Reason, datetime | 
     if present.workers >= most:
         return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}), None
     blocks = blocked_regions(draft)
-    if blocks.keys() >= draft.facts.settings.outposts.keys():
-        first = next(iter(blocks.values()), RegionBlock(reason=Reason(ReasonCode.NO_OUTPOST_READ)))
+    if blocks.keys() >= draft.facts.settings.regions.keys():
+        first = next(iter(blocks.values()), RegionBlock(reason=Reason(ReasonCode.NO_REGION_READ)))
         return first.reason, min((c.until for c in blocks.values() if c.until), default=None)
     return NO_REASON, None
 
@@ -304,7 +304,7 @@ def blocked_regions(draft: PlanDraft) -> Mapping[str, RegionBlock]:
     home = draft.facts.deployment.region
     return {
         region: block
-        for region in sorted(draft.facts.settings.outposts, key=lambda name: (name != home, name))
+        for region in sorted(draft.facts.settings.regions, key=lambda name: (name != home, name))
         if (block := _block(draft, region)) is not None
     }
 
@@ -315,7 +315,7 @@ def _block(draft: PlanDraft, region: str) -> RegionBlock | None:
     if allowed is not None and region not in allowed:
         return RegionBlock(reason=Reason(ReasonCode.REGION_LEFT_OUT, {"region": region}))
     if breaker.open_until is not None and breaker.open_until > draft.now:
-        reason = breaker.reason.within(ReasonCode.LAUNCHING_STOPPED)
+        reason = breaker.reason.within(ReasonCode.BREAKER_OPEN)
         return RegionBlock(reason=reason, until=breaker.open_until)
     here = [w for w in fleet.workers.values() if w.region == region]
     unproven = [w for w in here if tests_launch_version(w, breaker, draft.now)]

@@ -29,9 +29,9 @@ _SHOWN_AT_ONCE = 50
 _KEPT_FOR = timedelta(minutes=15)
 
 
-def show_newer(draft: PlanDraft) -> PlanDraft:
+def show_newer_messages(draft: PlanDraft) -> PlanDraft:
     """Show the messages that the deployed version reads by now, and tell of the others."""
-    found, now = draft.facts.view.newer, draft.now
+    found, now = draft.facts.view.newer_messages, draft.now
     if not found:
         return draft
     hidden = [each for each in found if now < each.until <= now + VISIBILITY_CAP]
@@ -72,7 +72,7 @@ def _is_to_show(known: NewerMessage, now: datetime) -> bool:
 def _forget(draft: PlanDraft, known: NewerMessage) -> Write:
     """Return the removal of a row, unless the message has been received again since."""
     when = When(equals={"receipt_handle": known.receipt_handle})
-    return replace(draft.rows.delete(rows.newer_sort(known.message_id)), when=when)
+    return replace(draft.rows.delete(rows.newer_message_sort(known.message_id)), when=when)
 
 
 def _reason(hidden: list[NewerMessage]) -> Reason:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from spindown.contract.codec import decode, encode, from_json, to_json
-from spindown.domain.job_size import TypeHistory, TypeSize
+from spindown.domain.rightsizing import TypeHistory, TypeSize
 from spindown.error import ContractError
 
 PREFIX = "sizes/"

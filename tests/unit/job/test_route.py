@@ -17,18 +17,18 @@ from spindown.contract.job.message import (
     parse_job,
     stored_key,
 )
+from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
 from spindown.contract.row import shape_sort
-from spindown.contract.size import LearnedSizes, encode_sizes, sizes_key
 from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
-from spindown.domain.job_size import TypeSize
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
+from spindown.domain.rightsizing import TypeSize
 from spindown.error import NotFound, Unreachable
 from spindown.job.fence import read_fence, write_fence
-from spindown.job.intake import SHAPES_AT_MOST, Routed
 from spindown.job.redrive import redrive
+from spindown.job.route import SHAPES_AT_MOST, Routed
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
 from spindown.memory import PortCall
 from spindown.port import Outgoing

@@ -1,7 +1,7 @@
-"""Find machines that stay for jobs that interruptions keep from any progress.
+"""Find stable machines for jobs that interruptions keep from any progress.
 
-Such a job says so in its row (``domain.in_vain``), and workers on spot leave it to others. Here it
-is taken out of what waits for any worker, and a launch of its own is planned: whatever the price
+Such a job says so in its row (``domain.wasted_work``), and workers on spot leave it to others. Here
+it is taken out of what waits for any worker, and a launch of its own is planned: whatever the price
 ladder ever allows, without its waits, ranked by what going on there is expected to cost.
 """
 
@@ -10,24 +10,24 @@ from dataclasses import replace
 
 from spindown.control.observe.fleet import open_launches
 from spindown.control.plan.action import LaunchNeed, PlanDraft
+from spindown.control.plan.fleet_size import size_for_jobs, work_waiting_for_stable
 from spindown.control.plan.migrate import Moves, plan_moves
-from spindown.control.plan.size import in_vain_jobs, size_for_jobs
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.in_vain import InVain, may_be_risked, pays_here, told
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.learning import Knowledge, interruption_rate
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.wasted_work import WastedWork, may_be_risked, numbers_of, pays_here
 
 
 def plan_all_moves(draft: PlanDraft, need: LaunchNeed) -> Moves:
-    """Return who leaves for whom, and a machine for what must go on at one that stays."""
-    moves, surer = plan_moves(draft, need), plan_surer(draft, need)
-    return moves if surer is None else moves + Moves(takeovers=(surer,))
+    """Return who leaves for whom, and a machine for what must go on at a stable one."""
+    moves, stable = plan_moves(draft, need), plan_stable_machine(draft, need)
+    return moves if stable is None else moves + Moves(takeovers=(stable,))
 
 
-def plan_surer(draft: PlanDraft, need: LaunchNeed) -> LaunchNeed | None:
-    """Return what is wanted for jobs that need a machine that stays; None: nothing."""
-    jobs = in_vain_jobs(draft)
+def plan_stable_machine(draft: PlanDraft, need: LaunchNeed) -> LaunchNeed | None:
+    """Return what is wanted for jobs that need a stable machine; None: nothing."""
+    jobs = work_waiting_for_stable(draft)
     if not jobs:
         return None
     most = _most(jobs)
@@ -35,22 +35,22 @@ def plan_surer(draft: PlanDraft, need: LaunchNeed) -> LaunchNeed | None:
     if missing <= 0:
         return None
     sized = size_for_jobs(draft, need, missing)
-    about = {"jobs": len(jobs), **told(most)}
+    about = {"jobs": len(jobs), **numbers_of(most)}
     return replace(
         sized,
-        sizing=replace(sized.sizing, reason=Reason(ReasonCode.TO_SURER, about)),
+        sizing=replace(sized.sizing, reason=Reason(ReasonCode.TO_STABLE, about)),
         opens=PurchaseMode.ANY,
         is_takeover=True,
-        in_vain=most,
+        wasted_work=most,
     )
 
 
-def _most(jobs: Sequence[InVain]) -> InVain:
+def _most(jobs: Sequence[WastedWork]) -> WastedWork:
     """Return what the job has cost that leaves the least room; a machine must suit all."""
-    return max(jobs, key=lambda each: (each.told.dollars, each.told.hours))
+    return max(jobs, key=lambda each: (each.decisive.dollars, each.decisive.hours))
 
 
-def _slots_for(draft: PlanDraft, most: InVain) -> int:
+def _slots_for(draft: PlanDraft, most: WastedWork) -> int:
     """Return the slots that are free for such jobs, or soon will be.
 
     A worker that came for one may have been given another job first: it is asked again after that.
@@ -70,10 +70,10 @@ def _open_slots(worker: Worker, draft: PlanDraft) -> int:
         return worker.slots
     if worker.warm_until is None:
         return 0
-    return worker.slots - sum(x.stays for x in draft.fleet.leases_of(worker.instance_id))
+    return worker.slots - sum(x.is_pinned for x in draft.fleet.leases_of(worker.instance_id))
 
 
-def _suits(worker: Worker, most: InVain, draft: PlanDraft) -> bool:
+def _suits(worker: Worker, most: WastedWork, draft: PlanDraft) -> bool:
     terms = worker.spot_terms(_rate(worker, draft.facts.knowledge))
     return may_be_risked(most, terms, draft.facts.policy) and pays_here(most, terms)
 

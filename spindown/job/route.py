@@ -24,11 +24,10 @@ from spindown.contract.job.message import (
     parse_job,
     with_id,
 )
+from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
 from spindown.contract.settings import WorkloadSettings
-from spindown.contract.size import decode_sizes, sizes_key
-from spindown.domain.job_size import TypeSize, all_sized, sized_at
 from spindown.domain.job_type import (
     SettledNeeds,
     Shape,
@@ -45,6 +44,7 @@ from spindown.domain.lease import is_given_up, unreadable_wait
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.rightsizing import TypeSize, all_sized, sized_at
 from spindown.error import (
     ContractError,
     NewerSchema,

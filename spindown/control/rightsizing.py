@@ -10,25 +10,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.settings import WorkloadSettings
-from spindown.contract.size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.control.market import load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.usage import ReadBounds, read_written
-from spindown.domain.job_size import (
-    LEARNED,
-    MEMORY,
-    VCPUS,
-    VRAM,
-    SeenAttempt,
-    SizeRange,
-    TypeHistory,
-    TypeSize,
-    begin,
-    decide,
-    learn,
-)
 from spindown.domain.job_type import (
     SCALES,
     Shape,
@@ -41,6 +28,19 @@ from spindown.domain.job_type import (
 from spindown.domain.offer import Catalogue, InstanceType
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.requirement import misfit
+from spindown.domain.rightsizing import (
+    LEARNED,
+    MEMORY,
+    VCPUS,
+    VRAM,
+    SeenAttempt,
+    SizeRange,
+    TypeHistory,
+    TypeSize,
+    begin,
+    decide,
+    learn,
+)
 from spindown.error import ContractError, NotFound
 from spindown.port import ControlPorts, ObjectStore
 
@@ -187,12 +187,12 @@ def _least_of(size: TypeSize) -> Needs:
     Beside a need that is too large, a smaller one of another kind costs no less: no machine with 96
     vCPUs has little memory.
     """
-    told: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     for need in LEARNED:
         advised, now = getattr(size.advised, need), getattr(size.needs, need)
         now = getattr(size.of, need) if now is None else now
-        told[need] = None if advised is None or now is None else min(advised, now)
-    return Needs(**told)
+        sizes[need] = None if advised is None or now is None else min(advised, now)
+    return Needs(**sizes)
 
 
 def _prices(

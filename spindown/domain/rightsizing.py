@@ -429,8 +429,8 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
     for one in seen:
         for need, size in sizes.items():
             # What runs out of memory says nothing of cores.
-            is_told = not (one.ran_out and need == VCPUS)
-            if is_told and 0 < size.size == getattr(one.shape, need):
+            is_evidence = not (one.ran_out and need == VCPUS)
+            if is_evidence and 0 < size.size == getattr(one.shape, need):
                 sizes[need] = replace(size, tried=size.tried.with_one(one))
         if not one.ran_out:
             vcpus = str(max(n for n in SCALES[VCPUS] if n <= max(one.vcpus, 0.0)))
@@ -716,11 +716,11 @@ def _go_back(
     until, size = now + KEPT_FOR, min(current.before, sizes.most)
     about: About = {"need": sizes.need, "jobs": tried.jobs, "until": until.isoformat()}
     if tried.failed >= _FAILURES_LEAST and tried.failing > earlier.failing + _FAILURES_RISE:
-        told: About = {"share": tried.failing, "share_before": earlier.failing}
-        back = current.moved(size, ReasonCode.SIZE_BACK_FAILURES, {**about, **told})
+        compared: About = {"share": tried.failing, "share_before": earlier.failing}
+        back = current.moved(size, ReasonCode.SIZE_BACK_FAILURES, {**about, **compared})
     elif tried.exceeds(earlier, _DEARER, cost, cost_before):
-        told = {"cost": cost, "cost_before": cost_before}
-        back = current.moved(size, ReasonCode.SIZE_BACK_COST, {**about, **told})
+        compared = {"cost": cost, "cost_before": cost_before}
+        back = current.moved(size, ReasonCode.SIZE_BACK_COST, {**about, **compared})
     else:
         return None
     return SizeInForce(
