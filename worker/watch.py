@@ -15,11 +15,11 @@ from spindown.domain.worker_lifecycle import (
     Noticed,
     PolicySeen,
     RebalanceAdvised,
-    RowSeen,
     TellNotice,
     TellRebalance,
     WasCondemned,
     WorkerEvent,
+    row_seen,
 )
 from spindown.error import SpindownError
 from spindown.job.held import WorkPorts
@@ -109,15 +109,7 @@ class Watch:
         except Condemned:
             self._life.tell(WasCondemned)
         else:
-            self._tell(
-                RowSeen,
-                row.warm_until,
-                row.interrupted_at,
-                row.rebalance_at,
-                row.migrating_at,
-                row.spent_at,
-                row.surplus_at,
-            )
+            self._tell(row_seen, row)
         table, known = self._ports.table, self._life.state.standing
         of, shape = self._presence.workload, self._presence.shape
         self._life.tell(PolicySeen, read_standing(table, of, known, shape=shape))

@@ -7,8 +7,8 @@ what belongs to the account in ``d#``. Values are the dataclasses of
 here.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -366,8 +366,8 @@ class ClaimsRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BacklogRow(ClaimsRow):
-    """What the ticks have seen of the queue; the claims lie in a row of the workers' own."""
+class QueueRow:
+    """What the ticks have seen of one queue; of a shape's queue this is all that is stored."""
 
     #: First tick that saw visible work and no claim since; None while there is none.
     backlog_since: datetime | None = None
@@ -375,21 +375,27 @@ class BacklogRow(ClaimsRow):
     empty_since: datetime | None = None
     #: First tick that saw it filled after it had been empty for long: no message is older.
     filled_since: datetime | None = None
+    visible: Tally = 0
+    in_flight: Tally = 0
+    seen_at: datetime | None = None
+    #: Visible messages by the tick that saw them first, oldest first: when, and how many.
+    waiting_since: tuple[datetime, ...] = ()
+    waiting_jobs: tuple[Tally, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacklogRow(ClaimsRow, QueueRow):
+    """What the ticks remember; the claims lie in a row of the workers' own."""
+
     #: When to look again for messages that must be sent anew (``job.renew``).
     renew_at: datetime | None = None
     #: When to count again the jobs without a message (``control.alert.lost``).
     count_lost_at: datetime | None = None
-    visible: Tally = 0
-    in_flight: Tally = 0
-    seen_at: datetime | None = None
     #: Since when ticks have reached the ledger without a break (``domain.reaping.watch_from``).
     watched_since: datetime | None = None
     #: ``claims`` and ``late`` as the last tick saw them.
     claims_seen: Tally = 0
     late_seen: Tally = 0
-    #: Visible messages by the tick that saw them first, oldest first: when, and how many.
-    waiting_since: tuple[datetime, ...] = ()
-    waiting_jobs: tuple[Tally, ...] = ()
     #: Seconds by which launches are planned to be earlier than the promise asks for; None: not
     #: learned yet.
     margin: Margin | None = None
@@ -404,6 +410,25 @@ class BacklogRow(ClaimsRow):
     ends_due: Mapping[str, datetime] = field(default_factory=dict)
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+
+
+#: Fields of the backlog row that say when somebody else looks again: they write them, and these
+#: instants alone lie ahead.
+NEXT_LOOKS = frozenset({"renew_at", "count_lost_at"})
+
+
+def names_of(kind: type, *, but: Collection[str] = (), instants: bool = False) -> tuple[str, ...]:
+    """Return the fields of a row, or only those that may hold an instant or nothing."""
+    found = (x for x in fields(kind) if not instants or x.type == datetime | None)
+    return tuple(each.name for each in found if each.name not in but)
+
+
+def queue_fields(row: QueueRow) -> dict[str, object]:
+    """Return what a row says of its queue."""
+    return {name: getattr(row, name) for name in _OF_QUEUE}
+
+
+_OF_QUEUE = names_of(QueueRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.contract import row as rows
-from spindown.contract.codec import encode
+from spindown.contract.codec import encode, replace_fields
 from spindown.control.spend import Charge, charge, mark_charged
 from spindown.domain.fleet import (
     Launch,
@@ -62,41 +62,32 @@ def end_worker(
         policy: how long a pool is remembered.
         ledger: makes the writes.
     """
-    ended = replace(
-        worker,
-        state=WorkerState.ENDED,
-        ended_at=at,
-        reason=worker.reason or reason,
-        interrupted_at=worker.interrupted_at or (at if reclaimed else None),
-        noticed_at=worker.noticed_at or (at if reclaimed else None),
-        interruption_counted=worker.interruption_counted or reclaimed,
-        busy_slots=0,
-        version=worker.version + 1,
-    )
+    changes = {
+        "state": WorkerState.ENDED,
+        "ended_at": at,
+        "reason": worker.reason or reason,
+        "interrupted_at": worker.interrupted_at or (at if reclaimed else None),
+        "busy_slots": 0,
+        "version": worker.version + 1,
+    }
+    reported = {
+        "noticed_at": worker.noticed_at or (at if reclaimed else None),
+        "gone_at": worker.gone_at,
+        "interruption_counted": worker.interruption_counted or reclaimed,
+    }
+    ended = replace_fields(worker, {**changes, **reported})
     due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
     ended = replace(ended, refunded_usd=due.refunded_usd)
     row = Write(
         key=ledger.key(rows.worker_sort(worker.instance_id)),
         when=When(exists=True, equals={"version": worker.version}),
-        set={name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
+        set=encode({**changes, "refunded_usd": due.refunded_usd}),
     )
     charged = mark_charged(ended, due, ledger)
-    reported = {name: encode(getattr(ended, name)) for name in rows.REPORTED_BY_EC2}
-    writes = [row, replace(charged, set={**charged.set, **reported}), *due.writes]
+    writes = [row, replace(charged, set={**charged.set, **encode(reported)}), *due.writes]
     if reclaimed and not worker.interruption_counted:
         writes += _count_interruption(worker, unavailable, at, policy, ledger)
     return End(worker=ended, charge=due, writes=tuple(writes))
-
-
-_ENDED_FIELDS = (
-    "state",
-    "ended_at",
-    "reason",
-    "interrupted_at",
-    "refunded_usd",
-    "busy_slots",
-    "version",
-)
 
 
 def note_interruption(

@@ -61,12 +61,14 @@ A slot::
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from spindown.domain.dead_letter import is_quarantined
+from spindown.domain.fleet import Worker
 from spindown.domain.idle import poll_wait
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.offer import CapacityType
@@ -293,6 +295,14 @@ class RowSeen(WorkerEvent):
     migrating_at: datetime | None = None
     spent_at: datetime | None = None
     surplus_at: datetime | None = None
+
+
+def row_seen(at: datetime, row: Worker) -> RowSeen:
+    """Return that a worker has read its row at a time."""
+    return RowSeen(at, *_orders_of(row))
+
+
+_orders_of = attrgetter(*(each.name for each in fields(RowSeen)[1:]))
 
 
 @dataclass(frozen=True, slots=True)

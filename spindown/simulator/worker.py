@@ -63,6 +63,7 @@ from spindown.domain.worker_lifecycle import (
     WasCondemned,
     WorkerEvent,
     next_at,
+    row_seen,
     step,
 )
 from spindown.ec2sim import Agenda, Planned, Turn
@@ -266,15 +267,7 @@ class SimWorker:
         except Condemned:
             self.tell(WasCondemned(now))
             return
-        seen = RowSeen(
-            now,
-            row.warm_until,
-            row.interrupted_at,
-            row.rebalance_at,
-            row.migrating_at,
-            row.spent_at,
-            row.surplus_at,
-        )
+        seen = row_seen(now, row)
         if self._is_news(seen):
             self.tell(seen)
         standing = self.site.standing()

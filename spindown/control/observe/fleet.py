@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from spindown.contract.codec import replace_fields
-from spindown.contract.row import BacklogRow, BreakerRow
+from spindown.contract.row import NEXT_LOOKS, BacklogRow, BreakerRow, names_of
 from spindown.control.observe.observation import TickFacts
 from spindown.domain.fleet import (
     Backlog,
@@ -71,23 +72,28 @@ class Fleet:
     def sized_by(self) -> tuple[object, ...]:
         """Return all by which a fleet is sized: of two equal ones the sizes are equal."""
         # What is the same object is not compared; of launches only open ones count.
-        row = self.remembered
         return (
-            self.queue,
-            self.leases,
-            self.workers,
-            self.requeued_jobs,
-            self.breakers,
-            self.strays,
-            self.shapes,
             [x for x in self.launches.values() if x.is_open],
-            (row.backlog_since, row.margin, row.waiting_since, row.waiting_jobs, row.backoffs),
+            _sizing_fields(self),
+            _sizing_memory(self.remembered),
         )
 
     @property
     def present(self) -> list[Worker]:
         """Return the workers whose rows have not ended."""
         return [w for w in self.workers.values() if w.state is not WorkerState.ENDED]
+
+
+#: All but what sizes nothing: a new field counts unless it is named here.
+_sizing_fields = attrgetter(
+    *names_of(Fleet, but={"launches", "remembered", "unavailable", "images", "dollars_elsewhere"})
+)
+_sizing_memory = attrgetter(
+    *names_of(
+        BacklogRow,
+        but={*NEXT_LOOKS, "described_at", "reclaims_seen_at", "swept_at", "strays", "ends_due"},
+    )
+)
 
 
 def fleet_of(facts: TickFacts) -> Fleet:
@@ -135,13 +141,4 @@ def _correct_backlog(row: BacklogRow, now: datetime) -> BacklogRow:
 _SKEW = timedelta(minutes=1)
 #: No region is left alone for longer.
 _LEFT_ALONE_AT_MOST = timedelta(hours=1)
-_SEEN = (
-    "backlog_since",
-    "empty_since",
-    "filled_since",
-    "seen_at",
-    "watched_since",
-    "described_at",
-    "reclaims_seen_at",
-    "swept_at",
-)
+_SEEN = names_of(BacklogRow, but=NEXT_LOOKS, instants=True)

@@ -5,7 +5,7 @@ lost a race is left out by the executor, and the next tick plans anew.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -299,8 +299,8 @@ class PlanDraft:
         self, actions: Iterable[Action] = (), *, notes: Iterable[Reason] = (), **changes: object
     ) -> "PlanDraft":
         """Return the draft with more actions, and the fields of the fleet that they change."""
-        return PlanDraft(
-            facts=self.facts,
+        return replace(
+            self,
             fleet=replace_fields(self.fleet, changes) if changes else self.fleet,
             actions=(*self.actions, *actions),
             notes=(*self.notes, *notes),

@@ -5,7 +5,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import replace_fields
-from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
+from spindown.contract.row import (
+    GAP_RATE,
+    NEXT_LOOKS,
+    BacklogRow,
+    ClaimsRow,
+    RateRow,
+    names_of,
+)
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.reaping import watch_from
@@ -141,26 +148,10 @@ def learn(draft: PlanDraft, sort: str, values: Sequence[float]) -> Action:
 
 
 def tick_fields(row: BacklogRow) -> dict[str, object]:
-    """Return what a tick writes of the backlog row; ``claims`` and ``late`` are the workers'."""
-    return {
-        name: getattr(row, name)
-        for name in (
-            "backlog_since",
-            "empty_since",
-            "filled_since",
-            "visible",
-            "in_flight",
-            "seen_at",
-            "watched_since",
-            "claims_seen",
-            "late_seen",
-            "waiting_since",
-            "waiting_jobs",
-            "margin",
-            "described_at",
-            "reclaims_seen_at",
-            "swept_at",
-            "ends_due",
-            "backoffs",
-        )
-    }
+    """Return what a tick writes of the backlog row with its decision."""
+    return {name: getattr(row, name) for name in _OF_TICK}
+
+
+#: Workers write their claims, and others when they look again; strays are written where they are
+#: counted.
+_OF_TICK = names_of(BacklogRow, but={*names_of(ClaimsRow), *NEXT_LOOKS, "strays"})

@@ -29,25 +29,10 @@ _DESCRIBED_LATE = timedelta(minutes=2)
 #: A worker is never told to stay warm for longer than this from now.
 _WARM_AT_MOST = timedelta(hours=1)
 _RUNNING = frozenset({"pending", "running"})
-#: Fields of a worker's row whose instant cannot lie in the future, all but its launch.
-_PAST = (
-    "checked_in_at",
-    "heartbeat_at",
-    "idle_since",
-    "claimed_at",
-    "declined_at",
-    "unanswered_at",
-    "noticed_at",
-    "gone_at",
-    "rebalance_at",
-    "draining_at",
-    "unfit_at",
-    "migrating_at",
-    "spent_at",
-    "surplus_at",
-    "condemned_at",
-    "ended_at",
-)
+#: Instants of a worker's row that may lie ahead, are checked by themselves, or by which nothing is
+#: decided: all others have happened.
+_CHECKED_APART = frozenset({"interrupted_at", "warm_until", "accrued_until", "polled_at"})
+_PAST = rows.names_of(Worker, but=_CHECKED_APART, instants=True)
 _past_of = attrgetter(*_PAST)
 
 

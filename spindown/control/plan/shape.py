@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from spindown.contract.codec import replace_fields
-from spindown.contract.row import BacklogRow
+from spindown.contract.row import BacklogRow, queue_fields
 from spindown.control.observe.fleet import ShapeQueue
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.backlog import follow
@@ -25,18 +25,6 @@ from spindown.domain.job_type import (
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.schedule import places, unanswered_dollars
-
-#: What the ticks remember of each queue by itself; all else is of the workload.
-QUEUE_FIELDS = (
-    "backlog_since",
-    "empty_since",
-    "filled_since",
-    "visible",
-    "in_flight",
-    "seen_at",
-    "waiting_since",
-    "waiting_jobs",
-)
 
 
 def shapes_of(draft: PlanDraft) -> Sequence[str]:
@@ -88,7 +76,6 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     others = [w for w in fleet.workers.values() if w.shape != shape]
     launched = [x for x in fleet.launches.values() if x.shape != shape]
     listed = facts.view.shapes.get(shape)
-    seen = {name: getattr(known.remembered, name) for name in QUEUE_FIELDS}
     return PlanDraft(
         facts=replace(
             facts,
@@ -109,7 +96,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
             leases=tuple(x for x in fleet.leases if x.shape == shape),
             requeued_jobs={i: x for i, x in fleet.requeued_jobs.items() if x.shape == shape},
             queue=known.queue,
-            remembered=replace_fields(fleet.remembered, seen),
+            remembered=replace_fields(fleet.remembered, queue_fields(known.remembered)),
             strays=fleet.strays + places(others, launched, now),
             dollars_elsewhere=dollars_per_hour(others) + unanswered_dollars(launched, now),
             shapes={},

@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
 
 from spindown.contract import metric as names
@@ -43,7 +42,6 @@ from spindown.control.plan.action import (
 from spindown.control.plan.backlog import tick_fields
 from spindown.control.plan.breaker import open_breakers
 from spindown.control.plan.offers import none_fits, ruled_out
-from spindown.control.plan.shape import QUEUE_FIELDS
 from spindown.control.policy import policy_text
 from spindown.control.record.metric import (
     TickResult,
@@ -389,8 +387,8 @@ def _keep(
     changes = encode(backlog) if is_bad else tick_fields(backlog)
     journal.note((ledger.change(rows.BACKLOG, changes),))
     for name, known in plan.fleet.shapes.items():
-        seen_of = {field: getattr(known.remembered, field) for field in QUEUE_FIELDS}
-        journal.note((ledger.change(rows.shape_backlog_sort(name), encode(seen_of)),))
+        seen_of = encode(rows.queue_fields(known.remembered))
+        journal.note((ledger.change(rows.shape_backlog_sort(name), seen_of),))
     if rows.CLAIMS in facts.view.bad_rows:
         claims = ClaimsRow(claims=backlog.claims, late=backlog.late)
         journal.note((ledger.put(rows.CLAIMS, claims),))
@@ -405,7 +403,7 @@ def _keep(
         },
     )
     if policy != facts.view.policy:
-        names = (f.name for f in fields(PolicyRow) if f.name != "edits")
+        names = rows.names_of(PolicyRow, but={"edits"})
         journal.note((ledger.change(rows.POLICY, {n: getattr(policy, n) for n in names}),))
 
 
