@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort
-from spindown.control.plan.books import CHARGED_EVERY
+from spindown.control.plan.charge import CHARGED_EVERY
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.port import Key
 from tests.builders import minutes

@@ -4,7 +4,7 @@ Dashboards and alarms are built from it, emitters name their data by it, and tes
 three to it. Values of dollars are estimates at the price stamped at launch.
 
 Dollars and idle time come in lumps, since a worker is charged every five minutes
-(``control.plan.books.CHARGED_EVERY``): sums of them tell something from an hour on.
+(``control.plan.charge.CHARGED_EVERY``): sums of them tell something from an hour on.
 """
 
 from collections.abc import Iterator, Mapping

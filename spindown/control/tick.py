@@ -28,22 +28,20 @@ from spindown.control.plan.action import LaunchNeed, Plan, PlanDraft, begin
 from spindown.control.plan.adopt import adopt_launches
 from spindown.control.plan.backlog import follow_queue
 from spindown.control.plan.backoff import remember_answers
-from spindown.control.plan.books import (
-    charge_workers,
-    collect_garbage,
-    due_workers,
-    learn_boots,
-    move_reservations,
-    record_vram,
-    release_reservations,
-    store_catalogue,
-)
 from spindown.control.plan.breaker import begin_breakers, count_useless_instances
+from spindown.control.plan.charge import (
+    charge_workers,
+    due_workers,
+    move_reservations,
+    release_reservations,
+)
 from spindown.control.plan.correct_rows import correct_workers
 from spindown.control.plan.fleet_size import size_again, size_each
+from spindown.control.plan.garbage import collect_garbage
+from spindown.control.plan.learn import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
-from spindown.control.plan.offers import allowance_of, choose_all
+from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
 from spindown.control.plan.reap import (
     condemn_and_terminate,
     end_gone_rows,

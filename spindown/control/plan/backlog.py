@@ -1,6 +1,6 @@
 """Follow the queue from tick to tick: since when work waits, and since when there is none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -10,10 +10,10 @@ from spindown.contract.row import (
     NEXT_LOOKS,
     BacklogRow,
     ClaimsRow,
-    RateRow,
     names_of,
 )
-from spindown.control.plan.action import Action, ActionKind, PlanDraft
+from spindown.control.plan.action import PlanDraft
+from spindown.control.plan.learn import learn
 from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.reaping import watch_from
 from spindown.domain.schedule import Waiting, next_margin
@@ -24,8 +24,6 @@ _SURELY_EMPTY = timedelta(minutes=10)
 _GROUPS_AT_MOST = 60
 #: A longer gap teaches no more: no idle timeout is near it.
 _GAP_AT_MOST = timedelta(days=14)
-#: Samples that a learned quantity keeps.
-SAMPLES_AT_MOST = 50
 
 
 def follow_queue(draft: PlanDraft) -> PlanDraft:
@@ -137,14 +135,6 @@ def _take(groups: list[Waiting], jobs: int) -> None:
 
 def _was_empty_for_long(before: BacklogRow, now: datetime) -> bool:
     return before.empty_since is not None and now - before.empty_since >= _SURELY_EMPTY
-
-
-def learn(draft: PlanDraft, sort: str, values: Sequence[float]) -> Action:
-    """Return what adds to the samples of a learned quantity that only ticks write."""
-    known = draft.facts.view.rates.get(sort, RateRow()).samples
-    samples = (*known, *values)[-SAMPLES_AT_MOST:]
-    write = draft.rows.change(sort, {"samples": samples, "updated_at": draft.now})
-    return Action(kind=ActionKind.LEARN, subject=sort, writes=(write,))
 
 
 def tick_fields(row: BacklogRow) -> dict[str, object]:

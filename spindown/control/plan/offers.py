@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
-from spindown.control.market import sale_of
+from spindown.control.market import CATALOGUE_KEY, PriceList, sale_of
 from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import Observation, decode_request
 from spindown.control.plan.action import (
@@ -14,6 +14,7 @@ from spindown.control.plan.action import (
     LaunchNeed,
     LaunchWorkers,
     PlanDraft,
+    StoreCatalogue,
 )
 from spindown.control.plan.breaker import doubted_traits, is_on_test
 from spindown.control.plan.budget import LaunchAllowance, calls_made, why_short
@@ -381,6 +382,16 @@ def _at_bound(policy: Policy, wasted_work: WastedWork | None) -> Policy:
         return policy
     bound = timedelta(hours=min(wasted_work.decisive.hours, _BOUND_AT_MOST))
     return replace(policy, checkpoint_interval=bound)
+
+
+def store_catalogue(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
+    """Store the first catalogue of a deployment, for others and for the next tick."""
+    if prices is None or prices.unstored is None:
+        return draft
+    action = StoreCatalogue(
+        kind=ActionKind.STORE_CATALOGUE, subject=CATALOGUE_KEY, refreshed=prices.unstored
+    )
+    return draft.act([action])
 
 
 def quotas_left(draft: PlanDraft, seen: Observation) -> Mapping[str, float]:

@@ -11,7 +11,7 @@ import pytest
 
 from spindown.contract.metric import IN_LUMPS, METRICS, STATE, WORKLOAD
 from spindown.contract.settings import NAMESPACE
-from spindown.control.plan.books import CHARGED_EVERY
+from spindown.control.plan.charge import CHARGED_EVERY
 from spindown.error import ContractError
 from spindown.infra.observability.metric import MINUTE, MetricScope
 from tests.infra.observability.assembly import (

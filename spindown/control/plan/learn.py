@@ -1,0 +1,97 @@
+"""Learn from what a tick has found: how long boots take, how much GPU memory is used."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from spindown.contract import row as rows
+from spindown.contract.row import RateRow, SpendRow
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
+from spindown.control.plan.breaker import forget_silence
+from spindown.control.plan.image import image_of
+from spindown.control.plan.outcome import ADOPTED
+from spindown.domain.boot import BootPhase
+from spindown.domain.fleet import Worker
+
+#: Samples that a learned quantity keeps.
+SAMPLES_AT_MOST = 50
+
+
+def learn(draft: PlanDraft, sort: str, values: Sequence[float]) -> Action:
+    """Return what adds to the samples of a learned quantity that only ticks write."""
+    known = draft.facts.view.rates.get(sort, RateRow()).samples
+    samples = (*known, *values)[-SAMPLES_AT_MOST:]
+    write = draft.rows.change(sort, {"samples": samples, "updated_at": draft.now})
+    return Action(kind=ActionKind.LEARN, subject=sort, writes=(write,))
+
+
+def learn_boots(draft: PlanDraft) -> PlanDraft:
+    """Learn from the workers that have checked in since the last tick."""
+    booted = [
+        worker
+        for worker in draft.fleet.present
+        if _has_just(draft, worker, _as_written(draft, worker).checked_in_at)
+    ]
+    most = draft.facts.policy.max_lifetime
+    samples: dict[str, list[float]] = {}
+    for worker in booted:
+        # One that was adopted may have waited for its row, or was asked for more than once.
+        if worker.checked_in_at is not None and not _was_adopted(draft, worker):
+            seconds = min(worker.checked_in_at - worker.launched_at, most).total_seconds()
+            rate = rows.BAKED_RATE if _was_baked(draft, worker) else rows.BOOT_RATE
+            samples.setdefault(rate, []).append(seconds)
+    draft = draft.act([learn(draft, rate, found) for rate, found in sorted(samples.items())])
+    draft = draft.act(_learn_phases(draft))
+    for worker in booted:
+        draft = forget_silence(draft, worker)
+    return draft
+
+
+def _learn_phases(draft: PlanDraft) -> list[Action]:
+    """Return what teaches the phases of boots that are over since the last tick."""
+    polled = [
+        (rows.BAKED_PHASE if _was_baked(draft, worker) else rows.BOOT_PHASE, worker.boot_phases)
+        for worker in draft.fleet.present
+        if _has_just(draft, worker, _as_written(draft, worker).polled_at)
+        and not _was_adopted(draft, worker)
+    ]
+    most = draft.facts.policy.max_lifetime.total_seconds()
+    samples: dict[str, list[float]] = {}
+    for phase in BootPhase:
+        for phases, taken in polled:
+            if phase in taken:
+                samples.setdefault(f"{phases}{phase}", []).append(min(taken[phase], most))
+    return [learn(draft, sort, taken) for sort, taken in samples.items()]
+
+
+def _was_baked(draft: PlanDraft, worker: Worker) -> bool:
+    """Tell whether a worker's launch took an image that the functions had baked."""
+    if draft.facts.settings.bake is None:
+        return False
+    return bool(image_of(draft.fleet.launch_of(worker)))
+
+
+def _as_written(draft: PlanDraft, worker: Worker) -> Worker:
+    """Return a worker as its row tells, before anything was corrected."""
+    return draft.facts.view.workers.get(worker.instance_id, worker)
+
+
+def _has_just(draft: PlanDraft, worker: Worker, at: datetime | None) -> bool:
+    """Tell whether something was since the last tick, by the clock of neither in future."""
+    last_tick = draft.facts.view.backlog.seen_at or worker.launched_at
+    return at is not None and max(last_tick, worker.launched_at) <= at <= draft.now
+
+
+def _was_adopted(draft: PlanDraft, worker: Worker) -> bool:
+    launch = draft.fleet.launch_of(worker)
+    return launch is not None and launch.reason.code in ADOPTED
+
+
+def record_vram(draft: PlanDraft) -> PlanDraft:
+    """Keep the most GPU memory that any worker has used today."""
+    sort = rows.spend_sort(draft.now)
+    today = draft.facts.view.spend.get(sort.removeprefix(rows.SPEND), SpendRow())
+    most = max((w.vram_gib or 0.0 for w in draft.fleet.workers.values()), default=0.0)
+    if most <= today.vram_gib_max:
+        return draft
+    write = draft.rows.change(sort, {"vram_gib_max": most})
+    return draft.act([Action(kind=ActionKind.LEARN, subject=sort, writes=(write,))])
