@@ -15,7 +15,6 @@ from random import Random
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from spindown.contract.codec import Row
-from spindown.contract.dashboard import MetricQuery
 from spindown.contract.job.event import JobEvent
 from spindown.contract.settings import DeploymentSettings, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Backlog
@@ -990,24 +989,6 @@ class MetricSeries:
     label: str
     #: (begin of the period, value).
     points: tuple[tuple[datetime, float], ...]
-
-
-class Dashboards(Protocol):
-    """The dashboards of a deployment, and the values of their metrics."""
-
-    def body(self, name: str) -> str:
-        """Return the body of a dashboard as JSON (raises NotFound)."""
-        ...
-
-    def read(
-        self, queries: Sequence[MetricQuery], *, since: datetime, until: datetime
-    ) -> Sequence[MetricSeries]:
-        """Return the lines that the queries of one graph show; a search gives any number.
-
-        Raises:
-            BadInput: an expression that CloudWatch does not take.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,10 +149,6 @@ _PER_DEPLOYMENT: tuple[_Row, ...] = (
 )
 
 
-#: Those that come in lumps.
-IN_LUMPS = frozenset({"Spend", "SpendOnDemand", "SpendOfAll", "IdleSeconds"})
-
-
 def _metrics(first: tuple[str, ...], table: tuple[_Row, ...]) -> Iterator[Metric]:
     for name, unit, more, emitters, description in table:
         yield Metric(

@@ -26,8 +26,8 @@ from spindown.domain.schedule import rests_in_hand
 from spindown.domain.worker_end import POWER_OFF, hang_grace
 
 _HOUR = timedelta(hours=1)
-#: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
-_ROUNDING = 1e-9
+#: Of USD: so that 0.3 have room for three of 0.1, whatever binary fractions make of it.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,10 @@ class LaunchBudget:
         Where the work that a worker is bought for does not fit, one is launched all the same if it
         ends in time.
         """
-        left = self.left_usd + _ROUNDING
+        left = self.left_usd + ROUNDING
         if self.foresight.when_spent is WhenSpent.STOP_LAUNCHES:
             paid = [each for each in band if self.least(each) <= left]
-            rooms = ((left - self._waiting(c)) / max(self._fixed(c), _ROUNDING) for c in paid)
+            rooms = ((left - self._waiting(c)) / max(self._fixed(c), ROUNDING) for c in paid)
             return paid, math.floor(min(rooms, default=0.0))
         if whole := [each for each in band if self._whole(each) <= left]:
             return whole, math.floor(left / max(map(self._whole, whole)))
@@ -262,7 +262,7 @@ def divide(needs: Iterable[WorkerNeed], left: float) -> tuple[tuple[str, ...], f
     left -= sum(need.uncharged + need.at_least for need in needs)
     ends = []
     for need in sorted(needs, key=lambda each: (each.is_booting, each.more, each.instance_id)):
-        if need.more <= left + _ROUNDING or not need.can_end:
+        if need.more <= left + ROUNDING or not need.can_end:
             left -= need.more
         else:
             ends.append(need.instance_id)

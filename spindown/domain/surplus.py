@@ -6,6 +6,7 @@ new job and ends after those in hand.
 
 from collections.abc import Collection, Sequence
 
+from spindown.domain.budget import ROUNDING
 from spindown.domain.fleet import Worker
 from spindown.domain.learning import Knowledge, worker_throughput
 from spindown.domain.policy import Policy
@@ -15,8 +16,6 @@ from spindown.domain.wasted_work import is_ever_allowed
 #: Above a ceiling of dollars by less than this share nothing is ended: a price that wobbles about
 #: the ceiling would end machines and launch them again.
 _ABOVE = 0.1
-#: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
-_ROUNDING = 1e-9
 
 
 def find_surplus(
@@ -53,7 +52,7 @@ def find_surplus(
         if kept >= policy.max_workers:
             about = {"max_workers": policy.max_workers, "workers": len(counted)}
             found[worker.instance_id] = Reason(ReasonCode.SURPLUS_WORKER, about)
-        elif most is not None and is_over and after > most * (1.0 + _ROUNDING):
+        elif most is not None and is_over and after > most * (1.0 + ROUNDING):
             spent = {"max_dollars_per_hour": most, "dollars_per_hour": present}
             found[worker.instance_id] = Reason(ReasonCode.SURPLUS_DOLLARS, spent)
         else:

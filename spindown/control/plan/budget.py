@@ -14,7 +14,7 @@ from datetime import datetime
 from spindown.contract import row as rows
 from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.observe.observation import TickFacts
-from spindown.domain.budget import LaunchBudget
+from spindown.domain.budget import ROUNDING, LaunchBudget
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import dollars_per_hour
@@ -24,9 +24,6 @@ from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.schedule import unanswered_dollars
 from spindown.ledger import AccountView, account_key
 from spindown.port import Key, When, Write
-
-#: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +168,7 @@ def headroom(
         return None
     present = dollars_per_hour(list(workers.values()))
     present += unanswered_dollars(list(launches.values()), now)
-    return max(0.0, most * (1.0 + _ROUNDING) - present)
+    return max(0.0, most * (1.0 + ROUNDING) - present)
 
 
 def used(account: AccountView, at: datetime) -> float:

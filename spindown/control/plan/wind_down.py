@@ -15,6 +15,7 @@ from spindown.control.plan.budget import used
 from spindown.control.plan.fleet_size import waiting_work
 from spindown.control.plan.reap import change_worker, condemn_and_terminate
 from spindown.domain.budget import (
+    ROUNDING,
     LaunchBudget,
     WorkerNeed,
     divide,
@@ -28,9 +29,6 @@ from spindown.domain.reaping import Condemnation, Reaping
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.surplus import find_surplus
 from spindown.ledger import AccountView, account_key
-
-#: A float's last digits, so that what was just found to fit is not refused when it is written.
-_ROUNDING = 1e-9
 
 
 def has_budget(draft: PlanDraft) -> bool:
@@ -91,7 +89,7 @@ def heed_budget(
         left_usd=left,
         foresight=foresight(draft.facts.knowledge, draft.facts.policy),
         items_waiting=_unserved(draft),
-        committed_at_most_usd=left + taken + _ROUNDING,
+        committed_at_most_usd=left + taken + ROUNDING,
     )
 
 

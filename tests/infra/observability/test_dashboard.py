@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.metric import IN_LUMPS, METRICS, STATE, WORKLOAD
+from spindown.contract.metric import METRICS, STATE, WORKLOAD
 from spindown.contract.settings import NAMESPACE
 from spindown.control.plan.charge import CHARGED_EVERY
 from spindown.error import ContractError
@@ -25,6 +25,8 @@ from tests.infra.observability.assembly import (
 )
 
 HOUR = timedelta(hours=1)
+#: Charges and idle time come in lumps: a worker is charged every five minutes.
+IN_LUMPS = frozenset({"Spend", "SpendOnDemand", "SpendOfAll", "IdleSeconds"})
 QUESTIONS = [
     "Is work flowing?",
     "What does it cost?",
