@@ -70,7 +70,7 @@ def test_home_lists_its_regions_and_the_outpost_says_what_it_is(
         words(outpost.one_of("AWS::SSM::Parameter", Name="/spindown/lab/outpost/rich")["Value"])
     )
 
-    assert f'"regions": ["{AWAY}"]' in home
+    assert f'"outposts": ["{AWAY}"]' in home
     assert list(away["subnets"]) == ["us-west-2b", "us-west-2d"]
     assert list(away["templates"]) == ["arm64", "x86_64"]
     for template in away["templates"].values():

@@ -180,7 +180,7 @@ def test_a_duration_reads_back_as_it_was_written(milliseconds: int) -> None:
     assert config.parse_duration(config.format_duration(length)) == length
 
 
-def test_home_is_the_first_of_the_outposts() -> None:
+def test_home_is_the_first_of_the_regions() -> None:
     document = with_value("deployment.outpost.eu-west-1", {"zones": ["eu-west-1b"]})
     document["workload"]["ocr"]["policy"] = {"regions": ["eu-west-1"]}
 
