@@ -295,7 +295,7 @@ def read_progress(
     )
     left = None if own.items is None else max(own.items - own.items_done, 0)
     own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
-    if manifest.state is JobState.RUNNING and not own.is_waiting:
+    if own.is_held:
         own = replace(own, in_hand={job_id: (manifest.next_item, manifest.epoch_busy)})
     if manifest.state not in {JobState.SPLIT, JobState.CANCELLED}:
         return own

@@ -55,7 +55,7 @@ def test_one_region_needs_no_outpost_and_no_fixed_names(assembly: Assembly) -> N
     assert not [role for role in assembly.all_of("AWS::IAM::Role") if "RoleName" in role]
     assert len(assembly.all_of("AWS::IAM::InstanceProfile")) == 2
     settings = assembly.one_of("AWS::SSM::Parameter", Name=_settings("rich"))["Value"]
-    assert '"regions": [' not in words(settings)
+    assert '"outposts": [' not in words(settings)
 
 
 def _settings(workload: str) -> str:

@@ -131,7 +131,7 @@ def types_on_sale(
         last = now, ports.cache.keep(_STORED, "", now, known)
     known = last[1]
     is_short = settings.requirements.allows_no_gpu and not _has_cpu(known)
-    if is_short or not _is_whole(known) or not settings.outposts.keys() <= known.offerings.keys():
+    if is_short or not _is_whole(known) or not settings.regions.keys() <= known.offerings.keys():
         return ()
     sold = {name for zones in known.offerings.values() for some in zones.values() for name in some}
     return tuple(kind for name, kind in known.instance_types.items() if name in sold)
