@@ -51,7 +51,7 @@ Prompt = Callable[[World], Mapping[str, Any]]
 CATALOGUE = "offers/catalogue.json"
 GONE = "i-0123456789abcdef0"
 #: What a function remembers for minutes is seen to be missing only when it starts afresh.
-REMEMBERED = frozenset({"ReadSettings", "SeeMissingObjects", "KeepOffers"})
+REMEMBERED = frozenset({"ReadSettings", "SeeMissingObjects", "KeepOffers", "SeeOffers"})
 #: Seconds within which what was woken has run.
 _SOON = 10
 #: Receives after which a message is replaced by a copy.
