@@ -7,6 +7,7 @@ and stands in no error and no log.
 
 import json
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -27,6 +28,12 @@ _TIMEOUT = 5.0
 #: Characters that one post shows.
 _SHOWN = 3_000
 _NO_WIDTH = "\N{ZERO WIDTH SPACE}"
+#: An @ that is not within an address such as ``me@example.org``: what is read as a mention begins a
+#: word (Mattermost, "Mention people in messages"), or is one of these names wherever it stands
+#: (Discord, "Mention Everyone"). An address is left as it is, so that it works when copied.
+_CALLS = re.compile(
+    r"(?<![a-z0-9])@|@(?=all|channel|everyone|here)|@(?![a-z0-9-]+(?:\.[a-z0-9-]+)+)", re.IGNORECASE
+)
 
 
 def handle(event: Mapping[str, Any], url: str, trusted: ssl.SSLContext | None = None) -> int:
@@ -53,7 +60,7 @@ def text_of(message: Mapping[str, Any]) -> str:
     # API, "Formatting text for app surfaces"). Others that take its form call one by @channel, and
     # show a picture or a link by Markdown (Mattermost, "Mention people in messages", "Format
     # messages"): a blank that has no width keeps both from being read so.
-    text = text.replace("@", f"@{_NO_WIDTH}").replace("](", f"]{_NO_WIDTH}(")
+    text = _CALLS.sub(f"@{_NO_WIDTH}", text).replace("](", f"]{_NO_WIDTH}(")
     for character, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, escaped)
     return text

@@ -107,11 +107,15 @@ class PreconditionFailed(SpindownError):
     Attributes:
         keys: partition and sort key of each row whose condition failed, as far as the table names
             them.
+        may_be_own: an earlier try of the same write had no answer, and may have been written.
     """
 
-    def __init__(self, *said: object, keys: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, *said: object, keys: Iterable[tuple[str, str]] = (), may_be_own: bool = False
+    ) -> None:
         super().__init__(*said)
         self.keys = frozenset(keys)
+        self.may_be_own = may_be_own
 
 
 class WriteConflict(SpindownError):

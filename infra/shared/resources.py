@@ -14,6 +14,8 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from spindown.config import DeploymentConfig
+from spindown.contract.job.batch import BATCHES, OPEN, SUBMITTED
+from spindown.contract.location import work_root
 from spindown.contract.name import resource_name
 from spindown.contract.usage import MEASURED, MEASURED_DAYS
 from spindown.infra.shared.archive import KitArchive
@@ -113,6 +115,27 @@ class DeploymentBucket(Construct):
                     expiration=Duration.days(MEASURED_DAYS),
                 ),
             ],
+        )
+        self._let_nobody_replace_batches()
+
+    def _let_nobody_replace_batches(self) -> None:
+        """Deny a write over the index, the mark or the messages of a batch, whoever it is of.
+
+        So of two submits of one name the first counts, and a submitter, who may write below these
+        prefixes, changes nothing of another's batch (Amazon S3 User Guide, "Enforce conditional
+        writes on Amazon S3 buckets"). An upload in parts and a copy carry no such header, and are
+        denied as well.
+        """
+        parts = (BATCHES, OPEN, SUBMITTED)
+        self.bucket.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="WriteBatchesOnce",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["s3:PutObject"],
+                resources=[self.bucket.arn_for_objects(f"{work_root('*')}{one}*") for one in parts],
+                conditions={"Null": {"s3:if-none-match": "true"}},
+            )
         )
 
 

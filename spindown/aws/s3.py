@@ -1,7 +1,7 @@
 """The deployment's bucket, and the inputs that a workload may read, on S3.
 
 If an answer is lost, botocore repeats a conditional put. The repeat may find its own first write
-and fail with 412. The caller recognises its write by a nonce in it.
+and fail with 412. The caller recognises its write by a nonce in it, or by its content.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,10 +93,13 @@ class S3ObjectStore:
             which = {"IfNoneMatch": "*"}
         elif isinstance(condition, Matches):
             which = {"IfMatch": condition.etag}
-        with translated(_GONE if isinstance(condition, Matches) else None):
-            answer = self._client.put_object(
-                Bucket=self._bucket, Key=self._root + key, Body=data, **which
-            )
+        try:
+            with translated(_GONE if isinstance(condition, Matches) else None):
+                answer = self._client.put_object(
+                    Bucket=self._bucket, Key=self._root + key, Body=data, **which
+                )
+        except PreconditionFailed as exc:
+            raise PreconditionFailed(*exc.args, may_be_own=_was_repeated(exc)) from exc
         return answer["ETag"]
 
     def put_file(self, key: str, path: Path) -> None:
@@ -137,6 +140,14 @@ class S3ObjectStore:
         """Put a delete marker over an object."""
         with translated():
             self._client.delete_object(Bucket=self._bucket, Key=self._root + key)
+
+
+def _was_repeated(error: SpindownError) -> bool:
+    """Tell whether botocore has sent a request more than once before this answer."""
+    cause = error.__cause__
+    if not isinstance(cause, ClientError):
+        return False
+    return bool(cause.response["ResponseMetadata"].get("RetryAttempts"))
 
 
 class S3InputSource:

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from spindown.contract.job.batch import Batch, submitted_prefix
+from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, parse_job
 from spindown.error import BadInput, NotFound
-from spindown.job.result import read_batch, read_progress, read_records
+from spindown.job.result import read_batch, read_bundles, read_progress, read_records
 from spindown.job.submit import MAX_BODY_BYTES, Draft, submit_items
 from spindown.port import JobQueue, ObjectStore
 
@@ -120,8 +120,8 @@ def _check_asked(
 
 
 def _read_messages(batch_id: str, store: ObjectStore) -> Iterator[JobMessage]:
-    for bundle in store.list(submitted_prefix(batch_id)):
-        for line in store.get(bundle.key).data.splitlines():
+    for _, data in read_bundles(batch_id, store):
+        for line in data.splitlines():
             yield parse_job(line.decode(errors="replace"))
 
 

@@ -10,6 +10,7 @@ are not sent again, and of two messages of one job the manifest lets one act. Pe
 the mark is removed: a look that ends between the two tells them twice.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from random import Random
 
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode_instant
-from spindown.contract.job.batch import OPEN, Batch, open_key, submitted_prefix
+from spindown.contract.job.batch import OPEN, Batch, open_key
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import is_id, parse_job
 from spindown.contract.name import resource_name
@@ -30,7 +31,7 @@ from spindown.error import ContractError, NotFound, PreconditionFailed, Spindown
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.fence import read_fence
 from spindown.job.held import WorkPorts
-from spindown.job.result import children_of, read_batch
+from spindown.job.result import children_of, read_batch, read_bundles
 from spindown.ledger import Ledger
 from spindown.ledger.partition import Partition
 from spindown.port import ControlPorts, Key, ObjectStore, Outgoing, Table, When
@@ -267,13 +268,15 @@ def _submitted(batch: Batch, objects: ObjectStore) -> Iterator[tuple[str, Outgoi
     Raises:
         ContractError: a line is no message of it, so no submit has written this.
     """
-    jobs = iter(batch.jobs)
-    for bundle in objects.list(submitted_prefix(batch.batch_id)):
-        for line in BytesIO(objects.get(bundle.key, at_most_bytes=_BUNDLE_BYTES).data):
-            body = line.decode(errors="replace").removesuffix("\n")
-            job, job_id = parse_job(body), next(jobs, "")
+    jobs = deque(batch.jobs)
+    for key, data in read_bundles(batch.batch_id, objects, at_most_bytes=_BUNDLE_BYTES):
+        for line in BytesIO(data):
+            if not jobs:
+                return
+            body, job_id = line.decode(errors="replace").removesuffix("\n"), jobs.popleft()
+            job = parse_job(body)
             if job.job_id != job_id:
-                raise ContractError(bundle.key, job.job_id, "cancel this batch, and submit again")
+                raise ContractError(key, job.job_id, "cancel this batch, and submit again")
             yield job_id, Outgoing(body=body, tenant=job.tenant)
 
 

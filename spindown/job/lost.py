@@ -19,7 +19,7 @@ from functools import partial
 from heapq import nlargest
 from itertools import islice
 
-from spindown.contract.job.batch import BATCHES, batch_of, submitted_prefix
+from spindown.contract.job.batch import BATCHES, batch_of
 from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
 from spindown.contract.job.message import (
     JobMessage,
@@ -40,7 +40,7 @@ from spindown.job.redrive import (
     RedriveOutcome,
     read_dead_letter,
 )
-from spindown.job.result import children_of, read_batch
+from spindown.job.result import children_of, read_batch, read_bundles
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
 
@@ -359,8 +359,8 @@ def _find_submitted(
     for one in lost:
         wanted[one.submitted].append(one)
     for batch_id in sorted({one.batch_id for one in lost}):
-        for bundle in list(objects.list(submitted_prefix(batch_id))):
-            for line in objects.get(bundle.key).data.splitlines():
+        for _, data in read_bundles(batch_id, objects):
+            for line in data.splitlines():
                 body = line.decode(errors="replace")
                 with suppress(ContractError):
                     job = parse_job(body)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from itertools import count
 from typing import Any
 
 from spindown.contract.codec import decode, from_json
-from spindown.contract.job.batch import Batch, batch_key, name_job
+from spindown.contract.job.batch import Batch, batch_key, name_job, submitted_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import is_id, own_children
 from spindown.contract.job.result import ItemStatus
@@ -107,6 +108,19 @@ def read_batch(batch_id: str, store: ObjectStore, *, at_most_bytes: int | None =
     if not _AFTER.fullmatch(batch.after):
         raise ContractError(what, batch.after, f"this names no batch: {remedy}")
     return batch
+
+
+def read_bundles(
+    batch_id: str, store: ObjectStore, *, at_most_bytes: int | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the objects of a batch's messages with their keys, as a submit has numbered them.
+
+    What lies beside them, whoever has put it there, is not read.
+    """
+    with suppress(NotFound):
+        for number in count():
+            key = submitted_key(batch_id, number)
+            yield key, store.get(key, at_most_bytes=at_most_bytes).data
 
 
 def count_items(name: str, store: ObjectStore) -> int | None:

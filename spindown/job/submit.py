@@ -197,18 +197,30 @@ def _send(
         after=draft.after,
         on_failure=draft.on_failure,
     )
-    index = json.dumps(encode(batch)).encode()
-    try:
-        store.put(batch_key(draft.batch_id), index, condition=Absent())
-    except PreconditionFailed:
-        raise _used(draft.batch_id) from None
+    _write_once(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), batch, store)
     for number, data in enumerate(_bundle(messages)):
-        store.put(submitted_key(draft.batch_id, number), data)
+        _write_once(submitted_key(draft.batch_id, number), data, batch, store)
     # Only now: what waits is started by these messages, so all of them must be there.
-    store.put(open_key(draft.batch_id), b"")
+    _write_once(open_key(draft.batch_id), b"", batch, store)
     if not draft.after:
         queue.send(messages)
     return batch
+
+
+def _write_once(key: str, data: bytes, batch: Batch, store: ObjectStore) -> None:
+    """Write what is nobody's; the bucket lets nobody write over it (raises BadInput).
+
+    What an earlier try has written, whose answer was lost, is ours.
+    """
+    try:
+        store.put(key, data, condition=Absent())
+    except PreconditionFailed as exc:
+        is_ours = exc.may_be_own
+        # Who may only submit may not look.
+        with suppress(AccessDenied, NotFound):
+            is_ours = is_ours and store.get(key).data == data
+        if not is_ours:
+            raise _used(batch.batch_id) from None
 
 
 def _bundle(messages: Iterable[Outgoing]) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """What the topic tells people comes to a webhook, over TLS, and its address to nobody."""
 
 import json
+import re
 import ssl
 import threading
 from collections.abc import Iterator
@@ -186,3 +187,26 @@ def test_a_text_calls_nobody_where_markdown_is_read() -> None:
     assert "@channel" not in text
     assert "@here" not in text
     assert "](" not in text
+
+
+@pytest.mark.parametrize("text", ["write to me.too@example.org.", "a1@ops-2.example.co.uk, now"])
+def test_an_address_can_be_copied_from_a_text(text: str) -> None:
+    assert text_of({"Message": text}) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(@jane.doe)",
+        "x.@here.org",
+        "x_@channel.org",
+        "x@everyone",
+        "x@Everyone.org",
+        "x@hereabouts.org",
+        "x@allies.org",
+        "x@jane",
+        "\N{GREEK SMALL LETTER ALPHA}@jane.doe",
+    ],
+)
+def test_what_only_looks_like_an_address_calls_nobody(text: str) -> None:
+    assert not re.search(r"@\w", text_of({"Message": text}))

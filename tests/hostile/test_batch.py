@@ -209,7 +209,20 @@ def test_a_start_lists_no_jobs_of_other_batches() -> None:
     look_through(world, listen)
 
     assert len([body for body in world.bodies() if '"b-' in body]) == 3
-    assert set(listed) == {OPEN, submitted_prefix("b")}
+    assert set(listed) == {OPEN}
+
+
+def test_what_is_put_beside_a_batch_s_messages_changes_no_start() -> None:
+    world = a_world()
+    submit(world, "a")
+    recover(world)
+    submit(world, "b", after="a")
+    for name in ("00000-forged.jsonl", "00001.jsonl", "99999.jsonl", "forged"):
+        world.objects.put(f"{submitted_prefix('b')}{name}", b'{"items": [1], "job_id": "x"}\n')
+
+    assert look(world) == {}
+    assert len([body for body in world.bodies() if '"b-' in body]) == 3
+    assert not [body for body in world.bodies() if '"x"' in body]
 
 
 def test_a_batch_that_takes_all_time_keeps_none_from_its_turn() -> None:

@@ -264,7 +264,7 @@ def test_what_a_submitter_stored_too_large_is_not_read() -> None:
     submit(world, "a")
     submit(world, "b", after="a")
     recover(world)
-    world.objects.put(submitted_key("b", 99), b"x" * (16 * 1024**2 + 1))
+    world.objects.put(submitted_key("b", 0), b"x" * (16 * 1024**2 + 1))
 
     failed = look(world)
 

@@ -11,7 +11,14 @@ from botocore.stub import Stubber
 from urllib3.exceptions import SSLError
 
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
-from spindown.error import AccessDenied, NotFound, Throttled, Unreachable, WriteConflict
+from spindown.error import (
+    AccessDenied,
+    NotFound,
+    PreconditionFailed,
+    Throttled,
+    Unreachable,
+    WriteConflict,
+)
 from spindown.port import Absent, Matches
 
 
@@ -31,6 +38,20 @@ def test_a_racing_write_is_a_conflict(
     stub.add_client_error("put_object", "ConditionalRequestConflict", http_status_code=409)
     with pytest.raises(WriteConflict):
         store.put("a", b"", condition=condition)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_only_a_repeated_write_may_have_met_itself(
+    both: tuple[S3ObjectStore, Stubber], retries: int
+) -> None:
+    store, stub = both
+    told = {"RetryAttempts": retries}
+    stub.add_client_error(
+        "put_object", "PreconditionFailed", http_status_code=412, response_meta=told
+    )
+    with pytest.raises(PreconditionFailed) as failed:
+        store.put("a", b"", condition=Absent())
+    assert failed.value.may_be_own is bool(retries)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ request is what AWS asks (``request.py``).
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from spindown.ec2sim import Ec2Instance
@@ -37,6 +38,19 @@ class Denial:
     def __str__(self) -> str:
         """Name it for people."""
         return f"{self.role}: {self.action} {self.resource}"
+
+
+def _with_condition(
+    context_of: Callable[..., dict[str, Any]],
+    action: str,
+    query: Mapping[str, Any] | None,
+    path: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return what S3 tells IAM of a request: also whether a write is only to be made once."""
+    known = context_of(action, query, path, headers)
+    once = (headers or {}).get("if-none-match")
+    return {**known, "s3:if-none-match": once} if once and action == "s3:PutObject" else known
 
 
 class Enforcement:
@@ -78,7 +92,7 @@ class Enforcement:
     def on(self, system: LocalSystem) -> Iterator[None]:
         """Enforce the policies of a system that is up."""
         from ministack import app
-        from ministack.core import iam_evaluator
+        from ministack.core import iam_actions, iam_evaluator
 
         self._system = system
         self._ask, pin, pin_body = (
@@ -91,12 +105,15 @@ class Enforcement:
             _BODY.set(body)
             pin_body(body)
 
+        context_of = iam_actions.s3_service_context
+        iam_actions.s3_service_context = partial(_with_condition, context_of)
         app.AUTH, iam_evaluator.enforce, app.pin_signed_body = True, self._enforce, keep_body
         # Loopback has no TLS, which the policies of queues and bucket ask for.
         app.pin_request_origin = lambda address, _secure: pin(address, True)
         try:
             yield
         finally:
+            iam_actions.s3_service_context = context_of
             app.AUTH, iam_evaluator.enforce = False, self._ask
             app.pin_request_origin, app.pin_signed_body = pin, pin_body
 

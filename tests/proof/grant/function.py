@@ -38,6 +38,7 @@ from spindown.domain.image import ImageHistory
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.result import read_progress
 from spindown.local.environment import ACCOUNT
+from spindown.port import Absent
 from spindown.wording import say
 from tests.day import day_rows
 from tests.local.waiting import until
@@ -398,10 +399,10 @@ def follows(state: JobState) -> Deed:
         first, second = f"a{now:%H%M%S%f}", f"b{now:%H%M%S%f}"
         for name, after in ((first, ""), (second, first)):
             index = Batch(batch_id=name, workload="count", jobs=(f"{name}-00000",), after=after)
-            world.store.put(batch_key(name), json.dumps(encode(index)).encode())
+            world.store.put(batch_key(name), json.dumps(encode(index)).encode(), condition=Absent())
             body = json.dumps({"items": ["a"], "job_id": f"{name}-00000", "batch_id": name})
-            world.store.put(submitted_key(name, 0), f"{body}\n".encode())
-            world.store.put(open_key(name), b"")
+            world.store.put(submitted_key(name, 0), f"{body}\n".encode(), condition=Absent())
+            world.store.put(open_key(name), b"", condition=Absent())
         manifest = Manifest(
             job_id=f"{first}-00000", epoch=1, owner="", state=state, items=0, finished_at=now
         )

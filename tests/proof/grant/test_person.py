@@ -6,9 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from spindown.local.environment import ACCOUNT
 from spindown.operate.right import RIGHTS
@@ -143,6 +147,37 @@ def test_a_submit_misses_each_statement(submitter: Person, sid: str) -> None:
     assert submitter.denied
     # Without a nudge the scaler looks within a minute.
     assert (done.returncode == 0) is (sid == "WakeScaler")
+
+
+@pytest.mark.parametrize("key", ["batches/{}.json", "submitted/{}/00000.jsonl", "open/{}"])
+def test_who_submits_writes_over_nothing_of_a_batch(submitter: Person, key: str) -> None:
+    name = f"owned-{key[0]}"
+    assert submitter.run(f"submit count spindown.toml --batch {name}").returncode == 0
+    keys, store = submitter.world.iam.keys_of(submitter.role), submitter.world.store
+    client: Any = boto3.client(
+        "s3",
+        region_name=submitter.world.system.region,
+        endpoint_url=submitter.world.system.endpoint,
+        aws_access_key_id=keys.access_key,
+        aws_secret_access_key=keys.secret_key,
+        aws_session_token=keys.token,
+    )
+    before = store.get(key.format(name)).data
+    put = partial(
+        client.put_object,
+        Bucket=submitter.world.session.deployment.bucket,
+        Key=f"workloads/count/{key.format(name)}",
+        Body=b"forged",
+    )
+
+    codes = []
+    for how in ({}, {"IfNoneMatch": "*"}):
+        with pytest.raises(ClientError) as refused:
+            put(**how)
+        codes.append(refused.value.response["Error"]["Code"])
+
+    assert codes == ["AccessDenied", "PreconditionFailed"]
+    assert store.get(key.format(name)).data == before
 
 
 @pytest.mark.parametrize("line", ["status", "results monday", "policy set count max_workers=9"])

@@ -1,6 +1,7 @@
 """A submit makes jobs of a batch that can be found again."""
 
 import json
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 from spindown.contract.job.batch import submitted_key
 from spindown.ec2sim import MemoryClock
-from spindown.error import BadInput, NotFound
+from spindown.error import BadInput, NotFound, PreconditionFailed
 from spindown.job.result import find_jobs
 from spindown.job.submit import Draft, name_batch, submit_items, submit_uri, upload
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.store import MemoryObjectStore
+from spindown.port import Absent, Matches
 
 
 class World:
@@ -171,6 +173,36 @@ def test_a_batch_whose_name_was_used_sends_nothing() -> None:
 
     assert world.queue.bodies() == before
     assert world.store.get(submitted_key("b", 0)).data.decode().splitlines() == before
+
+
+class RepeatedStore(MemoryObjectStore):
+    """A store whose every conditional write meets what an earlier try of it has written."""
+
+    may_be_own = True
+    #: What somebody else has written under each key; None: the writer's own earlier try.
+    others: bytes | None = None
+
+    def put(self, key: str, data: bytes, *, condition: Absent | Matches | None = None) -> str:
+        super().put(key, data if self.others is None else self.others, condition=condition)
+        raise PreconditionFailed(key, may_be_own=self.may_be_own)
+
+
+@pytest.mark.parametrize(
+    ("may_be_own", "others", "is_sent"),
+    [(True, None, True), (True, b"{}", False), (False, None, False)],
+)
+def test_a_submit_knows_its_own_writes_again(
+    may_be_own: bool, others: bytes | None, is_sent: bool
+) -> None:
+    world = World()
+    store = RepeatedStore(world.clock)
+    store.may_be_own, store.others = may_be_own, others
+    draft = Draft(workload="ocr", batch_id="b")
+
+    with nullcontext() if is_sent else pytest.raises(BadInput):
+        submit_items(["x"], draft, queue=world.queue, store=store)
+
+    assert bool(world.queue.bodies()) is is_sent
 
 
 def test_the_messages_of_a_batch_lie_stored() -> None:
