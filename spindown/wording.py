@@ -135,6 +135,11 @@ def say_batch_end(batch_id: str, tally: BatchTally) -> str:
     return f"{says} See `{more}`."
 
 
+def say_batch_given_up(batch_id: str, why: Reason) -> str:
+    """Say that a batch is followed no more, and why."""
+    return f"Batch {batch_id}: {say(why)}."
+
+
 def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
     """Return a decision as one sentence for a person, without a full stop."""
     return _line(_say_outcome(outcome, summary))
@@ -793,6 +798,14 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.BODY_NOT_STORED: (
         "nothing is stored under the digest that this message of job {job} names; submit it again"
+    ),
+    ReasonCode.WAITED_TOO_LONG: (
+        "it has waited for {batch} for {days} days, as long as messages are kept, so it was "
+        "cancelled: submit it again"
+    ),
+    ReasonCode.NOT_OVER: (
+        "it is not over after {days} days, and nobody will be told of its end: see "
+        "`spindown status` of it"
     ),
     ReasonCode.TO_BE_ROUTED: lambda about: (
         f"{_count(about['messages'], 'message')} {_are(about['messages'])} to be routed by type"

@@ -56,6 +56,8 @@ def check_items(items: Iterable[Any]) -> None:
     """Refuse what would be taken apart: a text, a mapping, a table of columns (BadInput)."""
     if isinstance(items, str | bytes | Mapping):
         raise BadInput("items", items, "give a list of items; of a single one, [item]")
+    if not isinstance(items, Iterable):
+        raise BadInput("items", type(items).__name__, "give a list of items; of one, [item]")
     if hasattr(items, "itertuples"):
         remedy = 'give a list of rows: items.to_dict("records")'
         raise BadInput("items", type(items).__name__, remedy)

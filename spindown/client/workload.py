@@ -187,7 +187,13 @@ class Workload(Mapper[T, R]):
         return key
 
     def send(
-        self, items: Sequence[Any], how: SubmitOptions, batch_id: str, first: int = 0
+        self,
+        items: Sequence[Any],
+        how: SubmitOptions,
+        batch_id: str,
+        first: int = 0,
+        *,
+        is_waited_for: bool = False,
     ) -> "Submission[R]":
         """Send items as a batch of this name; with a key, only if it is not there (BadInput).
 
@@ -198,7 +204,7 @@ class Workload(Mapper[T, R]):
         for value in given.values:
             if isinstance(value, str) and value.startswith(_S3):
                 sender.check_readable(value)
-        draft = self._draft(len(items), how, batch_id)
+        draft = replace(self._draft(len(items), how, batch_id), is_waited_for=is_waited_for)
         if how.get("key") is not None:
             draft = replace(draft, digest=given.digest(draft))
             with suppress(NotFound):
@@ -369,9 +375,10 @@ class _Sections(Generic[R]):
             return
         self._sections += 1
         name = self._first_name if self._sections == 1 else f"{self._first_name}.{self._sections}"
-        self._under_way.append(
-            (self._sent, self._workload.send(items, self._how, name, self._sent))
+        sent = self._workload.send(
+            items, self._how, name, self._sent, is_waited_for=self._on_exit == "cancel"
         )
+        self._under_way.append((self._sent, sent))
         self._sent += len(items)
 
     def results(self) -> Iterator[ItemResult[R] | None]:

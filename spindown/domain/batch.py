@@ -57,11 +57,15 @@ class BatchTally:
         return BatchEnd.CANCELLED if self.cancelled else BatchEnd.COMPLETED
 
 
-def is_told(end: BatchEnd, told: EndsTold) -> bool:
-    """Tell whether people are told of an end."""
+def is_told(end: BatchEnd, told: EndsTold, *, is_waited_for: bool) -> bool:
+    """Tell whether people are told of an end.
+
+    Of a batch whose results a program waits for, only that it has failed: the program knows the
+    rest, and may send very many.
+    """
     if end is BatchEnd.FAILED:
         return told is not EndsTold.NONE
-    return told is EndsTold.ALL
+    return told is EndsTold.ALL and not is_waited_for
 
 
 def start_or_cancel(before: BatchTally, on_failure: OnFailure) -> OnFailure:

@@ -108,6 +108,11 @@ class ReasonCode(StrEnum):
     #: A message of ``job`` names a body by its digest, and none is stored under it.
     BODY_NOT_STORED = "body-not-stored"
 
+    #: A batch has waited for ``batch`` for ``days``, and its messages are kept no longer.
+    WAITED_TOO_LONG = "waited-too-long"
+    #: A batch is not over after ``days``: nobody looks whether it is any more.
+    NOT_OVER = "not-over"
+
     #: So many ``messages`` of a workload with types wait to be routed.
     TO_BE_ROUTED = "to-be-routed"
     #: A message has a ``field``, "type" or "requirements", and its workload declares no types.

@@ -18,6 +18,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import own_children, parse_job, with_id
 from spindown.contract.row import requeued_sort, worker_partition, worker_sort
 from spindown.domain.fleet import Worker
+from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -29,6 +30,7 @@ from spindown.job.fence import Fence, read_fence, write_fence
 from spindown.job.held import WorkPorts, lease_identity, lease_key, read_lease
 from spindown.job.message import delete, show_again
 from spindown.port import Key, Message, When, Write
+from spindown.wording import say
 
 REASON = "cancelled"
 
@@ -116,20 +118,23 @@ def _cancel_one(job_id: str, workload: str, ports: WorkPorts) -> tuple[Manifest,
     raise Unreachable(f"{job_id}: other writers keep changing its manifest; cancel it again")
 
 
-def cancel_unclaimed(job_id: str, ports: WorkPorts) -> None:
-    """Cancel a job unless somebody has claimed or cancelled it already."""
+def cancel_unclaimed(job_id: str, ports: WorkPorts, why: Reason = NO_REASON) -> None:
+    """Cancel a job unless somebody has claimed or cancelled it already; ``why``: nobody asked."""
     with suppress(PreconditionFailed):
-        write_fence(_cancelled(job_id, None, ports), None, ports)
+        write_fence(_cancelled(job_id, None, ports, why), None, ports)
 
 
-def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
+def _cancelled(
+    job_id: str, fence: Fence | None, ports: WorkPorts, why: Reason = NO_REASON
+) -> Manifest:
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
     return replace(
         fence.manifest if fence else known,
         epoch=fence.epoch_floor if fence else 0,
         state=JobState.CANCELLED,
         finished_at=ports.clock.now(),
-        reason=REASON,
+        reason=say(why) or REASON,
+        code=why.code.value,
     )
 
 

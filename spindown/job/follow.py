@@ -13,6 +13,7 @@ the mark is removed: a look that ends between the two tells them twice.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from io import BytesIO
@@ -27,6 +28,7 @@ from spindown.contract.job.message import is_id, parse_job
 from spindown.contract.name import resource_name
 from spindown.contract.row import BatchRow, FollowingRow
 from spindown.domain.batch import EndsTold, OnFailure, is_told, start_or_cancel
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.fence import read_fence
@@ -35,7 +37,7 @@ from spindown.job.result import children_of, read_batch, read_bundles
 from spindown.ledger import Ledger
 from spindown.ledger.partition import Partition
 from spindown.port import ControlPorts, Key, ObjectStore, Outgoing, Table, When
-from spindown.wording import say_batch_end
+from spindown.wording import say_batch_end, say_batch_given_up
 
 #: How often marks are looked for where no submit says that there is one. A listing costs as much as
 #: a dozen reads.
@@ -188,7 +190,7 @@ class _Follower:
     def follow(self, batch_id: str, row: BatchRow) -> None:
         """Look how far a batch is, or the one that it waits for; act if that is over."""
         if self.now - row.since >= FORGOTTEN_AFTER:
-            self._forget(batch_id)
+            self._give_up(batch_id, row)
             return
         batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
         if row.after:
@@ -200,10 +202,26 @@ class _Follower:
                 self._keep(batch_id, seen)
             return
         end = seen.tally.end
-        if is_told(end, self.told):
-            subject = f"{resource_name(self.ports.name, self.workload)}: batch {end.value}"
-            self.ports.topic.publish(subject, printable(say_batch_end(batch_id, seen.tally)))
+        if is_told(end, self.told, is_waited_for=batch.is_waited_for):
+            self._tell(end.value, say_batch_end(batch_id, seen.tally))
         self._forget(batch_id)
+
+    def _give_up(self, batch_id: str, row: BatchRow) -> None:
+        """Cancel what nobody can start any more, say that it is followed no more, and why."""
+        about: About = {"batch": row.after, "days": FORGOTTEN_AFTER.days}
+        why = Reason(ReasonCode.WAITED_TOO_LONG if row.after else ReasonCode.NOT_OVER, about)
+        # Of what cannot be read nobody knows the jobs.
+        with suppress(ContractError, NotFound):
+            batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
+            if row.after and not self._cancel(batch, row, why):
+                return
+        if self.told is not EndsTold.NONE:
+            self._tell(why.code.value, say_batch_given_up(batch_id, why))
+        self._forget(batch_id)
+
+    def _tell(self, what: str, words: str) -> None:
+        subject = f"{resource_name(self.ports.name, self.workload)}: batch {what}"
+        self.ports.topic.publish(subject, printable(words))
 
     def _wait(self, batch: Batch, row: BatchRow) -> None:
         workload, _, other = row.after.rpartition("/")
@@ -241,15 +259,15 @@ class _Follower:
             row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
         return False
 
-    def _cancel(self, batch: Batch, row: BatchRow) -> bool:
-        """Cancel all jobs; return whether that is done."""
+    def _cancel(self, batch: Batch, row: BatchRow, why: Reason = NO_REASON) -> bool:
+        """Cancel all jobs that are not sent yet; return whether that is done."""
         work = self.work()
         while self.has_time:
             step = batch.jobs[row.done : row.done + _STEP]
             if not step:
                 return True
             with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-                list(pool.map(lambda job_id: cancel_unclaimed(job_id, work), step))
+                list(pool.map(lambda job_id: cancel_unclaimed(job_id, work, why), step))
             row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
         return False
 

@@ -59,6 +59,8 @@ class Draft:
     #: The batch that must be over first, and what becomes of this one if that has failed.
     after: str = ""
     on_failure: OnFailure = OnFailure.CANCEL
+    #: Whoever submits it waits for its results, and cancels it otherwise.
+    is_waited_for: bool = False
 
 
 def name_batch(at: datetime, random: Random) -> str:
@@ -196,6 +198,7 @@ def _send(
         digest=draft.digest,
         after=draft.after,
         on_failure=draft.on_failure,
+        is_waited_for=draft.is_waited_for,
     )
     _write_once(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), batch, store)
     for number, data in enumerate(_bundle(messages)):

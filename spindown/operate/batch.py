@@ -20,6 +20,7 @@ from spindown.domain.learning import Knowledge, items_per_job
 from spindown.domain.policy import Policy
 from spindown.error import ContractError, NotFound
 from spindown.job.again import again_of
+from spindown.job.cancel import REASON
 from spindown.job.result import JobProgress, read_batch, read_progress, read_records
 from spindown.ledger import LedgerView
 from spindown.ledger.knowledge import read_knowledge
@@ -84,6 +85,8 @@ class BatchDetail:
     failed: tuple[Mapping[str, Any], ...]
     #: The first of the jobs that were given up.
     given_up: tuple[JobProgress, ...]
+    #: Why it was cancelled though nobody asked for it; "": that is not so.
+    cancelled_why: str
     #: The batch in which its failed items were sent again; "": they were not.
     again: str
 
@@ -210,8 +213,13 @@ def read_detail(
         batch=status,
         failed=tuple(islice(_failed(progresses, store), _SHOWN)),
         given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
+        cancelled_why=next((x.reason for x in progresses if _is_dropped(x)), ""),
         again=again if is_again else "",
     )
+
+
+def _is_dropped(job: JobProgress) -> bool:
+    return job.state is JobState.CANCELLED and job.reason != REASON
 
 
 def _is_there(batch_id: str, store: ObjectStore) -> bool:

@@ -11,8 +11,10 @@ from spindown.contract.job.batch import OPEN, submitted_key
 from spindown.contract.job.manifest import JobState
 from spindown.domain.batch import EndsTold, OnFailure
 from spindown.domain.fleet import Backlog
+from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
 from spindown.job.cancel import cancel
+from spindown.job.fence import read_fence
 from spindown.job.follow import FORGOTTEN_AFTER, LISTED_EVERY, follow_batches
 from spindown.job.lost import LOOKED_AT_AFTER, count_lost, redrive_lost
 from spindown.job.result import read_batch, read_progress
@@ -98,20 +100,23 @@ def test_a_batch_that_is_over_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "fails", "texts"),
+    ("ends", "fails", "is_waited_for", "texts"),
     [
-        (EndsTold.ALL, True, 1),
-        (EndsTold.FAILED, True, 1),
-        (EndsTold.FAILED, False, 0),
-        (EndsTold.NONE, True, 0),
+        (EndsTold.ALL, True, False, 1),
+        (EndsTold.FAILED, True, False, 1),
+        (EndsTold.FAILED, False, False, 0),
+        (EndsTold.NONE, True, False, 0),
+        # As `map` of Python sends it: its caller knows the end, unless the caller has died.
+        (EndsTold.ALL, False, True, 0),
+        (EndsTold.ALL, True, True, 1),
     ],
 )
 def test_only_the_ends_that_somebody_wants_are_told(
-    ends: EndsTold, fails: bool, texts: int
+    ends: EndsTold, fails: bool, is_waited_for: bool, texts: int
 ) -> None:
     world = a_world()
     world.script = failing if fails else world.script
-    submit(world, "a")
+    submit(world, "a", is_waited_for=is_waited_for)
     recover(world)
 
     look(world, told=ends)
@@ -242,6 +247,36 @@ def test_what_waits_for_no_batch_harms_nobody_and_is_forgotten(after: str) -> No
 
     assert list(failed) == ["b"]
     assert states(world, "z") == DONE
+    assert not world.view().batches
+
+
+@pytest.mark.parametrize("ends", EndsTold)
+def test_a_batch_that_waits_too_long_is_cancelled_and_told(ends: EndsTold) -> None:
+    world = a_world()
+    submit(world, "b", after="gone")
+    look(world)
+    world.clock.advance(FORGOTTEN_AFTER)
+    look(world, told=ends)
+
+    jobs = read_batch("b", world.objects).jobs
+    fences = [read_fence(job_id, world.objects) for job_id in jobs]
+    ended = {fence and (fence.manifest.state, fence.manifest.code) for fence in fences}
+    assert ended == {(JobState.CANCELLED, ReasonCode.WAITED_TOO_LONG.value)}
+    assert [text for text in told(world) if "gone" in text] == told(world)
+    assert len(told(world)) == (ends is not EndsTold.NONE)
+    assert not world.view().batches
+    assert list(world.objects.list(OPEN)) == []
+
+
+def test_of_a_batch_that_is_never_over_people_are_told() -> None:
+    world = a_world()
+    submit(world, "a")
+    look(world)
+    world.clock.advance(FORGOTTEN_AFTER)
+    look(world, told=EndsTold.FAILED)
+
+    assert set(states(world, "a")) == {None}
+    assert len(told(world)) == 1
     assert not world.view().batches
 
 

@@ -62,6 +62,8 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
 
 
 def _fault_lines(detail: BatchDetail) -> Iterator[str]:
+    if detail.cancelled_why:
+        yield f"cancelled: {detail.cancelled_why}"
     for job in detail.given_up:
         yield f"given up: {job.job_id}: {job.reason}"
     for record in detail.failed:

@@ -71,4 +71,6 @@ class Batch:
     #: one of the same workload; "": none.
     after: str = ""
     on_failure: OnFailure = OnFailure.CANCEL
+    #: Who has submitted it waits for its results, and cancels it otherwise.
+    is_waited_for: bool = False
     schema: int = 1

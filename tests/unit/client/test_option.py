@@ -1,5 +1,6 @@
 """What a call does not know or would take apart is refused, and not left out."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def test_each_call_has_its_own_options() -> None:
         check_options({"timeout": 3}, SubmitOptions)
 
 
-@pytest.mark.parametrize("items", ["a text", b"bytes", {"a": 1}, Table()])
+@pytest.mark.parametrize("items", ["a text", b"bytes", {"a": 1}, Table(), 5, Path("a")])
 def test_what_would_be_taken_apart_is_refused(items: Any) -> None:
     with pytest.raises(BadInput) as caught:
         check_items(items)

@@ -22,6 +22,7 @@ from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.policy import Policy
 from spindown.ec2sim import MemoryClock
 from spindown.error import NotFound
+from spindown.job.cancel import REASON
 from spindown.ledger import LedgerView
 from spindown.memory.store import MemoryObjectStore
 from spindown.operate.batch import (
@@ -125,6 +126,16 @@ def test_a_failed_item_fails_its_batch_as_people_are_told() -> None:
 
     assert (found.state, found.items_failed) == (BatchState.FAILED, 1)
     assert BatchTally().with_job("completed", items=1, failed=1).end.value == "failed"
+
+
+def test_why_nobody_s_cancel_has_cancelled_a_batch_is_told() -> None:
+    world = World()
+    for name, reason in (("asked", REASON), ("dropped", "it has waited for 30 days")):
+        world.submit(name, jobs=1)
+        world.leave(f"{name}-00000", JobState.CANCELLED, 0, reason=reason)
+    found = {name: world.detail(name).cancelled_why for name in ("asked", "dropped")}
+
+    assert found == {"asked": "", "dropped": "it has waited for 30 days"}
 
 
 def test_a_job_that_no_machine_takes_waits_with_its_reason() -> None:
