@@ -36,19 +36,25 @@ def up(
     *,
     config: option.ConfigFile = option.CONFIG_FILE,
     scenario: Annotated[
-        str, typer.Option(help="Behaviour of the market: a file, or default, demo, storm, abroad.")
-    ] = "default",
+        str | None,
+        typer.Option(help="Behaviour of the market: a file, or default, demo, storm, abroad."),
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Port on localhost; 0 for any free one."),
     ] = None,
     tick: Annotated[
-        float, typer.Option(min=0.5, max=60, help="Seconds between two ticks; on AWS a minute.")
-    ] = TICK.total_seconds(),
+        float | None,
+        typer.Option(
+            min=0.5,
+            max=60,
+            help=f"Seconds between two ticks ({TICK.total_seconds():g}); on AWS a minute.",
+        ),
+    ] = None,
     state: State = STATE,
     as_json: option.Json = False,
 ) -> None:
-    """Start the local system in the background and deploy into it."""
+    """Start the local system in the background and deploy into it; again: deploy what changed."""
     require("local")
     began = time.monotonic()
 
@@ -60,13 +66,12 @@ def up(
 
     # So a mistake in the file is told before anything else is.
     configuration.load(config, named="--config")
-    tell("starting the emulator")
     status = daemon.start(
         config,
         scenario=scenario,
         state=state,
         port=port,
-        tick=timedelta(seconds=tick),
+        tick=None if tick is None else timedelta(seconds=tick),
         tell=tell,
     )
     if as_json:

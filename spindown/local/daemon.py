@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -18,14 +18,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from spindown.contract.codec import decode, encode
-from spindown.error import SpindownError
+from spindown.error import BadInput, SpindownError
 from spindown.local import TICK, environment
 from spindown.local.state import StateDirectory
-from spindown.local.status import STATUS_PATH, WITH_JOBS_PATH, SystemStatus
+from spindown.local.status import CHANGED_PATH, STATUS_PATH, WITH_JOBS_PATH, SystemStatus
 
 _STOP_SECONDS = 15.0
 _EXIT_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+#: An answer of the system; and until each function has run once.
+_ANSWER_SECONDS, _RENEW_SECONDS = 10.0, 300.0
+_STARTING = "The local system is still starting; ask again in a few seconds."
 
 
 class DaemonError(SpindownError):
@@ -35,25 +38,37 @@ class DaemonError(SpindownError):
 def start(
     config_path: Path,
     *,
-    scenario: str = "default",
+    scenario: str | None = None,
     state: Path | None = None,
     port: int | None = None,
-    tick: timedelta = TICK,
+    tick: timedelta | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> SystemStatus:
     """Start the local system in the background and deploy into it; return when it is ready.
 
-    `tell` hears of each step as it begins.
+    Where one runs in the directory, what has changed since is deployed into that, and its queues
+    and results stay. `tell` hears of each step as it begins.
 
-    Raises `DaemonError` or `DeployError` with one sentence when it cannot start; then nothing is
-    left running.
+    Raises `DaemonError`, `DeployError` or `BadInput` with one sentence when that fails; then
+    nothing is left running that did not run before.
     """
     directory = StateDirectory(state or Path(".spindown"))
     directory.make()
+    given = {"--scenario": scenario, "--port": port, "--tick": tick}
+    if (holder := directory.holder()) is not None:
+        for option, value in given.items():
+            if value is not None:
+                raise BadInput(option, str(value), f"a local system runs already: {_DOWN_FIRST}")
+        _change(config_path, holder, directory, tell)
+        found = status(state)
+        if found is None:
+            raise DaemonError("The local system has ended meanwhile: run `spindown local up` again")
+        return found
+    tell("starting the emulator")
     command = [
         *(sys.executable, "-m", "spindown.local.daemon", str(config_path.resolve())),
-        *("--scenario", scenario, "--state", str(directory.path)),
-        *("--tick", str(tick.total_seconds())),
+        *("--scenario", scenario or "default", "--state", str(directory.path)),
+        *("--tick", str((tick or TICK).total_seconds())),
         *(("--port", str(port)) if port is not None else ()),
     ]
     with directory.log_path("daemon").open("wb") as log:
@@ -75,6 +90,60 @@ def start(
     # It is to outlive this call; should it end before the caller does, this takes note.
     threading.Thread(target=process.wait, daemon=True).start()
     return ready
+
+
+_DOWN_FIRST = "run `spindown local down` first"
+
+
+def _change(
+    config_path: Path,
+    holder: Mapping[str, str],
+    directory: StateDirectory,
+    tell: Callable[[str], None],
+) -> None:
+    """Deploy what has changed into the system that runs."""
+    # Slow to import, and for this alone.
+    import boto3  # noqa: PLC0415
+
+    from spindown import config  # noqa: PLC0415
+    from spindown.local.deployment import (  # noqa: PLC0415
+        deploy,
+        is_deployed,
+        put_dashboards,
+        stacks_of,
+    )
+
+    if "endpoint" not in holder:
+        raise DaemonError(_STARTING)
+    if "regions" not in holder:
+        raise DaemonError(f"The local system that runs is of another version: {_DOWN_FIRST}.")
+    deployment = config.load(config_path, named="--config").deployment
+    regions = tuple(deployment.regions)
+    here = {"deployment.name": deployment.name, "deployment.outpost": " ".join(regions)}
+    runs = {"deployment.name": holder["deployment"], "deployment.outpost": holder["regions"]}
+    for field, value in here.items():
+        if value != runs[field]:
+            remedy = f"the local system that runs has {runs[field]}: {_DOWN_FIRST}"
+            raise BadInput(field, value, remedy)
+    if is_deployed(config_path, directory.path):
+        tell("nothing has changed: the local system runs")
+        return
+    endpoint, region = holder["endpoint"], regions[0]
+    here_only = environment.aws_environment(endpoint, region)
+    deploy(
+        config_path,
+        stacks=stacks_of(deployment.name, regions),
+        state=directory.path,
+        environment=environment.outer_environment() | here_only,
+        log=directory.log_path("deploy"),
+        tell=tell,
+    )
+    session = boto3.Session(environment.ACCESS_KEY, environment.SECRET_KEY, region_name=region)
+    put_dashboards(
+        session.client("cloudwatch", endpoint_url=endpoint), directory.path, deployment.name, region
+    )
+    tell("running the functions anew")
+    _ask(directory.path, CHANGED_PATH, seconds=_RENEW_SECONDS)
 
 
 def _ready(
@@ -149,14 +218,14 @@ def with_jobs(state: Path | None = None) -> Sequence[str]:
     return found
 
 
-def _ask(state: Path | None, path: str) -> Any:
+def _ask(state: Path | None, path: str, *, seconds: float = _ANSWER_SECONDS) -> Any:
     """Return what the local system of a directory answers; None when none runs there."""
     holder = StateDirectory(state or Path(".spindown")).holder()
     if holder is None:
         return None
     if "endpoint" not in holder:
-        raise DaemonError("The local system is still starting; ask again in a few seconds.")
-    connection = http.client.HTTPConnection(urlsplit(holder["endpoint"]).netloc, timeout=10)
+        raise DaemonError(_STARTING)
+    connection = http.client.HTTPConnection(urlsplit(holder["endpoint"]).netloc, timeout=seconds)
     try:
         connection.request("GET", path)
         return json.loads(connection.getresponse().read())

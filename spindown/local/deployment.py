@@ -30,6 +30,7 @@ from spindown.installed import cdk_command
 from spindown.local.environment import ACCOUNT
 
 if TYPE_CHECKING:
+    from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_ssm import SSMClient
 
@@ -48,6 +49,9 @@ _STEPS = (
     (re.compile(r"^\S+: start: Publishing "), "publishing templates and code"),
     (re.compile(r"^(\S+): (?:deploying|destroying)\.\.\."), r"changing the resources of \1"),
 )
+
+#: In the state directory: of what the last successful deploy was made.
+_KEPT = "cdk.out.sha256"
 
 Tell = Callable[[str], None]
 
@@ -95,7 +99,7 @@ def deploy(
         *("--progress", "events"),
     )
     assembly, made_of = str(state / "cdk.out"), digest(config_path)
-    kept = state / "cdk.out.sha256"
+    kept = state / _KEPT
     is_kept = kept.is_file() and kept.read_text(encoding="utf-8") == made_of
     tell("reading the stacks, unchanged since the last time" if is_kept else "making the stacks")
     if not is_kept:
@@ -107,6 +111,26 @@ def deploy(
     )
     drop_old_assets(Path(assembly))
     kept.write_text(made_of, encoding="utf-8")
+
+
+def is_deployed(config_path: Path, state: Path) -> bool:
+    """Tell whether what was deployed last is what a spindown.toml and its code come to."""
+    kept = state / _KEPT
+    return kept.is_file() and kept.read_text(encoding="utf-8") == digest(config_path)
+
+
+def stacks_of(deployment: str, regions: Sequence[str]) -> tuple[str, ...]:
+    """Return what runs, home first; the other stacks are checked, never run here."""
+    return (f"{deployment}-core", *(f"{deployment}-outpost-{region}" for region in regions[1:]))
+
+
+def put_dashboards(
+    cloudwatch: "CloudWatchClient", state: Path, deployment: str, region: str
+) -> None:
+    """Store the dashboards of the insight stack, which is only synthesised here."""
+    template = state / "cdk.out" / f"{deployment}-insight.template.json"
+    for name, body in read_dashboards(template, region):
+        cloudwatch.put_dashboard(DashboardName=name, DashboardBody=body)
 
 
 def drop_old_assets(assembly: Path) -> None:

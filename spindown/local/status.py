@@ -1,6 +1,6 @@
 """What the local system is doing, as plain values for a screen or JSON."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
     from spindown.local.market import LocalMarket
 
-#: Paths of the endpoint at which a system tells its status, and which workloads have begun a job.
+#: Paths of the endpoint at which a system tells its status, and which workloads have begun a job;
+#: and at which it hears that something else was deployed.
 STATUS_PATH = "/_spindown/status"
 WITH_JOBS_PATH = "/_spindown/with-jobs"
+CHANGED_PATH = "/_spindown/changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +63,20 @@ class SystemStatus:
     instances: tuple[InstanceStatus, ...]
 
 
-def find_with_jobs(s3: "S3Client", workloads: Iterable[str]) -> tuple[str, ...]:
+def find_with_jobs(s3: "S3Client") -> tuple[str, ...]:
     """Return the workloads of which a job has begun, by what lies in the buckets."""
-    buckets = [one["Name"] for one in s3.list_buckets()["Buckets"]]
-    return tuple(
-        workload
-        for workload in workloads
-        if any(
-            s3.list_objects_v2(Bucket=bucket, Prefix=f"{work_root(workload)}{JOBS}", MaxKeys=1).get(
-                "Contents"
-            )
-            for bucket in buckets
-        )
-    )
+    root = work_root("")[:-1]
+    found = set()
+    for bucket in s3.list_buckets()["Buckets"]:
+        name = bucket["Name"]
+        for page in s3.get_paginator("list_objects_v2").paginate(
+            Bucket=name, Prefix=root, Delimiter="/"
+        ):
+            for one in page.get("CommonPrefixes", []):
+                jobs = f"{one['Prefix']}{JOBS}"
+                if s3.list_objects_v2(Bucket=name, Prefix=jobs, MaxKeys=1).get("Contents"):
+                    found.add(one["Prefix"].removeprefix(root).rstrip("/"))
+    return tuple(sorted(found))
 
 
 def queue_statuses(sqs: "SQSClient") -> tuple[QueueStatus, ...]:

@@ -21,7 +21,7 @@ from spindown.contract.codec import encode
 from spindown.ec2sim import Ec2Instance
 from spindown.error import BadInput
 from spindown.local import TICK, emulator, environment
-from spindown.local.deployment import bootstrap, deploy, destroy, read_dashboards
+from spindown.local.deployment import bootstrap, deploy, destroy, put_dashboards, stacks_of
 from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
 from spindown.local.hypervisor import GuestSetup, Hypervisor
 from spindown.local.market import (
@@ -38,6 +38,7 @@ from spindown.local.reaper import TOKEN_VARIABLE, Reaper
 from spindown.local.schedule import Ticker, pulse
 from spindown.local.state import StateDirectory
 from spindown.local.status import (
+    CHANGED_PATH,
     STATUS_PATH,
     WITH_JOBS_PATH,
     SystemStatus,
@@ -90,7 +91,6 @@ class LocalSystem:
         """
         loaded = config.load(config_path, named="--config")
         deployment = loaded.deployment
-        self._workloads = tuple(loaded.workloads)
         self._has_containers = any(one.run.image for one in loaded.workloads.values())
         self.config_path = config_path
         self.deployment = deployment.name
@@ -138,7 +138,12 @@ class LocalSystem:
             stack.enter_context(environment.environment_of_process(self._environment()))
             stack.enter_context(environment.temporary_files_in(self.state.path / "tmp"))
             self._start(stack, outer)
-            self.state.tell(endpoint=self.endpoint, region=self.region, deployment=self.deployment)
+            self.state.tell(
+                endpoint=self.endpoint,
+                region=self.region,
+                regions=" ".join(self.regions),
+                deployment=self.deployment,
+            )
             self._stack = stack.pop_all()
 
     def deploy(self, tell: Callable[[str], None] = _LOGGER.info) -> None:
@@ -153,17 +158,33 @@ class LocalSystem:
             s3, ssm = self.client("s3", region), self.client("ssm", region)
             bootstrap(s3, ssm, region, self._qualifier)
         self._with_cdk(partial(deploy, tell=tell), "deploy")
-        self._put_dashboards()
+        put_dashboards(self.client("cloudwatch"), self.state.path, self.deployment, self.region)
+        self._fire_all(tell)
+
+    def _fire_all(self, tell: Callable[[str], None]) -> None:
         for firing in self.gateway.call(self._ticker.firings):
             tell(f"running {firing.function.rpartition(':')[2]} for the first time")
             self._invoke("RequestResponse", firing.region, firing.function, firing.payload)
 
-    def _put_dashboards(self) -> None:
-        """Store the dashboards of the insight stack, which is only synthesised here."""
-        cloudwatch = self.client("cloudwatch")
-        template = self.state.path / "cdk.out" / f"{self.deployment}-insight.template.json"
-        for name, body in read_dashboards(template, self.region):
-            cloudwatch.put_dashboard(DashboardName=name, DashboardBody=body)
+    def renew(self) -> tuple[str, ...]:
+        """Take over what was deployed meanwhile; return the machines that this has ended.
+
+        On AWS functions remember settings for minutes, and machines with other code finish their
+        jobs. Here somebody waits for the change: functions begin anew, and jobs in hand go on on
+        machines with the new code.
+        """
+        self.gateway.call(emulator.stop_functions)
+        ended = []
+        for region in self.regions:
+            ec2 = self.client("ec2", region)
+            live = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+            for page in ec2.get_paginator("describe_instances").paginate(Filters=live):
+                found = [one["InstanceId"] for r in page["Reservations"] for one in r["Instances"]]
+                if found:
+                    ec2.terminate_instances(InstanceIds=found)
+                    ended += found
+        self._fire_all(_LOGGER.info)
+        return tuple(ended)
 
     def destroy(self) -> None:
         """Delete core and outposts; market and bucket go on (raises `DeployError`)."""
@@ -172,17 +193,11 @@ class LocalSystem:
     def _with_cdk(self, act: Callable[..., None], name: str) -> None:
         act(
             self.config_path,
-            stacks=self._stacks,
+            stacks=stacks_of(self.deployment, self.regions),
             state=self.state.path,
             environment=environment.outer_environment() | self._environment(),
             log=self.state.log_path(name),
         )
-
-    @property
-    def _stacks(self) -> tuple[str, ...]:
-        """What runs; the other stacks are checked, never run here."""
-        abroad = (f"{self.deployment}-outpost-{region}" for region in self.regions[1:])
-        return (f"{self.deployment}-core", *abroad)
 
     def down(self) -> None:
         """End everything: guests, functions, the endpoint; harmless when it is down."""
@@ -220,7 +235,7 @@ class LocalSystem:
 
     def with_jobs(self) -> tuple[str, ...]:
         """Return the workloads with a job that has begun: what it has left ends with the system."""
-        return find_with_jobs(self.client("s3"), self._workloads)
+        return find_with_jobs(self.client("s3"))
 
     def exports(self) -> str:
         """Return the shell lines that point the aws command line and every SDK here."""
@@ -252,7 +267,11 @@ class LocalSystem:
             emulator=app,
             market=MarketApp(self.market, app),
             metadata=MetadataApp(self.market, credentials=self._credentials),
-            answers={STATUS_PATH: lambda: encode(self.status()), WITH_JOBS_PATH: self.with_jobs},
+            answers={
+                STATUS_PATH: lambda: encode(self.status()),
+                WITH_JOBS_PATH: self.with_jobs,
+                CHANGED_PATH: self.renew,
+            },
         )
         pool = stack.enter_context(_pool())
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from spindown.error import BadInput
 from spindown.local import daemon
 from spindown.local.status import SystemStatus
 from tests.e2e.world import Deployed, found, in_background, write_deployment
@@ -80,3 +81,31 @@ def test_plan_and_doctor_know_such_machines(world: Deployed) -> None:
     assert "Standard/Spot" in doctor
     assert "G/Spot" not in doctor
     assert "rehearsal of count: EC2 would launch" in doctor
+
+
+def test_a_second_up_brings_changed_code_and_keeps_results(
+    background: tuple[Deployed, SystemStatus],
+) -> None:
+    world, up = background
+    path, state = world.directory / "spindown.toml", world.directory / ".spindown"
+    with pytest.raises(BadInput) as refused:
+        daemon.start(path, scenario="demo", state=state)
+    world.send("count", {"items": ["abc"], "job_id": "before"})
+    assert world.finished("before").state == "completed"
+    steps: list[str] = []
+    daemon.start(path, state=state, tell=steps.append)
+    unchanged = len(steps)
+
+    code = world.directory / "count" / "count.py"
+    text = code.read_text(encoding="utf-8")
+    code.write_text(text.replace('"length"', '"signs"'), encoding="utf-8")
+    again = daemon.start(path, state=state, tell=steps.append)
+    world.send("count", {"items": ["abcd"], "job_id": "after"})
+
+    assert world.finished("after").state == "completed"
+    assert refused.value.field == "--scenario"
+    assert (again.pid, unchanged) == (up.pid, 1)
+    assert len(steps) > 2
+    assert [one["result"]["signs"] for one in world.records("after")] == [4]
+    assert [one["result"]["length"] for one in world.records("before")] == [3]
+    assert "count" in daemon.with_jobs(state)
