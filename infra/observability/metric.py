@@ -62,10 +62,15 @@ class MetricScope:
         )
 
     def level(
-        self, name: str, *, label: str | None = None, of: Mapping[str, str] | None = None
+        self,
+        name: str,
+        statistic: str = "Maximum",
+        *,
+        label: str | None = None,
+        of: Mapping[str, str] | None = None,
     ) -> cloudwatch.MathExpression:
-        """Return the highest value of each minute, or 0 where nothing was emitted."""
-        metric = self.metric(name, "Maximum", of=of)
+        """Return the value of each minute, or 0 where nothing was emitted."""
+        metric = self.metric(name, statistic, of=of)
         variable = _variable(name, of)
         return cloudwatch.MathExpression(
             expression=f"FILL({variable}, 0)",

@@ -212,8 +212,9 @@ def _workers(metrics: MetricScope) -> Section:
         graphs=[
             Graph(
                 title="Workers by state",
+                # The highest of each state would count a worker twice that changed its state.
                 left=[
-                    metrics.level("Workers", label=state.value, of={STATE: state.value})
+                    metrics.level("Workers", "Average", label=state.value, of={STATE: state.value})
                     for state in states
                 ],
                 left_label="workers",

@@ -147,11 +147,12 @@ class Chronicle:
     def record(self, causes: int) -> RunRecord:
         """Return what came of the story so far, in which so many things happened.
 
-        That a machine never checks in is a fault, too. But the scaler may not go on so: of these
-        three count, and then one an hour, as its breaker has it.
+        That a machine never asks for a message is a fault, too, whether it checks in or not. But
+        the scaler may not go on so: of these three count, and then one an hour, as its breaker has
+        it.
         """
         bills = self.world.compute.bills()
-        silent = [w.launched_at for w in self.world.rows().values() if w.checked_in_at is None]
+        silent = [w.launched_at for w in self.world.rows().values() if w.polled_at is None]
         hours = (self.world.now - min(silent, default=self.world.now)) / _HOUR
         return RunRecord(
             dollars=sum(bill.dollars for bill in bills),

@@ -38,6 +38,8 @@ _NAME_SHOWN = 80
 _INCHES_A_COLUMN = 0.52
 _HEIGHT = 2.0
 _TICK_POINTS = 8
+#: Beside the axes: a number of eight characters.
+_LABEL_POINTS = 40.0
 _MARK = "#cf222e"
 
 
@@ -55,7 +57,8 @@ def draw_graph(
     """Return a graph as HTML: title, drawing, legend. ``name`` is unique on the page."""
     lines = _lines(widget, series)
     with drawing(widget.width * _INCHES_A_COLUMN, _HEIGHT, layout=None) as (figure, (axes,)):
-        figure.subplots_adjust(left=0.09, right=0.91, top=0.95, bottom=0.14)
+        margin = _LABEL_POINTS / (72.0 * widget.width * _INCHES_A_COLUMN)
+        figure.subplots_adjust(left=margin, right=1.0 - margin, top=0.95, bottom=0.14)
         right = axes.twinx() if any(line.is_right for line in lines) else None
         _plot(axes, [line for line in lines if not line.is_right], is_stacked=widget.is_stacked)
         for mark in widget.marks:
