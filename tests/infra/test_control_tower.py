@@ -43,6 +43,8 @@ ANSWERED = {
     "CT.EC2.PR.11": "public_addresses",
     "CT.S3.PR.10": "kms_key_arn",
 }
+#: The rules that a setting breaks.
+BROKEN = {"CT.EC2.PR.2": "metadata_access"}
 #: The others that are broken, and why.
 KEPT = {
     "CT.EC2.PR.10": "detailed monitoring is billed by the instance; workers tell more themselves",
@@ -71,7 +73,23 @@ def test_the_settings_answer_all_rules_but_those(tmp_path: Path) -> None:
     assert broken(write_project(tmp_path, STRICT), tmp_path / "out") == set(KEPT)
 
 
+def test_a_setting_breaks_its_rule(tmp_path: Path) -> None:
+    container = """
+[workload.boxed.run]
+image = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/box:1"
+command = ["work"]
+metadata_access = true
+
+[workload.boxed.image]
+mode = "ami"
+parameters = { x86_64 = "/my/image" }
+"""
+
+    project = write_project(tmp_path, STRICT + container)
+    assert broken(project, tmp_path / "out") == {*KEPT, *BROKEN}
+
+
 def test_the_guide_names_each_rule_with_its_setting() -> None:
     page = (Path(__file__).parents[2] / "docs" / "account.md").read_text(encoding="utf-8")
 
-    assert set(re.findall(r"CT\.[A-Z0-9]+\.PR\.\d+", page)) == {*ANSWERED, *KEPT}
+    assert set(re.findall(r"CT\.[A-Z0-9]+\.PR\.\d+", page)) == {*ANSWERED, *BROKEN, *KEPT}
