@@ -1,4 +1,4 @@
-"""Refresh the catalogue of what EC2 offers and at what on-demand price; renew old messages.
+"""Refresh the catalogue of what EC2 offers and at what on-demand price; resend old messages.
 
 Trigger: Scheduler, hourly, on demand. Effects: catalogue, sizes, usage, images, messages, alerts.
 """
@@ -17,20 +17,20 @@ from spindown.control.rightsizing import learn_sizes
 from spindown.control.usage import compact_all
 from spindown.functions.port import control_ports, for_each_workload, store_of
 from spindown.job.lost import count_recent
-from spindown.job.renew import renew_all
+from spindown.job.resend import resend_all
 from spindown.job.shape_queue import remove_unused
 from spindown.port import ControlPorts, ObjectStore
 
 logger = Logger(service="offers")
 
 #: Together with the refresh well within the timeout of the function.
-RENEW_FOR = timedelta(minutes=2)
+RESEND_FOR = timedelta(minutes=2)
 
 
 def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[str, Any]:
     """Renew old messages, then refresh the catalogue; return what was done."""
     # First, since a refresh that cannot read the market raises an error.
-    looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
+    looks = resend_all(ports, store_of=store_of, until=ports.clock.now() + RESEND_FOR)
     refreshed = refresh(ports)
     judgements = judge(ports)
     return {
@@ -38,8 +38,8 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         "failures": dict(refreshed.failures),
         "expensive": {j.workload: j.diagnosis.cause.value for j in judgements if j.diagnosis},
         "not_judged": {j.workload: j.failure for j in judgements if j.failure},
-        "renewed": {look.workload: look.renewed for look in looks},
-        "not_renewed": {look.workload: look.why for look in looks if look.why},
+        "resent": {look.workload: look.resent for look in looks},
+        "not_resent": {look.workload: look.why for look in looks if look.why},
         **for_each_workload("queues_removed", remove_unused, ports),
         **for_each_workload("images", keep_images, ports),
         # Last, since what workers have written may take all the time and memory that there is.

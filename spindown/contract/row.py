@@ -387,8 +387,8 @@ class QueueRow:
 class BacklogRow(ClaimsRow, QueueRow):
     """What the ticks remember; the claims lie in a row of the workers' own."""
 
-    #: When to look again for messages that must be sent anew (``job.renew``).
-    renew_at: datetime | None = None
+    #: When to look again for messages that must be sent anew (``job.resend``).
+    resend_at: datetime | None = None
     #: When to count again the jobs without a message (``control.alert.lost``).
     count_lost_at: datetime | None = None
     #: Since when ticks have reached the ledger without a break (``domain.reaping.watch_from``).
@@ -414,7 +414,7 @@ class BacklogRow(ClaimsRow, QueueRow):
 
 #: Fields of the backlog row that say when somebody else looks again: they write them, and these
 #: instants alone lie ahead.
-NEXT_LOOKS = frozenset({"renew_at", "count_lost_at"})
+NEXT_LOOKS = frozenset({"resend_at", "count_lost_at"})
 
 
 def names_of(kind: type, *, but: Collection[str] = (), instants: bool = False) -> tuple[str, ...]:

@@ -124,12 +124,12 @@ def observe(
         facts = with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
     with_queue = follow_shapes(follow_queue(begin(facts)))
-    # By the rows alone: this tells what EC2 is asked. Only sizes that its answer leaves are kept.
+    # From the rows alone: whether a launch is due, so that EC2 is asked for what that takes.
     by_rows = adopt_launches(correct_workers(remember_answers(with_queue)))
     missing = size_each(by_rows)
     is_due = any(each.may_launch for each in missing)
     facts = observe_ec2(by_rows.facts, by_rows.fleet, ports, is_launch_due=is_due)
-    # The same steps with EC2's answer.
+    # The same steps with EC2's answer; what it leaves unchanged is not sized again.
     draft = plan_without_prices(replace(with_queue, facts=facts))
     early = add_missing(draft, size_again(draft, by_rows, missing))
     return observe_market(early, ports), early
@@ -170,7 +170,8 @@ def add_missing(draft: PlanDraft, missing: tuple[LaunchNeed, ...]) -> EarlyPlan:
 def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     """Plan the whole tick: ends first, launches last.
 
-    ``early`` is what ``observe`` has planned of the same facts; without it, it is planned again.
+    ``early`` is what ``observe`` has planned of the same facts, most ends among it; without it,
+    it is planned again. A worker that ends below is not replaced before the next tick.
     """
     if early is None:
         draft = plan_without_prices(follow_shapes(follow_queue(begin(seen.facts))))
@@ -183,6 +184,7 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     draft, budget = heed_budget(end_surplus(draft), seen.account)
     draft = keep_warm(draft, None if budget is None else budget.left_usd)
     draft = end_outstayed(draft)
+    # Any need will do: each counts the workers of all shapes.
     allowance = allowance_of(draft, missing[0], seen.account, budget)
     chosen = choose_all(draft, missing, moves.takeovers, seen, allowance)
     launches = foresee(draft, chosen.all, allowance)

@@ -1,4 +1,7 @@
-"""When to commit progress, and how much longer work takes because of it and of interruptions."""
+"""When to commit progress, and how much longer work takes because of it and of interruptions.
+
+The worker's ``writer`` commits besides when results fill its memory, and at once when EC2 warns.
+"""
 
 import math
 from datetime import timedelta

@@ -1,4 +1,7 @@
-"""How long a worker waits for more work, and how often it asks."""
+"""How long a worker waits for more work (the idle timeout), and how often it asks.
+
+That it ends after that is decided in ``domain.worker_lifecycle``.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -2,7 +2,8 @@
 
 A workload that declares types has one queue for each shape. Only needs that a message or its type
 states make the shape: what the workload itself requires holds for every machine that it buys, so
-the shape of a job that states nothing is ``Shape()``.
+the shape of a job that states nothing is ``Shape()``. A job that has run out of memory asks for
+the next larger step (``outgrown``).
 """
 
 import re

@@ -1,4 +1,7 @@
-"""The price ladder: what may be bought once work has waited this long, or its deadline is near."""
+"""The price ladder: what may be bought once work has waited this long, or its deadline is near.
+
+``schedule.finish`` decides by a deadline which mode of purchase holds; what is open is ranked.
+"""
 
 import math
 from dataclasses import dataclass, replace

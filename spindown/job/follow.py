@@ -1,4 +1,6 @@
-"""Follow each batch until it is over: start what waits for it, and tell people how it ended.
+"""Follow each batch until it is over: start what waits for it, and tell how it ended.
+
+Which ends people are told of is decided in ``domain.batch``.
 
 A submit leaves a mark for its batch in the bucket. After its tick the scaler looks for marks, at
 once after a submit and every ten minutes, and keeps a row for each batch: how far its jobs were

@@ -235,7 +235,7 @@ def test_offers_are_refreshed() -> None:
     said = offers.handle(world.ports, lambda _: world.objects)
 
     assert said["types"] == 3
-    nothing = ("failures", "renewed", "not_renewed", "not_judged", "not_sized", "queues_removed")
+    nothing = ("failures", "resent", "not_resent", "not_judged", "not_sized", "queues_removed")
     assert not any(said[key] for key in nothing)
     assert load_catalogue(world.objects) is not None
 

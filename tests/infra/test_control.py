@@ -12,7 +12,7 @@ from spindown.config.deployment import OUTPOSTS_AT_MOST
 from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
 from spindown.domain.control_cost import REFRESH
-from spindown.functions.offers import RENEW_FOR
+from spindown.functions.offers import RESEND_FOR
 from tests.infra.assembly import ROOT, Assembly, words
 
 FUNCTIONS = ["lab--interruption", "lab--offers", "lab--scaler", "lab--teardown"]
@@ -71,7 +71,7 @@ def test_the_offers_function_has_time_for_every_region(
     regions = 1 + OUTPOSTS_AT_MOST
 
     # What reading one is estimated to take, and as much again.
-    assert timeout >= RENEW_FOR + regions * 2 * timedelta(seconds=REFRESH.seconds)
+    assert timeout >= RESEND_FOR + regions * 2 * timedelta(seconds=REFRESH.seconds)
 
 
 def test_the_functions_share_a_package_but_the_one_with_duckdb(assembly: Assembly) -> None:

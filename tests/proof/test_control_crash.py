@@ -21,7 +21,7 @@ from spindown.contract.row import BACKLOG, BOOT_PHASE, SpendRow
 from spindown.control.bake import keep_images
 from spindown.control.interrupt import react
 from spindown.domain.interruption import NOTICE
-from spindown.job.renew import renew
+from spindown.job.resend import resend
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
 from spindown.memory import PortCall
 from tests.control import REGION
@@ -181,9 +181,9 @@ def grown_old() -> ProofWorld:
     return world
 
 
-def renew_messages(world: ProofWorld) -> object:
+def resend_messages(world: ProofWorld) -> object:
     until = world.now + 2 * MINUTE
-    return renew(world.workload, world.ports, store=world.objects, until=until)
+    return resend(world.workload, world.ports, store=world.objects, until=until)
 
 
 def tick(world: ProofWorld) -> object:
@@ -306,7 +306,7 @@ EPISODES = {
     "takes-an-image": Episode(prepare=lambda: earned("done"), act=bake, calls_at_least=10),
     "notes-a-failed-image": Episode(prepare=lambda: earned("failed"), act=bake, calls_at_least=10),
     "starts-from-an-image": Episode(prepare=lambda: earned("used"), act=tick, calls_at_least=6),
-    "renews-messages": Episode(prepare=grown_old, act=renew_messages, calls_at_least=9),
+    "resends-messages": Episode(prepare=grown_old, act=resend_messages, calls_at_least=9),
     "routes": Episode(prepare=sent, act=route, calls_at_least=20),
     "routes-events": Episode(prepare=told, act=route, calls_at_least=15),
     "routes-to-learned-sizes": Episode(prepare=sent_to_learned_sizes, act=route, calls_at_least=20),

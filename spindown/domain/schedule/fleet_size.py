@@ -1,7 +1,8 @@
 """How many workers to launch now, what bounds that number, and until when a launch is held.
 
-``demand`` says what is wanted, the ranking finds the best offer for it, and ``size`` says how
-many workers of that offer to launch, and when.
+``demand`` says what is wanted, ``start`` how long it may wait, and ``ranking.terms`` how many
+workers of each offer that takes. ``size`` bounds that number for the best offer, and counts the
+workers that stay warm.
 """
 
 import math

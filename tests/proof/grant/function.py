@@ -257,7 +257,7 @@ def sees_image(world: World) -> bool:
 
 def looks_at_age(world: World) -> bool:
     """See that no message can be old."""
-    return not prompt_offers(world)["not_renewed"]
+    return not prompt_offers(world)["not_resent"]
 
 
 def renews(body: Mapping[str, Any]) -> Deed:
@@ -271,7 +271,7 @@ def renews(body: Mapping[str, Any]) -> Deed:
         ledger = world.session.ledger("count")
         filled = BacklogRow(filled_since=datetime.now(UTC) - timedelta(days=9))
         ledger.write(ledger.put(BACKLOG, filled))
-        return bool(prompt_offers(world)["renewed"].get("count"))
+        return bool(prompt_offers(world)["resent"].get("count"))
 
     return deed
 

@@ -11,7 +11,7 @@ from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.cancel import cancel
 from spindown.job.held import WorkPorts
 from spindown.job.lost import count_lost, count_recent, redrive_lost
-from spindown.job.renew import renew
+from spindown.job.resend import resend
 from spindown.job.shape_queue import queues_of
 from spindown.job.submit import Draft, submit_items
 from spindown.operate.drain import read_remainder
@@ -67,16 +67,16 @@ def test_a_job_that_was_routed_is_not_lost(world: ControlWorld) -> None:
     assert found == 2
 
 
-def test_old_messages_of_each_queue_are_renewed(world: ControlWorld) -> None:
+def test_old_messages_of_each_queue_are_resent(world: ControlWorld) -> None:
     for _ in range(8):
         world.clock.advance(DAY)
         world.tick()
     until = world.now + timedelta(minutes=2)
-    renewed = renew(WORKLOAD, world.ports, store=world.objects, until=until)
+    resent = resend(WORKLOAD, world.ports, store=world.objects, until=until)
 
-    assert renewed is not None
+    assert resent is not None
     # The one that waited was routed on the first day.
-    assert (renewed.renewed, renewed.is_whole) == (4, True)
+    assert (resent.resent, resent.is_whole) == (4, True)
     assert world.queue_of(SMALL).backlog().visible == 3
 
 

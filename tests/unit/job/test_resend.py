@@ -10,7 +10,7 @@ import pytest
 
 from spindown.contract.job.message import derived_id, stored_key
 from spindown.error import Unreachable
-from spindown.job.renew import Renewed, renew, renew_all
+from spindown.job.resend import Resent, resend, resend_all
 from spindown.memory import MemoryJobQueue, PortCall
 from spindown.port import Outgoing
 from tests.control import WORKLOAD, ControlWorld
@@ -26,17 +26,17 @@ class World(ControlWorld):
         super().__post_init__()
         self.queue = MemoryJobQueue(self.clock, Random(1), retention=12 * DAY, disorder=10)
 
-    def renew(self) -> Renewed | None:
+    def resend(self) -> Resent | None:
         until = self.now + timedelta(minutes=2)
-        return renew(WORKLOAD, self.ports, store=self.objects, until=until)
+        return resend(WORKLOAD, self.ports, store=self.objects, until=until)
 
-    def pass_days(self, days: float, *, is_renewed: bool = True) -> int:
-        """Let every hour tick and renew; return how often a message was received for it."""
+    def pass_days(self, days: float, *, is_resent: bool = True) -> int:
+        """Let every hour tick and resend; return how often a message was received for it."""
         before = self.calls["queue.receive"]
         for _ in range(round(days * 24)):
             self.tick(timedelta(hours=1))
-            if is_renewed:
-                self.renew()
+            if is_resent:
+                self.resend()
         return self.calls["queue.receive"] - before
 
 
@@ -66,7 +66,7 @@ def test_it_would_all_be_lost_without() -> None:
     world = World()
     world.send(3)
 
-    world.pass_days(30, is_renewed=False)
+    world.pass_days(30, is_resent=False)
 
     assert world.queue.bodies() == []
 
@@ -89,7 +89,7 @@ def test_a_young_queue_costs_one_look_at_the_ledger() -> None:
     world.tick()
     world.calls.clear()
 
-    assert world.renew() is None
+    assert world.resend() is None
     assert world.calls == {"table.get": 1}
 
 
@@ -118,7 +118,7 @@ def test_young_messages_are_read_daily_and_left_visible() -> None:
     assert world.queue.backlog().visible == 3
 
 
-def test_a_long_queue_is_renewed_in_several_looks() -> None:
+def test_a_long_queue_is_resent_in_several_looks() -> None:
     world = World()
     world.send(300)
     world.tick()
@@ -132,10 +132,10 @@ def test_a_long_queue_is_renewed_in_several_looks() -> None:
     world.interfere = slowly
     looks = []
     for _ in range(5):
-        looks.append(world.renew())
+        looks.append(world.resend())
         world.clock.advance(timedelta(hours=1))
 
-    found = [look.renewed for look in looks if look]
+    found = [look.resent for look in looks if look]
     assert sum(found) == 300
     assert max(found) <= 120
     # Then the next look waits until something may be old again.
@@ -180,10 +180,10 @@ def test_what_is_no_job_is_kept_for_whoever_can_tell(body: str) -> None:
     world.tick()
     world.clock.advance(8 * DAY)
 
-    look = world.renew()
+    look = world.resend()
 
     assert look is not None
-    assert (look.renewed, look.left) == (1, 0)
+    assert (look.resent, look.left) == (1, 0)
     assert world.queue.bodies() == [body]
     message = world.queue.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
     assert message is not None
@@ -204,11 +204,11 @@ def test_a_fault_of_one_workload_is_told_and_stops_no_other(fault: Exception) ->
         return proceed()
 
     world.interfere = interfere
-    looks = renew_all(
+    looks = resend_all(
         world.ports, store_of=lambda _: world.objects, until=world.now + timedelta(minutes=1)
     )
 
-    assert [(look.workload, look.renewed, look.why) for look in looks] == [
+    assert [(look.workload, look.resent, look.why) for look in looks] == [
         ("gone", 0, "no answer"),
         (WORKLOAD, 1, ""),
     ]
@@ -230,6 +230,6 @@ def test_a_queue_without_end_leaves_the_others_their_time() -> None:
 
     world.interfere = slow
     begun = world.now
-    renew_all(world.ports, store_of=lambda _: world.objects, until=begun + timedelta(minutes=1))
+    resend_all(world.ports, store_of=lambda _: world.objects, until=begun + timedelta(minutes=1))
 
     assert world.now - begun <= timedelta(seconds=25)

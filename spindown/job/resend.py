@@ -39,12 +39,12 @@ _HIDDEN_LONGER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
+class Resent:
     """The outcome of the scan of one queue."""
 
     workload: str
     #: Messages that were replaced by a copy.
-    renewed: int = 0
+    resent: int = 0
     #: Old messages that stay: a later version wrote them, or an id makes them too large.
     left: int = 0
     #: Whether every visible message was seen.
@@ -53,9 +53,9 @@ class Renewed:
     why: str = ""
 
 
-def renew_all(
+def resend_all(
     ports: ControlPorts, *, store_of: Callable[[str], ObjectStore], until: datetime
-) -> list[Renewed]:
+) -> list[Resent]:
     """Resend every workload's old messages; an error in one does not stop the others.
 
     Each has an equal share of the time that is left: what one leaves is the others'.
@@ -71,17 +71,17 @@ def renew_all(
         now = ports.clock.now()
         share = now + (until - now) / (len(workloads) - number)
         try:
-            scan = renew(workload, ports, store=store_of(workload), until=share)
+            scan = resend(workload, ports, store=store_of(workload), until=share)
         except Exception as exc:  # noqa: BLE001 - an edge: the others' messages must not be lost
-            scan = Renewed(workload=workload, is_whole=False, why=str(exc) or type(exc).__name__)
+            scan = Resent(workload=workload, is_whole=False, why=str(exc) or type(exc).__name__)
         if scan is not None:
             scans.append(scan)
     return scans
 
 
-def renew(
+def resend(
     workload: str, ports: ControlPorts, *, store: ObjectStore, until: datetime
-) -> Renewed | None:
+) -> Resent | None:
     """Replace a queue's old messages with copies; None if none can be old yet.
 
     Args:
@@ -99,10 +99,10 @@ def renew(
         _QueueScan(queue, store, ports.clock.now, until) for queue in queues_of(ports, settings)
     ]
     again_at = min(scan.run() for scan in scans)
-    ports.table.write(Write(key=key, set=encode({"renew_at": again_at})))
-    return Renewed(
+    ports.table.write(Write(key=key, set=encode({"resend_at": again_at})))
+    return Resent(
         workload=workload,
-        renewed=sum(scan.found.renewed for scan in scans),
+        resent=sum(scan.found.resent for scan in scans),
         left=sum(scan.found.left for scan in scans),
         is_whole=all(scan.found.is_whole for scan in scans),
     )
@@ -111,7 +111,7 @@ def renew(
 def _is_due(row: BacklogRow, now: datetime) -> bool:
     if row.filled_since is None or now - row.filled_since < RENEW_AFTER - _UNSEEN_FOR:
         return False
-    return row.renew_at is None or now >= row.renew_at
+    return row.resend_at is None or now >= row.resend_at
 
 
 class _QueueScan:
@@ -124,7 +124,7 @@ class _QueueScan:
         self._store = store
         self._now = now
         self._until = until
-        self.found = Renewed(workload="")
+        self.found = Resent(workload="")
 
     def run(self) -> datetime:
         """Resend old messages; return when to scan again."""
@@ -138,7 +138,7 @@ class _QueueScan:
                     is_whole = True
                     break
                 is_old = self._is_old(message)
-                if is_old and self._renew(message):
+                if is_old and self._resend(message):
                     in_a_row = 0
                     continue
                 held.append(message)
@@ -166,13 +166,13 @@ class _QueueScan:
         now = self._now()
         return near_expiry(message, now) or now - message.sent_at >= RENEW_AFTER - _NEXT_SCAN
 
-    def _renew(self, message: Message) -> bool:
+    def _resend(self, message: Message) -> bool:
         copy = self._copy(message)
         if copy is None:
             return False
         self._queue.send([copy])
         delete(message.receipt_handle, self._queue)
-        self.found = replace(self.found, renewed=self.found.renewed + 1)
+        self.found = replace(self.found, resent=self.found.resent + 1)
         return True
 
     def _copy(self, message: Message) -> Outgoing | None:
