@@ -55,7 +55,12 @@ class OutpostStack(DeploymentStack):
         self._deployment = deployment
         self._workloads = workloads
         place = deployment.regions[region]
-        placed = {"region": region, "zones": place.zones, "network": place.network}
+        placed = {
+            "region": region,
+            "zones": place.zones,
+            "network": place.network,
+            "egress": place.egress,
+        }
         self._network = Network(self, "Network", deployment=deployment.model_copy(update=placed))
         # What instances need until they have ended, and what launches them, which is deleted first.
         self._stays = Construct(self, "Stay")
@@ -125,7 +130,7 @@ class OutpostStack(DeploymentStack):
             grants.see_instances(),
             *grants.use_parts(
                 template_ids=[id_ for one in launched for id_ in one.template_ids],
-                subnet_ids=list(network.subnets.values()),
+                subnet_arns=network.subnet_arns,
                 security_group_id=network.security_group_id,
             ),
             *grants.make_tagged(

@@ -43,7 +43,12 @@ from spindown.domain.pricing import Pricing
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, regional, write_log
 from spindown.infra.shared.archive import CodeArchive
-from spindown.infra.shared.resources import SharedResources, encrypt_queue, make_log
+from spindown.infra.shared.resources import (
+    NO_DEAD_LETTERS,
+    SharedResources,
+    encrypt_queue,
+    make_log,
+)
 from spindown.infra.source import add_source
 from spindown.infra.template import add_templates, refs_of
 
@@ -64,6 +69,8 @@ class WorkloadQueues(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         name = queue_name(deployment, workload)
+        # Any queue of the account may name it as that of its dead letters: those of shapes are made
+        # later, and SQS takes the names of ten at most.
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
@@ -83,6 +90,7 @@ class WorkloadQueues(Construct):
             receive_message_wait_time=Duration.seconds(POLL.total_seconds()),
             visibility_timeout=Duration.seconds(HIDDEN_FOR.total_seconds()),
             removal_policy=RemovalPolicy.DESTROY,
+            redrive_allow_policy=NO_DEAD_LETTERS,
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letters, max_receive_count=MAX_RECEIVE_COUNT
             ),
@@ -185,7 +193,11 @@ class WorkerFleet(Construct):
             *grants.pull_image(workload.run.image),
             *grants.keep_own_rows(table_arn=shared.ledger.table.table_arn, workload=name),
             write_log(log_group_arn=self.log_group.log_group_arn),
-            *([grants.open_sessions()] if shared.deployment.session_manager else []),
+            *(
+                [grants.open_sessions(list(shared.deployment.regions))]
+                if shared.deployment.session_manager
+                else []
+            ),
         ]
 
     def _home_tags(

@@ -964,8 +964,8 @@ class FaultInjector(Protocol):
         """Return the id of the template that has these tags; "": there is none."""
         ...
 
-    def start(self, template_id: str, *, token: str) -> str:
-        """Start an experiment, once for each token; return its id."""
+    def start(self, template_id: str, *, token: str, tags: Mapping[str, str]) -> str:
+        """Start an experiment that bears these tags, once for each token; return its id."""
         ...
 
     def read(self, experiment_id: str) -> Experiment:

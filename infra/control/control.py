@@ -18,7 +18,7 @@ from spindown.infra.control.trigger import Triggers
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.statement import see_missing_objects
 from spindown.infra.iam.worker import read_secrets
-from spindown.infra.shared.resources import SharedResources, encrypt_queue
+from spindown.infra.shared.resources import NO_DEAD_LETTERS, SharedResources, encrypt_queue
 from spindown.infra.workload import WorkloadResources
 
 #: The interruption function reconciles as well, under the same lock.
@@ -54,6 +54,7 @@ class ControlPlane(Construct):
             "FailedEvents",
             **encrypt_queue(self),
             enforce_ssl=True,
+            redrive_allow_policy=NO_DEAD_LETTERS,
             retention_period=Duration.days(14),
             removal_policy=RemovalPolicy.DESTROY,
         )
@@ -264,12 +265,12 @@ class ControlPlane(Construct):
         ]
 
     def _refresh_offers(self) -> list[iam.PolicyStatement]:
-        bucket_arn = self._shared.store.bucket.bucket_arn
+        bucket_arn, deployment = self._shared.store.bucket.bucket_arn, self._shared.deployment
         return [
             grants.read_settings(deployment=self._shared.deployment.name),
             see_missing_objects(bucket_arn=bucket_arn),
             grants.keep_offers(bucket_arn=bucket_arn),
-            *grants.see_market(),
+            *grants.see_market(home=deployment.region, regions=list(deployment.regions)),
         ]
 
     def _judge_costs(self) -> list[iam.PolicyStatement]:
@@ -318,7 +319,7 @@ class ControlPlane(Construct):
         return [
             *grants.use_parts(
                 template_ids=templates,
-                subnet_ids=list(network.subnets.values()),
+                subnet_arns=network.subnet_arns,
                 security_group_id=network.security_group_id,
             ),
             *grants.make_tagged(

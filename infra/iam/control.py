@@ -26,7 +26,7 @@ from spindown.contract.settings import (
     workload_parameter,
 )
 from spindown.contract.usage import MEASURED, PREFIX
-from spindown.domain.offer import NEURON_MAKER, Requirements
+from spindown.domain.offer import NEURON_MAKER, Requirements, pricing_region
 from spindown.infra.iam.statement import (
     CHANGE_ROWS,
     READ_EACH,
@@ -36,6 +36,7 @@ from spindown.infra.iam.statement import (
     parameter,
     public,
     regional,
+    see,
     within,
 )
 from spindown.infra.shared.resources import INSTANCE_INDEX
@@ -280,12 +281,12 @@ def see_types() -> iam.PolicyStatement:
     return _see("SeeTypes", ["DescribeInstanceTypeOfferings", "DescribeInstanceTypes"])
 
 
-def see_market() -> list[iam.PolicyStatement]:
+def see_market(*, home: str, regions: Sequence[str]) -> list[iam.PolicyStatement]:
     """Allow reading what the catalogue of offers is made of: types, zones, prices, quotas."""
     return [
         see_types(),
-        allow("SeeListPrices", ["pricing:GetProducts"], ["*"]),
-        allow("SeeQuotas", ["servicequotas:ListServiceQuotas"], ["*"]),
+        see("SeeListPrices", ["pricing:GetProducts"], regions=[pricing_region(home)]),
+        see("SeeQuotas", ["servicequotas:ListServiceQuotas"], regions=regions),
     ]
 
 
@@ -301,26 +302,21 @@ def end_workers(*, deployment: str) -> iam.PolicyStatement:
 
 def _see(sid: str, actions: Sequence[str]) -> iam.PolicyStatement:
     """Allow reading EC2: these actions take no resource, so the region bounds them."""
-    return allow(
-        sid,
-        [f"ec2:{action}" for action in actions],
-        ["*"],
-        {"StringEquals": {"aws:RequestedRegion": Aws.REGION}},
-    )
+    return see(sid, [f"ec2:{action}" for action in actions], regions=[Aws.REGION])
 
 
 _LAUNCH = ["ec2:CreateFleet", "ec2:RunInstances"]
 
 
 def use_parts(
-    *, template_ids: Sequence[str], subnet_ids: Sequence[str], security_group_id: str
+    *, template_ids: Sequence[str], subnet_arns: Sequence[str], security_group_id: str
 ) -> list[iam.PolicyStatement]:
     """Allow using what a launch finds: templates, network, images."""
     parts = [
         public("ec2", "image/*"),
         public("ec2", "snapshot/*"),
         regional("ec2", f"security-group/{security_group_id}"),
-        *(regional("ec2", f"subnet/{one}") for one in subnet_ids),
+        *subnet_arns,
     ]
     return [
         allow("LaunchFromTemplates", _LAUNCH, _templates(template_ids)),

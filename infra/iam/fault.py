@@ -4,7 +4,7 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from spindown.contract import tag
-from spindown.infra.iam.statement import allow, regional
+from spindown.infra.iam.statement import allow, regional, see
 
 
 def trusted_experiments() -> iam.IPrincipal:
@@ -35,10 +35,5 @@ def interrupt_spot(*, deployment: str, workload: str) -> list[iam.PolicyStatemen
             [regional("ec2", "instance/*")],
             {"StringEquals": tags},
         ),
-        allow(
-            "FindTargets",
-            ["ec2:DescribeInstances"],
-            ["*"],
-            {"StringEquals": {"aws:RequestedRegion": Aws.REGION}},
-        ),
+        see("FindTargets", ["ec2:DescribeInstances"], regions=[Aws.REGION]),
     ]

@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 
 from spindown.contract import tag
 from spindown.contract.name import resource_name
-from spindown.infra.iam.statement import allow, public, regional
+from spindown.infra.iam.statement import allow, public, regional, see
 from spindown.infra.iam.worker import open_sessions, use_keys
 
 #: The tags that Image Builder gives what it makes. The second holds the ARN of its image, in which
@@ -38,11 +38,11 @@ def bake(
     """
     messages = ["AcknowledgeMessage", "DeleteMessage", "FailMessage", "GetEndpoint", "GetMessages"]
     return [
-        open_sessions(),
-        allow(
+        open_sessions([Aws.REGION]),
+        see(
             "ExchangeMessages",
             [f"ec2messages:{action}" for action in (*messages, "SendReply")],
-            ["*"],
+            regions=[Aws.REGION],
         ),
         # Image Builder's program that executes the steps, and what that program needs.
         allow("ReadTools", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::ec2imagebuilder*"]),
@@ -68,7 +68,11 @@ def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicySt
     ours = {**_ITS_OWN, f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment}
     images = regional("imagebuilder", f"image/{resource_name(deployment, '*')}")
     return [
-        allow("FindImages", ["ec2:DescribeImages", "tag:GetResources"], ["*"]),
+        see(
+            "FindImages",
+            ["ec2:DescribeImages", "tag:GetResources"],
+            regions=[Aws.REGION, *regions],
+        ),
         allow(
             "EndImages",
             ["ec2:DeregisterImage", "ec2:DescribeImageAttribute"],

@@ -108,6 +108,12 @@ def allow(
     )
 
 
+def see(sid: str, actions: Sequence[str], *, regions: Sequence[str]) -> iam.PolicyStatement:
+    """Allow actions that take no resource, in these regions alone."""
+    asked = regions[0] if len(regions) == 1 else list(regions)
+    return allow(sid, actions, ["*"], {"StringEquals": {"aws:RequestedRegion": asked}})
+
+
 def within(*partitions: str) -> dict[str, dict[str, list[str]]]:
     """Return the condition that a call names rows of these partitions alone; ``*`` is a pattern.
 

@@ -20,6 +20,7 @@ from spindown.infra.iam.statement import (
     literal,
     parameter,
     regional,
+    see,
     see_missing_objects,
     within,
 )
@@ -95,13 +96,13 @@ def read_kit(*, archives_arn: str) -> iam.PolicyStatement:
     return allow("ReadKit", ["s3:GetObject"], [archives_arn])
 
 
-def open_sessions() -> iam.PolicyStatement:
+def open_sessions(regions: Sequence[str]) -> iam.PolicyStatement:
     """Allow what the agent of Session Manager does; these actions take no resource.
 
     Source: AWS Systems Manager User Guide, "Add Session Manager permissions to an existing IAM
     role".
     """
-    return allow(
+    return see(
         "OpenSessions",
         [
             "ssm:UpdateInstanceInformation",
@@ -110,7 +111,7 @@ def open_sessions() -> iam.PolicyStatement:
             "ssmmessages:OpenControlChannel",
             "ssmmessages:OpenDataChannel",
         ],
-        ["*"],
+        regions=regions,
     )
 
 
@@ -159,7 +160,7 @@ def pull_image(image: str | None) -> list[iam.PolicyStatement]:
     repository = re.split(r"[:@]", image.removeprefix(f"{registry}/"))[0]
     arn = f"arn:{Aws.PARTITION}:ecr:{region}:{account}:repository/{repository}"
     return [
-        allow("SignInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
+        see("SignInToRegistry", ["ecr:GetAuthorizationToken"], regions=[region]),
         allow("PullImage", ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [arn]),
     ]
 

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Network
 
-from aws_cdk import Acknowledgment, Validations
+from aws_cdk import Acknowledgment, Aws, Validations
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from spindown.config import DeploymentConfig
@@ -47,6 +48,7 @@ class Network(Construct):
                 reason="spindown.toml names the zones, since templates look nothing up",
             )
         )
+        self._is_named = deployment.network is not None
         if deployment.network is not None:
             self.vpc_id: str = deployment.network.vpc_id
             self.subnets = dict(deployment.network.subnets)
@@ -59,14 +61,29 @@ class Network(Construct):
             if is_public:
                 self._make_way_out(route_table)
             route_tables, has_interfaces = [route_table], not is_public
-        self.security_group_id = self._make_security_group()
+        #: Whether it is ours, and nothing in it but by its endpoints leads out of it.
+        self._is_closed = not self._is_named and not deployment.public_addresses
+        self.security_group_id = self._make_security_group(deployment.egress)
         if route_tables:
-            self._make_gateways(deployment.region, route_tables)
+            self._make_gateways(deployment.region, route_tables, has_layers="ecr.dkr" in needed)
         if has_interfaces:
             services = sorted({*needed} - {*GATEWAYS})
             self._make_interfaces(
                 deployment.region, services, is_shared=deployment.network is not None
             )
+
+    @property
+    def subnet_arns(self) -> list[str]:
+        """Return the ARNs of its subnets.
+
+        A subnet that another account shares has an ARN of that account (AWS RAM User Guide,
+        "Shareable AWS resources"), which the file does not name. The id is one subnet's anyway.
+        """
+        owner = "*" if self._is_named else Aws.ACCOUNT_ID
+        return [
+            f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}:{owner}:subnet/{one}"
+            for one in self.subnets.values()
+        ]
 
     def _make_vpc(self, name: str) -> str:
         vpc = ec2.CfnVPC(
@@ -120,8 +137,9 @@ class Network(Construct):
             gateway_id=gateway.attr_internet_gateway_id,
         ).add_resource_dependency(attachment)
 
-    def _make_gateways(self, region: str, route_tables: Sequence[str]) -> None:
-        """Add the endpoints that cost nothing."""
+    def _make_gateways(self, region: str, route_tables: Sequence[str], *, has_layers: bool) -> None:
+        """Add the endpoints that cost nothing; ``has_layers``: images come from Amazon ECR."""
+        layers = [_pull_layers(region)] if has_layers else []
         for service, name in (("S3", "s3"), ("DynamoDb", "dynamodb")):
             ec2.CfnVPCEndpoint(
                 self,
@@ -130,6 +148,7 @@ class Network(Construct):
                 service_name=f"com.amazonaws.{region}.{name}",
                 vpc_endpoint_type="Gateway",
                 route_table_ids=list(route_tables),
+                policy_document=self._bound(name, *(layers if name == "s3" else [])),
             )
 
     def _make_interfaces(self, region: str, services: Sequence[str], *, is_shared: bool) -> None:
@@ -171,19 +190,76 @@ class Network(Construct):
                 subnet_ids=list(self.subnets.values()),
                 security_group_ids=[group.attr_group_id],
                 private_dns_enabled=True,
+                policy_document=self._bound(service),
             )
 
-    def _make_security_group(self) -> str:
-        """Make the group of all workers: it allows every way out and no way in."""
+    def _bound(self, service: str, *beside: iam.PolicyStatement) -> iam.PolicyDocument | None:
+        """Return the policy of an endpoint: credentials of this account alone pass through it.
+
+        So code that has another account's sends nothing out by an endpoint. Endpoints of a network
+        that others use too have none: it would hold for all its hosts. Nor have those beside a way
+        to the internet, where packages come from S3 by requests that nobody signs.
+        """
+        if not self._is_closed:
+            return None
+        own = {"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}}
+        statement = iam.PolicyStatement(
+            sid="OwnCredentials",
+            principals=[iam.AnyPrincipal()],
+            actions=[f"{service.partition('.')[0]}:*"],
+            resources=["*"],
+            conditions=own,
+        )
+        return iam.PolicyDocument(statements=[statement, *beside])
+
+    def _make_security_group(self, egress: Sequence[str]) -> str:
+        """Make the group of all workers: no way in, and every way out that is not closed.
+
+        No template knows the list of addresses that a gateway endpoint answers, so in a network
+        without another way out port 443 is open to all addresses.
+        """
+        if egress:
+            ways = [_way_out(one) for one in egress]
+        elif self._is_closed:
+            ways = [_way_out("0.0.0.0/0:443")]
+        else:
+            ways = [
+                ec2.CfnSecurityGroup.EgressProperty(
+                    ip_protocol="-1", cidr_ip="0.0.0.0/0", description="AWS and what code fetches"
+                )
+            ]
         group = ec2.CfnSecurityGroup(
             self,
             "Workers",
             group_description="Spindown workers: nothing comes in",
             vpc_id=self.vpc_id,
-            security_group_egress=[
-                ec2.CfnSecurityGroup.EgressProperty(
-                    ip_protocol="-1", cidr_ip="0.0.0.0/0", description="AWS and what code fetches"
-                )
-            ],
+            security_group_egress=ways,
         )
         return group.attr_group_id
+
+
+def _way_out(allowed: str) -> ec2.CfnSecurityGroup.EgressProperty:
+    """Return the rule of one entry of ``egress``: ``CIDR:PORT`` or ``pl-...:PORT``."""
+    where, _, port = allowed.partition(":")
+    to = {"destination_prefix_list_id": where} if where.startswith("pl-") else {"cidr_ip": where}
+    return ec2.CfnSecurityGroup.EgressProperty(
+        ip_protocol="tcp",
+        from_port=int(port),
+        to_port=int(port),
+        description="AWS and what code fetches",
+        **to,
+    )
+
+
+def _pull_layers(region: str) -> iam.PolicyStatement:
+    """Allow reading layers of images from the bucket of Amazon ECR, which signs for each.
+
+    Source: Amazon ECR User Guide, "Interface VPC endpoints", "Minimum Amazon S3 Bucket
+    Permissions for Amazon ECR".
+    """
+    return iam.PolicyStatement(
+        sid="PullLayers",
+        principals=[iam.AnyPrincipal()],
+        actions=["s3:GetObject"],
+        resources=[f"arn:{Aws.PARTITION}:s3:::prod-{region}-starport-layer-bucket/*"],
+    )

@@ -195,6 +195,11 @@ class SharedResources:
     assets: IStackSynthesizer
 
 
+#: Else whoever makes a queue in the account could send messages here without the right to, as its
+#: dead letters.
+NO_DEAD_LETTERS = sqs.RedriveAllowPolicy(redrive_permission=sqs.RedrivePermission.DENY_ALL)
+
+
 def encrypt_queue(scope: Construct) -> Mapping[str, Any]:
     """Return what a queue is encrypted by, as CDK's queue takes it."""
     key = DeploymentStack.holding(scope).find_key()

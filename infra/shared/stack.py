@@ -51,6 +51,8 @@ class DeploymentStack(Stack):
             Tags.of(self).add(key, value)
         if deployment.role_path is not None:
             Aspects.of(self).add(_Path(deployment.role_path))
+        if deployment.role_name_prefix is not None:
+            Aspects.of(self).add(_PolicyNames(self))
         self._boundary = _find_boundary(self, deployment)
 
     @property
@@ -103,6 +105,24 @@ class _Path:
         """Do so."""
         if isinstance(node, iam.CfnRole | iam.CfnManagedPolicy | iam.CfnInstanceProfile):
             node.path = self._path
+
+
+@jsii.implements(IAspect)
+class _PolicyNames:
+    """Names managed policies as roles are named, those that CDK adds on its own too.
+
+    An inline policy is no resource of IAM, so no rule of names can be about it.
+    """
+
+    def __init__(self, stack: DeploymentStack) -> None:
+        self._stack = stack
+
+    def visit(self, node: IConstruct) -> None:
+        """Do so."""
+        if isinstance(node, iam.CfnManagedPolicy):
+            node.managed_policy_name = self._stack.role_name(
+                "policy", node.node.addr[-_DIGITS:], is_named=True
+            )
 
 
 def _find_boundary(scope: Construct, deployment: DeploymentConfig) -> iam.IManagedPolicy | None:

@@ -27,11 +27,11 @@ class FisInjector:
                         return str(template["id"])
         return ""
 
-    def start(self, template_id: str, *, token: str) -> str:
+    def start(self, template_id: str, *, token: str, tags: Mapping[str, str]) -> str:
         """Start an experiment from a template, once for each token; return its id."""
         with translated():
             answer = self._make_client().start_experiment(
-                experimentTemplateId=template_id, clientToken=token
+                experimentTemplateId=template_id, clientToken=token, tags=tags
             )
         return str(answer["experiment"]["id"])
 

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from mypy_boto3_service_quotas import ServiceQuotasClient
 
 
-#: Where the Price List answers, which knows every region: the first part of a home region's name
-#: -> the one that is asked from there. Any other asks us-east-1.
-_PRICING_REGIONS = {"eu": "eu-central-1", "ap": "ap-south-1"}
-
 #: Linux with nothing on it, on machines that others may use too, without a reservation.
 _PLAIN_LINUX = {
     "serviceCode": "AmazonEC2",
@@ -50,14 +46,6 @@ _SPOT_PRODUCTS = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
 _NAMES_AT_MOST = 100
 #: Of a history: 90 days of a hundred pools that move ten times a day, and as much again.
 CHANGES_AT_MOST = 200_000
-
-
-def pricing_region(home: str) -> str:
-    """Return the region whose Price List a deployment asks: one of its own part of the world.
-
-    Worked: eu-west-1 asks eu-central-1. An account that may use Europe alone can ask there.
-    """
-    return _PRICING_REGIONS.get(home.partition("-")[0], "us-east-1")
 
 
 class Ec2Market:

@@ -147,7 +147,7 @@ class SqsJobQueue:
         )
 
     def create(self, *, dead_letters: str, tags: Mapping[str, str]) -> None:
-        """Make the queue, encrypted as that of dead letters is.
+        """Make the queue, encrypted as that of dead letters is; it takes none of another queue.
 
         SQS answers alike for one that is there with the same attributes.
         """
@@ -172,6 +172,7 @@ class SqsJobQueue:
                         "VisibilityTimeout": str(_seconds(HIDDEN_FOR)),
                         **encrypted,
                         "RedrivePolicy": json.dumps(redrive),
+                        "RedriveAllowPolicy": json.dumps({"redrivePermission": "denyAll"}),
                         "Policy": json.dumps(policy),
                     },
                     # Without tags no right to tag is needed.

@@ -4,7 +4,8 @@ To return to the deployed policy, an empty edit is stored. Deleting the paramete
 history and restart its versions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,16 +20,17 @@ from spindown.contract.settings import (
     outpost_parameter,
     workload_parameter,
 )
-from spindown.error import ContractError, NotFound, SpindownError
+from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError
 from spindown.port import LiveEdit
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
-    from mypy_boto3_ssm.type_defs import ParameterTypeDef
+    from mypy_boto3_ssm.type_defs import ParameterTypeDef, TagTypeDef
 
 T = TypeVar("T")
 
 NO_EDIT = "{}"
+_THERE: Mapping[str, type[PreconditionFailed]] = {"ParameterAlreadyExists": PreconditionFailed}
 
 
 class SsmSettingsStore:
@@ -79,14 +81,21 @@ class SsmSettingsStore:
         raise NotFound(f"nothing is deployed there: no parameter {name}")
 
     def put_live(self, name: str, text: str) -> int:
-        """Store a live edit; return its version."""
+        """Store a live edit; return its version.
+
+        The first one bears the account's tags: Parameter Store takes none where it writes over what
+        is there (AWS Systems Manager API Reference, "PutParameter", "Overwrite").
+        """
+        key, tags = live_parameter(self._deployment, name), self.deployment().tags
+        if tags:
+            listed: list[TagTypeDef] = [{"Key": key, "Value": text} for key, text in tags.items()]
+            with suppress(PreconditionFailed), translated(_THERE):
+                answer = self._client.put_parameter(
+                    Name=key, Value=text, Type="String", Tags=listed
+                )
+                return answer["Version"]
         with translated():
-            answer = self._client.put_parameter(
-                Name=live_parameter(self._deployment, name),
-                Value=text,
-                Type="String",
-                Overwrite=True,
-            )
+            answer = self._client.put_parameter(Name=key, Value=text, Type="String", Overwrite=True)
         return answer["Version"]
 
     def history(self, name: str) -> Sequence[LiveEdit]:

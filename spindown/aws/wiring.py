@@ -29,13 +29,14 @@ from spindown.aws.fault import FisInjector
 from spindown.aws.function import LambdaRehearser, LambdaWaker
 from spindown.aws.image import AwsImageBuilder
 from spindown.aws.imds import ImdsMetadata
-from spindown.aws.market import Ec2Market, pricing_region
+from spindown.aws.market import Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.aws.session import CoreSession
 from spindown.aws.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue, find_queue
 from spindown.aws.ssm import SsmSettingsStore
 from spindown.contract.row import SCALER_TIMEOUT
+from spindown.domain.offer import pricing_region
 from spindown.error import BadInput
 from spindown.port import Clock
 

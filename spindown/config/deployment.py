@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from spindown.config.form import (
+    Destination,
     Duration,
     EmailAddress,
     Flag,
@@ -84,6 +85,8 @@ class RegionConfig(TomlTable):
 
     zones: tuple[str, ...] = Field(min_length=1)
     network: NetworkConfig | None = None
+    #: Where workers there may send; empty: anywhere.
+    egress: tuple[Destination, ...] = ()
     #: The key of that region that encrypts what is stored there.
     kms_key_arn: KeyArn | None = None
 
@@ -104,6 +107,8 @@ class DeploymentConfig(TomlTable):
     network: NetworkConfig | None = None
     #: Whether workers have public addresses; without them a network that is made has endpoints.
     public_addresses: Flag = True
+    #: Where workers at home may send; empty: anywhere, or port 443 where only endpoints lead out.
+    egress: tuple[Destination, ...] = ()
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
     #: Whether `spindown verify` may have AWS Fault Injection Service interrupt its machines.
@@ -176,7 +181,10 @@ class DeploymentConfig(TomlTable):
     def regions(self) -> Mapping[str, RegionConfig]:
         """Return every region where workers may run; home comes first."""
         home = RegionConfig.model_construct(
-            zones=self.zones, network=self.network, kms_key_arn=self.kms_key_arn
+            zones=self.zones,
+            network=self.network,
+            egress=self.egress,
+            kms_key_arn=self.kms_key_arn,
         )
         return {self.region: home, **dict(sorted(self.outpost.items()))}
 

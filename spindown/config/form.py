@@ -31,6 +31,21 @@ def _check_region(value: object) -> object:
     return value
 
 
+def check_partition(value: object) -> object:
+    """Refuse an ARN, or an image of Amazon ECR, of China or GovCloud."""
+    if isinstance(value, str) and (found := _OF_OTHERS.match(value)):
+        raise ValueError(
+            f"name one of the aws partition: {found[0]} is of another, which no deployment reaches"
+        )
+    return value
+
+
+#: What a region is called; a zone's name begins so.
+#: An area, a part of it by its direction, and a number: us-east-1, ap-southeast-2.
+_DIRECTIONS = tuple(
+    "central east north northeast northwest south southeast southwest west".split()  # noqa: SIM905 - on a line
+)
+REGION_NAME = rf"[a-z]{{2}}(-[a-z]+)?-({'|'.join(_DIRECTIONS)})-\d"
 _MISSPELT_REGION = re.compile(r"([a-z]{2})-([a-z]+)-(\d)")
 
 
@@ -38,6 +53,9 @@ _MISSPELT_REGION = re.compile(r"([a-z]{2})-([a-z]+)-(\d)")
 #: the Price List (AWS General Reference, "AWS Price List endpoints"): all would deploy, and nothing
 #: would ever be launched.
 _OTHER_PARTITIONS = ("cn-", "us-gov-", "us-iso", "eu-iso")
+_OF_OTHERS = re.compile(
+    rf"arn:aws-[a-z-]+|(arn:aws:\w+:|\d{{12}}\.dkr\.ecr\.)({'|'.join(_OTHER_PARTITIONS)})[a-z0-9-]+"
+)
 
 
 def _parse_duration_or_auto(value: object) -> timedelta | None:
@@ -112,8 +130,18 @@ Name = Annotated[
         "a-z, 0-9 and single -, 31 characters at most",
     ),
 ]
+_BYTE = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_PORT = r"([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
 RouteTableId = Annotated[
     str, name_pattern("a route table id", r"rtb-[0-9a-f]+", "the form rtb-0123abcd")
+]
+Destination = Annotated[
+    str,
+    name_pattern(
+        "a destination",
+        rf"(({_BYTE}\.){{3}}{_BYTE}/(3[0-2]|[12]?\d)|pl-[0-9a-f]{{8,17}}):{_PORT}",
+        "the form 10.0.0.0/8:443 or pl-0123abcd:443: a range or a prefix list, and a port of TCP",
+    ),
 ]
 BucketName = Annotated[
     str,
@@ -126,9 +154,10 @@ KeyArn = Annotated[
     str,
     name_pattern(
         "a KMS key",
-        rf"arn:aws[\w-]*:kms:[\w-]+:\d{{12}}:key/({_UUID}|mrk-[0-9a-f]{{32}})",
+        rf"arn:aws:kms:{REGION_NAME}:\d{{12}}:key/({_UUID}|mrk-[0-9a-f]{{32}})",
         "the form arn:aws:kms:REGION:ACCOUNT:key/ID, with the id as KMS shows it",
     ),
+    BeforeValidator(check_partition),
 ]
 #: Of instances too, whose metadata shows the keys of their tags: it allows no space and no slash
 #: (Amazon EC2 User Guide, "View tags for your EC2 instances using instance metadata"). The other
@@ -156,6 +185,7 @@ PolicyName = Annotated[
         r"(arn:aws:iam::(\d{12}|aws):policy/)?([\w+=,.@-]+/)*[\w+=,.@-]{1,128}",
         "its name, or the form arn:aws:iam::ACCOUNT:policy/NAME",
     ),
+    BeforeValidator(check_partition),
 ]
 RolePath = Annotated[
     str,
@@ -188,9 +218,10 @@ SecretReference = Annotated[
     str,
     name_pattern(
         "a secret",
-        r"(/[\w.-]+)+|[\w.+=@-][\w/.+=@-]*|arn:aws[\w-]*:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]+",
+        rf"(/[\w.-]+)+|[\w.+=@-][\w/.+=@-]*|arn:aws:secretsmanager:{REGION_NAME}:\d{{12}}:secret:[\w/+=.@-]+",
         "the form /ssm/parameter, or a name or ARN of Secrets Manager",
     ),
+    BeforeValidator(check_partition),
 ]
 EmailAddress = Annotated[
     str,
@@ -200,12 +231,6 @@ EmailAddress = Annotated[
         "the form you@example.com",
     ),
 ]
-#: What a region is called; a zone's name begins so.
-#: An area, a part of it by its direction, and a number: us-east-1, ap-southeast-2.
-_DIRECTIONS = tuple(
-    "central east north northeast northwest south southeast southwest west".split()  # noqa: SIM905 - on a line
-)
-REGION_NAME = rf"[a-z]{{2}}(-[a-z]+)?-({'|'.join(_DIRECTIONS)})-\d"
 Region = Annotated[
     str,
     name_pattern("a region", REGION_NAME, "the form us-east-1"),

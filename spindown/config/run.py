@@ -15,6 +15,7 @@ from spindown.config.form import (
     Flag,
     SecretReference,
     TomlTable,
+    check_partition,
     name_pattern,
     remedy,
 )
@@ -28,6 +29,7 @@ ImageReference = Annotated[
         r"[a-z0-9][a-z0-9._/:-]{0,254}(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?",
         "the form registry/name:tag or registry/name@sha256:...",
     ),
+    BeforeValidator(check_partition),
 ]
 VariableName = Annotated[
     str, name_pattern("a variable", r"[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _")

@@ -453,6 +453,19 @@ class Config(TomlTable):
         return self
 
     @model_validator(mode="after")
+    def _find_secrets_at_home(self) -> "Config":
+        """Refuse the ARN of a secret that no function and no worker asks for in its region."""
+        named = {"deployment.alarm_webhook": self.deployment.alarm_webhook or ""}
+        for name, workload in self.workload.items():
+            for variable, secret in workload.run.secrets.items():
+                named[f"workload.{name}.run.secrets.{variable}"] = secret
+        for field, secret in named.items():
+            home = self.deployment.region
+            if secret.startswith("arn:") and secret.split(":")[3] != home:
+                raise remedy(field, f"name a secret of {home}, or replicate this one to there")
+        return self
+
+    @model_validator(mode="after")
     def _stay_in_regions(self) -> "Config":
         known = set(self.deployment.regions)
         for name, workload in self.workload.items():

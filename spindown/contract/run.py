@@ -24,7 +24,7 @@ RUN_SPEC_NAME = "spindown-run.json"
 #: 0.13 USD at CloudWatch's 0.50 USD a GB.
 LOG_BYTES_A_DAY = 256 * 1024 * 1024
 
-_ECR = re.compile(r"(\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?)/")
+_ECR = re.compile(r"(\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com)/")
 _ENTRYPOINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 

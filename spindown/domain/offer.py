@@ -474,3 +474,16 @@ def _believed(seen: float | None, on_demand: float | None) -> float | None:
 
 def _is_price(price: float) -> bool:
     return math.isfinite(price) and price > 0.0
+
+
+#: Where the Price List answers, which knows every region: the first part of a home region's name
+#: -> the one that is asked from there. Any other asks us-east-1.
+_PRICING_REGIONS = {"eu": "eu-central-1", "ap": "ap-south-1"}
+
+
+def pricing_region(home: str) -> str:
+    """Return the region whose Price List a deployment asks: one of its own part of the world.
+
+    Worked: eu-west-1 asks eu-central-1. An account that may use Europe alone can ask there.
+    """
+    return _PRICING_REGIONS.get(home.partition("-")[0], "us-east-1")

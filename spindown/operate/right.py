@@ -104,7 +104,13 @@ def operator(whose: Whose) -> list[Statement]:
         ),
         _allow(
             "EditPolicies",
-            ["ssm:DeleteParameter", "ssm:GetParameterHistory", "ssm:PutParameter"],
+            [
+                # The first edit bears the account's tags.
+                "ssm:AddTagsToResource",
+                "ssm:DeleteParameter",
+                "ssm:GetParameterHistory",
+                "ssm:PutParameter",
+            ],
             [whose.arn("ssm", f"parameter/spindown/{name}/live/*")],
         ),
         _allow(
@@ -211,6 +217,7 @@ def verifier(whose: Whose) -> list[Statement]:
     which FIS itself works (AWS FIS User Guide, "Service-linked role").
     """
     tagged = {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": whose.deployment}}
+    made = {"StringEquals": {f"aws:RequestTag/{tag.DEPLOYMENT}": whose.deployment}}
     role = "role/aws-service-role/fis.amazonaws.com/AWSServiceRoleForFIS"
     return [
         _allow(
@@ -219,11 +226,18 @@ def verifier(whose: Whose) -> list[Statement]:
             [whose.arn("fis", "experiment-template/*")],
             tagged,
         ),
-        # An experiment bears no tag of its template's.
+        # Where an experiment is started, both what it is started from and what it is are asked for.
+        _allow(
+            "MakeExperiments",
+            ["fis:StartExperiment", "fis:TagResource"],
+            [whose.arn("fis", "experiment/*")],
+            made,
+        ),
         _allow(
             "FollowExperiments",
-            ["fis:GetExperiment", "fis:StartExperiment"],
+            ["fis:GetExperiment"],
             [whose.arn("fis", "experiment/*")],
+            tagged,
         ),
         _allow(
             "MakeRoleOfExperiments",

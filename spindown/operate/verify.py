@@ -377,8 +377,9 @@ class Verification:
             template = find_template(self.workload, self.ports) if is_spot else ""
             with suppress(SpindownError):
                 if template:
-                    token = self.job_id
-                    self._experiment = self.ports.faults.start(template, token=token)
+                    self._experiment = self.ports.faults.start(
+                        template, token=self.job_id, tags=self._tags()
+                    )
                     self._interruption = Interruption.FAULT_INJECTION
             if not self._experiment:
                 self._terminate_target()
@@ -387,6 +388,11 @@ class Verification:
             self._interrupted_at = now
             self._interruption = Interruption.BY_HAND
             self._terminate_target()
+
+    def _tags(self) -> Mapping[str, str]:
+        """Return what an experiment bears: the deployment's tag, and those of the account."""
+        deployment = self.ports.control.deployment()
+        return {**deployment.tags, tag.DEPLOYMENT: deployment.name}
 
     def _has_failed(self, now: datetime) -> bool:
         if self._interrupted_at is not None and now - self._interrupted_at > _NOTICED_WITHIN:

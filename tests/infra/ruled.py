@@ -27,6 +27,7 @@ role_name_prefix = "{PREFIX}"
 bootstrap_qualifier = "{QUALIFIER}"
 log_retention = "{DAYS}d"
 fault_injection = true
+session_manager = true
 
 [workload.plain.run]
 entrypoint = "job:run"

@@ -147,6 +147,37 @@ def test_the_launch_s_own_tags_are_in_the_settings(ruled: Assembly) -> None:
     assert decode(DeploymentSettings, from_json("settings", told)).tags == TAGS
 
 
+#: Statement on all resources -> why it names none, each action without a resource in the Service
+#: Authorization Reference of its service.
+UNBOUND = {
+    **dict.fromkeys(
+        ("FindInstances", "FindTargets", "SeeInstances", "SeePrices", "SeeTypes"),
+        "ec2:Describe... take no resource",
+    ),
+    "ExchangeMessages": "ec2messages of the agent of Systems Manager take no resource",
+    "FindImages": "ec2:DescribeImages and tag:GetResources take no resource",
+    "OpenSessions": "ssmmessages take no resource, and the agent names its own instance",
+    "SeeListPrices": "pricing:GetProducts takes no resource",
+    "SeeQuotas": "servicequotas:ListServiceQuotas takes no resource",
+    "SignInToRegistry": "ecr:GetAuthorizationToken takes no resource",
+}
+
+
+def test_all_resources_are_granted_for_known_reasons_alone(ruled: Assembly) -> None:
+    """And then in the regions where they are asked for alone."""
+    found = {}
+    for one in of_type(ruled, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::Role"):
+        inline = [each["PolicyDocument"] for each in one.get("Policies", ())]
+        for document in [one["PolicyDocument"]] if "PolicyDocument" in one else inline:
+            for statement in document["Statement"]:
+                if "*" in map(words, listed(statement["Resource"])):
+                    found[statement.get("Sid", "")] = statement
+
+    assert found.keys() == UNBOUND.keys()
+    for statement in found.values():
+        assert listed(statement["Condition"]["StringEquals"]["aws:RequestedRegion"])
+
+
 def test_who_launches_may_tag_spot_requests(ruled: Assembly) -> None:
     for role in ("ControlScalerRole", "ControlInterruptionRole"):
         tagged = [words(one) for one in ruled.statements(role)["TagLaunches"]["Resource"]]
@@ -187,10 +218,12 @@ def test_all_that_has_a_path_in_iam_has_this_one(ruled: Assembly) -> None:
 def test_every_name_of_a_role_begins_so_and_is_one_role_s(ruled: Assembly) -> None:
     names = [one["RoleName"] for one in of_type(ruled, "AWS::IAM::Role")]
     profiles = [one["InstanceProfileName"] for one in of_type(ruled, "AWS::IAM::InstanceProfile")]
+    policies = [one["ManagedPolicyName"] for one in of_type(ruled, "AWS::IAM::ManagedPolicy")]
 
-    assert all(one.startswith(PREFIX) and len(one) <= 64 for one in [*names, *profiles])
-    assert len(set(names)) == len(names)
-    assert len(set(profiles)) == len(profiles)
+    for found in (names, profiles, policies):
+        assert found
+        assert all(one.startswith(PREFIX) and len(one) <= 64 for one in found)
+        assert len(set(found)) == len(found)
 
 
 def test_what_abroad_refers_to_is_there_by_that_name(ruled: Assembly) -> None:

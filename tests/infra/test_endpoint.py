@@ -44,9 +44,59 @@ def test_workers_without_addresses_reach_what_they_need(tmp_path: Path) -> None:
         assert found[name]["PrivateDnsEnabled"] is True
         assert len(found[name]["SubnetIds"]) == 1  # type: ignore[arg-type]
     groups = {one["GroupDescription"]: one for one in made.all_of("AWS::EC2::SecurityGroup")}
+    (way,) = groups["Spindown workers: nothing comes in"]["SecurityGroupEgress"]
+    assert (way["FromPort"], way["ToPort"], way["IpProtocol"]) == (443, 443, "tcp")
     (rule,) = groups["Spindown endpoints: requests to AWS come in"]["SecurityGroupIngress"]
     assert (rule["FromPort"], rule["ToPort"], rule["IpProtocol"]) == (443, 443, "tcp")
     assert words(rule["SourceSecurityGroupId"]).startswith("<NetworkWorkers")
+
+
+def test_another_account_s_credentials_pass_through_no_endpoint(tmp_path: Path) -> None:
+    image = "111122223333.dkr.ecr.eu-west-1.amazonaws.com/box:1"
+    code = 'entrypoint = "job:run"\ncode = "code"'
+    found = endpoints(synthesise(tmp_path, PRIVATE.replace(code, f'image = "{image}"')))
+
+    assert found.keys() == ALWAYS | {"ecr.api", "ecr.dkr"}
+    for name, one in found.items():
+        own, *beside = one["PolicyDocument"]["Statement"]  # type: ignore[index]
+        assert own["Action"] == f"{name.partition('.')[0]}:*"
+        assert own["Condition"] == {
+            "StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}
+        }
+        layers = "arn:<AWS::Partition>:s3:::prod-eu-west-1-starport-layer-bucket/*"
+        assert [(each["Action"], words(each["Resource"])) for each in beside] == (
+            [("s3:GetObject", layers)] if name == "s3" else []
+        )
+
+
+def test_endpoints_that_others_use_too_are_open_to_them(tmp_path: Path) -> None:
+    keys = f'{NETWORK}route_tables = ["rtb-1"]\ninterface_endpoints = true\n[workload.plain.run]'
+    made = synthesise(tmp_path, OWN_IMAGE.replace("[workload.plain.run]", keys))
+
+    assert not [one for one in endpoints(made).values() if "PolicyDocument" in one]
+
+
+@pytest.mark.parametrize("network", ["", NETWORK], ids=["made", "of one's own"])
+def test_workers_send_where_the_account_lets_them(tmp_path: Path, network: str) -> None:
+    egress = 'egress = ["10.0.0.0/8:5432", "pl-6da54004:443"]\nzones ='
+    text = PLAIN.format(image="").replace("zones =", egress)
+    made = synthesise(
+        tmp_path, text.replace("[workload.plain.run]", f"{network}[workload.plain.run]")
+    )
+
+    ways = made.one_of("AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
+    assert [
+        (one["IpProtocol"], one["FromPort"], one["ToPort"], one.get("CidrIp")) for one in ways
+    ] == [("tcp", 5432, 5432, "10.0.0.0/8"), ("tcp", 443, 443, None)]
+    assert ways[1]["DestinationPrefixListId"] == "pl-6da54004"
+
+
+def test_a_subnet_that_another_account_shares_is_launched_into(tmp_path: Path) -> None:
+    text = OWN_IMAGE.replace("[workload.plain.run]", f"{NETWORK}[workload.plain.run]")
+    made = synthesise(tmp_path, text)
+
+    parts = made.statements("ControlScalerRole")["LaunchWithParts"]["Resource"]
+    assert "arn:<AWS::Partition>:ec2:<AWS::Region>:*:subnet/subnet-a" in map(words, parts)
 
 
 @pytest.mark.parametrize(

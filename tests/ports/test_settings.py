@@ -17,6 +17,7 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
     deployment_parameter,
+    live_parameter,
     outpost_parameter,
     workload_parameter,
 )
@@ -123,6 +124,20 @@ def test_remembers_every_edit_and_counts_on(store: SettingsStore) -> None:
     _, edit = store.workload("ocr")
     assert edit is not None
     assert edit.version == 4
+
+
+def test_a_live_edit_bears_the_account_s_tags(session: boto3.Session, aws: Aws, name: str) -> None:
+    client, tags = session.client("ssm"), {"team": "vision", "cost": "12"}
+    told = json.dumps(encode(replace(_deployment(name), tags=tags)))
+    client.put_parameter(Name=deployment_parameter(name), Type="String", Value=told)
+
+    versions = [aws.settings(name).put_live("ocr", f'{{"max_workers": {n}}}') for n in (2, 3)]
+
+    found = client.list_tags_for_resource(
+        ResourceType="Parameter", ResourceId=live_parameter(name, "ocr")
+    )
+    assert versions == [1, 2]
+    assert {one["Key"]: one["Value"] for one in found["TagList"]} == tags
 
 
 def test_a_deployment_that_is_not_there_is_not_found(aws: Aws) -> None:

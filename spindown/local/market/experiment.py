@@ -71,6 +71,7 @@ class FaultExperiments:
             "id": experiment_id,
             "experimentTemplateId": template["id"],
             "state": state,
+            "tags": dict(asked.get("tags", {})),
         }
         return _json(200, {"experiment": self._experiments[experiment_id]})
 

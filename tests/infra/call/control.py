@@ -27,8 +27,8 @@ REFRESH_CALLS = [
     Call("s3:ListBucket", STORE),
     Call("ec2:DescribeInstanceTypes", context=HERE),
     Call("ec2:DescribeInstanceTypeOfferings", context=HERE),
-    Call("pricing:GetProducts"),
-    Call("servicequotas:ListServiceQuotas"),
+    Call("pricing:GetProducts", context={"aws:RequestedRegion": ["eu-central-1"]}),
+    Call("servicequotas:ListServiceQuotas", context=HERE),
 ]
 
 RECONCILE_CALLS = [

@@ -47,9 +47,10 @@ def test_an_experiment_gives_notice_and_takes_the_machine(
 ) -> None:
     name = launched(world)
 
-    started = faults.start(faults.find(OURS), token="job-1")
+    started = faults.start(faults.find(OURS), token="job-1", tags=OURS)
 
     assert not faults.read(started).has_failed
+    assert world.client("fis").get_experiment(id=started)["experiment"]["tags"] == OURS
     (notice,) = world.events.of("EC2 Spot Instance Interruption Warning")
     assert notice["instance-id"] == name
     # A worker looks for a notice every five seconds.
@@ -64,16 +65,16 @@ def test_a_token_starts_one_experiment(world: World, faults: FisInjector) -> Non
     launched(world)
     template = faults.find(OURS)
 
-    first = faults.start(template, token="job-1")
+    first = faults.start(template, token="job-1", tags=OURS)
 
-    assert faults.start(template, token="job-1") == first
+    assert faults.start(template, token="job-1", tags=OURS) == first
     assert len(world.events.of("EC2 Spot Instance Interruption Warning")) == 1
 
 
 def test_without_a_spot_instance_it_fails_and_says_so(world: World, faults: FisInjector) -> None:
     launched(world, "on-demand")
 
-    experiment = faults.read(faults.start(faults.find(OURS), token="job-1"))
+    experiment = faults.read(faults.start(faults.find(OURS), token="job-1", tags=OURS))
 
     assert experiment.has_failed
     assert experiment.said
@@ -81,6 +82,6 @@ def test_without_a_spot_instance_it_fails_and_says_so(world: World, faults: FisI
 
 def test_what_is_not_there_is_not_found(faults: FisInjector) -> None:
     with pytest.raises(NotFound):
-        faults.start("EXT-none", token="job-1")
+        faults.start("EXT-none", token="job-1", tags=OURS)
     with pytest.raises(NotFound):
         faults.read("EXT-none")

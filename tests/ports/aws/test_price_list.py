@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.aws.market import pricing_region
+from spindown.domain.offer import pricing_region
 from spindown.error import NotFound
 from tests.ports.market import Answers
 

@@ -1,5 +1,6 @@
 """What SQS answers and a simulated one does not."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -156,8 +157,14 @@ def test_a_queue_is_encrypted_as_that_of_dead_letters(
     url = letters["QueueUrl"].replace("--dlq", "--c4m8")
     queue = SqsJobQueue(client, url, clock)
 
+    asked = list[object]()
+    client.meta.events.register(
+        "provide-client-params.sqs.CreateQueue",
+        lambda params, **_: asked.append(json.loads(params["Attributes"]["RedriveAllowPolicy"])),
+    )
     queue.create(dead_letters=letters["QueueUrl"], tags={"team": "vision"})
 
     found = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     assert found["KmsMasterKeyId"] == key
+    assert asked == [{"redrivePermission": "denyAll"}]
     assert client.list_queue_tags(QueueUrl=url)["Tags"] == {"team": "vision"}

@@ -17,6 +17,7 @@ from spindown.error import ConfigError
 from tests.unit.config.document import with_value
 
 _KEY_ID = "1234abcd-12ab-34cd-56ef-1234567890ab"
+_FOREIGN_SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:hook-Ab12Cd"
 _KEY_FORM = (
     "write a KMS key of the form arn:aws:kms:REGION:ACCOUNT:key/ID, with the id as KMS shows it"
 )
@@ -333,6 +334,57 @@ _KEY_FORM = (
             _KEY_FORM,
             id="no ARN of a key",
         ),
+        *(
+            pytest.param(
+                path,
+                value,
+                path,
+                f"name one of the aws partition: {part} is of another, which no deployment reaches",
+                id=f"{path.rpartition('.')[2]} of another partition, as {part}",
+            )
+            for path, value, part in (
+                *(
+                    ("deployment.kms_key_arn", f"{key}:111122223333:key/{_KEY_ID}", part)
+                    for key, part in (
+                        ("arn:aws-us-gov:kms:us-east-1", "arn:aws-us-gov"),
+                        ("arn:aws-cn:kms:cn-north-1", "arn:aws-cn"),
+                        ("arn:aws:kms:us-gov-west-1", "arn:aws:kms:us-gov-west-1"),
+                    )
+                ),
+                (
+                    "deployment.permissions_boundary",
+                    "arn:aws-us-gov:iam::111122223333:policy/limits",
+                    "arn:aws-us-gov",
+                ),
+                (
+                    "deployment.alarm_webhook",
+                    "arn:aws-cn:secretsmanager:cn-north-1:111122223333:secret:hook-Ab12Cd",
+                    "arn:aws-cn",
+                ),
+                (
+                    "workload.ocr.run.image",
+                    "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn/ocr:1",
+                    "111122223333.dkr.ecr.cn-north-1",
+                ),
+            )
+        ),
+        *(
+            pytest.param(
+                path,
+                value,
+                field,
+                "name a secret of us-east-1, or replicate this one to there",
+                id=f"{field}: a secret of another region",
+            )
+            for path, value, field in (
+                ("deployment.alarm_webhook", _FOREIGN_SECRET, "deployment.alarm_webhook"),
+                (
+                    "workload.ocr.run.secrets",
+                    {"TOKEN": _FOREIGN_SECRET},
+                    "workload.ocr.run.secrets.TOKEN",
+                ),
+            )
+        ),
         pytest.param(
             "deployment.outpost.us-west-2",
             {
@@ -342,6 +394,14 @@ _KEY_FORM = (
             "deployment.outpost.us-west-2.kms_key_arn",
             "name a key in every region, or in none",
             id="a key in one region alone",
+        ),
+        pytest.param(
+            "deployment.egress",
+            ["10.0.0.0/8:5432", "10.0.0.0/33:443"],
+            "deployment.egress.1",
+            "write a destination of the form 10.0.0.0/8:443 or pl-0123abcd:443: a range or a "
+            "prefix list, and a port of TCP",
+            id="no range of addresses",
         ),
         pytest.param(
             "deployment.log_retention",

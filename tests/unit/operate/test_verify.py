@@ -36,7 +36,7 @@ class NoFaults:
         del tags
         return ""
 
-    def start(self, template_id: str, *, token: str) -> str:
+    def start(self, template_id: str, *, token: str, tags: Mapping[str, str]) -> str:
         raise NotFound(f"{template_id} {token}")
 
     def read(self, experiment_id: str) -> Experiment:
