@@ -188,7 +188,9 @@ class WorkerFleet(Construct):
             # Also for an image of one's own: the release before may have installed itself.
             grants.read_kit(archives_arn=shared.kit.releases_arn),
             *grants.read_declared([*workload.inputs, *workload.models]),
-            *grants.read_secrets(sorted(set(workload.run.secrets.values()))),
+            *grants.read_secrets(
+                sorted(set(workload.run.secrets.values())), own_key=shared.deployment.kms_key_arn
+            ),
             *grants.use_keys(workload.kms_keys),
             *grants.pull_image(workload.run.image),
             *grants.keep_own_rows(table_arn=shared.ledger.table.table_arn, workload=name),

@@ -195,7 +195,7 @@ class ControlPlane(Construct):
             name="webhook",
             description="Posts alarms and alerts to a webhook",
             code=self._code,
-            statements=read_secrets([secret]),
+            statements=read_secrets([secret], own_key=self._shared.deployment.kms_key_arn),
             memory_mib=256,
             places={ENV_WEBHOOK: secret},
             timeout=Duration.seconds(30),

@@ -165,8 +165,10 @@ def pull_image(image: str | None) -> list[iam.PolicyStatement]:
     ]
 
 
-def read_secrets(secrets: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Allow reading a workload's secrets, each by its name.
+def read_secrets(
+    secrets: Sequence[str], *, own_key: str | None = None
+) -> list[iam.PolicyStatement]:
+    """Allow reading secrets, each by its name; ``own_key``, the account's, may encrypt them.
 
     Secrets Manager adds six characters of its own to the ARN of a secret (AWS Secrets Manager
     User Guide, "What's in a Secrets Manager secret?").
@@ -180,18 +182,23 @@ def read_secrets(secrets: Sequence[str]) -> list[iam.PolicyStatement]:
     return [
         *([allow("ReadParameters", ["ssm:GetParameter"], parameters)] if parameters else []),
         *([allow("ReadSecrets", ["secretsmanager:GetSecretValue"], managed)] if managed else []),
+        *(_decrypt("DecryptSecrets", [own_key], _VAULTS) if own_key and secrets else []),
     ]
 
 
 def use_keys(arns: Sequence[str]) -> list[iam.PolicyStatement]:
     """Allow decrypting what a workload reads, through the services that it reads from."""
-    services = sorted(
-        f"{service}.{arn.split(':')[3]}.amazonaws.com"
-        for arn in arns
-        for service in ("s3", "secretsmanager", "ssm")
-    )
-    through = {"StringEquals": {"kms:ViaService": sorted(set(services))}}
-    return [allow("UseKeys", ["kms:Decrypt"], arns, through)] if arns else []
+    return _decrypt("UseKeys", arns, ("s3", *_VAULTS)) if arns else []
+
+
+#: Services that keep secrets.
+_VAULTS = ("secretsmanager", "ssm")
+
+
+def _decrypt(sid: str, arns: Sequence[str], services: Sequence[str]) -> list[iam.PolicyStatement]:
+    regions = {arn.split(":")[3] for arn in arns}
+    through = sorted(f"{one}.{region}.amazonaws.com" for one in services for region in regions)
+    return [allow(sid, ["kms:Decrypt"], arns, {"StringEquals": {"kms:ViaService": through}})]
 
 
 def keep_own_rows(*, table_arn: str, workload: str) -> list[iam.PolicyStatement]:

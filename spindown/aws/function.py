@@ -8,7 +8,7 @@ from spindown.aws.error import translated
 from spindown.contract.codec import decode, from_json
 from spindown.contract.event import NUDGE
 from spindown.contract.rehearsal import Rehearsal, RehearsalRequest, rehearsal_event
-from spindown.error import ContractError
+from spindown.error import ContractError, NotFound
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -29,6 +29,32 @@ class LambdaWaker:
             self._make_client().invoke(
                 FunctionName=self._function, InvocationType="Event", Payload=payload.encode()
             )
+
+
+class LambdaWebhook:
+    """What has the function of the webhook read its secret, and posts nothing."""
+
+    def __init__(self, make_client: "Callable[[], LambdaClient]", function: str) -> None:
+        """Take what makes the client, since few ever ask."""
+        self._make_client = make_client
+        self._function = function
+
+    def __call__(self) -> None:
+        """Have it handle no text at all.
+
+        Raises:
+            AccessDenied: the caller may not invoke the function.
+            NotFound: there is no such function.
+            ContractError: it has failed.
+        """
+        with translated({"ResourceNotFoundException": NotFound}):
+            answer = self._make_client().invoke(
+                FunctionName=self._function, Payload=json.dumps({"Records": []}).encode()
+            )
+            text = answer["Payload"].read()
+        if answer.get("FunctionError"):
+            said = text.decode(errors="replace")[:400]
+            raise ContractError(self._function, said, "read its log")
 
 
 class LambdaRehearser:

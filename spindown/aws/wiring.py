@@ -26,7 +26,7 @@ from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.eventbridge import EventBridgeBus
 from spindown.aws.fault import FisInjector
-from spindown.aws.function import LambdaRehearser, LambdaWaker
+from spindown.aws.function import LambdaRehearser, LambdaWaker, LambdaWebhook
 from spindown.aws.image import AwsImageBuilder
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.market import Ec2Market
@@ -161,6 +161,10 @@ class Aws:
     def waker(self, function: str) -> LambdaWaker:
         """Return what wakes a function: the one that reconciles, or the one that routes."""
         return LambdaWaker(self._lambda, function)
+
+    def webhook(self, function: str) -> LambdaWebhook:
+        """Return what has the function of the webhook read its secret."""
+        return LambdaWebhook(self._lambda, function)
 
     def rehearser(self, function: str) -> LambdaRehearser:
         """Return what has a scaler rehearse launches."""

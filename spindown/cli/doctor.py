@@ -17,7 +17,7 @@ from spindown.cli.render.line import print_aside
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
-from spindown.contract.name import scaler_name
+from spindown.contract.name import resource_name, scaler_name
 from spindown.error import BadInput, NotFound
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
@@ -99,6 +99,7 @@ def _examine(
         table=table,
         count_lost=_lost_counter(aws, name) if subject.is_deployed else None,
         rehearse=aws.rehearser(scaler_name(name)) if subject.is_deployed else None,
+        try_webhook=aws.webhook(resource_name(name, "webhook")) if subject.is_deployed else None,
         tell=tell,
     )
     return examine(in_local_system(subject) if is_local() else subject, ports)

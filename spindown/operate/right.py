@@ -161,6 +161,12 @@ def operator(whose: Whose) -> list[Statement]:
             [whose.arn("logs", f"log-group:/spindown/{name}/worker/*")],
         ),
         _wake_scaler(whose),
+        # `spindown doctor`: whether the function of the webhook can read its secret.
+        _allow(
+            "TryWebhook",
+            ["lambda:InvokeFunction"],
+            [whose.arn("lambda", f"function:{resource_name(name, 'webhook')}")],
+        ),
         # `spindown drain --now`.
         _allow(
             "EndWorkers",
@@ -286,13 +292,16 @@ def _use_key(role: str, whose: Whose) -> list[Statement]:
         return []
     services, actions = _KEY_USERS[role]
     through = [f"{service}.{whose.regions[0]}.amazonaws.com" for service in services]
+    # `spindown doctor`: whether it is enabled, and lent to EC2's role for spot.
+    looks = ["kms:DescribeKey", "kms:GetKeyPolicy", "kms:ListGrants"]
     return [
+        *([_allow("SeeOwnKey", looks, [whose.key_arn])] if role == "operator" else []),
         _allow(
             "UseOwnKey",
             [f"kms:{action}" for action in actions],
             [whose.key_arn],
             {"StringEquals": {"kms:ViaService": through}},
-        )
+        ),
     ]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
+from tests.infra.ruled import HOME_KEY
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_it_writes_to_the_address_in_the_configuration(
 def test_a_webhook_is_told_by_a_function_that_reads_one_secret(
     tmp_path: Path, secret: str, sid: str, arn: str
 ) -> None:
-    told_to = f'alarm_webhook = "{secret}"\nzones'
+    told_to = f'kms_key_arn = "{HOME_KEY}"\nalarm_webhook = "{secret}"\nzones'
     project = write_project(tmp_path, PLAIN.format(image="").replace("zones", told_to))
 
     core = synthesise_core(project, tmp_path / "out")
@@ -49,6 +50,12 @@ def test_a_webhook_is_told_by_a_function_that_reads_one_secret(
     assert function["Environment"]["Variables"]["SPINDOWN_WEBHOOK"] == secret
     statements = core.statements("ControlWebhookRole")
     assert words(statements[sid]["Resource"]).endswith(arn)
+    # The account may have all secrets encrypted by its own key.
+    assert statements["DecryptSecrets"]["Resource"] == HOME_KEY
+    assert set(statements["DecryptSecrets"]["Condition"]["StringEquals"]["kms:ViaService"]) == {
+        "secretsmanager.eu-west-1.amazonaws.com",
+        "ssm.eu-west-1.amazonaws.com",
+    }
     assert "TellPeople" not in statements
 
 

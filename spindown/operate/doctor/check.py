@@ -915,9 +915,37 @@ def check_reading(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def check_sources(facts: Facts) -> Iterator[Finding]:
+def check_webhook(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
+    """Check that the webhook's function gets the address to which it posts."""
+    if not subject.webhook:
+        return
+    trouble = facts.webhook
+    yield Finding(
+        what=f"webhook {subject.webhook}",
+        found="there" if trouble is None else trouble.reason,
+        needed=""
+        if trouble is None
+        else "a secret at home that the function of the webhook can read: else it tells nobody",
+        remedy=""
+        if trouble is None
+        else "fix `alarm_webhook`, or make the secret, encrypted by AWS's key or by `kms_key_arn`; "
+        "then cdk deploy --all",
+        severity=Severity.GOOD if trouble is None else Severity.WARNING,
+    )
+
+
+def check_sources(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Check that the buckets of sources tell of new objects, which no deploy can make them do."""
     for bucket, sends in sorted(facts.sources.items()):
+        if bucket == subject.bucket:
+            yield Finding(
+                what=f"source s3://{bucket}",
+                found="it is the deployment's own bucket",
+                needed="another: results of jobs that lie below the prefix are new jobs, without "
+                "end",
+                remedy="name a bucket of your own in [[workload.NAME.sources]]",
+                severity=Severity.WARNING,
+            )
         is_good = sends is True
         found = "its events reach EventBridge" if is_good else "it sends no event to EventBridge"
         yield Finding(

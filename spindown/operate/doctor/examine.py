@@ -16,6 +16,7 @@ from spindown.operate.doctor.check import (
     check_reading,
     check_sources,
     check_subnets,
+    check_webhook,
     choose,
 )
 from spindown.operate.doctor.fact import Facts, Unknown, gather
@@ -45,6 +46,8 @@ class DoctorPorts:
     count_lost: Callable[[str], int] | None = None
     #: Has the scaler rehearse launches; None: nothing is deployed.
     rehearse: Rehearser | None = None
+    #: Has the function of the webhook read its secret; None: nothing is deployed.
+    try_webhook: Callable[[], None] | None = None
     #: Hears what is read next, since it takes a while.
     tell: Callable[[str], None] = lambda _: None
 
@@ -58,6 +61,7 @@ def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
         clock=ports.clock,
         table=ports.table,
         count_lost=ports.count_lost,
+        try_webhook=ports.try_webhook,
         tell=ports.tell,
     )
     if isinstance(facts.caller, Unknown):
@@ -87,5 +91,6 @@ def _judge(
     yield from check_subnets(subject, facts)
     yield from check_ways(subject, facts)
     yield from check_reading(facts)
-    yield from check_sources(facts)
+    yield from check_webhook(subject, facts)
+    yield from check_sources(subject, facts)
     yield from check_rehearsals(rehearsed)

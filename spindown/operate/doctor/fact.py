@@ -93,6 +93,8 @@ class Facts:
     #: The same by the name of a secret, and by the ARN of a key.
     secrets: Mapping[str, Unknown | None] = field(default_factory=dict)
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: Why the webhook's function cannot read its secret, or before a deploy, why that is not there.
+    webhook: Unknown | None = None
     #: Bucket of a source -> whether it sends its events to EventBridge.
     sources: Mapping[str, bool | Unknown] = field(default_factory=dict)
     #: Region -> why EBS has no default key there; None: it has one.
@@ -119,6 +121,7 @@ def gather(
     clock: Clock,
     table: Table | None = None,
     count_lost: Callable[[str], int] | None = None,
+    try_webhook: Callable[[], None] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """Read all facts about a subject; a failure is a fact too. ``tell`` hears what is read next."""
@@ -162,6 +165,9 @@ def gather(
         inputs={prefix: _try_input(account, prefix) for prefix in inputs},
         secrets={name: ask(partial(account.try_secret, name, region=home)) for name in secrets},
         keys={arn: ask(partial(account.try_key, arn)) for arn in keys},
+        webhook=ask(try_webhook or partial(account.try_secret, subject.webhook, region=home))
+        if subject.webhook
+        else None,
         sources={bucket: ask(partial(account.sends_events, bucket)) for bucket in sources},
         disk_keys={
             region: ask(

@@ -71,6 +71,10 @@ class DoctorSubject:
     is_deployed: bool = False
     #: Name of its ledger's table; "": it has none yet.
     table: str = ""
+    #: Its own bucket; "": it is not known before the first deploy.
+    bucket: str = ""
+    #: The secret that holds the address of a webhook, by the file; "": none is told.
+    webhook: str = ""
     #: USD that a month may cost; None: no limit.
     budget_usd: float | None = None
     #: What names the roles and the bucket of ``cdk bootstrap``.
@@ -124,6 +128,7 @@ def from_config(config: Config) -> DoctorSubject:
             if one.network is not None
         },
         may_have_addresses=deployment.public_addresses,
+        webhook=deployment.alarm_webhook or "",
     )
 
 
@@ -169,6 +174,8 @@ def as_deployed(
         cases=tuple(cases[name] for name in sorted(cases)),
         is_deployed=True,
         table=deployment.table,
+        bucket=deployment.bucket,
+        webhook=planned.webhook if planned is not None else "",
         budget_usd=deployment.budget_per_month,
         tags=deployment.tags,
         disk_keys=planned.disk_keys if planned is not None else {},

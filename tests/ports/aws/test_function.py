@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import boto3
@@ -10,7 +11,7 @@ import pytest
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
-from spindown.aws.function import LambdaRehearser
+from spindown.aws.function import LambdaRehearser, LambdaWebhook
 from spindown.contract.rehearsal import Rehearsal, RehearsalRequest, RehearsedLaunch, RehearsedPool
 from spindown.domain.offer import CapacityType
 from spindown.error import AccessDenied, ContractError
@@ -87,3 +88,20 @@ def test_who_may_not_invoke_it_is_told_so(asked: tuple[LambdaRehearser, Stubber]
 
     with pytest.raises(AccessDenied):
         rehearse(REQUEST)
+
+
+@pytest.mark.parametrize("failed", [False, True], ids=["it reads its secret", "it does not"])
+def test_the_webhook_s_function_is_tried_without_a_text(
+    session: boto3.Session, failed: bool
+) -> None:
+    client = session.client("lambda")
+    with Stubber(client) as answers:
+        said = answer({"errorType": "AccessDenied"}, FunctionError="Unhandled")
+        answers.add_response(
+            "invoke",
+            said if failed else answer({"posted": 0}),
+            {"FunctionName": "demo--webhook", "Payload": b'{"Records": []}'},
+        )
+
+        with pytest.raises(ContractError) if failed else nullcontext():
+            LambdaWebhook(lambda: client, "demo--webhook")()

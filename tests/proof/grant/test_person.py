@@ -39,8 +39,8 @@ SUBMITTER = {
     "WakeScaler": "submit count spindown.toml",
 }
 #: EC2, its prices and its quotas are our own market here, which asks no IAM; nothing here has a
-#: source.
-NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources"}
+#: source or a webhook.
+NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources", "TryWebhook"}
 
 
 @dataclass(frozen=True)

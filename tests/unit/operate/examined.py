@@ -67,6 +67,8 @@ class Examined:
     lost: dict[str, int | SpindownError] = field(default_factory=dict)
     #: EC2's code and its kind for a pool that the scaler rehearses; None: it would launch.
     refuse: Callable[[RehearsedPool], tuple[str, RefusalKind] | None] = lambda _: None
+    #: Why the webhook's function cannot read its secret; None: it can.
+    unread_webhook: SpindownError | None = None
     #: Why the scaler's answer is short, or why there is none.
     ended: str | SpindownError = ""
 
@@ -150,6 +152,7 @@ class Examined:
             table=self.table if subject.table else None,
             count_lost=self._count_lost if subject.table else None,
             rehearse=self._rehearse if subject.is_deployed else None,
+            try_webhook=self._try_webhook if subject.is_deployed else None,
         )
         return examine(subject, ports)
 
@@ -158,6 +161,10 @@ class Examined:
         if isinstance(found, SpindownError):
             raise found
         return found
+
+    def _try_webhook(self) -> None:
+        if self.unread_webhook is not None:
+            raise self.unread_webhook
 
     def _rehearse(self, request: RehearsalRequest) -> Rehearsal:
         if isinstance(self.ended, SpindownError):

@@ -206,6 +206,34 @@ def test_a_source_whose_bucket_is_silent_is_said_with_a_mend() -> None:
     assert world.report().can_launch
 
 
+def test_a_source_that_is_the_own_bucket_is_warned_of() -> None:
+    own = {"bucket": "demo-bucket", "prefix": "workloads/"}
+    config = a_config(sources=[own], inputs=["s3://demo-bucket/workloads/"])
+    world = Examined(config=config)
+    world.account.telling_buckets.add("demo-bucket")
+
+    found = [one for one in world.report().findings if one.what == "source s3://demo-bucket"]
+
+    assert [one.severity for one in found] == [Severity.WARNING, Severity.GOOD]
+
+
+@pytest.mark.parametrize("is_deployed", [True, False], ids=["after a deploy", "before a deploy"])
+def test_a_webhook_s_secret_must_be_read_by_its_function(is_deployed: bool) -> None:
+    config = a_config()
+    config["deployment"]["alarm_webhook"] = "hook"
+    world = Examined(config=config, is_deployed=is_deployed)
+    assert world.severity("webhook hook") is Severity.GOOD
+
+    # Whoever asks may not see the secret, and after a deploy need not.
+    world.account.unreadable = {"hook": AccessDenied("no")}
+    asked = Severity.GOOD if is_deployed else Severity.WARNING
+    assert world.severity("webhook hook") is asked
+    world.unread_webhook = AccessDenied("kms:Decrypt")
+
+    assert world.severity("webhook hook") is Severity.WARNING
+    assert world.report().can_launch
+
+
 def test_a_source_that_nobody_may_look_at_is_said_with_why() -> None:
     world = a_sourced_world()
     world.account.unreadable = {"documents": AccessDenied("no")}
