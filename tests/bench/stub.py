@@ -1,7 +1,7 @@
 """A server that answers a worker's SQS, S3 and DynamoDB requests as cheaply as can be.
 
-Run as ``python tests/bench/stub.py``: it prints its port and serves until its input ends. Every
-receive gives a new job of its own; every write succeeds; nothing is kept.
+Run as ``python tests/bench/stub.py ITEMS``: it prints its port and serves until its input ends.
+Every receive gives a new job of so many items; every write succeeds; nothing is kept.
 """
 
 import hashlib
@@ -59,7 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _message() -> dict[str, object]:
     number = next(_numbers)
-    body = json.dumps({"job_id": f"job-{number}", "items": [f"item-{n}" for n in range(10)]})
+    items = [f"item-{n}" for n in range(int(sys.argv[1]))]
+    body = json.dumps({"job_id": f"job-{number}", "items": items})
     message = {
         "MessageId": f"message-{number}",
         "ReceiptHandle": f"handle-{number}",
