@@ -760,8 +760,12 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{datetime.fromisoformat(str(about['since'])):%H:%M} UTC"
     ),
     ReasonCode.NOTHING_ON_SALE: "nothing is on sale in the zones where it may run",
-    ReasonCode.LAST_RULED_OUT: (
-        "of {offers} offers, {constraint} rules out the {last} that passed every earlier check"
+    ReasonCode.LAST_RULED_OUT: lambda about: (
+        f"no price is known of the {about['last']} that passed every earlier check, of "
+        f"{about['offers']} offers"
+        if about["constraint"] == "price"
+        else f"of {about['offers']} offers, {about['constraint']} rules out the {about['last']} "
+        "that passed every earlier check"
     ),
     ReasonCode.REGION_LEFT_OUT: "the setting `regions` does not contain {region}",
     ReasonCode.BREAKER_OPEN: lambda about: f"launching is stopped: {_inner(about)}",

@@ -91,6 +91,8 @@ def _dig(document: object, where: list[str]) -> object:
 
 def _suggest_key(key: str, root: type[BaseModel]) -> str:
     known = sorted(_keys_below(root))
+    if key in known:
+        return "move it to the table whose key it is: `spindown docs settings`"
     close = difflib.get_close_matches(key, known, n=1)
     return f"did you mean {close[0]}?" if close else "take this unknown key out"
 

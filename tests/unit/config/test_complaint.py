@@ -34,6 +34,13 @@ _KEY_FORM = (
             id="a misspelt key is answered with the right one",
         ),
         pytest.param(
+            "deployment.tick",
+            "2s",
+            "deployment.tick",
+            "move it to the table whose key it is: `spindown docs settings`",
+            id="a key of another table",
+        ),
+        pytest.param(
             "workload.ocr.models",
             ["s3://weights/ocr/"],
             "workload.ocr.models",
