@@ -14,6 +14,7 @@ export JSII_NODE := $(BIN)/node
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/python -m pytest
+PROVE := $(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=3600 -v
 LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --universal \
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
@@ -70,9 +71,14 @@ compare: setup ## Compare with fifteen others and the bounds: docs/benchmarks.md
 research: setup ## Run the tests of bounds, rare baselines and the comparison
 	@$(PYTEST) -n logical --dist loadfile research/tests $(ARGS)
 
+# These compute and wait for nothing; the others wait for seconds to pass, and run one by one.
+COMPUTING := tests/simulator tests/unit \
+	$(patsubst %,tests/proof/test_%.py,machine control_crash worker_crash batch_crash)
+
 proof: setup ## Run the slow tests: what takes minutes to prove
 	@$(PYTEST) -q -n logical --dist loadfile research/tests
-	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=3600 -v $(ARGS)
+	@$(PROVE) -n $$(nproc) --dist worksteal $(COMPUTING); computed=$$?; \
+		$(PROVE) $(patsubst %,--ignore %,$(COMPUTING)) && exit $$computed
 
 aws: setup ## On your AWS account: tests that only read, then spindown verify; only checked by us
 	@$(PYTEST) -m aws --force-enable-socket -v
