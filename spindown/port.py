@@ -661,6 +661,8 @@ class SubnetWay:
     default_route: str
     #: Services with an endpoint there, as the names of endpoints end: ``sqs``, ``ecr.api``.
     endpoints: frozenset[str]
+    #: What VPC Block Public Access closes there: "off", "block-ingress" or "block-bidirectional".
+    gateway_block: str = "off"
 
     @property
     def is_public_route(self) -> bool:
@@ -669,8 +671,14 @@ class SubnetWay:
 
     @property
     def reaches_internet(self) -> bool:
-        """Tell whether its instances reach the internet, as far as its routes tell."""
-        return bool(self.default_route) and (self.is_public or not self.is_public_route)
+        """Tell whether its instances reach the internet, as far as its routes tell.
+
+        Whichever way traffic is blocked, no internet gateway serves an instance; a NAT gateway may
+        be in a subnet that is left out (Amazon VPC User Guide, "Block public access to VPCs and
+        subnets").
+        """
+        by_gateway = self.is_public and self.gateway_block == "off"
+        return bool(self.default_route) and (by_gateway or not self.is_public_route)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

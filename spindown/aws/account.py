@@ -277,4 +277,7 @@ def _way(
         is_public=subnet.get("MapPublicIpOnLaunch", False),
         default_route=next(iter(routes), ""),
         endpoints=frozenset(found[1] for found in map(_SERVICE.fullmatch, serving) if found),
+        gateway_block=subnet.get("BlockPublicAccessStates", {}).get(
+            "InternetGatewayBlockMode", "off"
+        ),
     )

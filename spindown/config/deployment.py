@@ -158,6 +158,14 @@ class DeploymentConfig(TomlTable):
         return self
 
     @model_validator(mode="after")
+    def _let_workers_call_aws(self) -> "DeploymentConfig":
+        for region, place in self.regions.items():
+            if place.egress and not any(one.endswith(":443") for one in place.egress):
+                where = "egress" if region == self.region else f"outpost.{region}.egress"
+                raise remedy(where, "add a destination at port 443: workers call AWS there")
+        return self
+
+    @model_validator(mode="after")
     def _keep_tags_apart(self) -> "DeploymentConfig":
         for key in self.tags:
             if key.lower().startswith(_OTHERS_TAGS) or key.lower() == "name":

@@ -21,7 +21,7 @@ from spindown.operate.doctor.check import (
 )
 from spindown.operate.doctor.fact import Facts, Unknown, gather
 from spindown.operate.doctor.finding import Finding, Report
-from spindown.operate.doctor.network import check_ways
+from spindown.operate.doctor.network import check_ports, check_ways
 from spindown.operate.doctor.rehearsal import (
     Rehearsed,
     Rehearser,
@@ -90,6 +90,7 @@ def _judge(
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
     yield from check_ways(subject, facts)
+    yield from check_ports(subject)
     yield from check_reading(facts)
     yield from check_webhook(subject, facts)
     yield from check_sources(subject, facts)

@@ -101,7 +101,7 @@ class Facts:
     disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
     #: ARN of an account's own key of disks -> whether EC2's role for spot may use it.
     lent_to_spot: Mapping[str, bool | Unknown] = field(default_factory=dict)
-    #: Region -> what subnets of one's own reach there, by their ids.
+    #: Region -> what its subnets reach, by their ids.
     ways: Mapping[str, Mapping[str, SubnetWay] | Unknown] = field(default_factory=dict)
     #: None: there is no ledger.
     obstacles: Obstacles | Unknown | None = None
@@ -179,8 +179,8 @@ def gather(
             arn: ask(partial(account.lends_key_to_spot, arn)) for arn in subject.disk_keys.values()
         },
         ways={
-            region: ask(partial(account.ways_out, sorted(set(subnets)), region=region))
-            for region, subnets in subject.own_subnets.items()
+            region: ask(partial(account.ways_out, sorted(subject.subnets(region)), region=region))
+            for region in subject.regions
         },
     )
     if table is not None:
@@ -262,14 +262,13 @@ def _gather_region(
     region: str, subject: DoctorSubject, *, account: Account, market: Market, at: datetime
 ) -> RegionFacts:
     cases = [case for case in subject.cases if region in case.places]
-    subnets = {s for case in cases for s in case.places[region].subnets.values() if s}
     parameters = {need.parameter for case in cases for need in case.images}
     catalogue = ask(lambda: _read_catalogue(region, market, at))
     return RegionFacts(
         catalogue=catalogue,
         spot_prices=ask(lambda: _read_spot_prices(region, cases, catalogue, market)),
         quotas=ask(lambda: market.quotas(region=region)),
-        subnets=ask(lambda: account.subnets(sorted(subnets), region=region)),
+        subnets=ask(lambda: account.subnets(sorted(subject.subnets(region)), region=region)),
         images={name: _find_image(name, region, account) for name in sorted(parameters)},
     )
 

@@ -12,9 +12,10 @@ _GATEWAYS = frozenset({"s3", "dynamodb"})
 
 
 def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
-    """Check each subnet of a network of one's own; those that a deploy makes have all they need."""
-    for region, subnets in sorted(subject.own_subnets.items()):
+    """Check each subnet; those that a deploy made have all they need, if the account lets them."""
+    for region in subject.regions:
         ways = facts.ways.get(region, {})
+        own = subject.own_subnets.get(region, ())
         if isinstance(ways, Unknown):
             yield Finding(
                 what=f"routes in {region}",
@@ -25,18 +26,33 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
             )
             continue
         cases = [case for case in subject.cases if region in case.places]
-        for subnet_id in sorted(set(subnets)):
-            if subnet_id in ways:
-                way = ways[subnet_id]
-                if way.is_public and not subject.may_have_addresses:
-                    yield Finding(
-                        what=f"addresses of {subnet_id}",
-                        found="its instances get public addresses",
-                        needed="none, by public_addresses = false",
-                        remedy="turn off MapPublicIpOnLaunch of the subnet, or name another",
-                        severity=Severity.BLOCKED,
-                    )
-                yield _check_way(way, cases, is_home=region == subject.region)
+        for subnet_id, way in sorted(ways.items()):
+            if subnet_id not in own and way.gateway_block == "off":
+                continue
+            if way.is_public and not subject.may_have_addresses:
+                yield Finding(
+                    what=f"addresses of {subnet_id}",
+                    found="its instances get public addresses",
+                    needed="none, by public_addresses = false",
+                    remedy="turn off MapPublicIpOnLaunch of the subnet, or name another",
+                    severity=Severity.BLOCKED,
+                )
+            yield _check_way(way, cases, is_home=region == subject.region)
+
+
+def check_ports(subject: DoctorSubject) -> Iterator[Finding]:
+    """Check that what is installed may be fetched; Ubuntu's packages come by plain HTTP."""
+    for region, egress in sorted(subject.egress.items()):
+        names = sorted(c.name for c in subject.cases if region in c.places and c.installs)
+        if names and not any(one.endswith(":80") for one in egress):
+            yield Finding(
+                what=f"egress in {region}",
+                found="no destination at port 80",
+                needed=f"{', '.join(names)}: Ubuntu's packages come by port 80",
+                remedy="add the address of your mirror, or 0.0.0.0/0:80, to egress; not for images "
+                "whose packages come by HTTPS",
+                severity=Severity.WARNING,
+            )
 
 
 def _check_way(way: SubnetWay, cases: list[DoctorCase], *, is_home: bool) -> Finding:
@@ -47,13 +63,18 @@ def _check_way(way: SubnetWay, cases: list[DoctorCase], *, is_home: bool) -> Fin
     why = {case.name: case.needs_internet for case in cases if case.needs_internet}
     if not is_home:
         why |= {case.name: "its queue is at home, and no endpoint leads there" for case in cases}
-    found = "its instances get no public address" if way.is_public_route else "no default route"
+    if way.is_public_route and way.is_public:
+        found = f"VPC Block Public Access ({way.gateway_block}) closes its internet gateway"
+        way_out = "exclude its VPC from the block, or route 0.0.0.0/0 to a NAT gateway"
+    else:
+        found = "its instances get no public address" if way.is_public_route else "no default route"
+        way_out = "route 0.0.0.0/0 to a NAT gateway, or name a subnet that gives addresses"
     if why:
         return Finding(
             what=what,
             found=found,
             needed="; ".join(f"{name}: {reason}" for name, reason in sorted(why.items())),
-            remedy="route 0.0.0.0/0 to a NAT gateway, or name a subnet that gives addresses",
+            remedy=way_out,
             severity=Severity.BLOCKED,
         )
     needed = frozenset().union(*(case.endpoints for case in cases))

@@ -4,7 +4,7 @@ Before a deploy there is only the file. After it, the deployment names places an
 the policy in force applies. The file still names images and inputs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
@@ -59,6 +59,8 @@ class DoctorCase:
     endpoints: frozenset[str] = frozenset()
     #: Why its instances need more than endpoints; "": they do not.
     needs_internet: str = ""
+    #: Whether packages are installed on an instance, at its start or while an image is baked.
+    installs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,8 @@ class DoctorSubject:
     disk_keys: Mapping[str, str] = field(default_factory=dict)
     #: Region -> subnets that the file names; a deploy makes the others.
     own_subnets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Region -> where its workers may send, as ``RANGE:PORT``; none: anywhere.
+    egress: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Whether its workers may have public addresses.
     may_have_addresses: bool = True
     #: The account's tags, which a launch bears.
@@ -91,6 +95,12 @@ class DoctorSubject:
     unread: str = ""
     #: Whether it is in an account; the local system has no images, plan, roles and keys.
     is_on_aws: bool = True
+
+    def subnets(self, region: str) -> Collection[str]:
+        """Return every subnet of a region that is known by its id."""
+        places = (case.places[region] for case in self.cases if region in case.places)
+        known = {id_ for place in places for id_ in place.subnets.values() if id_}
+        return known.union(self.own_subnets.get(region, ()))
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -127,6 +137,7 @@ def from_config(config: Config) -> DoctorSubject:
             for region, one in deployment.regions.items()
             if one.network is not None
         },
+        egress={region: one.egress for region, one in deployment.regions.items() if one.egress},
         may_have_addresses=deployment.public_addresses,
         webhook=deployment.alarm_webhook or "",
     )
@@ -180,6 +191,7 @@ def as_deployed(
         tags=deployment.tags,
         disk_keys=planned.disk_keys if planned is not None else {},
         own_subnets=planned.own_subnets if planned is not None else {},
+        egress=planned.egress if planned is not None else {},
         may_have_addresses=planned is None or planned.may_have_addresses,
     )
 
@@ -213,6 +225,7 @@ def _planned(
         sources=tuple(sorted({one.bucket for one in workload.sources})),
         endpoints=needed_endpoints(workload.run, session_manager=deployment.session_manager),
         needs_internet=why_internet(workload.run, workload.image),
+        installs=workload.image.mode != "ami",
     )
 
 
@@ -251,4 +264,5 @@ def _deployed(
         sources=planned.sources,
         endpoints=planned.endpoints,
         needs_internet=planned.needs_internet,
+        installs=planned.installs,
     )

@@ -167,6 +167,22 @@ def test_tells_what_subnets_reach_by_routes_and_addresses(
     assert not ways[closed].reaches_internet
 
 
+def test_an_internet_gateway_may_be_closed_by_the_account(
+    network: tuple[Any, AwsAccount, str],
+) -> None:
+    client, account, vpc = network
+    subnet = a_subnet(client, vpc, "10.1.1.0/24")
+
+    def close(parsed: dict[str, Any], **_: object) -> None:
+        for one in parsed["Subnets"]:
+            one["BlockPublicAccessStates"] = {"InternetGatewayBlockMode": "block-ingress"}
+
+    # moto knows nothing of VPC Block Public Access.
+    client.meta.events.register("after-call.ec2.DescribeSubnets", close)
+
+    assert account.ways_out([subnet], region=REGION)[subnet].gateway_block == "block-ingress"
+
+
 def test_an_endpoint_counts_where_it_serves(network: tuple[Any, AwsAccount, str]) -> None:
     client, account, vpc = network
     one, other = (a_subnet(client, vpc, f"10.1.{n}.0/24") for n in (1, 2))

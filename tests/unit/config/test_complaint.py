@@ -411,6 +411,20 @@ _KEY_FORM = (
             id="no range of addresses",
         ),
         pytest.param(
+            "deployment.egress",
+            ["10.0.0.0/8:5432"],
+            "deployment.egress",
+            "add a destination at port 443: workers call AWS there",
+            id="no way to AWS",
+        ),
+        pytest.param(
+            "deployment.outpost.us-west-2",
+            {"zones": ["us-west-2a"], "egress": ["10.0.0.0/8:5432"]},
+            "deployment.outpost.us-west-2.egress",
+            "add a destination at port 443: workers call AWS there",
+            id="no way to AWS from another region",
+        ),
+        pytest.param(
             "deployment.log_retention",
             "31d",
             "deployment.log_retention",

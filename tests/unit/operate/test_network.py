@@ -8,7 +8,7 @@ import pytest
 from spindown.error import AccessDenied
 from spindown.operate.doctor.finding import Finding, Severity
 from spindown.port import SubnetWay
-from tests.unit.operate.examined import REGION, ZONES, Examined, a_config, subnet_of
+from tests.unit.operate.examined import IMAGE, REGION, ZONES, Examined, a_config, subnet_of
 
 ALWAYS = {"s3", "dynamodb", "sqs", "logs", "events"}
 #: Nothing but its VPC.
@@ -125,11 +125,54 @@ def test_before_a_deploy_it_is_told_as_well() -> None:
     assert told(world).severity is Severity.WARNING
 
 
-def test_a_network_that_the_deploy_makes_is_not_looked_at() -> None:
+def test_a_network_that_the_deploy_makes_has_all_it_needs() -> None:
     world = Examined()
     world.account.ways[REGION, CLOSED.subnet_id] = CLOSED
 
     assert not [one for one in world.report().findings if one.what.startswith("way out")]
+
+
+@pytest.mark.parametrize("block", ["block-ingress", "block-bidirectional"])
+@pytest.mark.parametrize(
+    ("route", "severity"), [("igw-1", Severity.BLOCKED), ("nat-1", Severity.GOOD)]
+)
+def test_an_account_may_close_internet_gateways(block: str, route: str, severity: Severity) -> None:
+    way = replace(CLOSED, default_route=route, is_public=True, gateway_block=block)
+
+    finding = found(way, image={"mode": "bootstrap"})
+
+    assert finding.severity is severity
+    assert (block in finding.found) is (severity is Severity.BLOCKED)
+
+
+def test_a_closed_gateway_of_a_made_network_is_told() -> None:
+    world = Examined(config=a_config(image={"mode": "bootstrap"}))
+    world.account.ways[REGION, CLOSED.subnet_id] = replace(
+        CLOSED, is_public=True, default_route="igw-1", gateway_block="block-ingress"
+    )
+
+    assert told(world).severity is Severity.BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("image", "egress", "is_told"),
+    [
+        ({"mode": "bootstrap"}, ["0.0.0.0/0:443"], True),
+        ({"mode": "bake"}, ["0.0.0.0/0:443"], True),
+        ({"mode": "ami", "parameters": {"x86_64": IMAGE}}, ["0.0.0.0/0:443"], False),
+        ({"mode": "bootstrap"}, ["0.0.0.0/0:443", "10.1.0.0/16:80"], False),
+        ({"mode": "bootstrap"}, [], False),
+    ],
+)
+def test_installing_needs_the_port_of_the_packages(
+    image: dict[str, Any], egress: list[str], *, is_told: bool
+) -> None:
+    world = examined(CLOSED, image=image)
+    world.config["deployment"]["egress"] = egress
+
+    findings = [one for one in world.report().findings if one.what.startswith("egress")]
+
+    assert [one.severity for one in findings] == [Severity.WARNING] * is_told
 
 
 def test_routes_that_may_not_be_read_stop_nothing() -> None:
