@@ -50,8 +50,10 @@ _STEPS = (
     (re.compile(r"^(\S+): (?:deploying|destroying)\.\.\."), r"changing the resources of \1"),
 )
 
-#: In the state directory: of what the last successful deploy was made.
+#: In the state directory: of what the stacks there were made.
 _KEPT = "cdk.out.sha256"
+#: The same of those that were deployed last, once everything that runs goes by them.
+_DEPLOYED = "deployed.sha256"
 
 Tell = Callable[[str], None]
 
@@ -101,6 +103,7 @@ def deploy(
     assembly, made_of = str(state / "cdk.out"), digest(config_path)
     kept = state / _KEPT
     is_kept = kept.is_file() and kept.read_text(encoding="utf-8") == made_of
+    (state / _DEPLOYED).unlink(missing_ok=True)
     tell("reading the stacks, unchanged since the last time" if is_kept else "making the stacks")
     if not is_kept:
         # So that what breaks off is never taken for whole.
@@ -113,10 +116,15 @@ def deploy(
     kept.write_text(made_of, encoding="utf-8")
 
 
+def note_deployed(state: Path) -> None:
+    """Note that everything that runs goes by what was deployed last."""
+    shutil.copyfile(state / _KEPT, state / _DEPLOYED)
+
+
 def is_deployed(config_path: Path, state: Path) -> bool:
-    """Tell whether what was deployed last is what a spindown.toml and its code come to."""
-    kept = state / _KEPT
-    return kept.is_file() and kept.read_text(encoding="utf-8") == digest(config_path)
+    """Tell whether everything that runs goes by what a spindown.toml and its code come to."""
+    noted = state / _DEPLOYED
+    return noted.is_file() and noted.read_text(encoding="utf-8") == digest(config_path)
 
 
 def stacks_of(deployment: str, regions: Sequence[str]) -> tuple[str, ...]:

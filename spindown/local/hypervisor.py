@@ -186,8 +186,8 @@ class GuestSetup:
     grace_seconds: float = 0.0
     #: The instance's own timer powers it off this long after its worker has gone.
     dead_man_seconds: float = 10.0
-    #: Ends what is no child of a guest, once the ids of instances follow; (): nothing.
-    clear: Sequence[str] = ()
+    #: Returns what ends those that are no children of guests, once ids of instances follow.
+    clear: Callable[[], Sequence[str]] = tuple
 
 
 @dataclass(slots=True)
@@ -299,9 +299,10 @@ class Hypervisor:
 
     def _clear(self, *instance_ids: str) -> None:
         """End the containers of guests that are gone: on EC2 they go with their instance."""
-        if self._setup.clear and instance_ids:
+        command = self._setup.clear()
+        if command and instance_ids:
             environment = dict(self._setup.environment)
-            subprocess.run([*self._setup.clear, *instance_ids], check=False, env=environment)
+            subprocess.run([*command, *instance_ids], check=False, env=environment)
 
     def _listen(self, instance_id: str, life: _Life, now: float) -> None:
         """Hear a guest's power-off: its own, or that of its timer once its program is gone."""

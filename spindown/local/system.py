@@ -21,7 +21,14 @@ from spindown.contract.codec import encode
 from spindown.ec2sim import Ec2Instance
 from spindown.error import BadInput
 from spindown.local import TICK, emulator, environment
-from spindown.local.deployment import bootstrap, deploy, destroy, put_dashboards, stacks_of
+from spindown.local.deployment import (
+    bootstrap,
+    deploy,
+    destroy,
+    note_deployed,
+    put_dashboards,
+    stacks_of,
+)
 from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
 from spindown.local.hypervisor import GuestSetup, Hypervisor
 from spindown.local.market import (
@@ -62,6 +69,10 @@ _CREDENTIALS_FOR = timedelta(hours=6)
 _GUEST_KNOWS = frozenset({"PATH", "LANG", "LC_ALL", "TZ"})
 
 
+def _has_containers(loaded: config.Config) -> bool:
+    return any(one.run.image for one in loaded.workloads.values())
+
+
 class LocalSystem:
     """A context: up when entered, and nothing of it is left when it is left."""
 
@@ -91,7 +102,7 @@ class LocalSystem:
         """
         loaded = config.load(config_path, named="--config")
         deployment = loaded.deployment
-        self._has_containers = any(one.run.image for one in loaded.workloads.values())
+        self._has_containers = _has_containers(loaded)
         self.config_path = config_path
         self.deployment = deployment.name
         self.region = deployment.region
@@ -160,6 +171,7 @@ class LocalSystem:
         self._with_cdk(partial(deploy, tell=tell), "deploy")
         put_dashboards(self.client("cloudwatch"), self.state.path, self.deployment, self.region)
         self._fire_all(tell)
+        note_deployed(self.state.path)
 
     def _fire_all(self, tell: Callable[[str], None]) -> None:
         for firing in self.gateway.call(self._ticker.firings):
@@ -174,6 +186,8 @@ class LocalSystem:
         machines with the new code.
         """
         self.gateway.call(emulator.stop_functions)
+        # Containers of a workload that has gone are on machines that end here.
+        self._has_containers |= _has_containers(config.load(self.config_path))
         ended = []
         for region in self.regions:
             ec2 = self.client("ec2", region)
@@ -184,6 +198,7 @@ class LocalSystem:
                     ec2.terminate_instances(InstanceIds=found)
                     ended += found
         self._fire_all(_LOGGER.info)
+        note_deployed(self.state.path)
         return tuple(ended)
 
     def destroy(self) -> None:
@@ -311,7 +326,7 @@ class LocalSystem:
                 TOKEN_VARIABLE: self._token,
             },
             metadata=f"{self.endpoint}{METADATA_PATH}",
-            clear=(*WORKER, "--clear") if self._has_containers else (),
+            clear=lambda: (*WORKER, "--clear") if self._has_containers else (),
         )
 
     def _step(self) -> None:

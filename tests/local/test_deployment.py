@@ -2,7 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from spindown.local.deployment import describe_failure, digest, drop_old_assets, steps_of
+from spindown.local.deployment import (
+    DeployError,
+    deploy,
+    describe_failure,
+    digest,
+    drop_old_assets,
+    is_deployed,
+    note_deployed,
+    steps_of,
+)
 from tests.local.world import write_config
 
 LOG = Path("deploy.log")
@@ -78,3 +87,17 @@ def test_only_what_a_stack_names_is_kept(tmp_path: Path) -> None:
     drop_old_assets(tmp_path)
 
     assert {one.name for one in tmp_path.glob("asset.*")} == {"asset.new.zip", "asset.code"}
+
+
+def test_a_deploy_counts_once_all_that_runs_goes_by_it(tmp_path: Path) -> None:
+    path, state = write_config(tmp_path), tmp_path / "state"
+    state.mkdir()
+    (state / "cdk.out.sha256").write_text(digest(path), encoding="utf-8")
+    made = is_deployed(path, state)
+    note_deployed(state)
+    renewed = is_deployed(path, state)
+
+    with pytest.raises(DeployError):
+        deploy(path, stacks=["none"], state=state, environment={}, log=tmp_path / "log")
+
+    assert (made, renewed, is_deployed(path, state)) == (False, True, False)

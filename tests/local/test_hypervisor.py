@@ -166,7 +166,7 @@ def test_strays_are_cleared_when_their_instance_is_gone(tmp_path: Path) -> None:
     said = tmp_path / "said"
     (tmp_path / "instances" / "i-of-a-killed-system").mkdir(parents=True)
     clear = ("/bin/sh", "-c", f'echo "$@" >>{said}', "sh")
-    rig = Rig(tmp_path / "instances", "import time; time.sleep(60)", clear=clear)
+    rig = Rig(tmp_path / "instances", "import time; time.sleep(60)", clear=lambda: clear)
     assert said.read_text() == "i-of-a-killed-system\n"
     assert not list((tmp_path / "instances").glob("*"))
     rig.hypervisor.start(INSTANCE, speed=1.0)
