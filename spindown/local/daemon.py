@@ -24,6 +24,7 @@ from spindown.local.state import StateDirectory
 from spindown.local.status import CHANGED_PATH, STATUS_PATH, WITH_JOBS_PATH, SystemStatus
 
 _STOP_SECONDS = 15.0
+_REAP_SECONDS = 60.0
 _EXIT_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 #: An answer of the system; and until each function has run once.
@@ -178,11 +179,12 @@ def stop(state: Path | None = None) -> bool:
     if holder is None:
         return False
     waiting = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    # Once it is killed its reaper ends what it ran, which a busy machine takes long for.
+    for number, seconds in ((signal.SIGTERM, _STOP_SECONDS), (signal.SIGKILL, _REAP_SECONDS)):
         if "pid" in holder:
             with suppress(ProcessLookupError):
                 os.kill(holder["pid"], number)
-        deadline = time.monotonic() + _STOP_SECONDS
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if directory.holder() is None:
                 if "pid" in holder:
