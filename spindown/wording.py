@@ -101,6 +101,10 @@ def say_boot(boot: BootProfile) -> str:
     return f"{boot.seconds:.0f} s, most of it {boot.slowest}: {phases}"
 
 
+def _plain(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 def _count(number: str | float, thing: str) -> str:
     return f"1 {thing}" if number == 1 else f"{number} {thing}s"
 
@@ -819,8 +823,14 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "[[workload.NAME.policy.types]] to spindown.toml and deploy, or leave {field} out"
     ),
     ReasonCode.TYPE_UNKNOWN: "the workload declares no type {type}: name one of {known}",
-    ReasonCode.REQUIREMENT_FORBIDDEN: (
-        "{field} is {asked}, and the most is {most}: ask for less, or raise it"
+    ReasonCode.REQUIREMENT_FORBIDDEN: lambda about: (
+        f"{about['field']} is {_plain(about['asked'])}, and the most is {_plain(about['most'])}: "
+        "ask for less"
+        + (
+            f", or change {about['setting']} of the workload in spindown.toml and deploy"
+            if about.get("setting")
+            else ""
+        )
     ),
     ReasonCode.TOO_MANY_SHAPES: (
         "{shapes} sizes of machines that no type declares are in use, and none covers {shape}: "

@@ -22,7 +22,7 @@ from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
-from spindown.control.market import load_catalogue
+from spindown.control.market import load_catalogue, types_on_sale
 from spindown.domain.offer import Catalogue
 from spindown.domain.reason import ReasonCode
 from spindown.error import BadInput, SpindownError
@@ -73,9 +73,11 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     session = open_session(config, deployment=deployment, local=local)
     owner = _find_workload(session, workload)
     asked: dict[str, float | None] = {"vcpus": cpu, "memory_gib": memory, "gpus": gpus}
+    options = {"vcpus": "--cpu", "memory_gib": "--memory", "gpus": "--gpus"}
     if gpu is not None:
         memory_gib = least_gpu_memory(gpu, load_catalogue(session.store))
         asked |= {"gpus": gpus or 1, "gpu_memory_gib": memory_gib}
+        options |= {"gpu_memory_gib": "--gpu"} | ({} if gpus else {"gpus": "--gpu"})
     needs = {name: value for name, value in asked.items() if value is not None}
     draft = Draft(
         workload=owner,
@@ -84,12 +86,20 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         requirements=needs or None,
     )
     deployed = session.workload(owner)
-    check_type(draft, deployed.policy, deployed.requirements, deployed.run.root_volume_gib)
+    check_type(
+        draft,
+        deployed.policy,
+        deployed.requirements,
+        deployed.run.root_volume_gib,
+        sold=types_on_sale(deployed, session.control_ports(), session.aws.clock.now()),
+        options=options,
+    )
     launches = Launches(session, owner)
     job_id = _send(session, draft, folder, command)
     print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
-    if memory is not None and session.options.endswith(" --local"):
-        print_aside("--memory chooses a machine; the local system does not bound what is used")
+    is_sized = needs or type_name is not None
+    if is_sized and session.options.endswith(" --local"):
+        print_aside("a size chooses a machine; the local system does not bound what a job uses")
     if detach:
         print(json.dumps({"job_id": job_id}) if as_json else job_id)
         return

@@ -4,9 +4,10 @@ It is found by the tags of the queue, so that who only submits needs no right to
 (``spindown iam submitter``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spindown.cli.session import find_place, reach, wake
@@ -17,8 +18,8 @@ from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
-from spindown.domain.job_type import settle, why_unmet
-from spindown.domain.offer import Requirements
+from spindown.domain.job_type import settle, why_not_sold, why_unmet
+from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, BadInput, ConfigError, NotFound
 from spindown.job.submit import Draft
@@ -114,8 +115,25 @@ class Sender:
         wake(self.aws, scaler_name(self.deployment), self.workload)
 
 
-def check_type(draft: Draft, policy: Policy, workload: Requirements, root_volume_gib: int) -> None:
-    """Refuse a type or requirements of which the workload makes dead letters (raises BadInput)."""
+def check_type(
+    draft: Draft,
+    policy: Policy,
+    workload: Requirements,
+    root_volume_gib: int,
+    *,
+    sold: Collection[InstanceType] = (),
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Refuse a type or requirements of which the workload makes dead letters (raises BadInput).
+
+    Args:
+        draft: what is sent.
+        policy: of the workload.
+        workload: what its machines must have.
+        root_volume_gib: size of their root volume.
+        sold: the types of instances on sale; none: not known.
+        options: need -> the option by which the person has asked for it.
+    """
     if draft.type is not None and draft.type not in (
         known := sorted(one.name for one in policy.types)
     ):
@@ -125,8 +143,16 @@ def check_type(draft: Draft, policy: Policy, workload: Requirements, root_volume
     message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
     job = parse_job(encode_job(message))
     settled = settle(job.type or "", needs_of(job), policy)
-    rejected = settled.rejected or why_unmet(settled.needs, workload, root_volume_gib)
+    rejected = (
+        settled.rejected
+        or why_unmet(settled.needs, workload, root_volume_gib)
+        or why_not_sold(settled.shape, workload, policy.shared_slots, sold)
+    )
     if rejected:
+        need = str(rejected.about.get("field", ""))
+        asked = (draft.requirements or {}).get(need)
+        if asked is not None and need in options:
+            raise BadInput(options[need], asked, say(rejected))
         field = "requirements" if draft.type is None else "--type"
         raise BadInput(field, draft.type or draft.requirements, say(rejected))
 

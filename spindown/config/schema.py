@@ -297,14 +297,6 @@ def _to_mib(gib: float) -> int:
     return round(gib * _MIB_PER_GIB)
 
 
-#: Need of a type -> the key of the workload that bounds it.
-_RAISED_BY = {
-    "architectures": "requirements.architectures",
-    "disk_gib": "image.root_volume_gib",
-    "gpus": "requirements.gpu_count_max",
-}
-
-
 class SourceConfig(TomlTable):
     """``[[workload.NAME.sources]]``: objects of which each is a job as soon as it is there."""
 
@@ -382,7 +374,7 @@ class WorkloadConfig(TomlTable):
             if unmet:
                 field, most = unmet.about["field"], unmet.about["most"]
                 fix = f"let {field} of type {each.name} be {most} at most, or raise"
-                yield "policy.types", f"{fix} {_RAISED_BY[str(field)]}"
+                yield "policy.types", f"{fix} {unmet.about['setting']}"
 
     def to_requirements(self) -> Requirements:
         """Return what its instances must have, without GPUs that its image cannot drive."""

@@ -301,13 +301,13 @@ def why_unmet(needs: Needs, workload: Requirements, root_volume_gib: int) -> Rea
     """
     known, most = workload.architectures, workload.gpu_count_max
     if needs.architectures is not None and not needs.architectures & known:
-        return _too_much(
-            "architectures", ", ".join(sorted(needs.architectures)), ", ".join(sorted(known))
-        )
+        asked = ", ".join(sorted(needs.architectures))
+        bound = ", ".join(sorted(known))
+        return _too_much("architectures", asked, bound, "requirements.architectures")
     if most is not None and shape_of(needs).gpus > most:
-        return _too_much("gpus", shape_of(needs).gpus, most)
+        return _too_much("gpus", shape_of(needs).gpus, most, "requirements.gpu_count_max")
     if needs.disk_gib is not None and needs.disk_gib > root_volume_gib:
-        return _too_much("disk_gib", needs.disk_gib, root_volume_gib)
+        return _too_much("disk_gib", needs.disk_gib, root_volume_gib, "image.root_volume_gib")
     return NO_REASON
 
 
@@ -371,7 +371,7 @@ def _above(asked: Needs, usual: Needs, most: Needs) -> Reason:
     for name in _NUMBERS:
         value, bound = getattr(asked, name), most_of(name, usual, most)
         if value is not None and value > bound:
-            return _too_much(name, value, bound)
+            return _too_much(name, value, bound, f"policy.requirements_at_most.{name}")
     return NO_REASON
 
 
@@ -389,6 +389,9 @@ def _beyond_scale(needs: Needs) -> Reason:
     return NO_REASON
 
 
-def _too_much(name: str, asked: str | float, most: str | float) -> Reason:
-    about = {"field": name, "asked": asked, "most": most}
+def _too_much(name: str, asked: str | float, most: str | float, setting: str = "") -> Reason:
+    """Return that more is asked for than may be; "": no setting of the workload bounds it."""
+    about: About = {"field": name, "asked": asked, "most": most}
+    if setting:
+        about = {**about, "setting": setting}
     return Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)

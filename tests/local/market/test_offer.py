@@ -132,6 +132,12 @@ def test_offerings_tell_the_zones() -> None:
     assert zones == {"us-east-1a", "us-east-1c"}
 
 
+def test_only_what_the_scenario_sells_is_offered() -> None:
+    found = a_world().ec2.describe_instance_type_offerings(LocationType="region")
+    names = {one["InstanceType"] for one in found["InstanceTypeOfferings"]}
+    assert names == {"g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g7e.2xlarge"}
+
+
 def _careful_filters(**more: str) -> list[dict[str, str]]:
     wanted = {
         "regionCode": "us-east-1",

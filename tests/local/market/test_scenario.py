@@ -1,5 +1,6 @@
 """Scenario files: those that ship, and the sentences about those that are wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ def test_shipped_scenarios_sell_what_exists_where_it_exists(name: str) -> None:
             on_demand = market.on_demand_in(zone[:-1])
             assert on_demand is not None
             assert 0 < price < on_demand
+
+
+def test_the_page_lists_what_the_default_scenario_sells() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "local.md").read_text(encoding="utf-8")
+    _, _, listed = page.partition("`default` sells")
+    named = re.findall(r"`(\w+\.\w+)`", listed.partition("\n\n")[0])
+    assert named == list(load_scenario("default").type)
 
 
 @pytest.mark.parametrize(

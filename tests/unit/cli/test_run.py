@@ -3,9 +3,12 @@
 import pytest
 
 from spindown.cli.run import least_gpu_memory
-from spindown.domain.offer import Catalogue
+from spindown.cli.sender import check_type
+from spindown.domain.offer import Catalogue, Requirements
+from spindown.domain.policy import JobType, Needs, Policy
 from spindown.error import BadInput
-from tests.builders import NOW, a_type
+from spindown.job.submit import Draft
+from tests.builders import NOW, a_cpu_type, a_type
 
 _SOLD = Catalogue(
     taken_at=NOW,
@@ -37,3 +40,29 @@ def test_a_gpu_that_nobody_sells_is_refused(name: str, sold: Catalogue | None) -
     with pytest.raises(BadInput) as refused:
         least_gpu_memory(name, sold)
     assert refused.value.field == "--gpu"
+
+
+_NO_GPU = Requirements(gpu_count_min=0.0)
+_POLICY = Policy(
+    types=(JobType(name="large", needs=Needs(memory_gib=256)), JobType(name="small")),
+    requirements_at_most=Needs(memory_gib=512),
+)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "needs", "field"),
+    [
+        pytest.param(None, {"gpus": 1}, "--gpus", id="above the ceiling"),
+        pytest.param(None, {"memory_gib": 300}, "--memory", id="larger than what is sold"),
+        pytest.param("large", None, "--type", id="a type that nothing sold fits"),
+    ],
+)
+def test_a_run_that_nothing_fits_is_refused_by_its_option(
+    type_name: str | None, needs: dict[str, float] | None, field: str
+) -> None:
+    draft = Draft(workload="lab", batch_id="b", type=type_name, requirements=needs)
+    options = {"gpus": "--gpus", "memory_gib": "--memory"}
+    with pytest.raises(BadInput) as refused:
+        check_type(draft, _POLICY, _NO_GPU, 100, sold=[a_cpu_type()], options=options)
+    assert refused.value.field == field
+    check_type(Draft(workload="lab", batch_id="b", type="small"), _POLICY, _NO_GPU, 100)

@@ -286,7 +286,8 @@ def test_more_than_the_ceiling_is_rejected(
     name: str, asked: Needs, field: str, value: float, most: float
 ) -> None:
     rejected = settle(name, asked, POLICY).rejected
-    about: About = {"field": field, "asked": value, "most": most}
+    setting = f"policy.requirements_at_most.{field}"
+    about: About = {"field": field, "asked": value, "most": most, "setting": setting}
     assert rejected == Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
 
 
@@ -329,18 +330,23 @@ def test_what_no_machine_is_sold_with_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "field", "value", "most"),
+    ("asked", "setting", "value", "most"),
     [
-        (Needs(disk_gib=101), "disk_gib", 101, 100),
-        (Needs(gpus=1), "gpus", 1, 0),
-        (Needs(gpu_memory_gib=1), "gpus", 1, 0),
-        (Needs(architectures=frozenset({"arm64"})), "architectures", "arm64", "x86_64"),
+        (Needs(disk_gib=101), "image.root_volume_gib", 101, 100),
+        (Needs(gpus=1), "requirements.gpu_count_max", 1, 0),
+        (Needs(gpu_memory_gib=1), "requirements.gpu_count_max", 1, 0),
+        (Needs(architectures=frozenset({"arm64"})), "requirements.architectures", "arm64", "x86_64"),
     ],
 )
 def test_what_no_machine_of_the_workload_has_is_unmet(
-    asked: Needs, field: str, value: float | str, most: float | str
+    asked: Needs, setting: str, value: float | str, most: float | str
 ) -> None:
-    about: About = {"field": field, "asked": value, "most": most}
+    fields = {
+        "image.root_volume_gib": "disk_gib",
+        "requirements.gpu_count_max": "gpus",
+        "requirements.architectures": "architectures",
+    }
+    about: About = {"field": fields[setting], "asked": value, "most": most, "setting": setting}
     assert why_unmet(asked, NO_GPU, 100) == Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
 
 

@@ -71,11 +71,15 @@ _OFFERED: Readers[tuple[str, str]] = {
 
 
 def describe_instance_type_offerings(call: ApiCall) -> Answer:
-    """List where types are offered; by region unless the request says zones or zone ids."""
+    """List where types are offered; by region unless the request says zones or zone ids.
+
+    Only those that the scenario sells: no other has a price, and work for it would wait for ever.
+    """
     asked = call.parameters
     call.refuse_dry_run()
     location: Location = asked.get("LocationType", "region")
-    pairs = sorted(offerings(call.region, location))
+    sold = call.market.scenario.type
+    pairs = sorted(pair for pair in offerings(call.region, location) if pair[0] in sold)
     chosen = [pair for pair in pairs if passes(pair, asked.get("Filters", []), _OFFERED)]
     rows, token = page(chosen, asked, largest=1000)
     return {
