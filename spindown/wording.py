@@ -95,6 +95,14 @@ def say_number(number: float, digits: int = 3) -> str:
     return f"{Decimal(f'{number:.{digits}g}'):,f}"
 
 
+def say_dollars(dollars: float) -> str:
+    """Return what a job or a batch has cost, wherever that is told; no cent has many digits.
+
+    Below a dollar three of them count: 0.0000802, 0.278; else cents.
+    """
+    return say_number(dollars) if abs(dollars) < 1.0 else f"{dollars:,.2f}"
+
+
 def say_boot(boot: BootProfile) -> str:
     """Say how long boots take, and which phase takes longest."""
     phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in boot.phases.items())

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -68,6 +68,16 @@ class Attempt:
     def held(self) -> ClaimedJob:
         """Return the job as it stands."""
         return self._held
+
+    @property
+    def span(self) -> tuple[datetime, datetime]:
+        """Return when it began, and up to when its time is in its commits."""
+        return self._buffer.begun_at, self._buffer.busy_until
+
+    @property
+    def first_error(self) -> str:
+        """Return the error of the first item that failed; "": none has."""
+        return self._buffer.first_error
 
     @property
     def all_failed(self) -> bool:

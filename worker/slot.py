@@ -2,7 +2,7 @@
 
 import threading
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from spindown.contract.usage import UsageEnd
 from spindown.domain.lease import outage_wait
@@ -192,30 +192,39 @@ class Slot:
             waited = context.ports.clock.now() - held.message.sent_at
             context.reporter.emit({"WaitSeconds": waited.total_seconds()})
         attempt = Attempt(held, context)
-        since = context.ports.clock.now()
         if context.recorder is not None:
             context.recorder.begin()
         ending = attempt.run()
-        self._record(held, attempt, ending, since)
+        self._record(held, attempt, ending)
         if ending not in _COUNTED:
             return None
         is_useless = attempt.all_failed and context.is_judged_by_items
         return held.job_id, ending is not AttemptEnd.COMPLETED or is_useless
 
-    def _record(
-        self, taken: ClaimedJob, attempt: Attempt, ending: AttemptEnd, since: datetime
-    ) -> None:
-        """Note how the machine was used; a job that was only split has not used it."""
+    def _record(self, taken: ClaimedJob, attempt: Attempt, ending: AttemptEnd) -> None:
+        """Note how the machine was used; a job that was only split has not used it.
+
+        What ended in order was at work as long as its manifest says, so that all who ask are told
+        the same dollars.
+        """
         context = self._context
         if context.recorder is None or ending is AttemptEnd.SPLIT:
             return
         end = _ENDS[ending]
         if end is UsageEnd.RELEASED and context.life.state.is_interrupted:
             end = UsageEnd.INTERRUPTED
-        now = context.ports.clock.now()
+        since, until = attempt.span
+        if end not in {UsageEnd.COMPLETED, UsageEnd.FAILED}:
+            until = context.ports.clock.now()
         settled = settle_message(taken.job, context.policy, taken.manifest.sized)
         context.recorder.end(
-            taken, attempt.held.manifest, end, settled.needs, since=since, until=now
+            taken,
+            attempt.held.manifest,
+            end,
+            settled.needs,
+            since=since,
+            until=until,
+            error=attempt.first_error,
         )
 
     def _note(self, declined: Declined) -> None:

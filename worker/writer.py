@@ -60,7 +60,10 @@ class ResultBuffer:
         #: Index -> bytes of an answer that no commit has taken, and of all of them.
         self._sizes: dict[int, int] = {}
         self.waiting_bytes = 0
-        self._busy_from = now
+        #: When the attempt began, and up to when its time is in what ``take`` has called busy.
+        self.begun_at = self.busy_until = now
+        #: Of the first item that failed; "": none has.
+        self.first_error = ""
         #: Time up to here is in what ``take`` has called worked, and when the row last grew.
         self._worked_from = self._row_grew_at = now
         #: The first item that no commit has taken.
@@ -105,6 +108,7 @@ class ResultBuffer:
             traceback=None if error is None else done.traceback,
             seconds=done.seconds,
         )
+        self.first_error = self.first_error or error or ""
         self._results[done.index] = Finished(record=record, files=files)
         self._sizes[done.index] = done.size
         self.waiting_bytes += done.size
@@ -119,7 +123,7 @@ class ResultBuffer:
         bytes_in, bytes_out = _pop_sum(self._taken, indexes), _pop_sum(self._given, indexes)
         self.waiting_bytes -= _pop_sum(self._sizes, indexes)
         self.next = self.row_end
-        busy, self._busy_from = now - self._busy_from, now
+        busy, self.busy_until = now - self.busy_until, now
         worked = timedelta(0)
         if finished or state is not None:
             until = now if state is not None or self.is_whole else self._row_grew_at

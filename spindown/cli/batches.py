@@ -19,7 +19,7 @@ from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound, printable
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.spent import Spent, spent_of
-from spindown.wording import say_number
+from spindown.wording import say_dollars
 
 
 def batches(
@@ -94,7 +94,7 @@ def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> T
             say_of(one.jobs_over, one.jobs),
             say_of(one.items_done, one.items),
             "-" if one.items_failed is None else f"{one.items_failed:,}",
-            "-" if one.dollars is None else say_number(one.dollars, 4),
+            "-" if one.dollars is None else say_dollars(one.dollars),
             one.fault or say_eta(one.eta, now),
         ]
         table.add_row(*(Text(printable(cell)) for cell in cells))

@@ -27,6 +27,7 @@ from spindown.job.result import JobProgress, count_items, read_progress, read_re
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore
+from spindown.wording import say_dollars
 
 #: Records between two lines of progress in a file.
 _RECORDS_A_LINE = 10_000
@@ -258,5 +259,5 @@ def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
         why += progress.last_failure or "the worker was lost"
     print_line(
         f"{progress.job_id}  {state}  {progress.items_done:,}{total} items{failed}  "
-        f"${progress.cost_usd:.6f} at work  {why}".rstrip()
+        f"${say_dollars(progress.cost_usd)} at work  {why}".rstrip()
     )

@@ -15,6 +15,7 @@ from spindown.error import Throttled, Unreachable
 from spindown.job.result import JobProgress
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
+from spindown.wording import say_dollars
 
 #: Exit status after a Ctrl-C.
 INTERRUPTED = 130
@@ -96,7 +97,7 @@ def _count_ends(ends: Mapping[str, JobProgress]) -> Iterator[str]:
         yield f"{say_count(count, 'job')} {state}"
     if failed := sum(end.items_failed for end in ends.values()):
         yield f"{say_count(failed, 'item')} failed"
-    yield f"${sum(end.cost_usd for end in ends.values()):.6f} at work"
+    yield f"${say_dollars(sum(end.cost_usd for end in ends.values()))} at work"
 
 
 class _Standing:

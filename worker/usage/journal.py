@@ -120,10 +120,12 @@ class UsageRecorder:
         *,
         since: datetime,
         until: datetime,
+        error: str = "",
     ) -> None:
         """Note how a job has left: as it was ``taken``, and its manifest as it was ``left``.
 
-        ``needs`` are its own; what they leave out, the workload asks for.
+        ``needs`` are its own; what they leave out, the workload asks for. ``error`` is that of the
+        first item that failed.
         """
         self._look(wait=True)
         worker, before = self._worker, taken.manifest
@@ -158,5 +160,5 @@ class UsageRecorder:
         record = self._meter.end(record)
         self._journal.add(record)
         self._log.info(
-            JOB_USED, job_id=record.job_id, epoch=record.epoch, summary=summarise(record)
+            JOB_USED, job_id=record.job_id, epoch=record.epoch, summary=summarise(record, error)
         )

@@ -3,12 +3,33 @@
 from collections.abc import Iterator
 
 from spindown.contract.usage import UsageRecord
+from spindown.error import printable
+from spindown.wording import say_dollars
 
 
-def summarise(record: UsageRecord) -> str:
-    """Return the line: time, money, and what was used of what there is and what was asked for."""
-    held = f"{record.end.value} after {record.seconds:.1f} s for ${record.dollars:.6f}"
+#: Characters of an error that are told.
+_ERROR_AT_MOST = 200
+
+
+def summarise(record: UsageRecord, error: str = "") -> str:
+    """Return the line: end, time, money, and what was used of what there is and was asked for.
+
+    ``error`` is that of the first item that failed.
+    """
+    at_work = f"{record.seconds:.1f} s for ${say_dollars(record.dollars)}"
+    held = f"{_say_end(record, error)} after {at_work}"
     return "; ".join((f"{held}, items: {record.items}", *_uses(record)))
+
+
+def _say_end(record: UsageRecord, error: str) -> str:
+    """Return how the job ended; one of which no item went well has failed."""
+    if not record.items_failed:
+        return record.end.value
+    shown = printable(" ".join(error.split())[:_ERROR_AT_MOST])
+    if record.items_failed == record.items:
+        return f"failed ({shown})"
+    count = f"{record.items_failed:,} of {record.items:,} items failed"
+    return f"{record.end.value} ({count}, the first: {shown})"
 
 
 def _uses(record: UsageRecord) -> Iterator[str]:

@@ -28,7 +28,7 @@ from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.log import begin_live, read_kept
 from spindown.operate.status import Status
 from spindown.port import MetricSeries
-from spindown.wording import say
+from spindown.wording import say, say_dollars
 
 _CSS = """
 :root { color-scheme: light; } * { box-sizing: border-box; }
@@ -107,7 +107,7 @@ def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> s
                 escape(str(job.state or "waiting")),
                 escape(say_of(job.items_done, job.items)),
                 f'<span class="bad">{failed}</span>',
-                escape(say_usd(job.cost_usd)),
+                escape(say_dollars(job.cost_usd)),
                 _text(job.reason),
             )
         )
@@ -127,7 +127,7 @@ def job_page(session: Session, workload: str, job_id: str, looked: Looked) -> st
         ("state", escape(str(job.state or "waiting"))),
         ("items", escape(say_of(job.items_done, job.items))),
         ("failed", escape(f"{job.items_failed:,}")),
-        ("USD at work", escape(say_usd(job.cost_usd))),
+        ("USD at work", escape(say_dollars(job.cost_usd))),
         ("why", _text(job.reason)),
     ]
     body = _table((), facts)
@@ -303,7 +303,7 @@ def _batch_row(one: BatchStatus, workload: str, looked: Looked, now: datetime) -
         escape(say_of(one.jobs_over, one.jobs)),
         escape(say_of(one.items_done, one.items)),
         f'<span class="bad">{failed}</span>',
-        "" if one.dollars is None else escape(say_usd(one.dollars)),
+        "" if one.dollars is None else escape(say_dollars(one.dollars)),
         escape(say_eta(one.eta, now)),
     )
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli import option
+from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced
@@ -172,6 +173,7 @@ def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:
         gpu = ("gpu_mean", "vram_max", "vram_gib", "asked_vram_gib")
         table.add_row(*cells, *(_cell(row[name]) for name in gpu if has_gpu))
     yield table
+    yield f"USD: {AT_WORK}."
     yield "Cores and memory: on average / 95th percentile / at the most. of: of one slot's machine."
 
 

@@ -14,6 +14,7 @@ from spindown.cli.render.screen import format_seconds
 from spindown.domain.eta import Eta
 from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchStatus
+from spindown.wording import say_dollars
 
 #: Less than this is left of nothing that is not over.
 _SECOND = timedelta(seconds=1)
@@ -54,7 +55,7 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
     failed = f", {batch.items_failed:,} failed" if batch.items_failed else ""
     yield f"items  {say_of(batch.items_done, batch.items)} done{failed}"
     if batch.dollars is not None:
-        yield f"cost   ${batch.dollars:.4f} so far: {AT_WORK}"
+        yield f"cost   ${say_dollars(batch.dollars)} so far: {AT_WORK}"
     if batch.decision:
         yield f"waits  {batch.decision}"
     if batch.eta is not None:

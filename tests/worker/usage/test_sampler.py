@@ -162,6 +162,22 @@ def test_a_job_too_short_to_be_seen_has_a_record_all_the_same(
     assert len(list(one.world.objects.list(measured_prefix(WORKLOAD)))) == 1
 
 
+def test_usage_and_manifest_tell_the_same_dollars(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    one.slot.runner.before_poll = lambda _: one.world.clock.advance(timedelta(seconds=6))
+    # What comes after the last portion was taken is in neither.
+    one.world.after = lambda _: one.world.clock.advance(timedelta(seconds=1))
+    one.world.send({"job_id": "a", "items": items(4)})
+
+    one.slot.step()
+
+    [record] = one.records()
+    manifest = one.world.manifest("a")
+    assert record.seconds == pytest.approx(manifest.busy_seconds)
+    assert record.dollars == pytest.approx(manifest.cost_usd)
+    assert manifest.cost_usd > 0.0
+
+
 def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant]) -> None:
     answers = [[Broken(FailureCause.ENDED, "no")], None]
     one = plant(script=lambda task, batch: answers.pop(0) or square(task, batch))
