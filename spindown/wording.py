@@ -17,6 +17,7 @@ from spindown.contract.decision import (
     Decision,
     DecisionSummary,
     Outcome,
+    ShapeRecord,
 )
 from spindown.domain.batch import BatchTally
 from spindown.domain.boot import BootProfile
@@ -180,6 +181,12 @@ def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
         case Outcome.REFUSED:
             said = f"EC2 gave nothing in {_count(summary.requests, 'request')}"
     return f"{said} ({sizing})" + (f"; {early}" if early else "")
+
+
+def say_shape_outcome(each: ShapeRecord) -> str:
+    """Return what a decision came to for one shape, as a sentence without a full stop."""
+    why, sizing = say(each.blocked_by), say(each.reason)
+    return _line(f"no machine of {each.shape}: {why} ({sizing})" if why else sizing)
 
 
 def _say_sizing(summary: DecisionSummary) -> str:

@@ -79,6 +79,8 @@ def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> T
     table.add_column("batch", no_wrap=True)
     if with_workload:
         table.add_column("workload")
+    if has_command := any(one.command for one in found):
+        table.add_column("command")
     table.add_column("submitted")
     table.add_column("state")
     for name in ("jobs", "items", "failed", "USD at work"):
@@ -89,6 +91,7 @@ def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> T
         names = [one.batch_id, one.workload] if with_workload else [one.batch_id]
         cells = [
             *names,
+            *([one.command] if has_command else []),
             since,
             say_state(one),
             say_of(one.jobs_over, one.jobs),

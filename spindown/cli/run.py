@@ -1,9 +1,11 @@
 """``spindown run``: send a folder with a command, follow it, fetch what it leaves."""
 
 import json
+import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
@@ -29,15 +31,18 @@ from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.result import JobProgress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
+from spindown.operate.batch import expect_shape, shapes_of
 from spindown.operate.download import fetch_outputs
 from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import fates, read_decisions
 from spindown.port import Key
-from spindown.wording import say_outcome
+from spindown.wording import say_outcome, say_shape_outcome
 
 _MIB_PER_GIB = 1024
 #: Told at once, at most.
 _DECISIONS = 10
+#: Characters of the command by which people tell a run from others.
+_COMMAND_SHOWN = 40
 
 
 def run(  # noqa: PLR0913 - each is an option of the command line
@@ -84,6 +89,7 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         batch_id=name_batch(datetime.now(UTC), SystemRandom()),
         type=type_name,
         requirements=needs or None,
+        command=shlex.join(command)[:_COMMAND_SHOWN],
     )
     deployed = session.workload(owner)
     check_type(
@@ -94,8 +100,9 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         sold=types_on_sale(deployed, session.control_ports(), session.aws.clock.now()),
         options=options,
     )
-    launches = Launches(session, owner)
-    job_id = _send(session, draft, folder, command)
+    expected = expect_shape(type_name or "", needs or None, session.outlook(owner))
+    launches = Launches(session, owner, expected)
+    launches.job_id = job_id = _send(session, draft, folder, command)
     print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
     is_sized = needs or type_name is not None
     if is_sized and session.options.endswith(" --local"):
@@ -162,11 +169,21 @@ def least_gpu_memory(name: str, catalogue: Catalogue | None) -> int:
 
 
 class Launches:
-    """Tells which machines are tried for a workload, and what EC2 says, decision by decision."""
+    """Tells which machines are tried for a run, and what EC2 says, decision by decision.
 
-    def __init__(self, session: Session, workload: str) -> None:
+    Of a workload with types that is what is decided for the shape of the run.
+    """
+
+    def __init__(self, session: Session, workload: str, expected: str) -> None:
+        """Begin with the decisions from now on.
+
+        ``expected`` is the shape to which the run comes; "": the workload declares no types.
+        """
         self._session = session
         self._workload = workload
+        self._expected = expected
+        self._last = ""
+        self.job_id = ""
         #: Key of the last decision that was told, or was there before; keys sort by time.
         self._shown = self._newest()
 
@@ -177,10 +194,14 @@ class Launches:
                 return
             now, store = self._session.aws.clock.now(), self._session.store
             found, _ = read_decisions(self._workload, store, last=_DECISIONS, today=now)
+            view = self._session.ledger(self._workload).read()
+            shapes = shapes_of({self.job_id}, view, self._expected)
             for decision in reversed(found):
                 if decision.key > self._shown:
-                    for line in _say(decision):
-                        print_aside(line)
+                    for line in say_tried(decision, shapes):
+                        if line != self._last:
+                            print_aside(line)
+                        self._last = line
             self._shown = max([self._shown, *(decision.key for decision in found)])
 
     def _newest(self) -> str:
@@ -189,11 +210,18 @@ class Launches:
         return "" if row is None else decode(DecisionRow, row).key
 
 
-def _say(decision: Decision) -> Iterator[str]:
-    for pool, words in fates(decision).items():
+def say_tried(decision: Decision, shapes: Collection[str]) -> Iterator[str]:
+    """Yield what was tried for some shapes, ``{""}`` of a workload without types, or why not."""
+    own = tuple(request for request in decision.requests if request.shape in shapes)
+    for pool, words in fates(replace(decision, requests=own)).items():
         yield f"{pool} {words}"
     # Of this run nothing waits only when it is at work or over, which its output tells.
-    if not decision.requests and decision.summary.sizing.code is not ReasonCode.NOTHING_WAITS:
+    if own:
+        return
+    if "" not in shapes:
+        waiting = (each for each in decision.shapes if each.shape in shapes and each.visible)
+        yield from map(say_shape_outcome, waiting)
+    elif decision.summary.sizing.code is not ReasonCode.NOTHING_WAITS:
         yield say_outcome(decision.outcome, decision.summary)
 
 

@@ -142,7 +142,7 @@ class Session:
             effective_policy(settings, self.edit(workload), view.policy).policy,
             view,
             dict(zip(queues, backlogs(queues.values()), strict=True)),
-            self.aws.clock.now(),
+            self.control_ports(),
         )
 
     def control_ports(self) -> ControlPorts:

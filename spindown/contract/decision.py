@@ -105,6 +105,8 @@ class LaunchRequestRecord:
     instances: Mapping[str, str] = field(default_factory=dict)
     refusals: tuple[RefusalRecord, ...] = ()
     reserved_usd: float = 0.0
+    #: Whose queue it is for; "": the workload declares no types.
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,8 @@ class Draft:
     on_failure: OnFailure = OnFailure.CANCEL
     #: Whoever submits it waits for its results, and cancels it otherwise.
     is_waited_for: bool = False
+    #: How the command of a `spindown run` begins; "": it is none.
+    command: str = ""
 
 
 def name_batch(at: datetime, random: Random) -> str:
@@ -199,6 +201,9 @@ def _send(
         after=draft.after,
         on_failure=draft.on_failure,
         is_waited_for=draft.is_waited_for,
+        type=draft.type or "",
+        requirements=draft.requirements,
+        command=draft.command,
     )
     _write_once(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), batch, store)
     for number, data in enumerate(_bundle(messages)):

@@ -4,28 +4,34 @@ import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
+from spindown.contract.decision import ShapeRecord
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of
 from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, encode_job, needs_of, parse_job
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.batch import BatchEnd, BatchTally
 from spindown.domain.eta import Eta, OwnPace, WorkLeft, expect_end, expect_slots, pace_spread
 from spindown.domain.fleet import Backlog, all_of
+from spindown.domain.job_type import settle
 from spindown.domain.learning import Knowledge, items_per_job
 from spindown.domain.policy import Policy
+from spindown.domain.rightsizing import TypeSize, sized_at
 from spindown.error import ContractError, NotFound
 from spindown.job.again import again_of
 from spindown.job.cancel import REASON
 from spindown.job.result import JobProgress, read_batch, read_progress, read_records
+from spindown.job.route import sizes_in_force
 from spindown.ledger import LedgerView
 from spindown.ledger.knowledge import read_knowledge
-from spindown.port import ObjectStore
-from spindown.wording import say_outcome
+from spindown.operate.why import read_decision
+from spindown.port import ControlPorts, ObjectStore
+from spindown.wording import say_outcome, say_shape_outcome
 
 _READS_AT_ONCE = 16
 #: Jobs whose manifests one list reads, within seconds.
@@ -59,8 +65,11 @@ class BatchStatus:
     jobs: int
     #: The batch that must be over before this one starts; "": none.
     waits_for: str = ""
-    #: While no worker holds a job of it: the last decision of its workload; "": there is none.
+    #: While no worker holds a job of it: the last decision for its shape, or of its workload where
+    #: that declares no types; "": there is none.
     decision: str = ""
+    #: How the command of a `spindown run` begins; "": it is none.
+    command: str = ""
     jobs_over: int | None = None
     #: Given up, which is in the dead-letter queue.
     jobs_given_up: int | None = None
@@ -101,6 +110,9 @@ class Outlook:
     #: By shape; "": the queue of people.
     waiting: Mapping[str, Backlog]
     at: datetime
+    #: Of a workload with types: type -> what is learned of it; the last decision for each shape.
+    sizes: Mapping[str, TypeSize] = field(default_factory=dict)
+    shapes: tuple[ShapeRecord, ...] = ()
 
 
 def read_outlook(
@@ -108,7 +120,7 @@ def read_outlook(
     policy: Policy,
     view: LedgerView,
     waiting: Mapping[str, Backlog],
-    now: datetime,
+    ports: ControlPorts,
 ) -> Outlook:
     """Return what an ETA goes by."""
     knowledge = read_knowledge(
@@ -117,7 +129,47 @@ def read_outlook(
         stop_grace=settings.run.stop_grace,
         workers=view.workers.values(),
     )
-    return Outlook(view=view, knowledge=knowledge, policy=policy, waiting=waiting, at=now)
+    found = Outlook(
+        view=view, knowledge=knowledge, policy=policy, waiting=waiting, at=ports.clock.now()
+    )
+    if not policy.types:
+        return found
+    row = view.decision
+    last = None if row is None else read_decision(row.key, ports.objects)
+    return replace(
+        found,
+        sizes=sizes_in_force(settings.name, policy, ports),
+        shapes=() if last is None else last.shapes,
+    )
+
+
+def expect_shape(job_type: str, asked: Mapping[str, Any] | None, outlook: Outlook) -> str:
+    """Return the shape to which a job sent now comes.
+
+    "": it comes to none, or its workload declares no types.
+
+    Args:
+        job_type: of its message; "": it has none.
+        asked: its requirements, as its message has them.
+        outlook: of its workload.
+    """
+    if not outlook.policy.types:
+        return ""
+    message = JobMessage(items=(), type=job_type or None, requirements=asked)
+    with suppress(ContractError):
+        job, known = parse_job(encode_job(message)), outlook.sizes.get(job_type)
+        sized = None if known is None else sized_at(known, outlook.at)
+        settled = settle(job_type, needs_of(job), outlook.policy, sized)
+        return "" if settled.rejected else settled.shape.name
+    return ""
+
+
+def shapes_of(jobs: Collection[str], view: LedgerView, expected: str) -> frozenset[str]:
+    """Return the shapes whose machines do these jobs: as some of them show, or as is expected."""
+    seen = [(one.job_id, one.shape) for one in view.leases]
+    seen += [(one.job_id, one.shape) for one in view.requeued_jobs.values()]
+    shown = {shape for job_id, shape in seen if job_id in jobs or _parent(job_id) in jobs}
+    return frozenset(shown or {expected})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -250,10 +302,15 @@ def _read_status(
     has_begun = any(job.state is not None for job in jobs)
     # Of one that was never looked at, there is no row yet.
     is_held_back = not has_begun and bool(batch.after) and (row is None or bool(row.after))
-    last = outlook.view.decision if state is BatchState.WAITING and not is_held_back else None
+    left = {job.job_id for job in jobs if not job.is_over}
+    # Of a job that was asked for by its own name nobody knows what it asks for.
+    expected = "" if at is None else expect_shape(batch.type, batch.requirements, outlook)
+    shapes = shapes_of(left, outlook.view, expected)
+    is_waiting = state is BatchState.WAITING and not is_held_back
     status = BatchStatus(
         waits_for=batch.after if is_held_back else "",
-        decision="" if last is None else say_outcome(last.outcome, last.summary),
+        decision=_say_decision(shapes, outlook) if is_waiting else "",
+        command=batch.command,
         workload=workload,
         batch_id=batch.batch_id,
         submitted_at=at,
@@ -265,7 +322,7 @@ def _read_status(
         items_done=sum(job.items_done for job in jobs),
         items_failed=sum(job.items_failed for job in jobs),
         dollars=sum(job.cost_usd for job in jobs),
-        eta=None if is_held_back else _eta(jobs, batch.items, outlook),
+        eta=None if is_held_back else _eta(jobs, batch.items, shapes, outlook),
     )
     return status, jobs
 
@@ -281,11 +338,25 @@ def state_of(jobs: Sequence[JobProgress]) -> BatchState:
     return BatchState(tally.end)
 
 
-def _eta(jobs: Sequence[JobProgress], items: int | None, outlook: Outlook) -> Eta | None:
+def _say_decision(shapes: Collection[str], outlook: Outlook) -> str:
+    """Return the last decision for what waits."""
+    last = outlook.view.decision
+    if not outlook.policy.types:
+        return "" if last is None else say_outcome(last.outcome, last.summary)
+    # What a queue did not hold then was yet to be routed.
+    own = [one for one in outlook.shapes if one.shape in shapes and one.visible]
+    return "; ".join(map(say_shape_outcome, own))
+
+
+def _eta(
+    jobs: Sequence[JobProgress],
+    items: int | None,
+    shapes: Collection[str],
+    outlook: Outlook,
+) -> Eta | None:
     left = [job for job in jobs if not job.is_over]
     if not left:
         return None
-    shapes = _shapes_of({job.job_id for job in left}, outlook)
     usual = items_per_job(outlook.knowledge, outlook.policy)
     if items is not None:
         # Of a batch whose items are known, a job that nobody has claimed has its share of them.
@@ -333,19 +404,6 @@ def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
 
 
 _SECONDS_PER_HOUR = 3600.0
-
-
-def _shapes_of(jobs: Collection[str], outlook: Outlook) -> frozenset[str]:
-    """Return the shapes whose machines do these jobs, as far as some of them show it.
-
-    Without types that is the queue of people.
-    """
-    if len(outlook.waiting) <= 1:
-        return frozenset({""})
-    view = outlook.view
-    seen = [(one.job_id, one.shape) for one in view.leases]
-    seen += [(one.job_id, one.shape) for one in view.requeued_jobs.values()]
-    return frozenset(shape for job_id, shape in seen if job_id in jobs or _parent(job_id) in jobs)
 
 
 def _parent(job_id: str) -> str:

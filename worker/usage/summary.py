@@ -6,7 +6,6 @@ from spindown.contract.usage import UsageRecord
 from spindown.error import printable
 from spindown.wording import say_dollars
 
-
 #: Characters of an error that are told.
 _ERROR_AT_MOST = 200
 

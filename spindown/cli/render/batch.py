@@ -37,7 +37,8 @@ def render_batch(detail: BatchDetail, now: datetime, options: str) -> Renderable
         *(Text(line, style="bold red") for line in _fault_lines(detail)),
         *(Text(line, style="dim") for line in _next_lines(detail, options)),
     ]
-    title = Text(f"{batch.batch_id} of {batch.workload}")
+    named = f": {batch.command}" if batch.command else ""
+    title = Text(f"{batch.batch_id} of {batch.workload}{named}")
     return Panel(Group(*lines), title=title, title_align="left")
 
 

@@ -4,7 +4,9 @@ The index ``batches/{batch_id}.json`` is written once. The messages lie beside i
 for as long as a rule of the bucket keeps them, so that they can be sent again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spindown.domain.batch import OnFailure
 
@@ -73,4 +75,9 @@ class Batch:
     on_failure: OnFailure = OnFailure.CANCEL
     #: Who has submitted it waits for its results, and cancels it otherwise.
     is_waited_for: bool = False
+    #: Type and requirements of its jobs, as their messages have them.
+    type: str = ""
+    requirements: Mapping[str, Any] | None = None
+    #: How the command of a `spindown run` begins; "": it is none.
+    command: str = ""
     schema: int = 1

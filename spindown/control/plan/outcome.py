@@ -123,6 +123,7 @@ def complete_launch(
             instances={found.instance_id: str(pool_of(found)) for found in instances},
             refusals=tuple(_record(request, refusal) for refusal in refusals),
             reserved_usd=done.reserved_usd,
+            shape=launch.shape,
         ),
         served=frozenset(pool_of(found) for found in instances),
     )

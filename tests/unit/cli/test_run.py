@@ -2,10 +2,19 @@
 
 import pytest
 
-from spindown.cli.run import least_gpu_memory
+from spindown.cli.run import least_gpu_memory, say_tried
 from spindown.cli.sender import check_type
+from spindown.contract.decision import (
+    Decision,
+    DecisionSummary,
+    LaunchRequestRecord,
+    Outcome,
+    RequestOutcome,
+    ShapeRecord,
+)
 from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import BadInput
 from spindown.job.submit import Draft
 from tests.builders import NOW, a_cpu_type, a_type
@@ -66,3 +75,36 @@ def test_a_run_that_nothing_fits_is_refused_by_its_option(
         check_type(draft, _POLICY, _NO_GPU, 100, sold=[a_cpu_type()], options=options)
     assert refused.value.field == field
     check_type(Draft(workload="lab", batch_id="b", type="small"), _POLICY, _NO_GPU, 100)
+
+
+def a_request(shape: str) -> LaunchRequestRecord:
+    pool = f"{shape}.large/us-east-1a/spot"
+    return LaunchRequestRecord(
+        launch_id=shape,
+        pools=(pool,),
+        count=1,
+        outcome=RequestOutcome.LAUNCHED,
+        instances={f"i-{shape}": pool},
+        shape=shape,
+    )
+
+
+def a_shape(shape: str) -> ShapeRecord:
+    refused = Reason(ReasonCode.POOL_REFUSED, {"refusal": f"no offer of {shape}"})
+    return ShapeRecord(shape=shape, visible=1, in_flight=0, workers=0, wanted=1, blocked_by=refused)
+
+
+def test_a_run_tells_of_no_other_shape() -> None:
+    decision = Decision(
+        workload="lab",
+        at=NOW,
+        outcome=Outcome.LAUNCHED,
+        summary=DecisionSummary(sizing=Reason(ReasonCode.TO_BE_ROUTED, {"messages": 7})),
+        requests=(a_request("c1m2"), a_request("c2m4")),
+        shapes=(a_shape("c1m2"), a_shape("c4m8")),
+    )
+
+    assert [line.split("/")[0] for line in say_tried(decision, {"c2m4"})] == ["c2m4.large"]
+    (why,) = say_tried(decision, {"c4m8"})
+    assert "no offer of c4m8" in why
+    assert list(say_tried(decision, {"c8m16"})) == []

@@ -335,7 +335,12 @@ def test_what_no_machine_is_sold_with_is_refused() -> None:
         (Needs(disk_gib=101), "image.root_volume_gib", 101, 100),
         (Needs(gpus=1), "requirements.gpu_count_max", 1, 0),
         (Needs(gpu_memory_gib=1), "requirements.gpu_count_max", 1, 0),
-        (Needs(architectures=frozenset({"arm64"})), "requirements.architectures", "arm64", "x86_64"),
+        (
+            Needs(architectures=frozenset({"arm64"})),
+            "requirements.architectures",
+            "arm64",
+            "x86_64",
+        ),
     ],
 )
 def test_what_no_machine_of_the_workload_has_is_unmet(

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from spindown.cli.render.batch import render_batch
 from spindown.contract.codec import encode
-from spindown.contract.decision import Outcome
+from spindown.contract.decision import Outcome, ShapeRecord
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id
@@ -19,7 +19,8 @@ from spindown.contract.row import DecisionRow
 from spindown.domain.batch import BatchTally
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import Knowledge, ThroughputRecord
-from spindown.domain.policy import Policy
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
 from spindown.error import NotFound
 from spindown.job.cancel import REASON
@@ -56,10 +57,10 @@ class World:
             at=NOW,
         )
 
-    def submit(self, name: str, jobs: int = 2, items: int | None = None) -> None:
+    def submit(self, name: str, jobs: int = 2, items: int | None = None, **changes: Any) -> None:
         self.clock.advance(timedelta(seconds=1))
         names = tuple(f"{name}-{n:05d}" for n in range(jobs))
-        batch = Batch(batch_id=name, workload="ocr", jobs=names, items=items)
+        batch = Batch(batch_id=name, workload="ocr", jobs=names, items=items, **changes)
         self.store.put(batch_key(name), json.dumps(encode(batch)).encode())
 
     def leave(self, job_id: str, state: JobState, done: int = 4, **changes: Any) -> None:
@@ -150,6 +151,41 @@ def test_a_job_that_no_machine_takes_waits_with_its_reason() -> None:
 
     assert (waits.state, bool(waits.decision)) == (BatchState.WAITING, True)
     assert (runs.state, runs.decision) == (BatchState.RUNNING, "")
+
+
+def test_what_waits_is_told_what_was_decided_for_its_own_shape() -> None:
+    world = World()
+    types = (JobType(name="big", needs=Needs(memory_gib=64)), JobType(name="small"))
+    shapes = tuple(
+        ShapeRecord(
+            shape=shape,
+            visible=visible,
+            in_flight=0,
+            workers=0,
+            wanted=0,
+            blocked_by=Reason(ReasonCode.POOL_REFUSED, {"refusal": f"of {shape}"}),
+        )
+        for shape, visible in (("c0m0", 3), ("c0m64", 1), ("c0m128", 0))
+    )
+    last = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.NOTHING_FITS)
+    world.outlook = replace(
+        world.outlook,
+        view=LedgerView(decision=last),
+        policy=Policy(types=types, requirements_at_most=Needs(memory_gib=128)),
+        shapes=shapes,
+    )
+    world.submit("typed", type="big", command="python train.py")
+    world.submit("larger", requirements={"memory_gib": 100})
+    world.submit("plain")
+
+    plain, larger, typed = (one.decision for one in world.listed())
+    assert "of c0m64" in typed
+    assert "of c0m0" in plain
+    # It was not in its queue yet when that was decided.
+    assert larger == ""
+    assert world.detail("typed").batch.command == "python train.py"
+    # Of a job that is asked for by its own name nobody knows the shape.
+    assert world.detail("alone", "alone").batch.decision == ""
 
 
 def test_items_and_dollars_are_those_of_all_jobs() -> None:
