@@ -21,6 +21,8 @@ from spindown.contract.decision import (
 )
 from spindown.domain.batch import BatchTally
 from spindown.domain.boot import BootProfile
+from spindown.domain.job_type import parse_shape
+from spindown.domain.policy import Dispatch
 from spindown.domain.prior import reference_machine
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.verification import CheckResult, Interruption, VerifyCheck
@@ -183,10 +185,29 @@ def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
     return f"{said} ({sizing})" + (f"; {early}" if early else "")
 
 
+def say_shape(name: str) -> str:
+    """Return the name of a shape, and what its machines have: ``c4m16s (4 vCPUs, 16 GiB, shared)``.
+
+    What is no name of a shape is told as it is.
+    """
+    shape = parse_shape(name)
+    if shape is None:
+        return _line(name)
+    parts = [
+        _count(shape.vcpus, "vCPU") if shape.vcpus else "",
+        f"{shape.memory_gib} GiB" if shape.memory_gib else "",
+        _count(shape.gpus, "GPU") if shape.gpus else "",
+        f"{shape.gpu_memory_gib} GiB of VRAM" if shape.gpu_memory_gib else "",
+        shape.architecture,
+        "" if shape.dispatch is Dispatch.POOL else shape.dispatch.value,
+    ]
+    return f"{name} ({', '.join(filter(None, parts)) or 'any that the workload may have'})"
+
+
 def say_shape_outcome(each: ShapeRecord) -> str:
     """Return what a decision came to for one shape, as a sentence without a full stop."""
     why, sizing = say(each.blocked_by), say(each.reason)
-    return _line(f"no machine of {each.shape}: {why} ({sizing})" if why else sizing)
+    return _line(f"no machine of {say_shape(each.shape)}: {why} ({sizing})" if why else sizing)
 
 
 def _say_sizing(summary: DecisionSummary) -> str:
@@ -851,9 +872,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "{shapes} sizes of machines that no type declares are in use, and none covers {shape}: "
         "declare it as a type, or ask for one of these sizes"
     ),
-    ReasonCode.NO_SUCH_SIZE: (
-        "no machine that this workload may have is of the size {shape}: {field} is {asked}, and "
-        "the most on sale is {most}: ask for less, or allow larger machines"
+    ReasonCode.NO_SUCH_SIZE: lambda about: (
+        f"no machine that this workload may have is of the size {say_shape(str(about['shape']))}: "
+        f"{about['field']} is {_plain(about['asked'])}, and the most on sale is "
+        f"{_plain(about['most'])}: ask for less, or allow larger machines"
     ),
     ReasonCode.SIZE_LOWERED: _size_learned,
     ReasonCode.SIZE_RAISED: _size_learned,

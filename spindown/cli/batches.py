@@ -12,7 +12,7 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.batch import say_eta, say_of, say_state
 from spindown.cli.render.line import print_aside, print_line
-from spindown.cli.render.saving import AT_WORK, say_saving_shortly
+from spindown.cli.render.saving import AT_WORK, say_saving
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -70,7 +70,7 @@ def _say_spent(spent: Spent) -> Iterator[str]:
     """Yield what an item has cost, all in, and what was saved, as ``status`` tells them."""
     if (cost := spent.last().cost_per_item) is not None:
         yield f"{format_item_cost(cost)} all in, in 24 hours"
-    if said := say_saving_shortly(spent.saving):
+    if said := say_saving(spent.saving, shortly=True):
         yield f"in 7 days {said}"
 
 

@@ -63,6 +63,18 @@ start_within = "5m"                     # longest that work may wait for its sta
 max_workers = 2
 max_price_per_hour = 2.0                # instance, root volume and public IPv4 together
 idle_timeout = "auto"                   # learned from your gaps; or a duration such as "10m"
+
+# Jobs of very different sizes: each names its type, and gets a machine of that size
+# (`spindown docs types`).
+# [[workload.main.policy.types]]
+# name = "small"
+# memory_gib = 4
+# [[workload.main.policy.types]]
+# name = "large"
+# vcpus = 16
+# memory_gib = 64
+# [workload.main.policy.requirements_at_most]
+# memory_gib = 128                      # the most that a message may ask for
 """
 _VERIFY = """
 # Of Spindown's own code: `spindown verify` proves a deployment by it, for some cents.

@@ -5,12 +5,14 @@ job takes as long as it took. What differs is what is paid beside the work: boot
 least minute, and the part of a shared machine that nobody uses.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch
+from spindown.domain.rightsizing import are_few
 
 _HOUR = timedelta(hours=1)
 
@@ -75,6 +77,29 @@ def compare_dispatches(jobs: Sequence[PastJob], terms: MachineTerms) -> tuple[Di
             DispatchCost(dispatch=dispatch, dollars=price * (paid / _HOUR), machines=len(lives))
         )
     return tuple(sorted(found, key=lambda each: each.dollars))
+
+
+#: Less than this tells nothing: of the dollars of the present way, and in dollars.
+_SHARE_LEAST, _DOLLARS_LEAST = 0.05, 0.01
+
+
+def cheaper_dispatch(costs: Sequence[DispatchCost], now: Dispatch, *, jobs: int) -> Dispatch | None:
+    """Return the way that would have cost clearly less than the present one; None: none would.
+
+    Of few jobs nothing is said, nor of less than a cent or 5 %.
+
+    Args:
+        costs: of ``compare_dispatches``.
+        now: the way in force.
+        jobs: how many were compared.
+    """
+    known = {each.dispatch: each.dollars for each in costs}
+    if not known or are_few(jobs):
+        return None
+    best = costs[0]
+    saved = known.get(now, math.inf) - best.dollars
+    is_clear = saved >= max(_DOLLARS_LEAST, _SHARE_LEAST * known.get(now, 0.0))
+    return best.dispatch if is_clear else None
 
 
 @dataclass(slots=True)

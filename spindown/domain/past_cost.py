@@ -11,6 +11,11 @@ from math import ceil
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Worker, WorkerState
 
+#: A shorter span is too early for a saving against kept warm. Each minute without work changes that
+#: by ``dollars / (warm dollars x minutes)``: from an hour on by 2 % at most, as long as it is not
+#: dearer than 1.2 times a warm machine.
+WARM_TOLD_AFTER = timedelta(hours=1)
+
 #: EC2 charges at least this much of every instance (EC2 pricing, per-second billing).
 LEAST_BILLED = timedelta(seconds=60)
 
@@ -107,10 +112,13 @@ class Saving:
     dollars: float
     #: The same hours of the same types on demand, at the prices of their launches; 0: not known.
     on_demand_dollars: float
-    #: As many such machines as the work fills, kept on demand for the whole span; None: not known.
+    #: As many such machines as the work fills, kept on demand for the whole span; None: not known,
+    #: or too early to say.
     warm_dollars: float | None
     #: How many those are.
     warm_machines: int = 1
+    #: The span is shorter than ``WARM_TOLD_AFTER``.
+    is_early: bool = False
 
     @property
     def against_on_demand(self) -> float | None:
@@ -148,8 +156,14 @@ def saving_over(
         paid_seconds: all time that is paid for.
         span: how long it was.
     """
-    # A warm machine is billed for a minute at least, as every other.
-    seconds = max(span, LEAST_BILLED).total_seconds()
+    if span < WARM_TOLD_AFTER:
+        return Saving(
+            dollars=dollars,
+            on_demand_dollars=on_demand_dollars,
+            warm_dollars=None,
+            is_early=True,
+        )
+    seconds = span.total_seconds()
     count = max(1, ceil(busy_seconds / seconds))
     is_known = paid_seconds > 0.0 and on_demand_dollars > 0.0
     return Saving(

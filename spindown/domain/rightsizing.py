@@ -309,6 +309,11 @@ def hour_of_week(at: datetime) -> int:
     return at.weekday() * _HOURS_PER_DAY + at.hour
 
 
+def are_few(jobs: int) -> bool:
+    """Tell whether so many jobs are too few to go by."""
+    return jobs < TRIAL_JOBS
+
+
 def room(jobs: float) -> float:
     """Return by what a peak is multiplied: 1.5 after one job, 1.1 after 25, 1.05 after 100."""
     return 1.0 + ROOM / math.sqrt(max(jobs, 1.0))

@@ -58,6 +58,12 @@ class TypeSizing:
     dispatch: Dispatch
     dispatches: tuple[DispatchCost, ...]
 
+    @property
+    def is_short(self) -> bool:
+        """Tell whether a job has used more memory than is asked for."""
+        asked, used = self.asked.memory_gib, self.used.memory_gib
+        return asked is not None and used is not None and used > asked
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rightsizing:
@@ -136,7 +142,8 @@ def _sizings(
         applies = policy.rightsize is Rightsize.APPLY
         sized = Sized(of=size.of, needs=size.needs if applies else Needs())
         given = settle(declared.name, None, policy, sized).needs
-        advised = settle(declared.name, size.advised, policy).needs
+        is_known = size.advised != Needs()
+        advised = settle(declared.name, size.advised, policy).needs if is_known else Needs()
         seen = [one for record in own if (one := seen_attempt(record)[1]) is not None]
         dollars = sum(record.dollars for record in own) / months
 
@@ -165,7 +172,7 @@ def _sizings(
             hours={int(hour): gib for hour, gib in size.hours.items()},
             dollars=dollars,
             dollars_asked=cost(declared.needs),
-            dollars_advised=cost(advised),
+            dollars_advised=cost(advised) if is_known else None,
             reasons=size.reasons,
             dispatch=dispatch_of_type(declared, policy),
             dispatches=_compare(own, given, settings, policy, ports),

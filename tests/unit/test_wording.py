@@ -18,7 +18,7 @@ from spindown.domain.ladder import PurchaseMode
 from spindown.domain.reaping import DueKind
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import printable
-from spindown.wording import say, say_action, say_notes, say_outcome
+from spindown.wording import say, say_action, say_notes, say_outcome, say_shape
 from tests.builders import NOW
 
 AT = "2026-11-20T12:15:00+00:00"
@@ -225,6 +225,21 @@ def test_words_that_do_not_fit_name_code_and_parameters() -> None:
 
 def test_a_number_too_long_to_spell_gives_a_line() -> None:
     assert say(Reason(ReasonCode.NO_QUOTA_LEFT, {"left": 10**5000})) == "no-quota-left (left=?)"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("c0m0", ["any"]),
+        ("c1m2", ["1 vCPU", "2 GiB"]),
+        ("c8m32g1v22ad", ["8 vCPUs", "1 GPU", "22 GiB of VRAM", "arm64", "dedicated"]),
+        ("no shape", ["no shape"]),
+    ],
+)
+def test_a_shape_is_told_in_words(name: str, words: list[str]) -> None:
+    said = say_shape(name)
+    assert said.startswith(name)
+    assert [word for word in words if word not in said] == []
 
 
 @given(kind=st.text(), subject=st.text(), mode=st.text())

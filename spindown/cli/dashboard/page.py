@@ -16,7 +16,7 @@ from spindown import __version__
 from spindown.cli.dashboard.chart import draw_graph
 from spindown.cli.logs import say_line
 from spindown.cli.render.batch import say_eta, say_of
-from spindown.cli.render.saving import ALL_IN, SAVED, say_saving_shortly, say_usd
+from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
 from spindown.cli.render.screen import format_item_cost, format_seconds
 from spindown.cli.session import Session, find_workload
 from spindown.config import format_duration
@@ -237,7 +237,7 @@ def _workload_table(session: Session, looked: Looked) -> str:
                 f"{status.today.items:,}",
                 escape(say_usd(status.today.dollars)),
                 "" if cost is None else escape(format_item_cost(cost)),
-                _text(say_saving_shortly(status.saving)),
+                _text(say_saving(status.saving, shortly=True)),
                 "<br>".join(f'<span class="bad">{_text(x)}</span>' for x in status.troubles),
             )
         )

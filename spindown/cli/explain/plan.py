@@ -14,7 +14,7 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.count import say_count, say_waiting
-from spindown.cli.render.decision import say_shape
+from spindown.cli.render.decision import say_shapes
 from spindown.cli.render.screen import format_item_cost, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -87,7 +87,7 @@ def render_plan(
     yield from _say_rejections(made, show_all=show_all)
     yield from (say(note) for note in made.notes)
     yield from _say_actions(made)
-    yield from map(say_shape, made.shapes)
+    yield from say_shapes(made.shapes)
     if made.month is not None:
         yield _say_month(made.month)
     if made.warm_hours:

@@ -15,10 +15,12 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
+from spindown.domain.dispatch import cheaper_dispatch
 from spindown.domain.footprint import Extent, Footprint, RequirementKey
 from spindown.domain.policy import Needs
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.rightsizing import TRIAL_JOBS, are_few
 from spindown.installed import require
 from spindown.operate import rightsize as sizing
 from spindown.operate.rightsize import Rightsizing, TypeSizing
@@ -51,10 +53,17 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
     if found.sizings:
         yield _types_table(found.sizings)
         yield from (
+            f"{each.name}: a job has used {say_number(each.used.memory_gib or 0.0)} GiB, more than "
+            f"the {say_number(each.asked.memory_gib or 0.0)} GiB that it asks for"
+            for each in found.sizings
+            if each.is_short
+        )
+        yield from (
             f"{each.name}: {say(reason)}"
             for each in found.sizings
             for reason in (*each.reasons, *_hour_reasons(each))
         )
+    yield from _say_few(found)
     yield from _say_dispatches(found)
     footprint = found.footprint
     if footprint is None:
@@ -69,15 +78,24 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
     yield from _say_advice(found, footprint)
 
 
+def _say_few(found: Rightsizing) -> Iterator[str]:
+    """Yield of what there are too few jobs for advice."""
+    counts = [(each.name, each.jobs) for each in found.sizings] or [(found.workload, found.jobs)]
+    for name, jobs in counts:
+        if jobs and are_few(jobs):
+            yield f"{name}: {say_count(jobs, 'job')} so far, too few to go by: {TRIAL_JOBS:g} tell"
+
+
 def _say_dispatches(found: Rightsizing) -> Iterator[str]:
     """Yield what each way to dispatch these jobs would have cost."""
-    compared = [(each.name, each.dispatch, each.dispatches) for each in found.sizings]
-    for name, dispatch, costs in compared or [(found.workload, found.dispatch, found.dispatches)]:
+    compared = [(each.name, each.dispatch, each.dispatches, each.jobs) for each in found.sizings]
+    whole = (found.workload, found.dispatch, found.dispatches, found.jobs)
+    for name, dispatch, costs, jobs in compared or [whole]:
         if not costs:
             continue
         costs_text = ", ".join(f"{each.dispatch} ${each.dollars:,.2f}" for each in costs)
-        best = costs[0].dispatch
-        advice = f'; dispatch = "{best}" would have cost least' if best is not dispatch else ""
+        best = cheaper_dispatch(costs, dispatch, jobs=jobs)
+        advice = f'; dispatch = "{best}" would have cost least' if best else ""
         yield f"{name}: as {dispatch} now; at list prices {costs_text}{advice}."
 
 
@@ -159,7 +177,8 @@ def _say_advice(found: Rightsizing, footprint: Footprint) -> Iterator[str]:
         if extent.advised is not None
     ]
     if not lines and found.now == found.then:
-        if all(each.advised in {each.given, Needs()} for each in found.sizings):
+        seen = [each for each in found.sizings if each.jobs]
+        if all(each.advised == each.given and not each.is_short for each in seen):
             yield "What is required fits what was used: nothing to change."
         return
     yield _compare(found)

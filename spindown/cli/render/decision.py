@@ -1,6 +1,6 @@
 """A decision on the screen: its outcome, the candidate list, and what came of each request."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -29,6 +29,7 @@ from spindown.wording import (
     say_notes,
     say_number,
     say_outcome,
+    say_shape,
 )
 
 _COLOURS = {
@@ -113,7 +114,7 @@ def _lines(decision: Decision) -> Iterator[str]:
         # A surplus is no need: the number would only puzzle.
         missing = f" for {need:,.0f} items/h" if need > 0 else ""
         yield f"wanted {sizing.wanted} more{missing}: {say(sizing.reason)}"
-    yield from (say_shape(each) for each in decision.shapes)
+    yield from say_shapes(decision.shapes)
     yield from (_deadline(each) for each in decision.deadlines[:_DEADLINES])
     for action in decision.actions:
         if action.kind != "launch":
@@ -126,11 +127,13 @@ def _lines(decision: Decision) -> Iterator[str]:
         yield f"rows that cannot be read: {', '.join(decision.bad_rows)}"
 
 
-def say_shape(each: ShapeRecord) -> str:
-    """Return the queue and the fleet of one shape as a line."""
-    text = f"{each.shape}: {each.visible} waiting, {each.in_flight} in flight, "
-    text += f"{say_count(each.workers, 'worker')}, wanted {each.wanted} more"
-    return text + (f": {say(each.blocked_by)}" if each.blocked_by else "")
+def say_shapes(shapes: Iterable[ShapeRecord]) -> Iterator[str]:
+    """Yield the queue and the fleet of each shape as a line, but for those that have nothing."""
+    for each in shapes:
+        if each.visible or each.in_flight or each.workers or each.wanted:
+            text = f"{say_shape(each.shape)}: {each.visible} waiting, {each.in_flight} in flight, "
+            text += f"{say_count(each.workers, 'worker')}, wanted {each.wanted} more"
+            yield text + (f": {say(each.blocked_by)}" if each.blocked_by else "")
 
 
 def _deadline(each: DeadlineRecord) -> str:

@@ -26,23 +26,20 @@ def say_usd(dollars: float) -> str:
     return f"{dollars:.4f}"
 
 
-def say_saving(saving: Saving) -> str:
-    """Return what was saved, in a clause; "" if nothing is known. It is an estimate."""
+def say_saving(saving: Saving, *, shortly: bool = False) -> str:
+    """Return what was saved, in a clause; "" if nothing is known. It is an estimate.
+
+    ``shortly``: without dollars.
+    """
     parts = []
     if (share := saving.against_on_demand) is not None:
-        parts.append(f"{_share(share)} on demand ({say_usd(saving.on_demand_dollars)} USD)")
+        other = "" if shortly else f" ({say_usd(saving.on_demand_dollars)} USD)"
+        parts.append(f"{_share(share)} on demand{other}")
     if saving.warm_dollars is not None and (share := saving.against_warm) is not None:
-        parts.append(f"{_share(share)} {_warm(saving)} ({say_usd(saving.warm_dollars)} USD)")
-    return ", ".join(parts) + " (estimates)" if parts else ""
-
-
-def say_saving_shortly(saving: Saving) -> str:
-    """Return the same without dollars."""
-    parts = []
-    if (share := saving.against_on_demand) is not None:
-        parts.append(f"{_share(share)} on demand")
-    if (share := saving.against_warm) is not None:
-        parts.append(f"{_share(share)} {_warm(saving)}")
+        other = "" if shortly else f" ({say_usd(saving.warm_dollars)} USD)"
+        parts.append(f"{_share(share)} {_warm(saving)}{other}")
+    elif saving.is_early and parts:
+        parts.append("too early to say against kept warm")
     return ", ".join(parts) + " (estimates)" if parts else ""
 
 

@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.render.count import say_count
-from spindown.cli.render.saving import say_saving_shortly
+from spindown.cli.render.saving import say_saving
 from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
-from spindown.wording import say, say_number
+from spindown.wording import say, say_number, say_shape
 
 _COLOURS = {
     "booting": "yellow",
@@ -104,7 +104,7 @@ def follow(console: Console, looks: Iterable[RenderableType]) -> None:
 def render_status(status: Status) -> RenderableType:
     """Return the screen of one workload."""
     parts: list[RenderableType] = [_queue_line(status), *_shape_lines(status), _money_line(status)]
-    if said := say_saving_shortly(status.saving):
+    if said := say_saving(status.saving, shortly=True):
         parts.append(Text(f"saved  in 7 days {said}", style="dim"))
     if status.workers:
         parts += _worker_lines(status)
@@ -149,7 +149,9 @@ def _shape_lines(status: Status) -> Iterator[Text]:
     for shape, backlog in status.shapes.items():
         text = f"{backlog.visible} waiting, {backlog.in_flight} in flight"
         more = f", {say_count(live[shape], 'worker')}" if shape else ""
-        yield Text(f"       {shape or 'to be routed'}: {text}{more}", style="dim")
+        yield Text(
+            f"       {say_shape(shape) if shape else 'to be routed'}: {text}{more}", style="dim"
+        )
 
 
 def _money_line(status: Status) -> Text:

@@ -10,6 +10,7 @@ import pytest
 from spindown import config
 from spindown.cli.account import describe
 from spindown.cli.init import CODE, DRAFT, fill_in, init
+from spindown.domain.job_type import settle
 from spindown.domain.offer import QUOTA_CODES, Requirements
 from spindown.error import BadInput, ConfigError
 from spindown.memory import MemoryClock, MemoryMarket
@@ -46,6 +47,21 @@ def test_what_it_writes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert json.loads(Path("cdk.json").read_text())["app"] == "spindown-app"
     ignored = Path(".gitignore").read_text().split()
     assert {"/.spindown/", "/cdk.out/"} <= set(ignored)
+
+
+def test_its_example_of_types_is_one_once_uncommented(tmp_path: Path) -> None:
+    init(config=(path := tmp_path / "spindown.toml"))
+    text = path.read_text(encoding="utf-8")
+    head, _, rest = text.partition("# [[workload.main.policy.types]]\n")
+    block, _, tail = rest.partition("\n\n")
+    example = "\n".join(line.removeprefix("# ") for line in block.split("\n"))
+    path.write_text(f"{head}[[workload.main.policy.types]]\n{example}\n\n{tail}")
+
+    policy = config.load(path).workload["main"].to_policy()
+
+    assert [one.name for one in policy.types] == ["small", "large"]
+    assert policy.requirements_at_most.memory_gib == 128
+    assert not any(settle(one.name, None, policy).rejected for one in policy.types)
 
 
 A_FUNCTION = "import spindown\n\n\n@spindown.function\ndef {name}(item): ...\n"

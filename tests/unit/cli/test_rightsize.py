@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 from rich.table import Table
@@ -9,7 +10,7 @@ from rich.table import Table
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
 from spindown.config import parse
 from spindown.domain.offer import Requirements
-from spindown.domain.policy import Rightsize
+from spindown.domain.policy import Needs, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.operate.rightsize import Rightsizing
 from spindown.operate.rightsize import rightsize as compare
@@ -33,10 +34,12 @@ def test_says_what_to_write_and_what_it_saves() -> None:
     said = told(world)
 
     assert said[0] == "classify: 1 job in the last 14 days, 1m on g6.xlarge, $0.01"
-    assert said[1] == "GPUs computed 80 % of the time, with 20 % of their memory."
-    assert said[2].startswith("What has enough is g4dn.xlarge/us-west-2a/spot at $")
-    assert "(expected, not measured)" in said[2]
-    assert said[3:] == [
+    # One job is little to go by.
+    assert said[1].startswith("classify: 1 job so far, too few")
+    assert said[2] == "GPUs computed 80 % of the time, with 20 % of their memory."
+    assert said[3].startswith("What has enough is g4dn.xlarge/us-west-2a/spot at $")
+    assert "(expected, not measured)" in said[3]
+    assert said[4:] == [
         "To ask for what is enough, in [workload.classify.requirements]; then deploy:",
         "    gpu_memory_gib_min = 6",
     ]
@@ -73,9 +76,9 @@ def test_says_what_more_memory_costs_where_it_nearly_ran_out() -> None:
 
     said = told(world)
 
-    assert said[2].startswith("What has enough is g6.xlarge/us-west-2a/spot at $")
-    assert said[2].endswith(" for 1,000 items.")
-    assert " more than g4dn.xlarge/us-west-2a/spot at $" in said[2]
+    assert said[3].startswith("What has enough is g6.xlarge/us-west-2a/spot at $")
+    assert said[3].endswith(" for 1,000 items.")
+    assert " more than g4dn.xlarge/us-west-2a/spot at $" in said[3]
     assert said[-1] == "    gpu_memory_gib_min = 20"
 
 
@@ -85,7 +88,7 @@ def test_says_what_asking_for_less_saves_with_the_same_offer() -> None:
 
     said = told(world)
 
-    assert said[2].endswith("stays the best; others could stand in for it when it is dry.")
+    assert said[3].endswith("stays the best; others could stand in for it when it is dry.")
     assert said[-1] == "    memory_gib_min = 4"
 
 
@@ -133,3 +136,17 @@ def test_a_row_for_each_type_and_its_reasons() -> None:
     assert sum(str(part).startswith("scan: ") for part in parts) == 2
     told = rightsizing_to_json(found)["sizings"][0]
     assert (told["name"], told["reasons"][0]["code"]) == ("scan", ReasonCode.SIZE_LOWERED.value)
+
+
+def test_of_few_jobs_no_size_is_advised_that_they_exceed() -> None:
+    world = a_typed_world()
+    keep(world, type="idle", job_id="k", shape="c0m1", memory_max=2.04)
+    found = found_in(world)
+    idle = replace(found.sizings[1], asked=Needs(memory_gib=1.0))
+    found = replace(found, sizings=(idle,))
+    said = [part for part in render_rightsizing(found) if isinstance(part, str)]
+
+    assert (idle.advised, idle.dollars_advised) == (Needs(), None)
+    assert any("2.04 GiB, more than the 1 GiB" in line for line in said)
+    assert any("idle: 1 job so far, too few" in line for line in said)
+    assert not any("nothing to change" in line for line in said)

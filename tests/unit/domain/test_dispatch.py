@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.dispatch import DispatchCost, MachineTerms, PastJob, compare_dispatches
+from spindown.domain.dispatch import (
+    DispatchCost,
+    MachineTerms,
+    PastJob,
+    cheaper_dispatch,
+    compare_dispatches,
+)
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch
 from tests.builders import NOW
@@ -88,3 +94,29 @@ def test_no_way_is_paid_less_than_its_work(
     assert found[DEDICATED].dollars == pytest.approx(work + len(at_and_took) * 60 / 3600)
     assert found[SHARED].dollars >= work / slots
     assert found[POOL].machines <= found[DEDICATED].machines
+
+
+@pytest.mark.parametrize(
+    ("pool", "shared", "count", "advised"),
+    [
+        pytest.param(1.0, 0.9, 5, SHARED, id="clearly less"),
+        pytest.param(1.0, 0.9, 4, None, id="too few jobs"),
+        pytest.param(1.0, 0.96, 100, None, id="a few per cent"),
+        pytest.param(0.012, 0.004, 100, None, id="less than a cent"),
+        pytest.param(0.02, 0.01, 100, SHARED, id="a cent that is half"),
+        pytest.param(1.0, 1.0, 100, None, id="the same"),
+    ],
+)
+def test_only_a_clear_difference_is_advice(
+    pool: float, shared: float, count: int, advised: Dispatch | None
+) -> None:
+    told = {POOL: pool, SHARED: shared}
+    found = sorted(
+        (DispatchCost(dispatch=way, dollars=cost, machines=1) for way, cost in told.items()),
+        key=lambda each: each.dollars,
+    )
+    assert cheaper_dispatch(found, POOL, jobs=count) is advised
+    # Where the present way can be bought no more, another is advice.
+    gone = cheaper_dispatch(found, DEDICATED, jobs=100)
+    assert gone is found[0].dispatch
+    assert cheaper_dispatch([], POOL, jobs=100) is None

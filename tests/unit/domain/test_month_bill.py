@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spindown.cli.render.saving import say_saving
 from spindown.domain.control_cost import estimate_control
 from spindown.domain.diagnosis import CostWindow
 from spindown.domain.fleet import Worker, WorkerState
@@ -206,16 +207,31 @@ def test_as_many_warm_machines_as_the_work_fills(busy_hours: float, count: int) 
     assert saving.against_on_demand == pytest.approx(0.85)
 
 
-def test_a_warm_machine_is_billed_for_a_minute_at_least() -> None:
+@pytest.mark.parametrize(
+    ("minutes", "is_early", "share"),
+    [
+        pytest.param(1, True, None, id="it would flip with each minute"),
+        pytest.param(59.9, True, None, id="just before"),
+        pytest.param(60, False, 0.9, id="an hour"),
+        pytest.param(120, False, 0.95, id="two hours"),
+    ],
+)
+def test_a_saving_against_kept_warm_waits_for_an_hour(
+    minutes: float, is_early: bool, share: float | None
+) -> None:
     saving = saving_over(
-        dollars=0.004,
-        on_demand_dollars=0.01,
-        busy_seconds=2.0,
-        paid_seconds=60.0,
-        span=timedelta(seconds=17),
+        dollars=0.04,
+        on_demand_dollars=0.1,
+        busy_seconds=600.0,
+        paid_seconds=900.0,
+        span=timedelta(minutes=minutes),
     )
 
-    assert saving.warm_dollars == pytest.approx(0.01)
+    assert saving.is_early is is_early
+    assert saving.against_warm == (None if share is None else pytest.approx(share))
+    assert saving.against_on_demand == pytest.approx(0.6)
+    assert ("too early" in say_saving(saving)) is is_early
+    assert ("too early" in say_saving(saving, shortly=True)) is is_early
 
 
 def test_nothing_is_saved_against_what_is_not_known() -> None:
