@@ -13,6 +13,8 @@ from spindown.error import BadInput, NotFound
 
 #: In a checkout a link to the folder at the top; in a wheel its pages.
 FOLDER = Path(spindown.__file__).with_name("docs")
+#: The site's menu, whose order is that of reading.
+_MENU = FOLDER.resolve().with_name("zensical.toml")
 
 
 def docs(
@@ -27,7 +29,9 @@ def docs(
     """Show a page of the documentation, or list all. Asks nobody."""
     if not FOLDER.is_dir():
         raise NotFound("the pages are not installed: install the wheel again")
-    pages = {each.stem: each for each in sorted(FOLDER.glob("*.md"))}
+    menu = _MENU.read_text(encoding="utf-8")
+    in_order = sorted(FOLDER.glob("*.md"), key=lambda each: menu.find(f'"docs/{each.name}"'))
+    pages = {each.stem: each for each in in_order}
     if page is None:
         if path:
             print_line(str(FOLDER))

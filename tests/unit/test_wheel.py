@@ -44,7 +44,7 @@ def test_one_name_can_be_imported(names: Sequence[str]) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"spindown"}
 
 
-@pytest.mark.parametrize("folder", ["functions", "infra", "worker"])
+@pytest.mark.parametrize("folder", ["functions", "infra", "worker", "examples"])
 def test_every_file_of_the_folders_at_the_top_is_in_it(folder: str, names: Sequence[str]) -> None:
     files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
     kept = [path for path in files if "__pycache__" not in path.parts]
