@@ -91,7 +91,7 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         requirements=needs or None,
         command=shlex.join(command)[:_COMMAND_SHOWN],
     )
-    deployed = session.workload(owner)
+    deployed, is_local = session.workload(owner), session.options.endswith(" --local")
     check_type(
         draft,
         deployed.policy,
@@ -99,13 +99,13 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         deployed.run.root_volume_gib,
         sold=types_on_sale(deployed, session.control_ports(), session.aws.clock.now()),
         options=options,
+        is_local=is_local,
     )
     expected = expect_shape(type_name or "", needs or None, session.outlook(owner))
     launches = Launches(session, owner, expected)
     launches.job_id = job_id = _send(session, draft, folder, command)
     print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
-    is_sized = needs or type_name is not None
-    if is_sized and session.options.endswith(" --local"):
+    if is_local and (needs or type_name is not None):
         print_aside("a size chooses a machine; the local system does not bound what a job uses")
     if detach:
         print(json.dumps({"job_id": job_id}) if as_json else job_id)

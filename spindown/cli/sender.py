@@ -21,6 +21,7 @@ from spindown.contract.name import queue_name, scaler_name
 from spindown.domain.job_type import settle, why_not_sold, why_unmet
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.error import AccessDenied, BadInput, ConfigError, NotFound
 from spindown.job.submit import Draft
 from spindown.port import JobQueue, ObjectStore
@@ -123,6 +124,7 @@ def check_type(
     *,
     sold: Collection[InstanceType] = (),
     options: Mapping[str, str] = MappingProxyType({}),
+    is_local: bool = False,
 ) -> None:
     """Refuse a type or requirements of which the workload makes dead letters (raises BadInput).
 
@@ -133,6 +135,7 @@ def check_type(
         root_volume_gib: size of their root volume.
         sold: the types of instances on sale; none: not known.
         options: need -> the option by which the person has asked for it.
+        is_local: the local market sells them.
     """
     if draft.type is not None and draft.type not in (
         known := sorted(one.name for one in policy.types)
@@ -150,11 +153,13 @@ def check_type(
     )
     if rejected:
         need = str(rejected.about.get("field", ""))
-        asked = (draft.requirements or {}).get(need)
+        asked, remedy = (draft.requirements or {}).get(need), say(rejected)
+        if is_local and rejected.code is ReasonCode.NO_SUCH_SIZE:
+            remedy += "; this is the local market, and `spindown docs local` lists what it sells"
         if asked is not None and need in options:
-            raise BadInput(options[need], asked, say(rejected))
+            raise BadInput(options[need], asked, remedy)
         field = "requirements" if draft.type is None else "--type"
-        raise BadInput(field, draft.type or draft.requirements, say(rejected))
+        raise BadInput(field, draft.type or draft.requirements, remedy)
 
 
 def open_sender(workload: str, config: Path, *, deployment: str | None, local: bool) -> Sender:

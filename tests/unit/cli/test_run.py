@@ -71,9 +71,22 @@ def test_a_run_that_nothing_fits_is_refused_by_its_option(
 ) -> None:
     draft = Draft(workload="lab", batch_id="b", type=type_name, requirements=needs)
     options = {"gpus": "--gpus", "memory_gib": "--memory"}
-    with pytest.raises(BadInput) as refused:
-        check_type(draft, _POLICY, _NO_GPU, 100, sold=[a_cpu_type()], options=options)
-    assert refused.value.field == field
+    told = []
+    for is_local in (False, True):
+        with pytest.raises(BadInput) as refused:
+            check_type(
+                draft,
+                _POLICY,
+                _NO_GPU,
+                100,
+                sold=[a_cpu_type()],
+                options=options,
+                is_local=is_local,
+            )
+        assert refused.value.field == field
+        told.append("docs local" in str(refused.value))
+    # Where the local market sells too little, its list is named.
+    assert told == [False, field != "--gpus"]
     check_type(Draft(workload="lab", batch_id="b", type="small"), _POLICY, _NO_GPU, 100)
 
 
