@@ -156,8 +156,16 @@ def say_batch_given_up(batch_id: str, why: Reason) -> str:
 
 
 def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
-    """Return a decision as one sentence for a person, without a full stop."""
-    return _line(_say_outcome(outcome, summary))
+    """Return a decision as one sentence for a person, without a full stop.
+
+    What stands in the way is that of one shape, which is named.
+    """
+    is_of_shape = bool(summary.shape) and outcome in _OF_SHAPE
+    whose = f"{say_shape(summary.shape)}: " if is_of_shape else ""
+    return _line(whose + _say_outcome(outcome, summary))
+
+
+_OF_SHAPE = frozenset({Outcome.HELD, Outcome.BLOCKED, Outcome.NOTHING_FITS, Outcome.REFUSED})
 
 
 def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:

@@ -170,6 +170,8 @@ class DecisionSummary:
     requests: int = 0
     #: Until when no offer may be taken; None: until something changes.
     retry_at: datetime | None = None
+    #: The shape of which it tells; "": the workload declares no types.
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

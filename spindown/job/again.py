@@ -75,6 +75,7 @@ def send_failed_again(
         params=asked.params,
         type=asked.type,
         requirements=asked.requirements,
+        command=batch.command,
     )
     return submit_items(items, draft, queue=queue, store=store)
 

@@ -304,7 +304,8 @@ def _read_status(
     is_held_back = not has_begun and bool(batch.after) and (row is None or bool(row.after))
     left = {job.job_id for job in jobs if not job.is_over}
     # Of a job that was asked for by its own name nobody knows what it asks for.
-    expected = "" if at is None else expect_shape(batch.type, batch.requirements, outlook)
+    is_sent = at is not None and bool(left)
+    expected = expect_shape(batch.type, batch.requirements, outlook) if is_sent else ""
     shapes = shapes_of(left, outlook.view, expected)
     is_waiting = state is BatchState.WAITING and not is_held_back
     status = BatchStatus(
@@ -339,12 +340,16 @@ def state_of(jobs: Sequence[JobProgress]) -> BatchState:
 
 
 def _say_decision(shapes: Collection[str], outlook: Outlook) -> str:
-    """Return the last decision for what waits."""
+    """Return the last decision for what waits; ``""`` among the shapes: nobody knows for which."""
     last = outlook.view.decision
     if not outlook.policy.types:
         return "" if last is None else say_outcome(last.outcome, last.summary)
     # What a queue did not hold then was yet to be routed.
-    own = [one for one in outlook.shapes if one.shape in shapes and one.visible]
+    own = [
+        one
+        for one in outlook.shapes
+        if one.visible and (one.shape in shapes or ("" in shapes and one.blocked_by))
+    ]
     return "; ".join(map(say_shape_outcome, own))
 
 

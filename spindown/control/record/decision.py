@@ -257,6 +257,7 @@ def _summary(
         adopted=_given(record.requests, RequestOutcome.ADOPTED),
         requests=len(record.requests),
         retry_at=choice.retry_at,
+        shape=choice.need.shape,
     )
 
 

@@ -13,6 +13,7 @@ from spindown.domain.policy import JobType, Needs
 from spindown.domain.reason import ReasonCode
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.operate.preview import preview
+from spindown.wording import say_outcome
 from tests.builders import AT_ONCE, a_type, minutes
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 
@@ -219,6 +220,18 @@ def test_a_shape_that_nothing_meets_says_so_and_stops_no_other() -> None:
     shapes = {shape.shape: shape for shape in decision.shapes}
     assert shapes["c0m1024"].blocked_by.code is ReasonCode.LAST_RULED_OUT
     assert launched_of(world, SMALL)
+
+
+def test_a_decision_says_of_which_shape_it_tells() -> None:
+    world = a_typed_world(requirements_at_most=Needs(memory_gib=1000))
+    world.ask("h", requirements={"memory_gib": 900})
+    stuck = world.run(2)[-1]
+    world.ask("l", type="large")
+    requests = [request for made in world.run(3) for request in made.requests]
+
+    assert stuck.summary.shape == "c0m1024"
+    assert say_outcome(stuck.outcome, stuck.summary).startswith("c0m1024 (")
+    assert {request.shape for request in requests} == {LARGE}
 
 
 def test_for_a_shape_of_no_job_any_more_nothing_is_bought() -> None:
