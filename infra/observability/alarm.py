@@ -108,9 +108,10 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
         periods=5,
         problem=f"A worker of {workload} has been idle for longer than it should be, and it costs "
         "money.",
-        remedy='set `idle_timeout` to "auto" or to a shorter time. If the alarm stays, the worker '
-        f"hangs: read the log /spindown/{deployment}/worker/{workload}. Spindown terminates it "
-        "when `max_lifetime` and `lifetime_grace` are over.",
+        remedy=f"end it with `spindown drain {workload} --now`; the log "
+        f"/spindown/{deployment}/worker/{workload} says what holds it. Spindown itself terminates "
+        "what is idle for `idle_timeout` and `scale_down_delay`, or else when `max_lifetime` and "
+        "`lifetime_grace` are over.",
     )
     yield AlarmDefinition(
         name="cost",

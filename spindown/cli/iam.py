@@ -99,7 +99,7 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
         regions=tuple(loaded.deployment.regions),
         workloads=tuple(named or loaded.workload),
         qualifier=loaded.deployment.qualifier,
-        key_arn=loaded.deployment.kms_key_arn,
+        key_arns=[one.kms_key_arn for one in loaded.deployment.regions.values() if one.kms_key_arn],
     )
 
 

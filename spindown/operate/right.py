@@ -33,8 +33,8 @@ class Whose:
     workloads: Sequence[str]
     #: Of the roles of `cdk bootstrap`.
     qualifier: str = USUAL_QUALIFIER
-    #: The account's own key of the home region; None: AWS's keys encrypt.
-    key_arn: str | None = None
+    #: The account's own keys, that of the home region first; none: AWS's keys encrypt.
+    key_arns: Sequence[str] = ()
     #: Its bucket; None: not known before the first deploy, since CloudFormation names it.
     bucket: str | None = None
 
@@ -157,20 +157,37 @@ def operator(whose: Whose) -> list[Statement]:
         ),
         _allow(
             "ReadLogs",
-            ["logs:FilterLogEvents"],
-            [whose.arn("logs", f"log-group:/spindown/{name}/worker/*")],
+            ["logs:FilterLogEvents", "logs:StartQuery"],
+            # Of workers, and of the functions.
+            [whose.arn("logs", f"log-group:/spindown/{name}/*")],
         ),
         _wake_scaler(whose),
-        # `spindown doctor`: whether the function of the webhook can read its secret.
+        # `spindown doctor`: whether the function of the webhook can read its secret. The runbook:
+        # to read the market now.
         _allow(
-            "TryWebhook",
+            "CallFunctions",
             ["lambda:InvokeFunction"],
-            [whose.arn("lambda", f"function:{resource_name(name, 'webhook')}")],
+            [
+                whose.arn("lambda", f"function:{resource_name(name, function)}")
+                for function in ("offers", "webhook")
+            ],
         ),
-        # `spindown drain --now`.
+        # The runbook: whether a tick is on.
+        _allow(
+            "SeeSchedules",
+            ["scheduler:GetSchedule"],
+            [whose.arn("scheduler", f"schedule/default/{name}{SEPARATOR}*")],
+        ),
+        # The runbook: events that a function could not take, once that is repaired.
+        _allow(
+            "PurgeFailedEvents",
+            ["sqs:PurgeQueue"],
+            [whose.arn("sqs", f"{name}-core-ControlFailedEvents*")],
+        ),
+        # `spindown drain --now`, and the runbook: what an instance printed at its boot.
         _allow(
             "EndWorkers",
-            ["ec2:TerminateInstances"],
+            ["ec2:GetConsoleOutput", "ec2:TerminateInstances"],
             [f"arn:aws:ec2:{region}:{whose.account}:instance/*" for region in whose.regions],
             {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
         ),
@@ -202,6 +219,7 @@ def operator(whose: Whose) -> list[Statement]:
                 "ec2:DescribeVpcEndpoints",
                 "freetier:GetAccountPlanState",
                 "lambda:GetAccountSettings",
+                "logs:GetQueryResults",
                 "pricing:GetProducts",
                 "servicequotas:ListServiceQuotas",
             ],
@@ -288,18 +306,19 @@ _KEY_USERS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 
 def _use_key(role: str, whose: Whose) -> list[Statement]:
     """Return what the account's own key asks of whoever sends, reads and writes."""
-    if whose.key_arn is None or role not in _KEY_USERS:
+    if not whose.key_arns or role not in _KEY_USERS:
         return []
     services, actions = _KEY_USERS[role]
     through = [f"{service}.{whose.regions[0]}.amazonaws.com" for service in services]
-    # `spindown doctor`: whether it is enabled, and lent to EC2's role for spot.
+    # `spindown doctor`: whether they are enabled, and lent to EC2's role for spot.
     looks = ["kms:DescribeKey", "kms:GetKeyPolicy", "kms:ListGrants"]
     return [
-        *([_allow("SeeOwnKey", looks, [whose.key_arn])] if role == "operator" else []),
+        *([_allow("SeeOwnKeys", looks, whose.key_arns)] if role == "operator" else []),
         _allow(
             "UseOwnKey",
             [f"kms:{action}" for action in actions],
-            [whose.key_arn],
+            # Queues, ledger and bucket are at home.
+            whose.key_arns[:1],
             {"StringEquals": {"kms:ViaService": through}},
         ),
     ]

@@ -40,7 +40,8 @@ SUBMITTER = {
 }
 #: EC2, its prices and its quotas are our own market here, which asks no IAM; nothing here has a
 #: source or a webhook.
-NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources", "TryWebhook"}
+RUNBOOK = {"CallFunctions", "PurgeFailedEvents", "SeeSchedules"}
+NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources", *RUNBOOK}
 
 
 @dataclass(frozen=True)

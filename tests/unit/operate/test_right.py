@@ -113,10 +113,11 @@ def test_the_bucket_of_a_long_name_is_found_by_its_beginning() -> None:
 )
 def test_who_uses_what_a_key_encrypts_may_use_it(role: str, services: set[str]) -> None:
     key = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-    with_key = policy(role, replace(a_deployment(), key_arn=key))["Statement"]
+    abroad = key.replace("eu-west-1", "us-west-2")
+    with_key = policy(role, replace(a_deployment(), key_arns=[key, abroad]))["Statement"]
 
     *look, use = [one for one in with_key if one not in policy(role, a_deployment())["Statement"]]
-    assert [one["Resource"] for one in look] == ([[key]] if role == "operator" else [])
+    assert [one["Resource"] for one in look] == ([[key, abroad]] if role == "operator" else [])
     through = use["Condition"]["StringEquals"]["kms:ViaService"]
     assert use["Resource"] == [key]
     assert {one.removesuffix(".eu-west-1.amazonaws.com") for one in through} == services
