@@ -2,7 +2,7 @@
 
 Trigger: the backlog alarm, the tick of every minute, the nudge after a submit, `intake`.
 Input: which workload; nothing else in the event is trusted.
-Effects: launches and ends instances, writes the ledger and the decision; follows batches.
+Effects: launches and ends instances, writes the ledger and the decision; looks at batches.
 
 `spindown doctor` invokes it for a rehearsal, which has EC2 check launches and has no effect.
 """
@@ -17,7 +17,7 @@ from spindown.contract.rehearsal import is_rehearsal, parse_rehearsal
 from spindown.control.rehearse import rehearse
 from spindown.control.tick import reconcile
 from spindown.error import ContractError, NotFound
-from spindown.functions.follow import follow
+from spindown.functions.batch_end import look_at_named
 from spindown.functions.malformed import acknowledge
 from spindown.functions.port import control_ports, deployment_name
 from spindown.port import ControlPorts
@@ -50,7 +50,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Answer Lambda."""
     holder = context.aws_request_id
     said = handle(event, deployment=deployment_name(), holder=holder, ports=control_ports())
-    said = {**said, **follow(event)}
+    said = {**said, **look_at_named(event)}
     done = {"action": "rehearsed"} if is_rehearsal(event) else {"action": "reconciled"}
     logger.info(done["action"], extra={**done, **said})
     return said

@@ -57,7 +57,7 @@ from spindown.job.policy import read_standing
 from spindown.port import Identity, Metadata
 from spindown.worker.child.code import Code, fetch_code, has_code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.ending import MemoryKills
+from spindown.worker.child.failure_cause import MemoryKills
 from spindown.worker.child.place import (
     Container,
     Limits,

@@ -22,7 +22,7 @@ from spindown.job.item import settle_items
 from spindown.job.progress import Progress
 from spindown.job.release import settle_failure, settle_rejection, settle_release
 from spindown.job.split import is_too_large
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, ItemDone
 from spindown.worker.code_folder import DiskFull, TooMuch, check_room
 from spindown.worker.handover import AttemptEnd, Handover, SlotContext
@@ -189,7 +189,7 @@ class Attempt:
                 self._keep(ItemDone(index=index, error=why))
             if batch.items:
                 context.runner.begin(self._place.task(self._held), batch.items)
-                end = self._follow(writer, started)
+                end = self._take_answers(writer, started)
                 if end is not None:
                     return end
             prefetch.clear(indexes)
@@ -231,7 +231,7 @@ class Attempt:
             self._log.warning("state_damaged", reason=trouble)
         return True
 
-    def _follow(self, writer: Writer, started: timedelta) -> "_End | None":
+    def _take_answers(self, writer: Writer, started: timedelta) -> "_End | None":
         """Take the answers of one batch; None when it is done."""
         context = self._context
         for polls in itertools.count(1):

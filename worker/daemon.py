@@ -20,7 +20,7 @@ from spindown.domain.boot import BootPhase, boot_phases
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.worker_end import hang_grace
+from spindown.domain.time_to_end import hang_grace
 from spindown.domain.worker_lifecycle import (
     AwaitReclaim,
     CheckedIn,

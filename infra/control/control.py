@@ -89,7 +89,7 @@ class ControlPlane(Construct):
             code=self._code,
             statements=[
                 *self._reconcile(),
-                *grants.follow_batches(
+                *grants.look_at_batches(
                     bucket_arn=self._shared.store.bucket.bucket_arn,
                     deployment=self._shared.deployment.name,
                 ),

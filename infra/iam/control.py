@@ -188,7 +188,7 @@ def count_lost(
     ]
 
 
-def follow_batches(*, bucket_arn: str, deployment: str) -> list[iam.PolicyStatement]:
+def look_at_batches(*, bucket_arn: str, deployment: str) -> list[iam.PolicyStatement]:
     """Allow seeing how far batches are, and starting or cancelling those that wait for others.
 
     The statements do not name the workloads: a policy has no room for many of them.

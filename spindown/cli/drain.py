@@ -14,7 +14,7 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.count import say_waiting
 from spindown.cli.render.line import print_line
-from spindown.cli.render.screen import follow, open_console
+from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
 from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all
@@ -62,7 +62,7 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
             print_line(f"  {command}")
     sys.stdout.flush()
     screens = (Text("\n").join(map(render_remainder, left)) for left in looks)
-    follow(open_console(), screens)
+    show_live(open_console(), screens)
 
 
 def say_end(left: Sequence[Remainder]) -> str:

@@ -13,7 +13,7 @@ from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.error import AccessDenied, BadInput, NotFound
-from spindown.operate.right import Whose, policy
+from spindown.operate.iam_policy import Whose, policy
 
 app = make_group("Print what somebody must be allowed to do, as a policy of IAM.")
 

@@ -29,7 +29,7 @@ from spindown.error import BadInput, ContractError, SpindownError, printable
 from spindown.user import Item
 from spindown.worker.child.code import Code, has_code, unpack
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.ending import Broken
+from spindown.worker.child.failure_cause import Broken
 from spindown.worker.child.place import Container, Machine, find_runtime
 from spindown.worker.child.runner import BatchDone, ChildRunner, ItemDone, Runner, Task
 from spindown.worker.log import EventLog

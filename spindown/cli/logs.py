@@ -25,10 +25,10 @@ from spindown.contract.log import (
 from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import JobProgress, read_progress
 from spindown.operate.log import (
-    Follower,
     JobEnds,
     KeptLog,
     LiveLog,
+    LogFollower,
     LogLine,
     begin_live,
     live_of_instance,
@@ -101,7 +101,7 @@ def show_jobs(
         screen.say_ends(found)
         return found
     ends = JobEnds(jobs, store)
-    _follow(Follower(live, ends.look, session.aws.clock), screen, meanwhile)
+    _show_until_over(LogFollower(live, ends.look, session.aws.clock), screen, meanwhile)
     screen.show_ends(ends.ended)
     return ends.ended
 
@@ -119,11 +119,11 @@ def _show_instance(
         worker = session.ledger(workload).read().workers.get(instance_id)
         return worker is None or worker.ended_at is not None
 
-    _follow(Follower(live, has_ended, clock), screen)
+    _show_until_over(LogFollower(live, has_ended, clock), screen)
 
 
-def _follow(
-    follower: Follower, screen: "Screen", meanwhile: Callable[[], None] = lambda: None
+def _show_until_over(
+    follower: LogFollower, screen: "Screen", meanwhile: Callable[[], None] = lambda: None
 ) -> None:
     pause = Event()
     while True:
@@ -157,7 +157,7 @@ class Screen:
         self._as_json = as_json
         self._title = ""
 
-    def show(self, log: LiveLog | Follower) -> None:
+    def show(self, log: LiveLog | LogFollower) -> None:
         """Print what is new."""
         with suppress(NotFound):
             # No worker has been there yet, so there is no log.

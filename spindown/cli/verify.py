@@ -14,7 +14,7 @@ from rich.text import Text
 from spindown import __version__
 from spindown.cli import option
 from spindown.cli.render.line import print_aside, print_line
-from spindown.cli.render.screen import follow, format_seconds, open_console
+from spindown.cli.render.screen import format_seconds, open_console, show_live
 from spindown.cli.session import Session, is_local, open_session
 from spindown.cli.verify_page import render_page, word_of
 from spindown.contract.codec import encode
@@ -151,7 +151,7 @@ def _watch(verification: Verification, *, as_json: bool) -> None:
         for _ in _looks(verification):
             continue
         return
-    follow(open_console(), _looks(verification))
+    show_live(open_console(), _looks(verification))
 
 
 def _looks(verification: Verification) -> Iterator[Text]:

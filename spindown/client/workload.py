@@ -49,8 +49,8 @@ from spindown.job.shape_queue import backlogs
 from spindown.job.submit import Draft, check_after, submit_items, upload
 from spindown.job.submit import name_batch as make_name
 from spindown.operate.batch import BatchState, state_of
-from spindown.operate.follow import CommittedItem, FoundWork, follow
 from spindown.operate.log import JobEnds
+from spindown.operate.result_stream import CommittedItem, FoundWork, stream_results
 from spindown.port import ObjectStore
 
 T = TypeVar("T")
@@ -524,7 +524,7 @@ class Submission(Generic[R]):
             in_order: whether in the order of the items.
             first: place of its first item among those that were given.
         """
-        for found in follow(self._batch, self._sender.store, in_order=in_order):
+        for found in stream_results(self._batch, self._sender.store, in_order=in_order):
             if found is None:
                 yield None
             else:

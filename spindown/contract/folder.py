@@ -1,8 +1,8 @@
 """A folder with its command, sent by ``spindown run`` and run by workloads that take folders.
 
 Its archive lies where neither senders of messages nor workers nor operators may write, under the
-SHA-256 of its bytes (``operate.right.runner``). The command is in the archive: a message names an
-archive, and nothing that is run.
+SHA-256 of its bytes (``operate.iam_policy.runner``). The command is in the archive: a message names
+an archive, and nothing that is run.
 """
 
 import json

@@ -71,9 +71,9 @@ SHAPE_BACKLOG = "shape-backlog#"
 #: What was baked for an architecture (``domain.image.ImageHistory``).
 IMAGE = "image#"
 NEWER_MESSAGE = "newer#"
-#: A batch that is followed (``BatchRow``), and the looks at all of them (``FollowingRow``).
+#: A batch that is not over (``BatchRow``), and the looks at all of them (``BatchesRow``).
 BATCH = "batch#"
-FOLLOWING = "batches"
+BATCHES = "batches"
 DONE = "done#"
 CLAIMS = "claims"
 
@@ -329,7 +329,7 @@ class BatchRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowingRow:
+class BatchesRow:
     """When the batches were last looked for, and until when somebody is at it."""
 
     until: datetime | None = None

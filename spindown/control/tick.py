@@ -26,7 +26,7 @@ from spindown.control.observe.ec2 import observe_ec2, observe_launches
 from spindown.control.observe.observation import Observation, read_market, read_rows, with_jobs
 from spindown.control.plan.action import LaunchNeed, Plan, PlanDraft, begin
 from spindown.control.plan.adopt import adopt_launches
-from spindown.control.plan.backlog import follow_queue
+from spindown.control.plan.backlog import remember_queue
 from spindown.control.plan.backoff import remember_answers
 from spindown.control.plan.breaker import begin_breakers, count_useless_instances
 from spindown.control.plan.charge import (
@@ -42,6 +42,7 @@ from spindown.control.plan.learn import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
+from spindown.control.plan.over_limits import end_surplus, heed_budget
 from spindown.control.plan.reap import (
     condemn_and_terminate,
     end_gone_rows,
@@ -52,9 +53,8 @@ from spindown.control.plan.reap import (
     requeue_jobs,
 )
 from spindown.control.plan.request import foresee
-from spindown.control.plan.shape import follow_shapes, of_shape, route_messages
+from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
 from spindown.control.plan.stable_machine import plan_all_moves
-from spindown.control.plan.wind_down import end_surplus, heed_budget
 from spindown.control.record.decision import record_locked, write_down
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
@@ -73,7 +73,7 @@ class EarlyPlan:
     @property
     def is_launch_due(self) -> bool:
         """Tell whether offers are to be chosen from."""
-        return any(need.may_launch for need in (*self.missing, *self.moves.takeovers))
+        return any(need.may_launch for need in (*self.missing, *self.moves.for_certain_jobs))
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -123,7 +123,7 @@ def observe(
     if jobs is not None:
         facts = with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
-    with_queue = follow_shapes(follow_queue(begin(facts)))
+    with_queue = remember_shapes(remember_queue(begin(facts)))
     # From the rows alone: whether a launch is due, so that EC2 is asked for what that takes.
     by_rows = adopt_launches(correct_workers(remember_answers(with_queue)))
     missing = size_each(by_rows)
@@ -131,7 +131,7 @@ def observe(
     facts = observe_ec2(by_rows.facts, by_rows.fleet, ports, is_launch_due=is_due)
     # The same steps with EC2's answer; what it leaves unchanged is not sized again.
     draft = plan_without_prices(replace(with_queue, facts=facts))
-    early = add_missing(draft, size_again(draft, by_rows, missing))
+    early = early_plan_of(draft, size_again(draft, by_rows, missing))
     return observe_market(early, ports), early
 
 
@@ -161,8 +161,8 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     return record_vram(draft)
 
 
-def add_missing(draft: PlanDraft, missing: tuple[LaunchNeed, ...]) -> EarlyPlan:
-    """Return a draft with what is missing, for the queues and for jobs that move."""
+def early_plan_of(draft: PlanDraft, missing: tuple[LaunchNeed, ...]) -> EarlyPlan:
+    """Return what is planned without prices: ``missing`` for the queues, and jobs that move."""
     moves = (plan_all_moves(of_shape(draft, each.shape), each) for each in missing)
     return EarlyPlan(draft=draft, missing=missing, moves=sum(moves, Moves()))
 
@@ -174,8 +174,8 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     it is planned again. A worker that ends below is not replaced before the next tick.
     """
     if early is None:
-        draft = plan_without_prices(follow_shapes(follow_queue(begin(seen.facts))))
-        early = add_missing(draft, size_each(draft))
+        draft = plan_without_prices(remember_shapes(remember_queue(begin(seen.facts))))
+        early = early_plan_of(draft, size_each(draft))
     missing, moves = early.missing, early.moves
     draft = charge_workers(early.draft, seen.prices)
     draft = move_reservations(release_reservations(draft))
@@ -186,7 +186,7 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     draft = end_outstayed(draft)
     # Any need will do: each counts the workers of all shapes.
     allowance = allowance_of(draft, missing[0], seen.account, budget)
-    chosen = choose_all(draft, missing, moves.takeovers, seen, allowance)
+    chosen = choose_all(draft, missing, moves.for_certain_jobs, seen, allowance)
     launches = foresee(draft, chosen.all, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*chosen.notes, *seen.notes))
     return Plan(
@@ -195,6 +195,6 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
         choice=chosen.missing[0],
         allowance=allowance,
         others=chosen.missing[1:],
-        takeovers=chosen.takeovers,
+        for_certain_jobs=chosen.for_certain_jobs,
         notes=draft.notes,
     )

@@ -1,8 +1,8 @@
-"""The month's budget as a rule: what a launch takes of it, and which workers it still pays for.
+"""Where the month's budget stops work: what a launch takes of it, which workers it still pays for.
 
-Nothing here knows of rows. ``Foresight`` says what ends and beginnings of workers take, in hours;
-``LaunchBudget`` how many workers of an offer the rest of a budget pays for; ``divide`` which of the
-workers that run may go on.
+Nothing here knows of rows: ``control.plan.over_limits`` does. ``Foresight`` says what ends and
+beginnings of workers take, in hours; ``LaunchBudget`` how many workers of an offer the rest of a
+budget pays for; ``divide`` which of the workers that run may go on, and which end first.
 """
 
 import math
@@ -23,7 +23,7 @@ from spindown.domain.offer import slot_count
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.ranking import Candidate
 from spindown.domain.schedule import rests_in_hand
-from spindown.domain.worker_end import POWER_OFF, hang_grace
+from spindown.domain.time_to_end import POWER_OFF, hang_grace
 
 _HOUR = timedelta(hours=1)
 #: Of USD: so that 0.3 have room for three of 0.1, whatever binary fractions make of it.

@@ -1,4 +1,7 @@
-"""Which instances the scaler ends: workers that break their contract, and instances without a row.
+"""Decide which machines the scaler ends: those that break their contract, and those without a row.
+
+Which it tells to end for money is in ``budget`` and ``surplus``; when a worker ends itself in
+``worker_lifecycle``.
 
 A worker that is at work and says so is not ended from outside, unless it has outstayed the end that
 every honest worker keeps (``find_due``): a row may say anything. Four things keep an instance from
@@ -19,8 +22,8 @@ from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.time_to_end import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 from spindown.domain.warm import kept_warm_of
-from spindown.domain.worker_end import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 
 #: StateReason.Code of an instance that somebody ended by a call (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"

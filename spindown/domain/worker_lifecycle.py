@@ -74,7 +74,7 @@ from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
-from spindown.domain.worker_end import HANG_GRACE
+from spindown.domain.time_to_end import HANG_GRACE
 
 T = TypeVar("T")
 
@@ -663,7 +663,7 @@ class _Turn:
             case RowSeen():
                 self._read(event)
             case PolicySeen(standing=standing):
-                self._follow(standing)
+                self._heed_policy(standing)
             case SlotEnded(slot=slot):
                 self._set(slot, doing=Doing.ENDED)
             case CheckedIn():
@@ -780,7 +780,7 @@ class _Turn:
         if is_news:
             self._note("budget_spent", since=since, when_spent=when_spent.value)
 
-    def _follow(self, standing: Standing) -> None:
+    def _heed_policy(self, standing: Standing) -> None:
         if standing != self.state.standing:
             launched_at, lifetime = self.state.launched_at, standing.policy.max_lifetime
             ends_at = None if launched_at is None else launched_at + lifetime

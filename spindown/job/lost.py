@@ -29,8 +29,8 @@ from spindown.contract.job.message import (
     with_id,
 )
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
+from spindown.job.batch_end import is_held_back
 from spindown.job.fence import read_fence
-from spindown.job.follow import is_held_back
 from spindown.job.held import WorkPorts, is_held
 from spindown.job.message import put_back, show_again
 from spindown.job.redrive import (

@@ -158,7 +158,7 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> None:
         write_fence(failed, None if fence is None else fence.etag, ports)
 
 
-class Intake:
+class MessageRouter:
     """Routes the messages of one workload; threads may share it."""
 
     def __init__(
@@ -361,21 +361,23 @@ def route(
     Args:
         settings: of the workload.
         policy: in force.
-        work: the ports of the workload, as ``Intake`` takes them.
+        work: the ports of the workload, as ``MessageRouter`` takes them.
         ports: the ports of the deployment.
         sold: the types of instances on sale; none: not known.
         threads: how many route at once.
     """
     until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
     sizes = sizes_in_force(settings.name, policy, ports)
-    intake = Intake(settings, policy, work, ports.queue, tags=tags, sizes=sizes, sold=sold)
-    done = intake.run(until, at_most=_FEW)
+    router = MessageRouter(settings, policy, work, ports.queue, tags=tags, sizes=sizes, sold=sold)
+    done = router.run(until, at_most=_FEW)
     if done.seen >= _FEW:
         with ThreadPoolExecutor(threads) as pool:
-            done = sum(pool.map(lambda _: intake.run(until), range(threads)), start=done)
+            done = sum(pool.map(lambda _: router.run(until), range(threads)), start=done)
     for queue in _abandoned_queues(settings, policy, ports):
         there = replace(work, queue=queue)
-        again = Intake(settings, policy, there, ports.queue, tags=tags, sizes=sizes, sold=sold)
+        again = MessageRouter(
+            settings, policy, there, ports.queue, tags=tags, sizes=sizes, sold=sold
+        )
         with suppress(NotFound):
             done += again.run(until, wait=timedelta(0))
     where = {DEPLOYMENT: ports.name, WORKLOAD: settings.name}

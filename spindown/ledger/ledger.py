@@ -201,7 +201,7 @@ class Ledger(RowWrites):
         Raises:
             PreconditionFailed: the lock was lost, or a condition of the writes fails.
         """
-        # The last writes belong together (``control.plan.outcome``): the first chunk is short.
+        # The last writes belong together (``plan.launch_outcome``): the first chunk is short.
         rest = len(writes) % _WRITES_AT_ONCE
         starts = [*([0] if rest else []), *range(rest, len(writes), _WRITES_AT_ONCE)]
         ends = [*starts[1:], len(writes)]

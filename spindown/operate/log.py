@@ -203,7 +203,7 @@ def live_of_instance(source: LogSource, instance_id: str, now: datetime) -> Live
     return LiveLog(source, now - _KEPT_FOR, instance_id=instance_id)
 
 
-class Follower:
+class LogFollower:
     """Looks at a log until what it follows has ended, and a little longer."""
 
     def __init__(self, live: LiveLog, has_ended: Callable[[], bool], clock: Clock) -> None:

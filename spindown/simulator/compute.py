@@ -90,7 +90,9 @@ class SimCompute(MemoryCompute):
         self._living: dict[str, Planned | None] = {}
         for name, zone in self._zones:
             for capacity_type in CapacityType:
-                self._follow(Pool(instance_type=name, zone=zone, capacity_type=capacity_type))
+                self._plan_reclaims(
+                    Pool(instance_type=name, zone=zone, capacity_type=capacity_type)
+                )
 
     @property
     def running(self) -> int:
@@ -195,7 +197,7 @@ class SimCompute(MemoryCompute):
         most = value_at(self._capacity(pool), self._agenda.seconds + _ROUNDING)
         return None if most is None else CapacityLimit(int(most))
 
-    def _follow(self, pool: Pool) -> None:
+    def _plan_reclaims(self, pool: Pool) -> None:
         """Plan what falls of a pool's capacity take away."""
         for begins, _ in self._capacity(pool):
             self._agenda.plan_at(begins, Turn.MARKET, lambda: self._reclaim_excess(pool))

@@ -21,7 +21,7 @@ from spindown.contract.job.batch import (
 )
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.error import ContractError
-from spindown.job.follow import FORGOTTEN_AFTER, LISTED_EVERY, follow_batches
+from spindown.job.batch_end import FORGOTTEN_AFTER, LISTED_EVERY, look_at_batches
 from spindown.job.result import read_batch
 from spindown.job.submit import Draft, submit_items
 from spindown.memory import Interceptor, PortCall, intercept
@@ -184,7 +184,7 @@ def test_messages_that_are_not_the_batch_s_are_not_sent(line: bytes) -> None:
 def look_through(world: ProofWorld, listen: Interceptor) -> None:
     """Look, with each call on the bucket made by ``listen``."""
     objects: ObjectStore = intercept(world.objects, "objects", listen)
-    follow_batches(
+    look_at_batches(
         WORKLOAD,
         world.ports,
         lambda: replace(world.user_ports(), objects=objects),

@@ -13,7 +13,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
 from spindown.port import Outgoing
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, Task
 from tests.proof.recovery import go_on
 from tests.proof.world import MINUTE, ProofWorld, a_world

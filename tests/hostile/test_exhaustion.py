@@ -11,7 +11,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.error import NotFound
-from spindown.worker.child.ending import FailureCause
+from spindown.worker.child.failure_cause import FailureCause
 from tests.hostile.cell import CODE_USER, Cell
 from tests.slot import SlotWorld
 

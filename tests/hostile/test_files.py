@@ -20,7 +20,7 @@ from spindown.contract.job.manifest import (
 )
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.policy import Policy
-from spindown.worker.child.ending import FailureCause
+from spindown.worker.child.failure_cause import FailureCause
 from spindown.worker.machine.leftover import PLACES
 from tests.hostile.cell import CODE_GROUP, CODE_USER, Cell
 

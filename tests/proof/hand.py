@@ -18,7 +18,7 @@ from spindown.error import SpindownError
 from spindown.job.held import ClaimedJob
 from spindown.port import Message
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, ItemDone, Task
 from spindown.worker.handover import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer

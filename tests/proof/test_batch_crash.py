@@ -13,9 +13,9 @@ from spindown.domain.batch import EndsTold, OnFailure
 from spindown.domain.fleet import Backlog
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
+from spindown.job.batch_end import FORGOTTEN_AFTER, LISTED_EVERY, look_at_batches
 from spindown.job.cancel import cancel
 from spindown.job.fence import read_fence
-from spindown.job.follow import FORGOTTEN_AFTER, LISTED_EVERY, follow_batches
 from spindown.job.lost import LOOKED_AT_AFTER, count_lost, redrive_lost
 from spindown.job.result import read_batch, read_progress
 from spindown.job.submit import Draft, submit_items
@@ -45,7 +45,7 @@ def look(world: ProofWorld, *, is_nudged: bool = True, told: EndsTold = EndsTold
         assert workload == WORKLOAD
         return intercept(world.objects, "objects", world.work_call)
 
-    return follow_batches(
+    return look_at_batches(
         WORKLOAD, world.ports, world.user_ports, store_of, told=told, is_nudged=is_nudged
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.folder import EXIT_STATUS
-from spindown.worker.child.ending import Broken, FailureCause, MemoryKills
+from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills
 from spindown.worker.child.runner import ItemDone
 from tests.local.waiting import until
 from tests.proof.guest.linux import run_in_guest

@@ -15,7 +15,7 @@ import pytest
 from spindown.contract.job.manifest import (
     JobState,
 )
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process

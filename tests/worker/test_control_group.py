@@ -7,7 +7,7 @@ import pytest
 
 from spindown.domain.policy import Dispatch
 from spindown.worker.__main__ import divide, gpu_share
-from spindown.worker.child.ending import MemoryKills
+from spindown.worker.child.failure_cause import MemoryKills
 from spindown.worker.family.family import Family
 from spindown.worker.home import WorkerSettings
 from spindown.worker.log import open_log

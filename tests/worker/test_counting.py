@@ -12,7 +12,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.port import Message
 from spindown.user import Item
 from spindown.wording import say
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, Task
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, a_slot_id, items

@@ -7,7 +7,7 @@ from pathlib import Path
 from spindown.domain.worker_lifecycle import PolicySeen
 from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents, PortCall
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.log import open_log
 from spindown.worker.slot import Slot
 from spindown.worker.transfer.outbox import Outbox

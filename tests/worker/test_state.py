@@ -17,7 +17,7 @@ from spindown.job.attachment.log import read_logs
 from spindown.memory.interception import PortCall
 from spindown.port import Key
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.slot import Slot
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square

@@ -11,7 +11,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.slot import Slot
 from tests.slot import ScriptedRunner, SlotWorld

@@ -25,7 +25,7 @@ from spindown.contract.folder import COMMAND_NAME, EXIT_STATUS, decode_command, 
 from spindown.error import ContractError
 from spindown.worker.child.code import unpack
 from spindown.worker.child.command import EX_DATAERR
-from spindown.worker.child.ending import MemoryKills
+from spindown.worker.child.failure_cause import MemoryKills
 
 #: As a shell has it for what it cannot start.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126

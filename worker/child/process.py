@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from spindown.worker.child.ending import Broken, FailureCause, describe_end
+from spindown.worker.child.failure_cause import Broken, FailureCause, describe_end
 from spindown.worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from spindown.worker.child.output import Output
 from spindown.worker.family.family import Family

@@ -17,7 +17,7 @@ import spindown
 from spindown.contract.codec import DEPTH_MAX, is_too_deep
 from spindown.user import Item
 from spindown.worker.child.code import Code
-from spindown.worker.child.ending import Broken, FailureCause, MemoryKills
+from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills
 from spindown.worker.child.frame import Frame
 from spindown.worker.child.output import LogAllowance, Output, OutputLog
 from spindown.worker.child.process import Child

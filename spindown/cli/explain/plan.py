@@ -237,11 +237,11 @@ def _of(need: LaunchNeed) -> str:
 
 def _whose(launch: LaunchWorkers) -> str:
     """Return for which jobs a launch is, unless it is for any."""
-    if launch.choice.need.shape and not launch.choice.need.is_takeover:
+    if launch.choice.need.shape and not launch.choice.need.is_for_certain_jobs:
         return f" of {launch.choice.need.shape}"
     if launch.choice.need.wasted_work is not None:
         return " for jobs that interruptions keep from any progress"
-    return " for jobs that migrate" if launch.choice.need.is_takeover else ""
+    return " for jobs that migrate" if launch.choice.need.is_for_certain_jobs else ""
 
 
 def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
 def _launch_to_json(launch: LaunchWorkers) -> dict[str, Any]:
     return {
         "count": launch.count,
-        "is_takeover": launch.choice.need.is_takeover,
+        "is_for_certain_jobs": launch.choice.need.is_for_certain_jobs,
         "shape": launch.choice.need.shape,
         "ends_early": encode(launch.ends_early),
         "requests": [

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 
 from spindown.cli import option
 from spindown.cli.render.batch import render_batch
-from spindown.cli.render.screen import follow, open_console, render_status
+from spindown.cli.render.screen import open_console, render_status, show_live
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.operate.batch import BatchDetail, read_detail
@@ -80,7 +80,7 @@ def watch(
         while True:
             print(json.dumps([encode(entry) for entry in _read(session, workloads)]), flush=True)
             pause.wait(every)
-    follow(open_console(), _looks(session, workloads, every, pause))
+    show_live(open_console(), _looks(session, workloads, every, pause))
 
 
 def _looks(

@@ -81,7 +81,7 @@ def make_table(*texts: str, numbers: Iterable[str]) -> Table:
     return table
 
 
-def follow(console: Console, looks: Iterable[RenderableType]) -> None:
+def show_live(console: Console, looks: Iterable[RenderableType]) -> None:
     """Show one screen after the other: in place on a terminal, below each other in a file.
 
     A file gets each screen at once, but not one that equals the screen before it.

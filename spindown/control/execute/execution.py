@@ -9,7 +9,7 @@ from spindown.control.execute.journal import Journal
 from spindown.control.observe.observation import Observation, TickFacts
 from spindown.control.plan.action import Action, LaunchWorkers
 from spindown.control.plan.backoff import next_backoff
-from spindown.control.plan.budget import LaunchAllowance, calls_made, used
+from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, used
 from spindown.domain.fleet import Launch, Unavailable, Worker
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool

@@ -11,10 +11,10 @@ from datetime import datetime
 from spindown.contract import row as rows
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import Backoff, BreakerRow
-from spindown.control.ending import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.control.execute.execution import Execution, RequestRecords
 from spindown.control.execute.journal import FenceLost, Journal
 from spindown.control.execute.launch import replay, try_offers
+from spindown.control.machine_gone import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.control.market import store
 from spindown.control.observe.observation import Observation, failure_of
 from spindown.control.plan.action import (
@@ -239,20 +239,20 @@ def _gone(run: Execution, states: Mapping[str, str]) -> list[str]:
 def _launch(run: Execution, action: LaunchWorkers) -> None:
     """Make the requests of a launch; it counts as done if EC2 was asked at all."""
     before, ended = len(run.requests), NO_REASON
-    is_takeover = action.choice.need.is_takeover
+    is_for_certain_jobs = action.choice.need.is_for_certain_jobs
     try:
         ended = try_offers(run, action)
     except FenceLost:
         raise
     except SpindownError as exc:
-        if not is_takeover:
+        if not is_for_certain_jobs:
             raise
         run.tell(failure_of(exc, action.kind.value))
     made = tuple(run.requests[before:])
     run.launched.append((action, made))
     if made:
         run.done.append(action)
-    if not is_takeover:
+    if not is_for_certain_jobs:
         # Of several shapes the first that was kept from its need.
         run.ended_early = run.ended_early or ended
     elif ended.code is ReasonCode.MAX_WORKERS:

@@ -22,9 +22,9 @@ from spindown.control.observe.observation import (
 )
 from spindown.control.plan.action import LaunchChoice, LaunchWorkers, Replay
 from spindown.control.plan.breaker import breaker_name, count_forbidden, open_for_account
-from spindown.control.plan.budget import PlannedRequest, reserve, take_call, why_short
 from spindown.control.plan.image import blames_image, give_up_refused, image_for
-from spindown.control.plan.outcome import complete_launch, pools_of
+from spindown.control.plan.launch_allowance import PlannedRequest, reserve, take_call, why_short
+from spindown.control.plan.launch_outcome import complete_launch, pools_of
 from spindown.control.plan.request import LaunchProgress, calls_used_up
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, remember_unavailable
 from spindown.domain.job_type import of_dispatch, slots_of
@@ -217,7 +217,7 @@ def _intend(
         count=planned.count,
         items_per_hour=min(c.items_per_hour for c in planned.band),
         slots=min(each.slots for each in offered.values()),
-        is_takeover=choice.need.is_takeover,
+        is_for_certain_jobs=choice.need.is_for_certain_jobs,
         may_take_over=choice.sizing.left > 0 and policy.dispatch is Dispatch.DEDICATED,
         shape=choice.need.shape,
         offered=offered,

@@ -91,7 +91,7 @@ class TickFacts:
     queue: Backlog
     knowledge: Knowledge
     #: Of a workload with types: the entry queue, and by name of its shape each other.
-    intake: Backlog = NOTHING_WAITS
+    entry_backlog: Backlog = NOTHING_WAITS
     shapes: Mapping[str, Backlog] = field(default_factory=dict)
     #: The shape that they are of (``shape.of_shape``); "": of the whole workload.
     shape: str = ""
@@ -156,7 +156,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
     settings, edit = _read_settings(workload, ports, view, now)
     effective = effective_policy(settings, edit, view.policy)
     effective = replace_fields(effective, {"policy": at_hour(effective.policy, now)})
-    intake, shapes = _read_queues(ports, settings, effective.policy, view)
+    entry_backlog, shapes = _read_queues(ports, settings, effective.policy, view)
     return TickFacts(
         now=now,
         workload=workload,
@@ -165,8 +165,8 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
         settings=settings,
         effective=effective,
         view=view,
-        queue=all_of([intake, *shapes.values()]) if shapes else intake,
-        intake=intake,
+        queue=all_of([entry_backlog, *shapes.values()]) if shapes else entry_backlog,
+        entry_backlog=entry_backlog,
         shapes=shapes,
         knowledge=read_knowledge(
             view.rates,
@@ -193,9 +193,9 @@ def _read_queues(
 
     What waits for a shape to which no job comes any more is routed again: no machine is for it.
     """
-    intake = ports.queue(settings.queue_url).backlog()
+    entry_backlog = ports.queue(settings.queue_url).backlog()
     if not policy.types:
-        return intake, {}
+        return entry_backlog, {}
     # There is always one, so that a plan says what it would buy.
     found = {own_shape(policy).name: NOTHING_WAITS}
     for name in view.shapes:
@@ -204,8 +204,8 @@ def _read_queues(
             if is_possible(parse_shape(name) or Shape(), policy):
                 found[name] = backlog
             else:
-                intake = all_of([intake, backlog])
-    return intake, found
+                entry_backlog = all_of([entry_backlog, backlog])
+    return entry_backlog, found
 
 
 def with_jobs(facts: TickFacts, jobs: int) -> TickFacts:

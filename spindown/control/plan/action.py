@@ -14,7 +14,7 @@ from spindown.contract.decision import LaunchRequestRecord
 from spindown.control.market import Refreshed
 from spindown.control.observe.fleet import Fleet, fleet_of
 from spindown.control.observe.observation import TickFacts
-from spindown.control.plan.budget import LaunchAllowance, PlannedRequest
+from spindown.control.plan.launch_allowance import LaunchAllowance, PlannedRequest
 from spindown.control.spend import Charge
 from spindown.domain.fleet import (
     Launch,
@@ -230,9 +230,9 @@ class LaunchNeed:
     ladder_opens_at: datetime | None = None
     #: Workers that may be bought on demand; None: as many as are wanted.
     on_demand_at_most: int | None = None
-    #: Whether the workers take over from others, and what an item may cost on them in USD; None:
-    #: whatever it costs.
-    is_takeover: bool = False
+    #: Whether it is for certain jobs alone: such as move from running workers, or wait for a stable
+    #: machine. What an item may cost there in USD; None: whatever it costs.
+    is_for_certain_jobs: bool = False
     item_at_most: float | None = None
     #: What interruptions have cost the jobs that it is for; None: it is for any job.
     wasted_work: WastedWork | None = None
@@ -335,8 +335,8 @@ class Plan:
     allowance: LaunchAllowance
     #: What is wanted of other shapes than that of ``choice``.
     others: tuple[LaunchChoice, ...] = ()
-    #: Launches of workers that take over from others.
-    takeovers: tuple[LaunchChoice, ...] = ()
+    #: Launches for certain jobs: those that move, or need a stable machine.
+    for_certain_jobs: tuple[LaunchChoice, ...] = ()
     notes: tuple[Reason, ...] = ()
 
     @property
@@ -347,4 +347,4 @@ class Plan:
     @property
     def choices(self) -> tuple[LaunchChoice, ...]:
         """Return all that is wanted, or might be."""
-        return (self.choice, *self.others, *self.takeovers)
+        return (self.choice, *self.others, *self.for_certain_jobs)

@@ -9,7 +9,7 @@ from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request, is_own_request
 from spindown.control.plan.action import Action, ActionKind, Adopt, PlanDraft, Replay
 from spindown.control.plan.backoff import backing_off_until
-from spindown.control.plan.outcome import close_launch, complete_launch
+from spindown.control.plan.launch_outcome import close_launch, complete_launch
 from spindown.domain.fleet import Launch, LaunchState
 from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode

@@ -1,4 +1,4 @@
-"""Follow the queue from tick to tick: since when work waits, and since when there is none."""
+"""What ticks remember of the queue: since when work waits, and since when there is none."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -26,7 +26,7 @@ _GROUPS_AT_MOST = 60
 _GAP_AT_MOST = timedelta(days=14)
 
 
-def follow_queue(draft: PlanDraft) -> PlanDraft:
+def remember_queue(draft: PlanDraft) -> PlanDraft:
     """Bring up to date what the ticks remember of the queue; learn an ended gap."""
     before, policy = draft.fleet.remembered, draft.facts.policy
     margin = next_margin(
@@ -36,7 +36,7 @@ def follow_queue(draft: PlanDraft) -> PlanDraft:
         policy=policy,
     )
     after = replace_fields(
-        follow(before, draft.fleet.queue, draft.now, draft.fleet.leases),
+        next_backlog(before, draft.fleet.queue, draft.now, draft.fleet.leases),
         {
             "margin": margin.total_seconds(),
             "watched_since": watch_from(before.watched_since, before.seen_at, policy, draft.now),
@@ -49,7 +49,7 @@ def follow_queue(draft: PlanDraft) -> PlanDraft:
     return draft.act(learned, remembered=after)
 
 
-def follow(
+def next_backlog(
     before: BacklogRow, backlog: Backlog, now: datetime, leases: Iterable[Lease] = ()
 ) -> BacklogRow:
     """Return the backlog row after a look at the queue.

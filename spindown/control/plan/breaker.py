@@ -17,7 +17,7 @@ from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import TickFacts
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.image import give_up_silent
-from spindown.control.plan.outcome import ADOPTED
+from spindown.control.plan.launch_outcome import ADOPTED
 from spindown.domain.doubt import doubt_less, doubt_more, doubted
 from spindown.domain.fleet import Worker, WorkerState, remember_unavailable
 from spindown.domain.learning import check_in_within

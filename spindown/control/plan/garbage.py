@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from spindown.contract import row as rows
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.charge import give_back
-from spindown.control.plan.outcome import UNANSWERED
+from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.domain.cost_rise import WEEKS
 from spindown.domain.fleet import longest_memory
 from spindown.port import Key, Write

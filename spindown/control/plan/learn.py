@@ -8,7 +8,7 @@ from spindown.contract.row import RateRow, SpendRow
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.breaker import forget_silence
 from spindown.control.plan.image import image_of
-from spindown.control.plan.outcome import ADOPTED
+from spindown.control.plan.launch_outcome import ADOPTED
 from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Worker
 

@@ -15,7 +15,7 @@ from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request
 from spindown.control.plan.action import Action, ActionKind, LaunchNeed, PlanDraft
 from spindown.control.plan.fleet_size import size_for_jobs
-from spindown.control.plan.outcome import TAKEOVER_WARM_TICKS
+from spindown.control.plan.launch_outcome import CERTAIN_JOBS_WARM_TICKS
 from spindown.control.plan.reap import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.ladder import allows
@@ -48,8 +48,8 @@ class Moves:
     kept: tuple[str, ...] = ()
     #: Instance that is told now to give its jobs back -> where they go.
     leaving: Mapping[str, CapacityType] = field(default_factory=dict)
-    #: What is launched for the others, each of one capacity type.
-    takeovers: tuple[LaunchNeed, ...] = ()
+    #: What is launched for jobs that nobody can take yet, each of one capacity type.
+    for_certain_jobs: tuple[LaunchNeed, ...] = ()
 
     def __add__(self, other: Self) -> Self:
         """Return both, of two shapes."""
@@ -57,7 +57,7 @@ class Moves:
             self,
             kept=(*self.kept, *other.kept),
             leaving={**self.leaving, **other.leaving},
-            takeovers=(*self.takeovers, *other.takeovers),
+            for_certain_jobs=(*self.for_certain_jobs, *other.for_certain_jobs),
         )
 
 
@@ -136,16 +136,16 @@ def _move(
         left = [mover for mover in left if mover not in taken_over]
     group = [mover for mover in left if mover.worker.pool == left[0].worker.pool]
     missing = sum(mover.slots for mover in group) - max(_coming(draft, kind) - waiting, 0)
-    takeovers = moves.takeovers
+    for_certain_jobs = moves.for_certain_jobs
     if missing > 0:
-        takeovers += (_takeover(draft, need, group, missing, kind),)
-    return Moves(kept=tuple(kept), leaving=leaving, takeovers=takeovers)
+        for_certain_jobs += (_takeover(draft, need, group, missing, kind),)
+    return Moves(kept=tuple(kept), leaving=leaving, for_certain_jobs=for_certain_jobs)
 
 
 def tell_movers(draft: PlanDraft, moves: Moves) -> PlanDraft:
     """Tell workers to give their jobs back; their next heartbeat hears it."""
     draft = keep_warm_until(
-        draft, moves.kept, draft.now + TAKEOVER_WARM_TICKS * draft.facts.policy.tick
+        draft, moves.kept, draft.now + CERTAIN_JOBS_WARM_TICKS * draft.facts.policy.tick
     )
     change = {"migrating_at": draft.now}
     return draft.with_workers(
@@ -197,6 +197,6 @@ def _takeover(
         sizing=replace(sized.sizing, reason=reason),
         opens=kind,
         forecast=need.forecast,
-        is_takeover=True,
+        is_for_certain_jobs=True,
         item_at_most=None if math.isinf(most) else most,
     )

@@ -17,10 +17,10 @@ from spindown.control.plan.action import (
     StoreCatalogue,
 )
 from spindown.control.plan.breaker import doubted_traits, is_on_test
-from spindown.control.plan.budget import LaunchAllowance, calls_made, why_short
 from spindown.control.plan.fleet_size import blocked_regions, fleet_headroom, waiting_work
 from spindown.control.plan.image import tell_images
-from spindown.control.plan.outcome import UNANSWERED
+from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, why_short
+from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.doubt import traits_of
@@ -71,39 +71,39 @@ class Choices:
 
     #: In the order of the shapes.
     missing: tuple[LaunchChoice, ...]
-    takeovers: tuple[LaunchChoice, ...]
+    for_certain_jobs: tuple[LaunchChoice, ...]
     notes: tuple[Reason, ...]
 
     @property
     def all(self) -> tuple[LaunchChoice, ...]:
         """Return them in the order in which they are launched."""
-        return (*self.missing, *self.takeovers)
+        return (*self.missing, *self.for_certain_jobs)
 
 
 def choose_all(
     draft: PlanDraft,
     missing: Sequence[LaunchNeed],
-    takeovers: Sequence[LaunchNeed],
+    for_certain_jobs: Sequence[LaunchNeed],
     seen: Observation,
     allowance: LaunchAllowance,
 ) -> Choices:
     """Choose offers for all that is to be launched."""
     chosen = [
         choose_offers(of_shape(draft, need.shape), need, seen, allowance)
-        for need in (*missing, *takeovers)
+        for need in (*missing, *for_certain_jobs)
     ]
     notes = dict.fromkeys(note for _, some in chosen for note in some)
     choices = _share_places([choice for choice, _ in chosen], allowance.workers)
-    may_take_over = _note_takeovers(choices, draft.facts.policy)
+    may_take_over = _note_possible_takeovers(choices, draft.facts.policy)
     images = tell_images(draft.facts, draft.fleet.images)
     return Choices(
         missing=choices[: len(missing)],
-        takeovers=choices[len(missing) :],
+        for_certain_jobs=choices[len(missing) :],
         notes=(*notes, *may_take_over, *images),
     )
 
 
-def _note_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator[Reason]:
+def _note_possible_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator[Reason]:
     """Yield which jobs another's machine may take over, of those that have machines of their own.
 
     It is cheaper only for a job for which no machine is on its way: one that is costs its first
@@ -118,7 +118,7 @@ def _note_takeovers(choices: Sequence[LaunchChoice], policy: Policy) -> Iterator
 
 def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchChoice, ...]:
     """Return the choices so that each shape gets a place before any gets all that are left."""
-    wanted = [0 if each.need.is_takeover else each.sizing.wanted for each in choices]
+    wanted = [0 if each.need.is_for_certain_jobs else each.sizing.wanted for each in choices]
     if sum(map(bool, wanted)) <= 1 or sum(wanted) <= places:
         return tuple(choices)
     shared = []
@@ -170,8 +170,8 @@ def choose_offers(
     )
     if sizing.wanted > 1 and best and is_on_test(draft.facts, draft.fleet, best.offer.region):
         sizing = replace(sizing, wanted=1, bound="test")
-    if need.is_takeover:
-        # Why they take over says more than what they can do.
+    if need.is_for_certain_jobs:
+        # Which jobs it is for says more than what they ask for.
         sizing = replace(sizing, reason=need.sizing.reason)
     short = _quotas_short(candidates, quotas) if best is None else {}
     retry_at = _retry_at(need, candidates) if best is None else None

@@ -1,4 +1,4 @@
-"""Plan the ends: instances that are gone, workers that break their contract, orphans.
+"""Plan the ends that ``domain.reaping`` decides, and what follows when machines are gone.
 
 A worker is condemned under the version of its row that was read, which fails if it has just taken
 a job or begun to leave; only then its instance is terminated, and again in every tick until EC2
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
-from spindown.control.ending import end_worker, note_interruption, remember_interruption
+from spindown.control.machine_gone import end_worker, note_interruption, remember_interruption
 from spindown.control.observe.observation import assumed
 from spindown.control.plan.action import (
     Action,

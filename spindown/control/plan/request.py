@@ -13,7 +13,12 @@ from itertools import groupby, islice
 
 from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.plan.action import LaunchChoice, LaunchWorkers, PlanDraft
-from spindown.control.plan.budget import LaunchAllowance, PlannedRequest, affordable, why_short
+from spindown.control.plan.launch_allowance import (
+    LaunchAllowance,
+    PlannedRequest,
+    affordable,
+    why_short,
+)
 from spindown.control.plan.offers import launch_action
 from spindown.domain.fleet import Unavailable
 from spindown.domain.offer import CapacityType, Pool

@@ -12,7 +12,7 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.row import BacklogRow, queue_fields
 from spindown.control.observe.fleet import ShapeQueue
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
-from spindown.control.plan.backlog import follow
+from spindown.control.plan.backlog import next_backlog
 from spindown.domain.fleet import NOTHING_WAITS
 from spindown.domain.job_type import (
     Shape,
@@ -104,16 +104,16 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     )
 
 
-def follow_shapes(draft: PlanDraft) -> PlanDraft:
+def remember_shapes(draft: PlanDraft) -> PlanDraft:
     """Bring up to date what the ticks remember of the queue of each shape."""
     if not draft.fleet.shapes:
         return draft
     known = draft.fleet.shapes.items()
-    return draft.act(shapes={name: _follow(name, queue, draft) for name, queue in known})
+    return draft.act(shapes={name: _next_shape(name, queue, draft) for name, queue in known})
 
 
-def _follow(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
-    """Follow one queue; workers count their claims for the whole workload, so leases tell here."""
+def _next_shape(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
+    """Remember one queue. Workers count claims for the whole workload, so here leases tell."""
     fleet, since = draft.fleet, known.remembered.seen_at
     leases = [x for x in fleet.leases if x.shape == name]
     claims = sum(since is None or x.claimed_at > since for x in leases)
@@ -123,15 +123,15 @@ def _follow(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
         if w.shape == name
     )
     before = replace_fields(known.remembered, {"claims": max(claims, busy), "claims_seen": 0})
-    row = follow(before, known.queue, draft.now, leases)
+    row = next_backlog(before, known.queue, draft.now, leases)
     return ShapeQueue(queue=known.queue, remembered=replace_fields(row, {"claims_seen": 0}))
 
 
 def route_messages(draft: PlanDraft) -> PlanDraft:
     """Have the messages routed in the entry queue."""
     facts = draft.facts
-    if not facts.policy.types or not facts.intake.visible:
+    if not facts.policy.types or not facts.entry_backlog.visible:
         return draft
-    reason = Reason(ReasonCode.TO_BE_ROUTED, {"messages": facts.intake.visible})
+    reason = Reason(ReasonCode.TO_BE_ROUTED, {"messages": facts.entry_backlog.visible})
     route = Action(kind=ActionKind.ROUTE, subject=facts.workload, reason=reason)
     return draft.act([route])

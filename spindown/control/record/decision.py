@@ -201,7 +201,7 @@ def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, .
 
 
 def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
-    """Return the choice to tell of: that of a takeover, if only that gave something.
+    """Return the choice to tell of: that for certain jobs, if only that gave something.
 
     Where nothing else is wanted, that of jobs that need a stable machine.
     """
@@ -212,7 +212,7 @@ def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
     stable = (
         []
         if plan.choice.is_wanted
-        else [x for x in plan.takeovers if x.need.wasted_work is not None]
+        else [x for x in plan.for_certain_jobs if x.need.wasted_work is not None]
     )
     return (*gave, *stable, plan.choice)[0]
 
@@ -286,7 +286,9 @@ def _notes(
     yield from record.notes
     main = _main_choice(plan, record)
     yield from (
-        x.sizing.reason for x in plan.takeovers if x.need.wasted_work is not None and x is not main
+        x.sizing.reason
+        for x in plan.for_certain_jobs
+        if x.need.wasted_work is not None and x is not main
     )
     nearest = candidates.nearest if candidates is not None and candidates.best is None else None
     if nearest is not None:

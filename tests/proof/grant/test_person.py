@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from spindown.local.environment import ACCOUNT
-from spindown.operate.right import RIGHTS
+from spindown.operate.iam_policy import RIGHTS
 from tests.proof.grant.world import World, deployed
 
 pytestmark = pytest.mark.proof

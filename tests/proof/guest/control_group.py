@@ -14,7 +14,7 @@ from spindown.contract.usage import UsageEnd, UsageRecord, decode_usage, measure
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch
 from spindown.worker.__main__ import Division, divide, make_runner
-from spindown.worker.child.ending import FailureCause
+from spindown.worker.child.failure_cause import FailureCause
 from spindown.worker.child.runner import Runner
 from spindown.worker.family.family import Family
 from spindown.worker.home import WorkerSettings

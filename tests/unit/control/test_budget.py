@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spindown.control.plan.budget import LaunchAllowance, PlannedRequest, affordable
+from spindown.control.plan.launch_allowance import LaunchAllowance, PlannedRequest, affordable
 from spindown.domain.budget import LaunchBudget, foresight
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Requirements

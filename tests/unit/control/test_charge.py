@@ -13,7 +13,7 @@ from spindown.contract.row import (
     worker_sort,
 )
 from spindown.control.interrupt import react
-from spindown.control.plan.budget import add_to_budget
+from spindown.control.plan.launch_allowance import add_to_budget
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.error import Unreachable, WriteConflict
 from spindown.ledger import Ledger

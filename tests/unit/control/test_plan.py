@@ -24,7 +24,7 @@ from spindown.contract.row import (
 )
 from spindown.control.plan.action import ActionKind, LaunchWorkers, Replay
 from spindown.control.plan.fleet_size import size_fleet
-from spindown.control.plan.outcome import pools_of
+from spindown.control.plan.launch_outcome import pools_of
 from spindown.control.policy import edit_policy
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState

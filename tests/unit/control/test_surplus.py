@@ -8,7 +8,7 @@ import pytest
 from spindown.contract.codec import replace_fields
 from spindown.control.plan.action import ActionKind
 from spindown.control.plan.charge import CHARGED_EVERY
-from spindown.control.plan.wind_down import end_surplus
+from spindown.control.plan.over_limits import end_surplus
 from spindown.control.policy import edit_policy
 from spindown.control.tick import observe
 from spindown.domain.fleet import Worker, WorkerState
@@ -121,7 +121,7 @@ def test_who_comes_to_take_a_job_over_is_no_surplus() -> None:
     _, early = observe(WORKLOAD, world.ports, now=world.now, source="")
     fleet = early.draft.fleet
     (launch,) = fleet.launches.values()
-    takeover = replace_fields(launch, {"launch_id": "takeover", "is_takeover": True})
+    takeover = replace_fields(launch, {"launch_id": "takeover", "is_for_certain_jobs": True})
 
     def told(claimed_at: datetime | None) -> list[str]:
         changes = {"launch_id": "takeover", "claimed_at": claimed_at}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
-from spindown.domain.worker_end import HANG_GRACE, STOP_GRACE_AT_MOST, hang_grace
+from spindown.domain.time_to_end import HANG_GRACE, STOP_GRACE_AT_MOST, hang_grace
 from spindown.domain.worker_lifecycle import (
     AskToEnd,
     AwaitReclaim,

@@ -16,7 +16,7 @@ from spindown.contract.job.manifest import (
 )
 from spindown.contract.job.message import encode_job, encode_stored, parse_job, stored_key
 from spindown.contract.row import lease_sort, requeued_sort, worker_partition
-from spindown.control.ending import free_leases
+from spindown.control.machine_gone import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy

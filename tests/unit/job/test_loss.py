@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import lease_sort
-from spindown.control.ending import free_leases
+from spindown.control.machine_gone import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode

@@ -15,9 +15,9 @@ from spindown.memory import MemoryClock, MemoryLog, MemoryObjectStore
 from spindown.operate.log import (
     LATE_BY,
     LINGER,
-    Follower,
     JobEnds,
     LiveLog,
+    LogFollower,
     begin_live,
     read_kept,
 )
@@ -189,7 +189,7 @@ def test_why_an_attempt_failed_is_a_line(scene: Scene) -> None:
 def test_to_follow_ends_a_little_after_the_job(scene: Scene) -> None:
     scene.leave()
     ends = JobEnds(["j"], scene.store)
-    follower = Follower(scene.live, ends.look, scene.clock)
+    follower = LogFollower(scene.live, ends.look, scene.clock)
     assert list(follower.look()) == []
     scene.leave(state=JobState.COMPLETED, epoch=2)
     assert list(follower.look()) == []
@@ -216,6 +216,6 @@ def test_an_outage_of_the_log_ends_nothing(scene: Scene) -> None:
         def read(self, **_: object) -> Iterator[LogEvent]:
             raise Unreachable("no answer")
 
-    follower = Follower(LiveLog(Silent(), scene.clock.now()), lambda: False, scene.clock)
+    follower = LogFollower(LiveLog(Silent(), scene.clock.now()), lambda: False, scene.clock)
     assert list(follower.look()) == []
     assert not follower.is_over

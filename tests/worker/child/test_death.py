@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.frame import ANSWERS_BYTES_MAX, FrameReader
 from spindown.worker.child.runner import ChildRunner, Event, ItemDone, Task
 from spindown.worker.family.family import Wedged, reap

@@ -18,7 +18,7 @@ from spindown.contract.run import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.ending import Broken, FailureCause, MemoryKills
+from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills
 from spindown.worker.child.output import OutputLog
 from spindown.worker.child.place import Machine
 from spindown.worker.child.runner import Event, ItemDone, Task, run_module

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BadFrame, ItemDone, Task, read_results
 from spindown.worker.code_folder import find_fault
 from tests.worker.child.batch import Make, run_batch

@@ -16,7 +16,7 @@ from spindown.user import Item
 from spindown.worker.child.call import Call
 from spindown.worker.child.code import Code, has_code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.place import (
     RUNTIMES,
     Container,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.frame import ANSWERS_BYTES_MAX, encode_frame, read_frame
 from spindown.worker.child.runner import BatchDone, ItemDone, Task
 from tests.worker.child.batch import Make, answers, failed, run_batch

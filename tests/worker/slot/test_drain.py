@@ -12,7 +12,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
-from spindown.worker.child.ending import FailureCause
+from spindown.worker.child.failure_cause import FailureCause
 from spindown.worker.child.runner import Event, Task
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import items

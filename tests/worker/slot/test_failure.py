@@ -16,7 +16,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import LeaseLost, Unreachable
 from spindown.memory import PortCall
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.family.family import Wedged
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square

@@ -14,7 +14,7 @@ from spindown.domain.policy import JobType, Needs, Policy
 from spindown.memory import MemoryJobQueue
 from spindown.port import Outgoing
 from spindown.user import Item
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, Task
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items

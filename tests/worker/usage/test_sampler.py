@@ -16,7 +16,7 @@ from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.cancel import cancel
-from spindown.worker.child.ending import Broken, FailureCause
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.home import AskedMachine, WorkerSettings
 from spindown.worker.slot import Slot
 from spindown.worker.usage.journal import UsageJournal

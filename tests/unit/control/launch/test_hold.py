@@ -7,7 +7,7 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BacklogRow
-from spindown.control.plan.backlog import follow
+from spindown.control.plan.backlog import next_backlog
 from spindown.domain.fleet import Backlog
 from spindown.domain.reason import ReasonCode
 from tests.builders import NOW, a_lease, minutes
@@ -73,7 +73,7 @@ def test_launches_at_once_when_a_hold_reaches_its_threshold() -> None:
     ],
 )
 def test_the_clock_of_waiting_work(before: BacklogRow, backlog: Backlog, since: Any) -> None:
-    assert follow(before, backlog, NOW).backlog_since == since
+    assert next_backlog(before, backlog, NOW).backlog_since == since
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_claim_takes_what_was_sent_when_its_lease_says(
     ]
     visible = 4 if len(left) > 2 else 3
 
-    found = follow(before, Backlog(visible=visible, in_flight=1), NOW, held)
+    found = next_backlog(before, Backlog(visible=visible, in_flight=1), NOW, held)
 
     assert found.waiting_jobs == left[:2]
 

@@ -1,4 +1,7 @@
-"""Why an attempt fails, as a cause and in words for a person; and whether memory ran out."""
+"""Why an attempt at a job fails, as a cause and in words for a person; and whether memory ran out.
+
+What then becomes of the job is decided in ``domain.dead_letter`` and ``domain.job_type``.
+"""
 
 import signal
 from dataclasses import dataclass

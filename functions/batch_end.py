@@ -1,4 +1,4 @@
-"""What the scaler does after its tick: follow the batches of the workload. It harms no tick."""
+"""What the scaler does after its tick: find out which batches are over. It harms no tick."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,19 +8,19 @@ from aws_lambda_powertools import Logger
 from spindown.contract.event import NUDGE, parse_wake_up
 from spindown.contract.rehearsal import is_rehearsal
 from spindown.functions.port import control_ports, store_of, work_ports
-from spindown.job.follow import follow_batches
+from spindown.job.batch_end import look_at_batches
 
 logger = Logger(service="scaler", child=True)
 
 
-def follow(event: object) -> Mapping[str, Any]:
+def look_at_named(event: object) -> Mapping[str, Any]:
     """Look at the batches of the workload that an event names; return what failed."""
     if is_rehearsal(event):
         return {}
     try:
         ports = control_ports()
         wake_up = parse_wake_up(event, deployment=ports.name)
-        failed = follow_batches(
+        failed = look_at_batches(
             wake_up.workload,
             ports,
             lambda: work_ports(ports.settings.workload(wake_up.workload)[0]),

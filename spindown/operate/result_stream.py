@@ -1,4 +1,4 @@
-"""Follow a batch: each committed result once, as soon as a look finds it.
+"""The results of a batch as they come: each committed result once, as soon as a look finds it.
 
 What is read is bounded. In order, only the first job that is not over is looked at again, and a few
 after it once. In any order, a look reads the manifests of some jobs that have begun and of some
@@ -205,7 +205,7 @@ class _Cursor:
         ]
 
 
-def follow(
+def stream_results(
     batch: Batch, store: ObjectStore, *, in_order: bool, ahead_bytes: int = _AHEAD_BYTES
 ) -> Iterator[FoundWork | None]:
     """Yield what comes of a batch until all its jobs are over; None: wait before the next look.

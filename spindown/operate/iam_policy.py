@@ -1,4 +1,4 @@
-"""The least rights of people: who deploys, operates, runs folders or only submits, for IAM.
+"""The least rights of people as policies of IAM: who deploys, operates, runs folders or submits.
 
 Actions, resources and condition keys are those of the Service Authorization Reference of each
 service. What is made by CloudFormation has a name that nobody knows before: there a pattern stands,

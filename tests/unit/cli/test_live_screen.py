@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.console import Console, Group
 from rich.text import Text
 
-from spindown.cli.render.screen import follow
+from spindown.cli.render.screen import show_live
 
 
 def test_a_file_gets_each_look_when_it_is_there_and_none_twice() -> None:
@@ -18,7 +18,7 @@ def test_a_file_gets_each_look_when_it_is_there_and_none_twice() -> None:
             yield Text(line)
             seen.append(file.getvalue())
 
-    follow(Console(file=file), looks())
+    show_live(Console(file=file), looks())
 
     assert seen == ["one runs\n", "one runs\n", "one runs\nnone runs\n"]
 
@@ -26,7 +26,9 @@ def test_a_file_gets_each_look_when_it_is_there_and_none_twice() -> None:
 def test_looks_are_held_against_each_other_by_what_they_show() -> None:
     file = io.StringIO()
 
-    follow(Console(file=file), [Group("one runs", "none waits"), Group("one runs", "none waits")])
+    show_live(
+        Console(file=file), [Group("one runs", "none waits"), Group("one runs", "none waits")]
+    )
 
     assert file.getvalue() == "one runs\nnone waits\n"
 
@@ -34,7 +36,9 @@ def test_looks_are_held_against_each_other_by_what_they_show() -> None:
 def test_a_terminal_replaces_the_last_look_by_the_new_one() -> None:
     file = io.StringIO()
 
-    follow(Console(file=file, force_terminal=True, width=40), [Text("one runs"), Text("none runs")])
+    show_live(
+        Console(file=file, force_terminal=True, width=40), [Text("one runs"), Text("none runs")]
+    )
 
     # Between the two the cursor goes back and the line is erased.
     assert "\x1b[2K" in file.getvalue().split("one runs")[1].split("none runs")[0]

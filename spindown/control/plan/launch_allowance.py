@@ -3,7 +3,7 @@
 A plan and its executor go by the same ``LaunchAllowance``. Each request takes what it may cost at
 most, whichever of its offers EC2 chooses, so that the next one fits beside it. Rows that other
 workloads change are guarded again by the conditions of the writes themselves. Which workers the
-budget still pays for is planned in ``wind_down``.
+budget still pays for is planned in ``over_limits``.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""What follows when an instance is taken away or gone: count it, end its row, free its jobs.
+"""Note that a machine is gone, or that EC2 takes it: count that, end its row, free its jobs.
 
-Used by reconcile and by the events alike. Whichever comes first acts; the writes are
-conditional, so the later ones change nothing.
+Which machines Spindown itself ends is decided in ``domain.reaping``. Ticks and events both come
+here. Whichever comes first acts; the writes are conditional, so the later ones change nothing.
 """
 
 from collections.abc import Iterable, Sequence

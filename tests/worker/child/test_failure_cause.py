@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.worker.child.ending import FailureCause, MemoryKills, describe_end
+from spindown.worker.child.failure_cause import FailureCause, MemoryKills, describe_end
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from spindown.job.item import settle_items
 from spindown.job.split import is_too_large, split
 from spindown.job.submit import Draft, submit_items
 from spindown.memory.interception import PortCall
-from spindown.operate.follow import CommittedItem, LostItems, follow
+from spindown.operate.result_stream import CommittedItem, LostItems, stream_results
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 
@@ -71,7 +71,7 @@ def found(stream: Iterator[CommittedItem | LostItems | None]) -> list[int | None
 def test_in_order_each_result_comes_once_as_it_is_committed() -> None:
     world = WorkWorld()
     batch = submitted(world, 5, per_job=2)
-    stream = follow(batch, world.ports.objects, in_order=True)
+    stream = stream_results(batch, world.ports.objects, in_order=True)
     assert found(stream) == []
 
     do(world, begin(world, "b-00001"))
@@ -88,7 +88,7 @@ def test_in_order_each_result_comes_once_as_it_is_committed() -> None:
 def test_in_any_order_a_later_job_comes_first() -> None:
     world = WorkWorld()
     batch = submitted(world, 5, per_job=2)
-    stream = follow(batch, world.ports.objects, in_order=False)
+    stream = stream_results(batch, world.ports.objects, in_order=False)
 
     do(world, begin(world, "b-00002"))
     assert found(stream) == [4]
@@ -114,7 +114,7 @@ def test_a_job_that_was_split_gives_places_in_the_batch(in_order: bool) -> None:
         for number in range(3):
             do(world, begin(world, f"{job_id}.{number:05d}"))
 
-    stream = follow(batch, world.ports.objects, in_order=in_order)
+    stream = stream_results(batch, world.ports.objects, in_order=in_order)
     places = [one.position for one in stream if one is not None]
 
     assert sorted(places, key=str) == sorted(range(14), key=str)
@@ -129,7 +129,9 @@ def test_what_a_job_has_not_done_is_told_when_it_is_given_up() -> None:
     world.objects.put(manifest_key("b-00000"), encode_manifest(given_up))
     list(cancel(WORKLOAD, ["b-00001"], world.ports))
 
-    given = [one for one in follow(batch, world.ports.objects, in_order=True) if one is not None]
+    given = [
+        one for one in stream_results(batch, world.ports.objects, in_order=True) if one is not None
+    ]
 
     done, failed, cancelled = given
     assert isinstance(done, CommittedItem)
@@ -143,7 +145,7 @@ def test_a_job_that_begins_anew_gives_no_item_twice() -> None:
     world = WorkWorld()
     batch = submitted(world, 3, per_job=3)
     held = do(world, begin(world, "b-00000"), count=2)
-    stream = follow(batch, world.ports.objects, in_order=True)
+    stream = stream_results(batch, world.ports.objects, in_order=True)
     assert found(stream) == [0, 1]
 
     # As other code does that takes it over.
@@ -165,7 +167,7 @@ def test_without_an_answer_it_asks_again() -> None:
         raise Unreachable(call.method)
 
     world.before = be_gone
-    stream = follow(batch, world.ports.objects, in_order=True)
+    stream = stream_results(batch, world.ports.objects, in_order=True)
 
     assert found(stream) == []
     assert found(stream) == [0]
@@ -183,7 +185,7 @@ def test_a_record_with_a_false_index_is_refused() -> None:
     world.objects.put(manifest_key("b-00000"), encode_manifest(replace(manifest, parts=(false,))))
 
     with pytest.raises(ContractError):
-        list(follow(batch, world.ports.objects, in_order=True))
+        list(stream_results(batch, world.ports.objects, in_order=True))
 
 
 def lie(world: WorkWorld, **told: Any) -> None:
@@ -234,7 +236,7 @@ def test_each_place_has_one_outcome_whatever_a_manifest_says(
         do(world, begin(world, job_id))
     lie(world, **told)
 
-    stream = follow(batch, world.ports.objects, in_order=in_order)
+    stream = stream_results(batch, world.ports.objects, in_order=in_order)
     given = [one for one in islice(stream, 100) if one is not None]
 
     assert sorted(place for one in given for place in places_of(one)) == list(range(6))
@@ -251,7 +253,9 @@ def test_parts_that_fit_no_items_are_not_read(parts: int) -> None:
     further = (part, replace(part, first=2, last=3)) if parts > 0 else (replace(part, first=1),)
     lie(world, parts=further)
 
-    given = [one for one in follow(batch, world.ports.objects, in_order=True) if one is not None]
+    given = [
+        one for one in stream_results(batch, world.ports.objects, in_order=True) if one is not None
+    ]
 
     assert [list(places_of(one)) for one in given] == [[0, 1], [2], [3], [4], [5]]
 
@@ -260,7 +264,7 @@ def test_a_split_after_results_gives_none_of_them_again() -> None:
     world = WorkWorld()
     batch = submitted(world, 4, per_job=4)
     do(world, begin(world, "b-00000"), count=3)
-    stream = follow(batch, world.ports.objects, in_order=True)
+    stream = stream_results(batch, world.ports.objects, in_order=True)
     assert found(stream) == [0, 1, 2]
 
     lie(world, parts=(), next_item=0, state=JobState.SPLIT, children=CHILDREN[:2])
@@ -279,7 +283,9 @@ def test_of_a_job_of_unknown_size_one_loss_is_told() -> None:
     begin(world, "b-00000")
     lie(world, state=JobState.FAILED, items=10**9)
 
-    (lost,) = [one for one in follow(batch, world.ports.objects, in_order=True) if one is not None]
+    (lost,) = [
+        one for one in stream_results(batch, world.ports.objects, in_order=True) if one is not None
+    ]
 
     assert isinstance(lost, LostItems)
     assert lost.count == 1
@@ -295,13 +301,13 @@ def test_parts_are_read_ahead_as_far_as_there_is_room(in_order: bool, room: int,
         do(world, held)
     world.calls.clear()
 
-    stream = follow(batch, world.ports.objects, in_order=in_order, ahead_bytes=room)
+    stream = stream_results(batch, world.ports.objects, in_order=in_order, ahead_bytes=room)
     assert next(stream) is not None
     # What was begun is waited for.
     del stream
 
     assert world.calls["objects.get"] == 4 + read
-    again = follow(batch, world.ports.objects, in_order=in_order, ahead_bytes=room)
+    again = stream_results(batch, world.ports.objects, in_order=in_order, ahead_bytes=room)
     assert len(list(again)) == 8
 
 
@@ -316,7 +322,7 @@ def test_what_gets_no_answer_amid_a_job_comes_later() -> None:
             raise Unreachable(call.method)
 
     world.before = be_gone
-    stream = follow(batch, world.ports.objects, in_order=True)
+    stream = stream_results(batch, world.ports.objects, in_order=True)
     assert found(stream) == [0]
     world.before = None
     assert found(stream) == [1]
@@ -326,7 +332,7 @@ def test_what_gets_no_answer_amid_a_job_comes_later() -> None:
 def test_a_look_at_a_large_batch_reads_few_manifests(in_order: bool) -> None:
     world = WorkWorld()
     batch = submitted(world, 500, per_job=1)
-    stream = follow(batch, world.ports.objects, in_order=in_order)
+    stream = stream_results(batch, world.ports.objects, in_order=in_order)
     list(islice(stream, 1))
 
     world.calls.clear()

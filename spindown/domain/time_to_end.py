@@ -1,4 +1,4 @@
-"""How long a worker takes to end at the most, apart from its life: the scaler needs no more."""
+"""How long a worker that is to end takes for it, at the most."""
 
 from datetime import timedelta
 

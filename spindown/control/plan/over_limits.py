@@ -1,6 +1,6 @@
-"""Which workers the month's budget still pays for, and which the limits have room for.
+"""Tell workers to end that the month's budget does not pay for, or the limits have no room for.
 
-The rules are in ``domain.budget`` and ``domain.surplus``; here they meet the rows. A worker that is
+Which these are is decided in ``domain.budget`` and ``domain.surplus``. A worker that is
 told hears it at its next heartbeat. With ``spent_at`` in its row it ends as ``when_spent`` says,
 with ``surplus_at`` after the jobs in hand; one that boots is condemned.
 """
@@ -11,8 +11,8 @@ from dataclasses import replace
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanDraft
-from spindown.control.plan.budget import used
 from spindown.control.plan.fleet_size import waiting_work
+from spindown.control.plan.launch_allowance import used
 from spindown.control.plan.reap import change_worker, condemn_and_terminate
 from spindown.domain.budget import (
     ROUNDING,
@@ -98,12 +98,12 @@ def end_surplus(draft: PlanDraft) -> PlanDraft:
     live = [worker for worker in draft.fleet.workers.values() if worker.is_live]
     surplus = find_surplus(
         live,
-        takeovers={
+        for_certain_jobs={
             worker.instance_id
             for worker in live
             if worker.claimed_at is None
             and (launch := draft.fleet.launch_of(worker)) is not None
-            and launch.is_takeover
+            and launch.is_for_certain_jobs
         },
         knowledge=draft.facts.knowledge,
         policy=open_to_paid(

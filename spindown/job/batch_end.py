@@ -1,4 +1,4 @@
-"""Follow each batch until it is over: start what waits for it, and tell how it ended.
+"""Find out when a batch is over: start what waits for it, and tell people how it ended.
 
 Which ends people are told of is decided in ``domain.batch``.
 
@@ -28,7 +28,7 @@ from spindown.contract.job.batch import OPEN, Batch, open_key
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import is_id, parse_job
 from spindown.contract.name import resource_name
-from spindown.contract.row import BatchRow, FollowingRow
+from spindown.contract.row import BatchesRow, BatchRow
 from spindown.domain.batch import EndsTold, OnFailure, is_told, start_or_cancel
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
@@ -44,8 +44,8 @@ from spindown.wording import say_batch_end, say_batch_given_up
 #: How often marks are looked for where no submit says that there is one. A listing costs as much as
 #: a dozen reads.
 LISTED_EVERY = timedelta(minutes=10)
-#: Batches that are followed at once; others wait for their turn with their marks.
-_FOLLOWED_AT_MOST = 500
+#: Batches that have a row at once; others wait for their turn with their marks.
+_OPEN_AT_MOST = 500
 #: Batches that one look goes through, manifests that it reads of each, and marks without a batch.
 _LOOKED_AT_MOST = 20
 _READS_AT_MOST = 200
@@ -62,7 +62,7 @@ _CALLS_AT_ONCE = 16
 FORGOTTEN_AFTER = timedelta(days=30)
 
 
-def follow_batches(
+def look_at_batches(
     workload: str,
     ports: ControlPorts,
     work: Callable[[], WorkPorts],
@@ -83,37 +83,37 @@ def follow_batches(
     """
     ledger, now = Ledger(ports.table, workload), ports.clock.now()
     found = Partition(ports.table.query(rows.control_partition(workload), "batch"))
-    head = found.one(FollowingRow, rows.FOLLOWING) or FollowingRow()
-    followed = found.named(BatchRow, rows.BATCH)
+    head = found.one(BatchesRow, rows.BATCHES) or BatchesRow()
+    known = found.named(BatchRow, rows.BATCH)
     is_due = is_nudged or _is_list_due(head, now)
-    if not (is_due or followed):
+    if not (is_due or known):
         return {}
     free = When(at_most={"until": encode_instant(now)})
     try:
         # Two looks at once would send and tell twice. One that dies holds it a little longer.
-        ledger.write(ledger.change(rows.FOLLOWING, {"until": now + rows.SCALER_TIMEOUT}, when=free))
+        ledger.write(ledger.change(rows.BATCHES, {"until": now + rows.SCALER_TIMEOUT}, when=free))
     except PreconditionFailed:
         if is_nudged:
             # Whoever is at it has perhaps listed the marks before this one was there.
-            ledger.write(ledger.change(rows.FOLLOWING, {"asked_at": now}))
+            ledger.write(ledger.change(rows.BATCHES, {"asked_at": now}))
         return {}
-    look = _Follower(workload, ports, ledger, work, store_of, told, now)
+    look = _BatchLook(workload, ports, ledger, work, store_of, told, now)
     if is_due:
-        followed = {**look.take_in(followed), **followed}
+        known = {**look.take_in(known), **known}
     failed: dict[str, str] = {}
-    for batch_id in _in_turn(sorted(followed), now, ports.random):
+    for batch_id in _in_turn(sorted(known), now, ports.random):
         if not look.has_time:
             break
         try:
-            look.follow(batch_id, followed[batch_id])
+            look.look_at(batch_id, known[batch_id])
         except SpindownError as exc:
             failed[batch_id] = str(exc)
     done = {"until": None, **({"listed_at": now} if is_due else {})}
-    ledger.write(ledger.change(rows.FOLLOWING, done))
+    ledger.write(ledger.change(rows.BATCHES, done))
     return failed
 
 
-def _is_list_due(head: FollowingRow, now: datetime) -> bool:
+def _is_list_due(head: BatchesRow, now: datetime) -> bool:
     if head.listed_at is None or now - head.listed_at >= LISTED_EVERY:
         return True
     return head.asked_at is not None and head.asked_at >= head.listed_at
@@ -122,7 +122,7 @@ def _is_list_due(head: FollowingRow, now: datetime) -> bool:
 def is_held_back(batch: Batch, workload: str, table: Table) -> bool:
     """Tell whether a batch still waits for another, so that its messages are not sent yet.
 
-    Of one that was never followed, or is over, there is no row.
+    Of one that was never looked at, or is over, there is no row.
     """
     if not batch.after:
         return False
@@ -142,7 +142,7 @@ def _in_turn(names: Sequence[str], now: datetime, random: Random) -> Sequence[st
 
 
 @dataclass(frozen=True, slots=True)
-class _Follower:
+class _BatchLook:
     """One look at the batches of a workload."""
 
     workload: str
@@ -163,7 +163,7 @@ class _Follower:
         return self.ports.clock.now() - self.now < _LOOKS_FOR
 
     def take_in(self, known: Mapping[str, BatchRow]) -> Mapping[str, BatchRow]:
-        """Begin to follow what has a mark and no row.
+        """Give a row to what has a mark and no row.
 
         A mark of which there is no batch is removed: a submit writes it after the index. So marks
         that a submitter has made up do not hide those behind them for good.
@@ -171,7 +171,7 @@ class _Follower:
         found: dict[str, BatchRow] = {}
         vain = 0
         for mark in self._store.list(OPEN):
-            is_full = len(known) + len(found) >= _FOLLOWED_AT_MOST
+            is_full = len(known) + len(found) >= _OPEN_AT_MOST
             if is_full or vain >= _VAIN_AT_MOST or not self.has_time:
                 break
             batch_id = mark.key.removeprefix(OPEN)
@@ -189,7 +189,7 @@ class _Follower:
             found[batch_id] = self._keep(batch_id, row)
         return found
 
-    def follow(self, batch_id: str, row: BatchRow) -> None:
+    def look_at(self, batch_id: str, row: BatchRow) -> None:
         """Look how far a batch is, or the one that it waits for; act if that is over."""
         if self.now - row.since >= FORGOTTEN_AFTER:
             self._give_up(batch_id, row)
@@ -209,7 +209,7 @@ class _Follower:
         self._forget(batch_id)
 
     def _give_up(self, batch_id: str, row: BatchRow) -> None:
-        """Cancel what nobody can start any more, say that it is followed no more, and why."""
+        """Cancel what nobody can start any more, say that nobody looks at it any more, and why."""
         about: About = {"batch": row.after, "days": FORGOTTEN_AFTER.days}
         why = Reason(ReasonCode.WAITED_TOO_LONG if row.after else ReasonCode.NOT_OVER, about)
         # Of what cannot be read nobody knows the jobs.
@@ -239,7 +239,7 @@ class _Follower:
             return
         act = start_or_cancel(seen.tally, batch.on_failure)
         if (self._start if act is OnFailure.START else self._cancel)(batch, seen):
-            # From now on it is followed itself.
+            # From now on it is looked at itself.
             self._keep(batch.batch_id, BatchRow(since=row.since))
 
     def _start(self, batch: Batch, row: BatchRow) -> bool:

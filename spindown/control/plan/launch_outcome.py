@@ -1,4 +1,4 @@
-"""What became of a launch, as rows: its workers, its own row, what it gives back of the budget.
+"""What EC2's answer makes of a launch, as rows: its workers, its own row, its share of the budget.
 
 Used for a fresh answer, for the answer to a request that was made again, and for instances that
 were found by their launch's tag.
@@ -11,7 +11,7 @@ from datetime import datetime
 from spindown.contract import row as rows
 from spindown.contract.decision import LaunchRequestRecord, RefusalRecord, RequestOutcome
 from spindown.control.observe.observation import TickFacts
-from spindown.control.plan.budget import add_to_budget
+from spindown.control.plan.launch_allowance import add_to_budget
 from spindown.control.spend import keep_machine
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
 from spindown.domain.offer import Pool
@@ -19,9 +19,9 @@ from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
 
-#: Ticks that a worker that takes over stays idle for, from its launch and from each tick that
+#: Ticks that a worker for certain jobs stays idle for, from its launch and from each tick that
 #: still wants it.
-TAKEOVER_WARM_TICKS = 5
+CERTAIN_JOBS_WARM_TICKS = 5
 #: Reasons of launches whose workers had no row for a while, and of launches without an answer.
 ADOPTED = frozenset({ReasonCode.ADOPTED, ReasonCode.ADOPTED_IN_PART})
 UNANSWERED = frozenset({ReasonCode.NEVER_REACHED_EC2, ReasonCode.FATE_UNKNOWN})
@@ -200,8 +200,8 @@ def _worker(
 
 def _warm_until(launch: Launch, launched_at: datetime, facts: TickFacts) -> datetime | None:
     """Return until when a new worker stays even if it is idle; None: as long as any."""
-    if launch.is_takeover:
-        return facts.now + TAKEOVER_WARM_TICKS * facts.policy.tick
+    if launch.is_for_certain_jobs:
+        return facts.now + CERTAIN_JOBS_WARM_TICKS * facts.policy.tick
     return launched_at + LEAST_BILLED if launch.may_take_over else None
 
 

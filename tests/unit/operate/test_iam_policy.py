@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from spindown.contract.folder import digest_of, folder_key
-from spindown.operate.right import RIGHTS, Whose, policy
+from spindown.operate.iam_policy import RIGHTS, Whose, policy
 
 ACCOUNT = "123456789012"
 #: Characters of a managed policy (AWS IAM User Guide, "IAM and AWS STS quotas").
