@@ -26,9 +26,9 @@ from spindown.domain.offer import (
     SpotPrice,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.ranking import CandidateList, Demand, rank
+from spindown.domain.ranking import CandidateList, rank
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.schedule import StartPlan
+from spindown.domain.schedule import Demand, StartPlan
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SPOT = CapacityType.SPOT

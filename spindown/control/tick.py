@@ -36,8 +36,8 @@ from spindown.control.plan.charge import (
     release_reservations,
 )
 from spindown.control.plan.correct_rows import correct_workers
-from spindown.control.plan.fleet_size import size_again, size_each
 from spindown.control.plan.garbage import collect_garbage
+from spindown.control.plan.launch_need import launch_needs, launch_needs_again
 from spindown.control.plan.learn import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
@@ -126,12 +126,12 @@ def observe(
     with_queue = remember_shapes(remember_queue(begin(facts)))
     # From the rows alone: whether a launch is due, so that EC2 is asked for what that takes.
     by_rows = adopt_launches(correct_workers(remember_answers(with_queue)))
-    missing = size_each(by_rows)
+    missing = launch_needs(by_rows)
     is_due = any(each.may_launch for each in missing)
     facts = observe_ec2(by_rows.facts, by_rows.fleet, ports, is_launch_due=is_due)
-    # The same steps with EC2's answer; what it leaves unchanged is not sized again.
+    # The same steps with EC2's answer; needs that it leaves as they were are kept.
     draft = plan_without_prices(replace(with_queue, facts=facts))
-    early = early_plan_of(draft, size_again(draft, by_rows, missing))
+    early = early_plan_of(draft, launch_needs_again(draft, by_rows, missing))
     return observe_market(early, ports), early
 
 
@@ -175,7 +175,7 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     """
     if early is None:
         draft = plan_without_prices(remember_shapes(remember_queue(begin(seen.facts))))
-        early = early_plan_of(draft, size_each(draft))
+        early = early_plan_of(draft, launch_needs(draft))
     missing, moves = early.missing, early.moves
     draft = charge_workers(early.draft, seen.prices)
     draft = move_reservations(release_reservations(draft))

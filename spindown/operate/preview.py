@@ -16,9 +16,9 @@ from spindown.control.tick import make_plan, observe, observe_market
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Backlog
 from spindown.domain.policy import WhenSpent
-from spindown.domain.ranking import CandidateList, Demand
+from spindown.domain.ranking import CandidateList
 from spindown.domain.reason import NO_REASON, Reason
-from spindown.domain.schedule import window
+from spindown.domain.schedule import Demand, window
 from spindown.domain.warm import warm_hours_per_month
 from spindown.error import Unreachable
 from spindown.port import ControlPorts

@@ -69,8 +69,8 @@ class Fleet:
         return self.remembered.backlog_since if known is None else known.remembered.backlog_since
 
     @property
-    def sized_by(self) -> tuple[object, ...]:
-        """Return all by which a fleet is sized: of two equal ones the sizes are equal."""
+    def need_depends_on(self) -> tuple[object, ...]:
+        """Return all that a need for launches depends on: of two equal ones the needs are equal."""
         # What is the same object is not compared; of launches only open ones count.
         return (
             [x for x in self.launches.values() if x.is_open],

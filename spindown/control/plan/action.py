@@ -22,10 +22,11 @@ from spindown.domain.fleet import (
     Worker,
 )
 from spindown.domain.ladder import PurchaseMode
+from spindown.domain.machine_count import Sizing
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.ranking import Candidate, CandidateList, Demand
+from spindown.domain.ranking import Candidate, CandidateList
 from spindown.domain.reason import NO_REASON, Reason
-from spindown.domain.schedule import Capacity, DeadlineForecast, Sizing, StartPlan
+from spindown.domain.schedule import Capacity, DeadlineForecast, Demand, StartPlan
 from spindown.domain.wasted_work import WastedWork
 from spindown.ledger import RowWrites
 from spindown.port import LaunchedInstance, LaunchRequest, Write

@@ -14,7 +14,7 @@ from typing import Self
 from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request
 from spindown.control.plan.action import Action, ActionKind, LaunchNeed, PlanDraft
-from spindown.control.plan.fleet_size import size_for_jobs
+from spindown.control.plan.launch_need import need_for_jobs
 from spindown.control.plan.launch_outcome import CERTAIN_JOBS_WARM_TICKS
 from spindown.control.plan.reap import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState
@@ -187,7 +187,7 @@ def _coming(draft: PlanDraft, kind: CapacityType) -> int:
 def _takeover(
     draft: PlanDraft, need: LaunchNeed, movers: Sequence[_Mover], slots: int, kind: CapacityType
 ) -> LaunchNeed:
-    sized = size_for_jobs(draft, need, slots)
+    sized = need_for_jobs(draft, need, slots)
     most = min(mover.item_at_most for mover in movers)
     is_urgent = kind is _ON_DEMAND
     code = ReasonCode.OFF_SPOT if is_urgent else ReasonCode.TO_SPOT

@@ -17,9 +17,9 @@ from spindown.control.plan.action import (
     StoreCatalogue,
 )
 from spindown.control.plan.breaker import doubted_traits, is_on_test
-from spindown.control.plan.fleet_size import blocked_regions, fleet_headroom, waiting_work
 from spindown.control.plan.image import tell_images
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, why_short
+from spindown.control.plan.launch_need import blocked_regions, fleet_headroom, waiting_work
 from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
 from spindown.domain.budget import LaunchBudget
@@ -27,6 +27,7 @@ from spindown.domain.doubt import traits_of
 from spindown.domain.job_type import of_dispatch
 from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
+from spindown.domain.machine_count import Bounds, Sizing, count_machines, in_turn, vcpus_left
 from spindown.domain.offer import CapacityType, Offer, Pool, slot_count
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch, Policy
@@ -34,7 +35,6 @@ from spindown.domain.pricing import open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
-from spindown.domain.schedule import Bounds, Sizing, in_turn, size, vcpus_left
 from spindown.domain.wasted_work import (
     WastedWork,
     is_ever_allowed,
@@ -148,7 +148,7 @@ def choose_offers(
         return _unpriced(need, ranked.failure), ranked.notes
     candidates, best = ranked.candidates, ranked.candidates.best
     quotas = quotas_left(draft, seen)
-    sizing = size(
+    sizing = count_machines(
         backlog=waiting_work(draft),
         backlog_since=draft.fleet.remembered.backlog_since,
         demand=need.demand,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanDraft
-from spindown.control.plan.fleet_size import waiting_work
 from spindown.control.plan.launch_allowance import used
+from spindown.control.plan.launch_need import waiting_work
 from spindown.control.plan.reap import change_worker, condemn_and_terminate
 from spindown.domain.budget import (
     ROUNDING,

@@ -21,6 +21,7 @@ from spindown.control.plan.launch_allowance import (
 )
 from spindown.control.plan.offers import launch_action
 from spindown.domain.fleet import Unavailable
+from spindown.domain.machine_count import count_instead
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, CandidateList, bands
@@ -177,14 +178,9 @@ class LaunchProgress:
         return count
 
     def _planned(self, candidate: Candidate) -> int:
-        """Return how many workers of a candidate meet the whole need.
-
-        A slower offer needs more for the same need; workers to be kept warm are counted as such.
-        """
+        """Return how many workers of a candidate meet the whole need."""
         best = self.choice.candidates.best if self.choice.candidates else None
-        unbounded = self.choice.sizing.unbounded
-        kept_warm = unbounded if best is None or unbounded > best.workers else 0
-        return max(candidate.workers, kept_warm, 1)
+        return count_instead(candidate, best, self.choice.sizing)
 
     def _end_without_calls(self, region: str, allowance: LaunchAllowance) -> bool:
         """End if EC2 may not be asked there now; tell whether it has ended."""

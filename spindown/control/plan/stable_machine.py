@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from spindown.control.observe.fleet import open_launches
 from spindown.control.plan.action import LaunchNeed, PlanDraft
-from spindown.control.plan.fleet_size import size_for_jobs, work_waiting_for_stable
+from spindown.control.plan.launch_need import need_for_jobs, work_waiting_for_stable
 from spindown.control.plan.migrate import Moves, plan_moves
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.ladder import PurchaseMode
@@ -34,7 +34,7 @@ def plan_stable_machine(draft: PlanDraft, need: LaunchNeed) -> LaunchNeed | None
     missing = len(jobs) - _slots_for(draft, most)
     if missing <= 0:
         return None
-    sized = size_for_jobs(draft, need, missing)
+    sized = need_for_jobs(draft, need, missing)
     about = {"jobs": len(jobs), **numbers_of(most)}
     return replace(
         sized,

@@ -1,10 +1,9 @@
 """From offers to one sorted candidate list, with a reason for every offer that is not in it."""
 
-from spindown.domain.ranking.bill import Bill, Load, bill
+from spindown.domain.ranking.bill import Bill, bill
 from spindown.domain.ranking.candidate import (
     Candidate,
     CostParts,
-    Demand,
     RegionBlock,
     Rejection,
     bands,
@@ -16,8 +15,6 @@ __all__ = [
     "Candidate",
     "CandidateList",
     "CostParts",
-    "Demand",
-    "Load",
     "RegionBlock",
     "Rejection",
     "bands",

@@ -4,26 +4,8 @@ from dataclasses import dataclass
 
 from spindown.domain.checkpointing import interval_hours, slowdown
 from spindown.domain.interruption import free_hours
+from spindown.domain.machine_count import Load
 from spindown.domain.policy import Policy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What one new worker would do on one kind of instance."""
-
-    #: Throughput of the whole instance, r.
-    items_per_hour: float
-    #: How many such workers share the backlog, n.
-    workers: int
-    #: Items of each, W.
-    items: float
-    #: Throughput of one slot: turns a checkpoint every N items into a time.
-    slot_items_per_hour: float
-
-    @property
-    def work_hours(self) -> float:
-        """Return the hours of useful work of each worker, W/r."""
-        return self.items / self.items_per_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The values of a ranking: what is wanted, what an offer would cost, why one is left out."""
+"""The values of a ranking: what an offer would cost, and why one is left out."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -8,24 +8,6 @@ from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import RankBy
 from spindown.domain.prior import prior_source
 from spindown.domain.reason import About, Reason, ReasonCode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What new workers are wanted for."""
-
-    #: Throughput that is missing.
-    need_items_per_hour: float
-    #: Items left for new workers.
-    backlog_items: float
-    #: Jobs that no slot of ours is free for.
-    jobs: int
-    items_per_job: float
-    #: Slots that are wanted however fast each is, since jobs start side by side.
-    slots: int = 0
-    #: GiB of input and of output an item, paid for where they cross regions.
-    gib_in_per_item: float = 0.0
-    gib_out_per_item: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

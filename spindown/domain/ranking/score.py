@@ -14,7 +14,7 @@ from spindown.domain.fleet import Unavailable
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy
-from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, RegionBlock, Rejection
+from spindown.domain.ranking.candidate import Candidate, CostParts, RegionBlock, Rejection
 from spindown.domain.ranking.constraint import (
     NEVER,
     PRECEDENCE,
@@ -22,6 +22,7 @@ from spindown.domain.ranking.constraint import (
 )
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.schedule import Demand
 
 #: Sort key, cost per item, place among the offers, offer. Equal keys are sorted by cost, then by
 #: the order of the offers, so that the list is always the same.

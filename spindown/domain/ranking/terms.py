@@ -18,6 +18,7 @@ from spindown.domain.learning import (
     throughput,
     workload_scale,
 )
+from spindown.domain.machine_count import Load, share_work
 from spindown.domain.offer import (
     VCPU,
     CapacityType,
@@ -28,10 +29,11 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.prior import relative_throughput
-from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
-from spindown.domain.ranking.candidate import Demand, RegionBlock
+from spindown.domain.ranking.bill import Bill, Overhead, bill, charged_hours, pace
+from spindown.domain.ranking.candidate import RegionBlock
 from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_trial
 from spindown.domain.requirement import misfit
+from spindown.domain.schedule import Demand
 
 _HOUR = timedelta(hours=1)
 _SPOT = CapacityType.SPOT
@@ -243,7 +245,7 @@ class Terms:
                 measured=expected.measured,
                 samples=expected.samples,
             )
-        load = load_of(self.situation.demand, expected.items_per_hour, slots, is_tried=is_tried)
+        load = share_work(self.situation.demand, expected.items_per_hour, slots, is_tried=is_tried)
         kind = ProcessorTerms(
             load=load, work=load.work_hours, throughput=expected, on_demand=0.0, spot={}
         )
@@ -309,24 +311,3 @@ class Terms:
         if (offer.instance_type.name, offer.zone) not in self.records:
             return self.published(kind, offer.reclaim_share)
         return self._hours_per_item(kind, self.rate_of(offer))
-
-
-def load_of(demand: Demand, items_per_hour: float, slots: int, *, is_tried: bool = False) -> Load:
-    """Return how many workers of a throughput share the backlog, and the items of each.
-
-    n = min(jobs, ceil(need / r)), W = max(backlog left / n, one job's items). n counts instances,
-    and an instance takes one job for each of its slots. With fewer jobs than slots, only that share
-    of its throughput is used. ``demand.slots`` are wanted however fast they are. Of a kind that is
-    tried, one worker is taken, with the items that each of all would have.
-    """
-    jobs = max(1, demand.jobs)
-    useful = items_per_hour * min(1.0, jobs / slots)
-    needed = math.ceil(demand.need_items_per_hour / useful)
-    needed = max(1, needed, math.ceil(demand.slots / slots))
-    workers = min(math.ceil(jobs / slots), needed)
-    return Load(
-        items_per_hour=useful,
-        workers=1 if is_tried else workers,
-        items=max(demand.backlog_items / workers, demand.items_per_job, 1.0),
-        slot_items_per_hour=items_per_hour / slots,
-    )

@@ -1,11 +1,11 @@
-"""How many slots must be launched, when, and what may be bought, so that deadlines are kept.
+"""What new machines are wanted for, when, and what may be bought, so that deadlines are kept.
 
 ``slots`` says what the fleet does by itself, and ``jobs`` what is left to do. ``start`` plans for
-``start_within``, ``finish`` for ``finish_within``; ``demand`` joins what they ask for, and ``size``
-makes a number of launches of it, within all bounds.
+``start_within``, ``finish`` for ``finish_within``; ``demand`` joins what they ask for. How many
+machines that takes is in ``domain.machine_count``.
 """
 
-from spindown.domain.schedule.demand import Schedule, hurry, join, limit_to_plan, missing
+from spindown.domain.schedule.demand import Demand, Schedule, hurry, join, limit_to_plan, missing
 from spindown.domain.schedule.finish import (
     DeadlineForecast,
     JobForecast,
@@ -14,15 +14,6 @@ from spindown.domain.schedule.finish import (
     judge,
     pays_at,
     reserve_of,
-)
-from spindown.domain.schedule.fleet_size import (
-    Bounds,
-    Sizing,
-    in_turn,
-    latest_launch,
-    size,
-    vcpus_left,
-    waited_for,
 )
 from spindown.domain.schedule.jobs import (
     Unfinished,
@@ -48,13 +39,12 @@ from spindown.domain.schedule.slots import (
 from spindown.domain.schedule.start import StartPlan, next_margin, plan_starts
 
 __all__ = [
-    "Bounds",
     "Capacity",
     "DeadlineForecast",
+    "Demand",
     "JobForecast",
     "Reserve",
     "Schedule",
-    "Sizing",
     "SlotAhead",
     "StartPlan",
     "Unfinished",
@@ -65,12 +55,10 @@ __all__ = [
     "headroom_slots",
     "held_job",
     "hurry",
-    "in_turn",
     "is_measured",
     "jobs_started",
     "join",
     "judge",
-    "latest_launch",
     "limit_to_plan",
     "mark_requeued",
     "missing",
@@ -82,9 +70,6 @@ __all__ = [
     "requeued",
     "reserve_of",
     "rests_in_hand",
-    "size",
     "unanswered_dollars",
-    "vcpus_left",
-    "waited_for",
     "window",
 ]

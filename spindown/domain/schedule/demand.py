@@ -11,12 +11,29 @@ from spindown.domain.fleet import Backlog
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.learning import Knowledge, items_per_job, traffic, usual_throughput
 from spindown.domain.policy import Dispatch, Policy
-from spindown.domain.ranking import Demand
 from spindown.domain.schedule.finish import DeadlineForecast
 from spindown.domain.schedule.slots import Capacity, window
 from spindown.domain.schedule.start import StartPlan
 
 _HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What new workers are wanted for."""
+
+    #: Throughput that is missing.
+    need_items_per_hour: float
+    #: Items left for new workers.
+    backlog_items: float
+    #: Jobs that no slot of ours is free for.
+    jobs: int
+    items_per_job: float
+    #: Slots that are wanted however fast each is, since jobs start side by side.
+    slots: int = 0
+    #: GiB of input and of output an item, paid for where they cross regions.
+    gib_in_per_item: float = 0.0
+    gib_out_per_item: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,9 @@ from spindown.domain.offer import (
     Quota,
     build_offers,
 )
-from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
+from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.requirement import limit_types, unknown_names
+from spindown.domain.schedule import Demand
 from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage

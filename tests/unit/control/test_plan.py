@@ -23,7 +23,7 @@ from spindown.contract.row import (
     throughput_sort,
 )
 from spindown.control.plan.action import ActionKind, LaunchWorkers, Replay
-from spindown.control.plan.fleet_size import size_fleet
+from spindown.control.plan.launch_need import launch_need_of
 from spindown.control.plan.launch_outcome import pools_of
 from spindown.control.policy import edit_policy
 from spindown.control.tick import make_plan, observe
@@ -493,7 +493,7 @@ def test_the_fleet_is_sized_as_if_it_were_sized_anew(
 
     _, early = observe(WORKLOAD, world.ports, now=world.now, source="test")
 
-    assert early.missing[0] == size_fleet(early.draft)
+    assert early.missing[0] == launch_need_of(early.draft)
 
 
 def replace_choice(action: object) -> object:

@@ -3,16 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.interruption import free_hours
+from spindown.domain.machine_count import Load, share_work
 from spindown.domain.policy import Policy
-from spindown.domain.ranking.bill import (
-    REFUND_SHARE_AT_MOST,
-    Load,
-    Overhead,
-    bill,
-    charged_hours,
-    pace,
-)
-from spindown.domain.ranking.terms import load_of
+from spindown.domain.ranking.bill import REFUND_SHARE_AT_MOST, Overhead, bill, charged_hours, pace
 from tests.builders import a_demand, minutes
 
 POLICY = Policy(checkpoint_interval=minutes(15))
@@ -139,7 +132,7 @@ def test_no_part_is_negative_and_the_refund_keeps_its_limit(
 def test_the_backlog_is_shared_among_the_workers_it_needs(
     demand: dict[str, float], rate: float, slots: int, workers: int, items: float, useful: float
 ) -> None:
-    load = load_of(a_demand(**demand), rate, slots)
+    load = share_work(a_demand(**demand), rate, slots)
 
     assert (load.workers, load.items, load.items_per_hour) == (workers, items, useful)
     assert load.slot_items_per_hour == rate / slots
@@ -148,4 +141,4 @@ def test_the_backlog_is_shared_among_the_workers_it_needs(
 def test_a_worker_does_an_item_at_least() -> None:
     crumb = a_demand(backlog_items=0.5, items_per_job=0.5, jobs=1)
 
-    assert load_of(crumb, 1000.0, 1).items == 1.0
+    assert share_work(crumb, 1000.0, 1).items == 1.0

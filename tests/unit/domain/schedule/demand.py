@@ -6,16 +6,15 @@ from typing import Any
 
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.learning import Knowledge
+from spindown.domain.machine_count import Sizing, count_machines
 from spindown.domain.policy import Policy
 from spindown.domain.schedule import (
     Capacity,
-    Sizing,
     Waiting,
     capacity,
     limit_to_plan,
     missing,
     plan_starts,
-    size,
 )
 from tests.builders import (
     NOW,
@@ -70,7 +69,7 @@ def sized(
         start_plan = plan_starts(waiting, found, knowledge=knowledge, policy=policy, now=NOW)
         demand = limit_to_plan(demand, start_plan, knowledge, policy)
     ranking = a_ranking([an_offer()], demand=demand, knowledge=knowledge, policy=policy)
-    return size(
+    return count_machines(
         **{
             "start_plan": start_plan,
             "backlog": backlog,

@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from spindown.domain.fleet import WorkerState
+from spindown.domain.machine_count import Bounds, vcpus_left
 from spindown.domain.reason import ReasonCode
-from spindown.domain.schedule import Bounds, missing, vcpus_left
+from spindown.domain.schedule import missing
 from tests.builders import NOW, SPOT, a_backlog, a_ranking, a_type, a_worker, an_offer, minutes
 from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present, sized
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge
+from spindown.domain.machine_count import latest_launch, waited_for
 from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.schedule import latest_launch, waited_for
 from tests.builders import NOW, a_start_plan, a_worker, job_sizes, minutes
 from tests.unit.domain.schedule.demand import HELD, KNOWLEDGE, POLICY, busy, sized
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
+from spindown.domain.machine_count import in_turn
 from spindown.domain.reason import ReasonCode
-from spindown.domain.schedule import in_turn, limit_to_plan, missing, window
+from spindown.domain.schedule import limit_to_plan, missing, window
 from tests.builders import (
     NOW,
     a_backlog,

@@ -1,4 +1,8 @@
-"""Size the fleet by the queue and the ledger alone: how many workers are missing, and when."""
+"""Find what launches are needed for, by the queue and the ledger alone.
+
+How many machines that takes is decided in ``domain.machine_count``, when they start in
+``domain.schedule``.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +16,13 @@ from spindown.control.plan.launch_allowance import headroom
 from spindown.control.plan.shape import of_shape, shapes_of
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import items_per_job, usual_throughput
-from spindown.domain.ranking import Demand, RegionBlock
+from spindown.domain.machine_count import count_machines
+from spindown.domain.ranking import RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import (
     Capacity,
     DeadlineForecast,
+    Demand,
     StartPlan,
     Unfinished,
     Waiting,
@@ -31,13 +37,12 @@ from spindown.domain.schedule import (
     plan_starts,
     requeued,
     reserve_of,
-    size,
 )
 from spindown.domain.wasted_work import WastedWork
 
 
-def size_fleet(draft: PlanDraft) -> LaunchNeed:
-    """Size the fleet by the queue and the ledger alone."""
+def launch_need_of(draft: PlanDraft) -> LaunchNeed:
+    """Return what is needed beside the workers that there are."""
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     work, present = waiting_work(draft), _present(draft)
     schedule = join(
@@ -49,7 +54,7 @@ def size_fleet(draft: PlanDraft) -> LaunchNeed:
         policy=policy,
     )
     return replace(
-        size_for(draft, schedule.demand, schedule.start_plan, present),
+        need_for(draft, schedule.demand, schedule.start_plan, present),
         forecast=schedule.forecast,
         ladder_opens_at=schedule.ladder_opens_at,
         opens=schedule.opens,
@@ -57,28 +62,32 @@ def size_fleet(draft: PlanDraft) -> LaunchNeed:
     )
 
 
-def size_each(draft: PlanDraft) -> tuple[LaunchNeed, ...]:
-    """Size the fleet of each shape, those first in which a launch is due; one, without types."""
-    found = [size_fleet(of_shape(draft, shape)) for shape in shapes_of(draft)]
+def launch_needs(draft: PlanDraft) -> tuple[LaunchNeed, ...]:
+    """Return what each shape needs, those first in which a launch is due; one, without types."""
+    found = [launch_need_of(of_shape(draft, shape)) for shape in shapes_of(draft)]
     return tuple(sorted(found, key=lambda need: (not need.may_launch, not need.is_wanted)))
 
 
-def size_again(
+def launch_needs_again(
     draft: PlanDraft, before: PlanDraft, needs: tuple[LaunchNeed, ...]
 ) -> tuple[LaunchNeed, ...]:
-    """Size the fleet as ``size_each`` does; ``needs`` is how it was sized by ``before``.
+    """Return ``launch_needs`` of a draft; ``needs`` are those of ``before``.
 
-    In most ticks nothing has changed by which it is sized.
+    In most ticks nothing has changed that they are made of.
     """
-    return needs if draft.fleet.sized_by == before.fleet.sized_by else size_each(draft)
+    return (
+        needs
+        if draft.fleet.need_depends_on == before.fleet.need_depends_on
+        else launch_needs(draft)
+    )
 
 
-def size_for(
+def need_for(
     draft: PlanDraft, demand: Demand, start_plan: StartPlan | None, present: Capacity | None = None
 ) -> LaunchNeed:
-    """Size the fleet for a demand."""
+    """Return what is needed for a demand."""
     present = present or _present(draft)
-    sizing = size(
+    sizing = count_machines(
         backlog=waiting_work(draft),
         backlog_since=draft.fleet.remembered.backlog_since,
         demand=demand,
@@ -101,8 +110,8 @@ def size_for(
     )
 
 
-def size_for_jobs(draft: PlanDraft, need: LaunchNeed, jobs: int) -> LaunchNeed:
-    """Size the fleet for so many jobs beside what is needed, each in a slot of its own."""
+def need_for_jobs(draft: PlanDraft, need: LaunchNeed, jobs: int) -> LaunchNeed:
+    """Return what so many jobs need beside ``need``, each in a slot of its own."""
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     demand = replace(
         need.demand,
@@ -111,7 +120,7 @@ def size_for_jobs(draft: PlanDraft, need: LaunchNeed, jobs: int) -> LaunchNeed:
         jobs=jobs,
         slots=jobs,
     )
-    return size_for(draft, demand, None)
+    return need_for(draft, demand, None)
 
 
 def _present(draft: PlanDraft) -> Capacity:

@@ -1,25 +1,80 @@
-"""How many workers to launch now, what bounds that number, and until when a launch is held.
+"""How many machines: how many of an offer the work takes, and how many are launched now.
 
-``demand`` says what is wanted, ``start`` how long it may wait, and ``ranking.terms`` how many
-workers of each offer that takes. ``size`` bounds that number for the best offer, and counts the
-workers that stay warm.
+What they are wanted for, and when, is in ``schedule``. ``share_work`` says for the ranking how many
+machines of one speed share that; ``count_machines`` how many of the best offer are launched now,
+within all bounds, those that stay warm included; ``count_instead`` how many of another offer.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, surely_up
-from spindown.domain.offer import InstanceType, quota_class
+from spindown.domain.offer import InstanceType, Offer, quota_class
 from spindown.domain.policy import Dispatch, Policy
-from spindown.domain.ranking import Candidate, Demand
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
-from spindown.domain.schedule.slots import Capacity
-from spindown.domain.schedule.start import StartPlan
+from spindown.domain.schedule import Capacity, Demand, StartPlan
 
 _IN_TIME = Reason(ReasonCode.IN_TIME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one new worker would do on one kind of instance."""
+
+    #: Throughput of the whole instance, r.
+    items_per_hour: float
+    #: How many such workers share the backlog, n.
+    workers: int
+    #: Items of each, W.
+    items: float
+    #: Throughput of one slot: turns a checkpoint every N items into a time.
+    slot_items_per_hour: float
+
+    @property
+    def work_hours(self) -> float:
+        """Return the hours of useful work of each worker, W/r."""
+        return self.items / self.items_per_hour
+
+
+def share_work(
+    demand: Demand, items_per_hour: float, slots: int, *, is_tried: bool = False
+) -> Load:
+    """Return how many workers of a throughput share the backlog, and the items of each.
+
+    n = min(jobs, ceil(need / r)), W = max(backlog left / n, one job's items). n counts instances,
+    and an instance takes one job for each of its slots. With fewer jobs than slots, only that share
+    of its throughput is used. ``demand.slots`` are wanted however fast they are. Of a kind that is
+    tried, one worker is taken, with the items that each of all would have.
+    """
+    jobs = max(1, demand.jobs)
+    useful = items_per_hour * min(1.0, jobs / slots)
+    needed = math.ceil(demand.need_items_per_hour / useful)
+    needed = max(1, needed, math.ceil(demand.slots / slots))
+    workers = min(math.ceil(jobs / slots), needed)
+    return Load(
+        items_per_hour=useful,
+        workers=1 if is_tried else workers,
+        items=max(demand.backlog_items / workers, demand.items_per_job, 1.0),
+        slot_items_per_hour=items_per_hour / slots,
+    )
+
+
+class CountedOffer(Protocol):
+    """An offer with the number of machines that it takes (``ranking.Candidate``)."""
+
+    @property
+    def offer(self) -> Offer:
+        """What is bought."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many such workers share the work (``share_work``)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +98,15 @@ class Sizing:
     def left(self) -> int:
         """Return how many workers a bound keeps from being launched now."""
         return max(self.unbounded - self.wanted, 0)
+
+
+def count_instead(offer: CountedOffer, best: CountedOffer | None, sizing: Sizing) -> int:
+    """Return how many machines of an offer meet the whole need that was sized by the best one.
+
+    A slower offer needs more; machines to be kept warm are counted as such.
+    """
+    kept_warm = sizing.unbounded if best is None or sizing.unbounded > best.workers else 0
+    return max(offer.workers, kept_warm, 1)
 
 
 def waited_for(backlog_since: datetime | None, now: datetime) -> timedelta:
@@ -90,13 +154,13 @@ class Bounds:
 _NO_BOUNDS = Bounds()
 
 
-def size(  # noqa: PLR0913 - the whole situation, each part with its own name
+def count_machines(  # noqa: PLR0913 - the whole situation, each part with its own name
     *,
     backlog: Backlog,
     backlog_since: datetime | None,
     demand: Demand,
     capacity: Capacity,
-    best: Candidate | None,
+    best: CountedOffer | None,
     knowledge: Knowledge,
     policy: Policy,
     now: datetime,
@@ -108,7 +172,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     Args:
         backlog: the queue.
         backlog_since: since when visible work waits without a claim; None: since now.
-        demand: what ``missing`` found.
+        demand: what they are wanted for.
         capacity: what ``capacity`` found.
         best: first of the candidate list for that demand; None: nothing may be bought.
         knowledge: boot times.
@@ -196,7 +260,7 @@ def _waited(
 def _wanted(
     demand: Demand,
     capacity: Capacity,
-    best: Candidate | None,
+    best: CountedOffer | None,
     policy: Policy,
     *,
     now: datetime,
@@ -219,7 +283,7 @@ def _wanted(
 
 
 def _bounded(
-    wanted: int, capacity: Capacity, best: Candidate | None, policy: Policy, bounds: Bounds
+    wanted: int, capacity: Capacity, best: CountedOffer | None, policy: Policy, bounds: Bounds
 ) -> tuple[int, str]:
     """Return what the tightest bound leaves of ``wanted``, and its name if it takes some away."""
     limits: dict[str, float] = {"max_workers": policy.max_workers - capacity.workers}
