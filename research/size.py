@@ -1,8 +1,8 @@
 """What learned sizes save: jobs of a month at asked, learned and known sizes, in dollars.
 
 Run: ``python -m research.size``; it writes docs/bench/rightsize.json. The shipped functions learn
-and decide each hour (``learn_types``, ``sized_at``, ``settle``, ``outgrown``). What is modelled is
-the world: each job has a machine of its own, the cheapest listed one of its shape, and pays its
+and decide each hour (``learn_types``, ``sized_at``, ``settle``, ``larger_needs``). What is modelled
+is the world: each job has a machine of its own, the cheapest listed one of its shape, and pays its
 boot; one that runs out of memory has paid a part of its time and goes on with the next step.
 Capacity, spot prices and queues are left out: they are the same for all sizes.
 """
@@ -20,8 +20,9 @@ from random import Random
 from spindown.contract.learned_size import LearnedSizes
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.rightsizing import learn_types
-from spindown.domain.job_type import Shape, outgrown, requirements_of, settle, shape_of
+from spindown.domain.job_type import Shape, requirements_of, settle, shape_of
 from spindown.domain.offer import Catalogue, InstanceType, Requirements
+from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.requirement import misfit
 from spindown.domain.rightsizing import SYSTEM_GIB, SeenAttempt, hour_of_week, sized_at
@@ -238,7 +239,13 @@ def play(job: Job, needs: Needs, account: Account) -> Iterator[SeenAttempt]:
         account.pay(job, dollars)
         larger = None
         if not fits:
-            larger = outgrown(job.kind.name, asked, POLICY, machine.memory_mib / _GIB)
+            larger = larger_needs(
+                job.kind.name,
+                asked,
+                shape=shape.name,
+                memory_gib=machine.memory_mib / _GIB,
+                policy=POLICY,
+            )
             account.killed[week_of(job)] += 1
         yield SeenAttempt(
             at=job.at,

@@ -12,8 +12,8 @@ from typing import Any
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import needs_of
 from spindown.contract.log import ATTEMPT_FAILED
-from spindown.domain.job_type import outgrown, parse_shape
 from spindown.domain.lease import RELEASE_AFTER, must_release
+from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, LeaseLost, SpindownError, printable
 from spindown.job.commit import Portion
@@ -333,16 +333,17 @@ class Attempt:
             self._handover.tell(before, self._held, portion, took, redone=self._buffer.behind_a_gap)
 
     def _larger(self, broken: Broken | None) -> Needs | None:
-        """Return what a job asks for next that has run out of memory; None: it has not, or may not.
-
-        Only a machine of a shape is one of several sizes.
-        """
+        """Return what a job asks for next if it has run out of memory; None: nothing."""
         context, job = self._context, self._held.job
-        shape = parse_shape(context.slot_id.shape)
-        if broken is None or broken.cause is not FailureCause.OUT_OF_MEMORY or shape is None:
+        if broken is None or broken.cause is not FailureCause.OUT_OF_MEMORY:
             return None
-        memory_gib = max(float(shape.memory_gib), context.memory_gib)
-        larger = outgrown(job.type or "", needs_of(job), context.policy, memory_gib)
+        larger = larger_needs(
+            job.type or "",
+            needs_of(job),
+            shape=context.slot_id.shape,
+            memory_gib=context.memory_gib,
+            policy=context.policy,
+        )
         if larger is not None:
             why = f"out of memory: goes on with {larger.memory_gib:g} GiB"
             self._place.output_log.add(f"[spindown] {why}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.contract.job.result import ItemStatus, Record
-from spindown.domain.checkpointing import interval_hours, is_due
+from spindown.domain.checkpointing import COMMIT_BYTES, commit_due
 from spindown.job.attachment.state import State, upload_state
 from spindown.job.commit import Portion, commit
 from spindown.job.held import ClaimedJob, Finished, LocalFile
@@ -180,12 +180,10 @@ class _Foreign(Exception):
     """A file of an answer is not its own."""
 
 
-#: Time that computing stands still for a commit, until one has been measured.
-_COST_ESTIMATE = timedelta(seconds=1)
 #: All of the log is written each time, up to 1 MiB: with every commit it might be most of its cost.
 _LOG_EVERY = timedelta(minutes=1)
-#: Of memory: beyond this results are committed, and beyond that no more are taken meanwhile.
-_COMMIT_BYTES, _WAITING_BYTES_MAX = 64 * 1024**2, 128 * 1024**2
+#: Of memory: with more results than that no more are taken while a commit is under way.
+_WAITING_BYTES_MAX = 2 * COMMIT_BYTES
 
 
 class Writer:
@@ -229,14 +227,20 @@ class Writer:
         # The last portion goes with the end of the job.
         if buffer.is_whole or self._is_busy:
             return
-        policy, now = self._context.policy, self._context.ports.clock.now()
+        now = self._context.ports.clock.now()
         # Somebody may have set the clock back.
         self._committed_at = min(self._committed_at, now)
-        elapsed, interval = now - self._committed_at, self._interval()
-        by_items = is_due(policy, items_since=buffer.in_a_row, elapsed=elapsed, interval=interval)
-        by_items = by_items or (buffer.in_a_row > 0 and buffer.waiting_bytes >= _COMMIT_BYTES)
-        state = self._place.state.take(urgent=by_items) if by_items or elapsed >= interval else None
-        if by_items or state is not None:
+        due = commit_due(
+            self._context.policy,
+            items=buffer.in_a_row,
+            in_bytes=buffer.waiting_bytes,
+            elapsed=now - self._committed_at,
+            cost=self._cost,
+            rate=self._context.interruption_rate,
+            is_at_risk=self._context.life.state.is_at_risk_since(self._committed_at),
+        )
+        state = self._place.state.take(urgent=due.results) if due.state else None
+        if due.results or state is not None:
             self._begin(buffer.take(now, state), now)
 
     def wait(self, length: timedelta) -> None:
@@ -279,14 +283,6 @@ class Writer:
     @property
     def _is_busy(self) -> bool:
         return self._pending is not None and not self._pending.done()
-
-    def _interval(self) -> timedelta:
-        """Return how long after a commit the next is due; at once if EC2 sees a higher risk."""
-        if self._context.life.state.is_at_risk_since(self._committed_at):
-            return timedelta(0)
-        cost = (self._cost or _COST_ESTIMATE) / timedelta(hours=1)
-        rate = self._context.interruption_rate
-        return timedelta(hours=interval_hours(self._context.policy, cost_hours=cost, rate=rate))
 
     def _begin(self, portion: Portion, now: datetime) -> None:
         self._committed_at = now

@@ -1,7 +1,11 @@
-"""How a batch ended, and what that means for the batch that waits for it."""
+"""When people are told of a batch, and what its end means for the batch that waits for it."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
+
+#: What a submit sent is kept for as long; then nobody could start it any more.
+FORGOTTEN_AFTER = timedelta(days=30)
 
 
 class OnFailure(StrEnum):
@@ -57,13 +61,18 @@ class BatchTally:
         return BatchEnd.CANCELLED if self.cancelled else BatchEnd.COMPLETED
 
 
-def is_told(end: BatchEnd, told: EndsTold, *, is_waited_for: bool) -> bool:
-    """Tell whether people are told of an end.
+def is_given_up(since: datetime, now: datetime) -> bool:
+    """Tell whether a batch that is not over is forgotten now, submitted as it was back then."""
+    return now - since >= FORGOTTEN_AFTER
 
-    Of a batch whose results a program waits for, only that it has failed: the program knows the
-    rest, and may send very many.
+
+def is_told(end: BatchEnd | None, told: EndsTold, *, is_waited_for: bool) -> bool:
+    """Tell whether people are told of an end; None: of a batch that is given up.
+
+    Of a batch whose results a program waits for, only that it has failed or is given up: the
+    program knows the rest, and may send very many.
     """
-    if end is BatchEnd.FAILED:
+    if end is None or end is BatchEnd.FAILED:
         return told is not EndsTold.NONE
     return told is EndsTold.ALL and not is_waited_for
 

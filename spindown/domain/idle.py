@@ -1,6 +1,7 @@
 """How long a worker waits for more work (the idle timeout), and how often it asks.
 
-That it ends after that is decided in ``domain.worker_lifecycle``.
+``idle_timeout`` is the rule, ``timeout_told`` what ticks tell of it, ``timeout_heard`` what a
+worker goes by. That it ends after that is decided in ``domain.worker_lifecycle``.
 """
 
 from collections.abc import Sequence
@@ -55,12 +56,31 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
     return min(max(best, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
 
 
-def is_about(known: timedelta, timeout: timedelta) -> bool:
-    """Tell whether a timeout is so near to the one that workers know that they need no other.
+def timeout_told(known: timedelta | None, knowledge: Knowledge, policy: Policy) -> timedelta:
+    """Return the timeout that workers are told: a learned one only if it differs by a tenth.
 
     Near the best timeout the cost hardly changes, but every job changes what is learned.
+
+    Args:
+        known: what they were told last; None: nothing.
+        knowledge: boots and gaps.
+        policy: in force.
     """
-    return abs(known - timeout) <= known * _NEAR
+    timeout = idle_timeout(knowledge, policy)
+    if known is None or policy.idle_timeout is not None:
+        return timeout
+    return known if abs(known - timeout) <= known * _NEAR else timeout
+
+
+def timeout_heard(told: timedelta | None, policy: Policy) -> timedelta:
+    """Return the timeout that a worker goes by, who knows only what it was told.
+
+    Args:
+        told: what ticks have told (``timeout_told``); None: nothing.
+        policy: as the worker follows it.
+    """
+    is_learned = policy.idle_timeout is None and policy.dispatch is not Dispatch.DEDICATED
+    return told if is_learned and told is not None else idle_timeout(Knowledge(), policy)
 
 
 def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:

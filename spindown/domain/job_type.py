@@ -2,8 +2,7 @@
 
 A workload that declares types has one queue for each shape. Only needs that a message or its type
 states make the shape: what the workload itself requires holds for every machine that it buys, so
-the shape of a job that states nothing is ``Shape()``. A job that has run out of memory asks for
-the next larger step (``outgrown``).
+the shape of a job that states nothing is ``Shape()``.
 """
 
 import re
@@ -197,26 +196,6 @@ def _instead(usual: Needs, other: Needs) -> Needs:
     """Return needs with what others say in their place."""
     said = {f.name: value for f in fields(Needs) if (value := getattr(other, f.name)) is not None}
     return replace(usual, **said)
-
-
-def outgrown(
-    type_name: str, asked: Needs | None, policy: Policy, memory_gib: float
-) -> Needs | None:
-    """Return what a job asks for that has run out of memory: the next step of it.
-
-    None: the policy allows it no more, or declares no types.
-
-    Args:
-        type_name: the message's ``type``; "": it has none.
-        asked: its ``requirements``; None: it has none.
-        policy: the types, and the ceilings.
-        memory_gib: what the machine had.
-    """
-    larger = next((size for size in SCALES["memory_gib"] if size > memory_gib), None)
-    if larger is None:
-        return None
-    needs = replace(asked or Needs(), memory_gib=larger)
-    return None if settle(type_name, needs, policy).rejected else needs
 
 
 def shape_of(needs: Needs, dispatch: Dispatch = Dispatch.POOL) -> Shape:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from spindown.domain.boot import BootPhase
+from spindown.domain.checkpointing import COST_ESTIMATE
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
     HOURS_PER_MONTH,
@@ -429,14 +430,10 @@ def traffic(knowledge: Knowledge, policy: Policy) -> Traffic:
     )
 
 
-#: Until one is measured: two requests to S3, for a small manifest and a small part.
-CHECKPOINT_COST_ESTIMATE = timedelta(seconds=1)
-
-
 def checkpoint_cost(knowledge: Knowledge) -> timedelta:
     """Return how long computing stands still for a checkpoint: the median."""
     if not knowledge.checkpoints:
-        return CHECKPOINT_COST_ESTIMATE
+        return COST_ESTIMATE
     return timedelta(seconds=max(0.0, quantile(knowledge.checkpoints, 0.5)))
 
 

@@ -29,7 +29,14 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import is_id, parse_job
 from spindown.contract.name import resource_name
 from spindown.contract.row import BatchesRow, BatchRow
-from spindown.domain.batch import EndsTold, OnFailure, is_told, start_or_cancel
+from spindown.domain.batch import (
+    FORGOTTEN_AFTER,
+    EndsTold,
+    OnFailure,
+    is_given_up,
+    is_told,
+    start_or_cancel,
+)
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
 from spindown.job.cancel import cancel_unclaimed
@@ -58,8 +65,6 @@ _BUNDLE_BYTES, _INDEX_BYTES = 16 * 1024**2, 64 * 1024**2
 #: Messages that are sent, or jobs that are cancelled, before that is noted.
 _STEP = 500
 _CALLS_AT_ONCE = 16
-#: What a submit sent is kept for as long; then nobody could start it any more.
-FORGOTTEN_AFTER = timedelta(days=30)
 
 
 def look_at_batches(
@@ -181,8 +186,7 @@ class _BatchLook:
                 batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
             except (ContractError, NotFound) as exc:
                 vain += 1
-                is_old = self.now - mark.modified_at >= FORGOTTEN_AFTER
-                if isinstance(exc, NotFound) or is_old:
+                if isinstance(exc, NotFound) or is_given_up(mark.modified_at, self.now):
                     self._store.delete(mark.key)
                 continue
             row = BatchRow(since=mark.modified_at, after=batch.after)
@@ -191,7 +195,7 @@ class _BatchLook:
 
     def look_at(self, batch_id: str, row: BatchRow) -> None:
         """Look how far a batch is, or the one that it waits for; act if that is over."""
-        if self.now - row.since >= FORGOTTEN_AFTER:
+        if is_given_up(row.since, self.now):
             self._give_up(batch_id, row)
             return
         batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
@@ -217,7 +221,7 @@ class _BatchLook:
             batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
             if row.after and not self._cancel(batch, row, why):
                 return
-        if self.told is not EndsTold.NONE:
+        if is_told(None, self.told, is_waited_for=False):
             self._tell(why.code.value, say_batch_given_up(batch_id, why))
         self._forget(batch_id)
 

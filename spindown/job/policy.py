@@ -4,10 +4,9 @@ from datetime import timedelta
 
 from spindown.contract.codec import decode, from_json
 from spindown.contract.row import POLICY, PolicyRow, control_partition
-from spindown.domain.idle import idle_timeout
+from spindown.domain.idle import timeout_heard
 from spindown.domain.job_type import of_dispatch
-from spindown.domain.learning import Knowledge
-from spindown.domain.policy import Dispatch, Policy
+from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import Standing
 from spindown.error import ContractError
 from spindown.port import SETTINGS_FOR, Key, Table
@@ -35,12 +34,14 @@ def read_standing(
     except ContractError:
         followed = of_dispatch(Policy(), shape)
         return known or Standing(
-            policy=Policy(), idle_timeout=_idle(followed, None), dispatch=followed.dispatch
+            policy=Policy(),
+            idle_timeout=timeout_heard(None, followed),
+            dispatch=followed.dispatch,
         )
     followed = of_dispatch(policy, shape)
     return Standing(
         policy=policy,
-        idle_timeout=_idle(followed, stored.idle_timeout),
+        idle_timeout=timeout_heard(stored.idle_timeout, followed),
         code_digest=stored.code_digest,
         dispatch=followed.dispatch,
     )
@@ -50,10 +51,3 @@ def read_code_version(table: Table, workload: str) -> str:
     """Return the version of the code that is deployed; "": that is not known."""
     row = table.get(Key(partition=control_partition(workload), sort=POLICY)) or {}
     return str(row.get("code_version") or "")
-
-
-def _idle(policy: Policy, learned: timedelta | None) -> timedelta:
-    is_learned = policy.idle_timeout is None and policy.dispatch is not Dispatch.DEDICATED
-    if is_learned and learned is not None:
-        return learned
-    return idle_timeout(Knowledge(), policy)

@@ -22,11 +22,11 @@ from spindown.contract.job.message import needs_of
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.contract.row import POLICY, control_partition, processor_kind
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
-from spindown.domain.checkpointing import interval_hours, is_due
+from spindown.domain.checkpointing import commit_after, commit_due
 from spindown.domain.fleet import Lease
-from spindown.domain.job_type import outgrown
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.offer import InstanceType
+from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason
 from spindown.domain.rightsizing import SYSTEM_GIB
@@ -102,9 +102,6 @@ NEED = "need"
 #: The file that a checkpoint is.
 _STATE = "progress"
 
-_HOUR = timedelta(hours=1)
-#: Time that a commit takes, until one has been measured (as ``worker.attempt`` assumes).
-_COST_ESTIMATE = timedelta(seconds=1)
 #: How often a slot looks up whether a commit is due.
 _LOOK_UP = timedelta(milliseconds=200)
 #: Instants are whole microseconds; an item that ends within ten of them is done.
@@ -600,10 +597,13 @@ class SimAttempt:
         """Send the job to the next size of memory, or count a failure (``worker.attempt``)."""
         larger = None
         if self._lacks_memory:
-            gib = self._worker.machine.memory_mib / _MIB_PER_GIB
-            job, policy = self.held.job, self._worker.policy
-            if self._site.shape:
-                larger = outgrown(job.type or "", needs_of(job), policy, gib)
+            larger = larger_needs(
+                self.held.job.type or "",
+                needs_of(self.held.job),
+                shape=self._site.shape,
+                memory_gib=self._worker.machine.memory_mib / _MIB_PER_GIB,
+                policy=self._worker.policy,
+            )
         self._leave(UsageEnd.FAILED if larger is None else UsageEnd.OUTGROWN, larger)
 
     def _leave(self, end: UsageEnd, larger: Needs | None = None) -> None:
@@ -681,27 +681,25 @@ class SimAttempt:
             at = max(end, self._written_at or end) + self._commit_takes
             self._planned = self._agenda.plan(at, Turn.WORKER, self._finish)
 
-    def _interval(self) -> timedelta:
-        cost = (self._cost or _COST_ESTIMATE) / _HOUR
-        rate = self._worker.interruption_rate
-        return timedelta(hours=interval_hours(self._worker.policy, cost_hours=cost, rate=rate))
-
     def _commit_due(self) -> datetime:
-        due = self._committed_at + self._interval()
+        policy, rate = self._worker.policy, self._worker.interruption_rate
+        due = self._committed_at + commit_after(policy, cost=self._cost, rate=rate)
         if not self._keeps_state:
             due = max(due, self._done_at(self._next + 1))
-        every = self._worker.policy.checkpoint_items
+        every = policy.checkpoint_items
         return due if every is None else min(due, self._done_at(self._next + max(every, 1)))
 
     def _checkpoint(self) -> None:
         """Begin a commit if the shipped rule says so."""
         now, done = self._agenda.now, self.items_done
-        elapsed, interval = now - self._committed_at, self._interval()
-        items = done - self._next
-        is_by_items = is_due(
-            self._worker.policy, items_since=items, elapsed=elapsed, interval=interval
+        due = commit_due(
+            self._worker.policy,
+            items=done - self._next,
+            elapsed=now - self._committed_at,
+            cost=self._cost,
+            rate=self._worker.interruption_rate,
         )
-        if not is_by_items and not (self._keeps_state and elapsed >= interval):
+        if not due.results and not (self._keeps_state and due.state):
             self._planned = self._agenda.plan(now + _LOOK_UP, Turn.WORKER, self._checkpoint)
             return
         self._planned = None

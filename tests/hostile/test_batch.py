@@ -20,8 +20,9 @@ from spindown.contract.job.batch import (
     submitted_prefix,
 )
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.domain.batch import FORGOTTEN_AFTER
 from spindown.error import ContractError
-from spindown.job.batch_end import FORGOTTEN_AFTER, LISTED_EVERY, look_at_batches
+from spindown.job.batch_end import LISTED_EVERY, look_at_batches
 from spindown.job.result import read_batch
 from spindown.job.submit import Draft, submit_items
 from spindown.memory import Interceptor, PortCall, intercept

@@ -9,11 +9,11 @@ import pytest
 
 from spindown.contract.job.batch import OPEN, submitted_key
 from spindown.contract.job.manifest import JobState
-from spindown.domain.batch import EndsTold, OnFailure
+from spindown.domain.batch import FORGOTTEN_AFTER, EndsTold, OnFailure
 from spindown.domain.fleet import Backlog
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
-from spindown.job.batch_end import FORGOTTEN_AFTER, LISTED_EVERY, look_at_batches
+from spindown.job.batch_end import LISTED_EVERY, look_at_batches
 from spindown.job.cancel import cancel
 from spindown.job.fence import read_fence
 from spindown.job.lost import LOOKED_AT_AFTER, count_lost, redrive_lost

@@ -1,6 +1,6 @@
 """Why an attempt at a job fails, as a cause and in words for a person; and whether memory ran out.
 
-What then becomes of the job is decided in ``domain.dead_letter`` and ``domain.job_type``.
+What then becomes of the job is decided in ``domain.out_of_memory`` and ``domain.dead_letter``.
 """
 
 import signal

@@ -19,7 +19,7 @@ from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
-from spindown.domain.idle import idle_timeout, is_about
+from spindown.domain.idle import timeout_told
 from spindown.domain.job_type import Shape, is_possible, own_shape, parse_shape, slots_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType
@@ -110,15 +110,8 @@ class TickFacts:
 
     @cached_property
     def idle_timeout(self) -> timedelta:
-        """Return the idle timeout that workers go by.
-
-        Workers hear a newly learned timeout only when it differs by more than a tenth from the
-        one that they know.
-        """
-        known, timeout = self.view.policy.idle_timeout, idle_timeout(self.knowledge, self.policy)
-        if known is None or self.policy.idle_timeout is not None:
-            return timeout
-        return known if is_about(known, timeout) else timeout
+        """Return the idle timeout that workers are told."""
+        return timeout_told(self.view.policy.idle_timeout, self.knowledge, self.policy)
 
     def launch_version(self, region: str) -> str:
         """Return one text that changes when templates, subnets or code change there."""

@@ -113,7 +113,6 @@ def pace(load: Load, overhead: Overhead, rate: float) -> tuple[float, float]:
 
 def _slowdown(load: Load, overhead: Overhead, rate: float) -> float:
     policy, cost = overhead.policy, overhead.checkpoint
-    interval = interval_hours(policy, cost_hours=cost, rate=rate)
-    if policy.checkpoint_items is not None:
-        interval = min(interval, max(1, policy.checkpoint_items) / load.slot_items_per_hour)
+    pace_of_slot = load.slot_items_per_hour
+    interval = interval_hours(policy, cost_hours=cost, rate=rate, items_per_hour=pace_of_slot)
     return slowdown(rate=rate, boot=overhead.boot, interval=interval, cost=cost)

@@ -1,15 +1,19 @@
 import math
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.checkpointing import (
+    COMMIT_BYTES,
     LONGEST_INTERVAL,
     SHORTEST_INTERVAL,
+    DueCommit,
+    commit_after,
+    commit_due,
     interval_hours,
-    is_due,
     slowdown,
 )
 from spindown.domain.policy import Policy
@@ -74,22 +78,69 @@ def test_the_interval_follows_the_rate_of_interruptions(rate: float, expected: f
 
 
 @pytest.mark.parametrize(
-    ("items", "elapsed", "due"),
+    ("policy", "items", "in_bytes", "elapsed", "results", "state"),
     [
-        pytest.param(0, minutes(60), False, id="nothing to commit"),
-        pytest.param(49, minutes(4), False, id="too early"),
-        pytest.param(50, minutes(0), True, id="enough items"),
-        pytest.param(1, minutes(5), True, id="long enough"),
+        pytest.param({}, 0, 0, 0, False, False, id="nothing is done"),
+        pytest.param({}, 0, 0, 5, False, True, id="only the state can have changed"),
+        pytest.param({}, 49, 0, 4.9, False, False, id="too early"),
+        pytest.param({}, 1, 0, 5, True, True, id="long enough"),
+        pytest.param({}, 10**6, 0, 1, False, False, id="without a number only time counts"),
+        pytest.param({"checkpoint_items": 50}, 49, 0, 4, False, False, id="too few items"),
+        pytest.param({"checkpoint_items": 50}, 50, 0, 0, True, True, id="enough items"),
+        pytest.param({"checkpoint_items": 0}, 0, 0, 0, False, False, id="none is no number"),
+        pytest.param({}, 1, COMMIT_BYTES - 1, 0, False, False, id="there is memory"),
+        pytest.param({}, 1, COMMIT_BYTES, 0, True, True, id="memory fills"),
+        pytest.param({}, 0, COMMIT_BYTES, 0, False, False, id="memory fills behind a gap"),
     ],
 )
-def test_progress_is_committed_by_items_or_time(items: int, elapsed: timedelta, due: bool) -> None:
-    policy = Policy(checkpoint_items=50)
+def test_progress_is_committed_by_items_memory_or_time(
+    policy: dict[str, Any],
+    items: int,
+    in_bytes: int,
+    elapsed: float,
+    *,
+    results: bool,
+    state: bool,
+) -> None:
+    due = commit_due(
+        Policy(checkpoint_interval=minutes(5), **policy),
+        items=items,
+        in_bytes=in_bytes,
+        elapsed=minutes(elapsed),
+        cost=None,
+        rate=0.0,
+    )
 
-    assert is_due(policy, items_since=items, elapsed=elapsed, interval=minutes(5)) is due
+    assert due == DueCommit(results=results, state=state)
 
 
-def test_without_a_number_of_items_only_time_counts() -> None:
-    assert not is_due(Policy(), items_since=10**6, elapsed=minutes(1), interval=minutes(5))
+@pytest.mark.parametrize("items", [0, 1])
+def test_a_warning_of_ec2_commits_what_there_is(items: int) -> None:
+    due = commit_due(
+        Policy(), items=items, elapsed=timedelta(0), cost=None, rate=0.0, is_at_risk=True
+    )
+
+    assert due == DueCommit(results=items > 0, state=True)
+
+
+def test_the_next_commit_is_due_by_what_the_last_has_taken() -> None:
+    rate = 1 / 10.4
+
+    assert commit_after(Policy(), cost=seconds(10), rate=rate) == pytest.approx(
+        seconds(865.3), abs=seconds(0.1)
+    )
+    assert commit_after(Policy(), cost=None, rate=rate) == pytest.approx(
+        seconds(273.6), abs=seconds(0.1)
+    )
+
+
+@pytest.mark.parametrize(("every", "expected"), [(None, 0.1), (50, 0.05), (500, 0.1), (0, 0.001)])
+def test_items_shorten_the_interval_of_a_slot(every: int | None, expected: float) -> None:
+    policy = Policy(checkpoint_interval=minutes(6), checkpoint_items=every)
+
+    found = interval_hours(policy, cost_hours=1.0, rate=0.0, items_per_hour=1000.0)
+
+    assert found == pytest.approx(expected)
 
 
 def test_the_worked_slowdown() -> None:

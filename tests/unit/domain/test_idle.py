@@ -1,5 +1,6 @@
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,12 +11,13 @@ from spindown.domain.idle import (
     SHORTEST_TIMEOUT,
     cheapest_timeout,
     idle_timeout,
-    is_about,
     poll_wait,
+    timeout_heard,
+    timeout_told,
     worth_of_boot,
 )
 from spindown.domain.learning import Knowledge
-from spindown.domain.policy import Policy
+from spindown.domain.policy import Dispatch, Policy
 from tests.builders import AT_ONCE, job_sizes, minutes
 
 gaps = st.lists(st.floats(0.0, 1e5), min_size=1, max_size=40)
@@ -66,19 +68,48 @@ def test_no_boot_is_worth_its_own_length_of_idling(boot: float, threshold: int) 
 
 
 @pytest.mark.parametrize(
-    ("told", "learned", "near"),
+    ("known", "learned", "told"),
     [
-        (40.0, 40.0, True),
-        (40.0, 44.0, True),
-        (40.0, 44.1, False),
-        (40.0, 36.0, True),
-        (40.0, 35.9, False),
+        (None, 40.0, 40.0),
+        (40.0, 40.0, 40.0),
+        (40.0, 44.0, 40.0),
+        (40.0, 44.1, 44.1),
+        (40.0, 36.0, 40.0),
+        (40.0, 35.9, 35.9),
     ],
 )
 def test_workers_keep_a_timeout_that_is_within_a_tenth(
-    told: float, learned: float, near: bool
+    known: float | None, learned: float, told: float
 ) -> None:
-    assert is_about(timedelta(seconds=told), timedelta(seconds=learned)) is near
+    before = None if known is None else timedelta(seconds=known)
+    knowledge = Knowledge(gaps=(learned,) * 9, boots=(600.0,))
+
+    assert timeout_told(before, knowledge, AT_ONCE) == timedelta(seconds=told)
+
+
+def test_a_fixed_timeout_is_told_however_near() -> None:
+    policy = Policy(idle_timeout=timedelta(seconds=44))
+
+    assert timeout_told(timedelta(seconds=43), Knowledge(), policy) == timedelta(seconds=44)
+
+
+@pytest.mark.parametrize(
+    ("told", "policy", "expected"),
+    [
+        pytest.param(40.0, {}, 40.0, id="what was learned"),
+        pytest.param(None, {}, 120.0, id="nothing was learned: what a boot is worth"),
+        pytest.param(40.0, {"idle_timeout": minutes(9)}, 540.0, id="what is fixed"),
+        pytest.param(40.0, {"dispatch": Dispatch.DEDICATED}, 2.0, id="one job, so no other"),
+    ],
+)
+def test_a_worker_goes_by_what_it_was_told(
+    told: float | None, policy: dict[str, Any], expected: float
+) -> None:
+    heard = None if told is None else timedelta(seconds=told)
+
+    found = timeout_heard(heard, Policy(boot_estimate=minutes(3), **policy))
+
+    assert found == timedelta(seconds=expected)
 
 
 def test_a_fixed_timeout_is_taken_as_it_is() -> None:

@@ -12,7 +12,6 @@ from spindown.domain.job_type import (
     Shape,
     is_possible,
     of_dispatch,
-    outgrown,
     own_shape,
     parse_shape,
     requirements_of,
@@ -360,31 +359,6 @@ def test_what_its_machines_have_is_met() -> None:
     assert not why_unmet(met, NO_GPU, 100)
     assert misfit(a_cpu_type(), requirements_of(shape_of(Needs(memory_gib=16)), NO_GPU)) is None
     assert misfit(a_cpu_type(), requirements_of(shape_of(Needs(memory_gib=17)), NO_GPU))
-
-
-@pytest.mark.parametrize(
-    ("asked", "had", "wanted"),
-    [
-        (None, 2, 4),
-        (None, 3.7, 4),
-        (Needs(memory_gib=8, vcpus=2), 8, 16),
-        (Needs(memory_gib=48), 48, 64),
-        (Needs(memory_gib=64), 64, None),
-        (Needs(vcpus=64), 2, None),
-    ],
-)
-def test_what_runs_out_of_memory_asks_for_the_next_step(
-    asked: Needs | None, had: float, wanted: float | None
-) -> None:
-    needs = outgrown("small", asked, POLICY, had)
-    assert (None if needs is None else needs.memory_gib) == wanted
-    if needs is not None and asked is not None:
-        assert needs.vcpus == asked.vcpus
-
-
-def test_memory_grows_no_further_than_any_machine_has() -> None:
-    assert outgrown("small", None, POLICY, SCALES["memory_gib"][-1]) is None
-    assert outgrown("", None, Policy(), 2) is None
 
 
 ON_SALE = (

@@ -1,0 +1,44 @@
+"""A job that has run out of memory asks for the next larger size, if there is one for it."""
+
+from dataclasses import replace
+
+import pytest
+
+from spindown.domain.job_type import SCALES
+from spindown.domain.out_of_memory import larger_needs
+from spindown.domain.policy import JobType, Needs, Policy
+
+TYPED = replace(
+    Policy(),
+    types=(JobType(name="small", needs=Needs(memory_gib=2)),),
+    requirements_at_most=Needs(memory_gib=64, vcpus=32),
+)
+LARGEST = SCALES["memory_gib"][-1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape", "had", "wanted"),
+    [
+        pytest.param(None, "c0m2", 2, 4, id="the next step"),
+        pytest.param(None, "c0m2", 3.7, 4, id="above what the machine had, not what it asked for"),
+        pytest.param(None, "c0m2", 0, 4, id="what the machine had is not known"),
+        pytest.param(Needs(memory_gib=8, vcpus=2), "c2m8", 8, 16, id="with its other needs"),
+        pytest.param(Needs(memory_gib=48), "c0m48", 48, 64, id="up to the ceiling"),
+        pytest.param(Needs(memory_gib=64), "c0m64", 64, None, id="no further"),
+        pytest.param(Needs(vcpus=64), "c64m2", 2, None, id="the rest is not allowed"),
+        pytest.param(None, f"c0m{LARGEST}", 2, None, id="nothing larger is sold"),
+        pytest.param(None, "", 2, None, id="its machine is not one of several sizes"),
+    ],
+)
+def test_what_runs_out_of_memory_asks_for_the_next_step(
+    asked: Needs | None, shape: str, had: float, wanted: float | None
+) -> None:
+    needs = larger_needs("small", asked, shape=shape, memory_gib=had, policy=TYPED)
+
+    assert (None if needs is None else needs.memory_gib) == wanted
+    if needs is not None and asked is not None:
+        assert needs.vcpus == asked.vcpus
+
+
+def test_without_types_it_has_failed() -> None:
+    assert larger_needs("", None, shape="c0m2", memory_gib=2, policy=Policy()) is None
