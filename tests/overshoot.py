@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from spindown.domain.policy import Policy, WhenSpent
-from spindown.domain.time_to_end import POWER_OFF, hang_grace
+from spindown.domain.worker_lifecycle import POWER_OFF, hang_grace
 
 _HOUR = timedelta(hours=1)
 

@@ -20,7 +20,6 @@ from spindown.domain.boot import BootPhase, boot_phases
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.time_to_end import hang_grace
 from spindown.domain.worker_lifecycle import (
     AwaitReclaim,
     CheckedIn,
@@ -29,6 +28,7 @@ from spindown.domain.worker_lifecycle import (
     Habits,
     PowerOff,
     Stop,
+    hang_grace,
 )
 from spindown.job.held import SlotId, WorkPorts
 from spindown.job.policy import OUTDATED_FOR, read_standing

@@ -20,7 +20,7 @@ from spindown.config.form import (
     remedy,
 )
 from spindown.contract.run import OnNewCode, Results
-from spindown.domain.time_to_end import STOP_GRACE_AT_MOST
+from spindown.domain.worker_lifecycle import STOP_GRACE_AT_MOST
 
 ImageReference = Annotated[
     str,

@@ -23,7 +23,7 @@ from spindown.domain.offer import slot_count
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.ranking import Candidate
 from spindown.domain.schedule import rests_in_hand
-from spindown.domain.time_to_end import POWER_OFF, hang_grace
+from spindown.domain.worker_lifecycle import POWER_OFF, hang_grace
 
 _HOUR = timedelta(hours=1)
 #: Of USD: so that 0.3 have room for three of 0.1, whatever binary fractions make of it.

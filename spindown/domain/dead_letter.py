@@ -1,4 +1,4 @@
-"""When a job becomes a dead letter, and when a worker whose jobs all fail ends itself.
+"""When a job is a poison message and becomes a dead letter, and when a worker counts as at fault.
 
 Failures and losses count; interruptions never do.
 """

@@ -1,4 +1,4 @@
-"""What an interruption notice bounds, and the first hour that EC2 does not charge for."""
+"""What an interruption notice bounds, the last commit too; the hour that EC2 does not charge."""
 
 import math
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What a job needs, and the shape of machine that this makes: each need on a fixed scale of steps.
+"""Which shape of machine a job goes to, and so which queue: by its needs, each on a fixed scale.
 
 A workload that declares types has one queue for each shape. Only needs that a message or its type
 states make the shape: what the workload itself requires holds for every machine that it buys, so

@@ -22,8 +22,8 @@ from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
-from spindown.domain.time_to_end import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 from spindown.domain.warm import kept_warm_of
+from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 
 #: StateReason.Code of an instance that somebody ended by a call (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"

@@ -48,9 +48,9 @@ from typing import Self
 
 from spindown.domain.bound import Amount, Tally
 from spindown.domain.checkpointing import slowdown
-from spindown.domain.ladder import price_ceilings
 from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.policy import Policy
+from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.prior import relative_throughput
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 

@@ -1,4 +1,4 @@
-"""The life of one worker: ``step(state, event)`` returns the next state and commands.
+"""When a worker polls, drains and ends itself: ``step(state, event)`` returns state and commands.
 
 Every decision that a worker makes about itself is made here: when a slot polls and for how long,
 when idle means the end, what ends the worker, by when jobs must be given back, when to power off.
@@ -74,9 +74,25 @@ from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
-from spindown.domain.time_to_end import HANG_GRACE
 
 T = TypeVar("T")
+
+#: How long a worker that is to end takes for it, beyond the time to leave: for slots whose last
+#: requests hang.
+HANG_GRACE = timedelta(seconds=30)
+#: The longest ``run.stop_grace``: a reclaim's notice of two minutes has no time for more.
+STOP_GRACE_AT_MOST = timedelta(seconds=90)
+#: To commit and give back what a program has left.
+_PUT_BACK = timedelta(seconds=20)
+#: From the last word of a worker to the end of its billing: it powers off, EC2 stops it. Also
+#: EC2's minimum of a minute (EC2 pricing, per-second billing).
+POWER_OFF = timedelta(minutes=1)
+
+
+def hang_grace(stop_grace: timedelta) -> timedelta:
+    """Return how long slots may take that must end at once: a program has its ``stop_grace``."""
+    return max(HANG_GRACE, stop_grace + _PUT_BACK)
+
 
 _ZERO = timedelta(0)
 #: How long the last poll before the end waits.

@@ -14,7 +14,7 @@ from spindown.contract.decision import (
     DecisionSummary,
     Outcome,
 )
-from spindown.domain.ladder import PurchaseMode
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.reaping import DueKind
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import printable

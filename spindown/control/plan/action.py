@@ -21,9 +21,9 @@ from spindown.domain.fleet import (
     Lease,
     Worker,
 )
-from spindown.domain.ladder import PurchaseMode
 from spindown.domain.machine_count import Sizing
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.ranking import Candidate, CandidateList
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.schedule import Capacity, DeadlineForecast, Demand, StartPlan

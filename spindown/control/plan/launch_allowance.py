@@ -14,14 +14,12 @@ from datetime import datetime
 from spindown.contract import row as rows
 from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.observe.observation import TickFacts
-from spindown.domain.budget import ROUNDING, LaunchBudget
+from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import dollars_per_hour
-from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
-from spindown.domain.schedule import unanswered_dollars
 from spindown.ledger import AccountView, account_key
 from spindown.port import Key, When, Write
 
@@ -157,18 +155,6 @@ def _below(band: Sequence[Candidate], left: float | None) -> tuple[list[Candidat
     highest = max((candidate.offer.price for candidate in fitting), default=math.inf)
     most = math.floor(left / highest)
     return fitting, most - (most * highest > left)
-
-
-def headroom(
-    policy: Policy, workers: Mapping[str, Worker], launches: Mapping[str, Launch], now: datetime
-) -> float | None:
-    """Return the USD an hour by which the fleet may still grow; None: there is no such ceiling."""
-    most = policy.max_dollars_per_hour
-    if most is None:
-        return None
-    present = dollars_per_hour(list(workers.values()))
-    present += unanswered_dollars(list(launches.values()), now)
-    return max(0.0, most * (1.0 + ROUNDING) - present)
 
 
 def used(account: AccountView, at: datetime) -> float:

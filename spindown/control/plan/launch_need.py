@@ -12,11 +12,12 @@ from spindown.control.plan.action import LaunchNeed, PlanDraft
 from spindown.control.plan.backlog import waiting_of
 from spindown.control.plan.backoff import backing_off_until
 from spindown.control.plan.breaker import breaker_of, is_on_test, tests_launch_version
-from spindown.control.plan.launch_allowance import headroom
 from spindown.control.plan.shape import of_shape, shapes_of
+from spindown.domain.budget import ROUNDING
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import items_per_job, usual_throughput
 from spindown.domain.machine_count import count_machines
+from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.ranking import RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import (
@@ -37,6 +38,7 @@ from spindown.domain.schedule import (
     plan_starts,
     requeued,
     reserve_of,
+    unanswered_dollars,
 )
 from spindown.domain.wasted_work import WastedWork
 
@@ -199,9 +201,12 @@ def _price_of_late(draft: PlanDraft) -> float | None:
 
 def fleet_headroom(draft: PlanDraft) -> float | None:
     """Return the USD an hour that the fleet may grow by; None: any."""
-    fleet = draft.fleet
-    left = headroom(draft.facts.policy, fleet.workers, fleet.launches, draft.now)
-    return None if left is None else max(left - fleet.dollars_elsewhere, 0.0)
+    fleet, most = draft.fleet, draft.facts.policy.max_dollars_per_hour
+    if most is None:
+        return None
+    present = dollars_per_hour(list(fleet.workers.values()))
+    present += unanswered_dollars(list(fleet.launches.values()), draft.now)
+    return max(most * (1.0 + ROUNDING) - present - fleet.dollars_elsewhere, 0.0)
 
 
 def waiting_work(draft: PlanDraft) -> Backlog:

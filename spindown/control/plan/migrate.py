@@ -18,9 +18,9 @@ from spindown.control.plan.launch_need import need_for_jobs
 from spindown.control.plan.launch_outcome import CERTAIN_JOBS_WARM_TICKS
 from spindown.control.plan.reap import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.ladder import allows
 from spindown.domain.learning import worker_throughput
 from spindown.domain.offer import CapacityType
+from spindown.domain.price_ladder import allows
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast, pays_at, reserve_of
 

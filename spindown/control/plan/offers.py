@@ -25,12 +25,12 @@ from spindown.control.plan.shape import of_shape
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.doubt import traits_of
 from spindown.domain.job_type import of_dispatch
-from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.machine_count import Bounds, Sizing, count_machines, in_turn, vcpus_left
 from spindown.domain.offer import CapacityType, Offer, Pool, slot_count
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch, Policy
+from spindown.domain.price_ladder import PurchaseMode, ladder_now
 from spindown.domain.pricing import open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode

@@ -54,7 +54,7 @@ from spindown.control.record.metric import (
 from spindown.control.spend import Charge, items_since_yesterday, last_days
 from spindown.domain.alert import Review, review
 from spindown.domain.fleet import Worker
-from spindown.domain.ladder import PurchaseMode
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast

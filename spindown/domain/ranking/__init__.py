@@ -1,4 +1,4 @@
-"""From offers to one sorted candidate list, with a reason for every offer that is not in it."""
+"""Which offer is bought: one list, cheapest item first, and why each other offer is not in it."""
 
 from spindown.domain.ranking.bill import Bill, bill
 from spindown.domain.ranking.candidate import (

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Unavailable
 from spindown.domain.idle import idle_timeout
-from spindown.domain.ladder import price_ceilings
 from spindown.domain.learning import (
     Knowledge,
     Throughput,
@@ -28,6 +27,7 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.prior import relative_throughput
 from spindown.domain.ranking.bill import Bill, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import RegionBlock

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.domain.checkpointing import interval_hours
-from spindown.domain.ladder import PurchaseMode
 from spindown.domain.learning import (
     Knowledge,
     PoolRecord,
@@ -23,6 +22,7 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule.jobs import Unfinished
 from spindown.domain.schedule.slots import done_within
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spindown import config
 from spindown.config.duration import format_duration
 from spindown.domain.policy import Policy
-from spindown.domain.time_to_end import STOP_GRACE_AT_MOST
+from spindown.domain.worker_lifecycle import STOP_GRACE_AT_MOST
 from spindown.error import ConfigError
 from tests.unit.config.document import with_value
 

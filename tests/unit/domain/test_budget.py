@@ -19,7 +19,7 @@ from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.ranking import Candidate
-from spindown.domain.time_to_end import HANG_GRACE, POWER_OFF
+from spindown.domain.worker_lifecycle import HANG_GRACE, POWER_OFF
 from tests.builders import (
     NOW,
     a_booting_worker,

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.ladder import price_ceilings
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import Policy
+from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.pricing import (
     PAID_PRICE,
     Discount,

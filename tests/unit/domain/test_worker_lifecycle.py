@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
-from spindown.domain.time_to_end import HANG_GRACE, STOP_GRACE_AT_MOST, hang_grace
 from spindown.domain.worker_lifecycle import (
+    HANG_GRACE,
+    STOP_GRACE_AT_MOST,
     AskToEnd,
     AwaitReclaim,
     BeginDraining,
@@ -57,6 +58,7 @@ from spindown.domain.worker_lifecycle import (
     TimePassed,
     WasCondemned,
     WorkerEvent,
+    hang_grace,
     next_at,
     step,
 )

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spindown.domain.ladder import price_ceilings
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
+from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.ranking import Candidate, CandidateList, RegionBlock, bands
 from spindown.domain.ranking.constraint import PRECEDENCE, rulings
 from spindown.domain.ranking.terms import Situation, Terms

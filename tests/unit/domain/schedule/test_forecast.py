@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindown.domain.ladder import PurchaseMode
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule import Demand, Reserve, forecast_deadlines, hurry
 from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, a_start_plan, minutes
 from tests.unit.domain.schedule.unfinished import HOUR, RESERVE, a_job

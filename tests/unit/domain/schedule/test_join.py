@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.ladder import PurchaseMode
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule import DeadlineForecast, Schedule, join, missing
 from tests.builders import NOW, a_backlog, a_start_plan, a_worker, minutes
 from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present

@@ -6,8 +6,8 @@ from itertools import chain, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule import Unfinished, judge
 from tests.builders import NOW, ON_DEMAND, SPOT, minutes
 from tests.unit.domain.schedule.unfinished import HOUR, RESERVE

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.ladder import (
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
+from spindown.domain.price_ladder import (
     PurchaseMode,
     allows,
     bring_forward,
@@ -14,8 +16,6 @@ from spindown.domain.ladder import (
     open_ladder,
     price_ceilings,
 )
-from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy, Rung
 from tests.builders import NOW, ON_DEMAND, SPOT, a_policy, a_ranking, an_offer, minutes
 from tests.unit.domain.ranking.reading import RUNGS
 

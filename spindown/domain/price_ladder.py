@@ -1,4 +1,4 @@
-"""The price ladder: what may be bought once work has waited this long, or its deadline is near.
+"""When work goes from spot to on demand: the price ladder, by what it has waited or its deadline.
 
 ``schedule.finish`` decides by a deadline which mode of purchase holds; what is open is ranked.
 """
