@@ -24,7 +24,6 @@ from spindown.control.policy import (
     differences,
     edit_policy,
     effective_policy,
-    policy_history,
     stored_keys,
 )
 from spindown.domain.policy import JobType, Needs, Policy, Rung, WarmSpan
@@ -135,7 +134,7 @@ def history(
     """List past live edits and accepted costs, oldest first."""
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
-    edits = policy_history(workload, settings=session.settings)
+    edits = session.settings.history(workload)
     dated = [(edit.edited_at, encode(edit), _say_edit(edit)) for edit in edits]
     accepted = session.ledger(workload).read().accepted
     dated += [(each.at, encode(each), say_accepted(each)) for each in accepted]

@@ -19,7 +19,6 @@ from spindown.domain.fleet import (
     WorkerState,
     remember_unavailable,
 )
-from spindown.domain.interruption import not_after
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ledger import Ledger, RowWrites
@@ -122,7 +121,7 @@ def bound_leases(bounds: Iterable[tuple[Lease, datetime]], ledger: Ledger) -> No
     """Let no lease outlive its instance, which EC2 takes away at the time beside it."""
     units = []
     for lease, deadline in bounds:
-        bound = not_after(lease.not_after, deadline)
+        bound = min(lease.not_after, deadline)
         if bound >= lease.not_after:
             continue
         changes = {"not_after": bound, "deadline": min(lease.deadline, bound)}

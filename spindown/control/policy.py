@@ -6,7 +6,7 @@ one, so that the functions start without it.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -171,11 +171,6 @@ def differences(deployed: Policy, in_force: Policy) -> tuple[Difference, ...]:
         for f in fields(Policy)
         if getattr(deployed, f.name) != getattr(in_force, f.name)
     )
-
-
-def policy_history(workload: str, *, settings: SettingsStore) -> Sequence[LiveEdit]:
-    """Return the live edits that there have been, oldest first."""
-    return settings.history(workload)
 
 
 def _last_good(base: Policy, known: PolicyRow, refusal: str) -> EffectivePolicy:

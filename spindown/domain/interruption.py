@@ -20,11 +20,6 @@ def deadline_after(noticed_at: datetime) -> datetime:
     return noticed_at + NOTICE
 
 
-def not_after(lease_not_after: datetime, deadline: datetime) -> datetime:
-    """Return the bound of a lease on an instance that EC2 takes at ``deadline``."""
-    return min(lease_not_after, deadline)
-
-
 def commit_by(deadline: datetime, policy: Policy) -> datetime:
     """Return when the last commit before an instance's end must begin."""
     return deadline - policy.commit_margin

@@ -10,7 +10,7 @@ from spindown.control.market import load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.rightsizing import list_price, read_learned, seen_attempt
 from spindown.control.usage import read_usage
-from spindown.domain.dispatch import (
+from spindown.domain.dispatch_cost import (
     DispatchCost,
     MachineTerms,
     PastJob,

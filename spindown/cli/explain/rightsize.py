@@ -15,7 +15,7 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.domain.dispatch import cheaper_dispatch
+from spindown.domain.dispatch_cost import cheaper_dispatch
 from spindown.domain.footprint import Extent, Footprint, RequirementKey
 from spindown.domain.policy import Needs
 from spindown.domain.ranking import Candidate

@@ -14,7 +14,6 @@ from spindown.control.policy import (
     differences,
     edit_policy,
     effective_policy,
-    policy_history,
     stored_keys,
 )
 from spindown.error import ConfigError
@@ -159,7 +158,7 @@ def test_an_edit_adds_to_the_one_before_and_gives_keys_back() -> None:
     settings, edit = world.settings.workload(WORKLOAD)
     found = effective_policy(settings, edit, PolicyRow())
     assert {d.key for d in differences(settings.policy, found.policy)} == {"idle_timeout", "band"}
-    assert len(policy_history(WORKLOAD, settings=world.settings)) == 2
+    assert len(world.settings.history(WORKLOAD)) == 2
 
 
 def test_a_refused_edit_stores_nothing() -> None:

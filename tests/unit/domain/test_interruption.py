@@ -10,7 +10,6 @@ from spindown.domain.interruption import (
     commit_by,
     deadline_after,
     free_hours,
-    not_after,
     should_power_off,
 )
 from spindown.domain.offer import CapacityType
@@ -20,11 +19,6 @@ from tests.builders import NOW, ON_DEMAND, SPOT, minutes
 
 def test_a_notice_without_a_time_gives_two_minutes() -> None:
     assert deadline_after(NOW) == NOW + minutes(2)
-
-
-def test_a_lease_ends_with_its_instance_or_before() -> None:
-    assert not_after(NOW + minutes(60), NOW + minutes(2)) == NOW + minutes(2)
-    assert not_after(NOW + minutes(1), NOW + minutes(2)) == NOW + minutes(1)
 
 
 def test_the_last_commit_begins_a_margin_before_the_deadline() -> None:

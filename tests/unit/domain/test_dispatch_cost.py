@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.dispatch import (
+from spindown.domain.dispatch_cost import (
     DispatchCost,
     MachineTerms,
     PastJob,
