@@ -20,3 +20,5 @@ Local = Annotated[bool, typer.Option("--local", help="Use the local system that 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 CONFIG_FILE = Path("spindown.toml")
+#: Of the options with which another command finds the same deployment, the last.
+LOCAL = " --local"

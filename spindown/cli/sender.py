@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from spindown.cli.option import LOCAL
 from spindown.cli.session import find_place, reach, wake
 from spindown.config import WorkloadConfig
 from spindown.config.archive import differs_from
@@ -108,8 +109,8 @@ class Sender:
     @property
     def deploy_command(self) -> str:
         """Return the command that deploys the code that lies here."""
-        is_local = self.options.endswith(" --local")
-        return "spindown local down && spindown local up" if is_local else "spindown deploy"
+        place = self.options.removesuffix(LOCAL)
+        return f"spindown {'deploy' if place == self.options else 'local up'}{place}"
 
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""

@@ -15,7 +15,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from spindown import config as configuration
-from spindown.cli.option import CONFIG_FILE
+from spindown.cli.option import CONFIG_FILE, LOCAL
 from spindown.contract.location import work_root
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
@@ -242,7 +242,7 @@ def find_place(
         if here != deployment:
             remedy = f"the local system here runs {here}: name that, or start one for this file"
             raise BadInput("deployment", deployment, remedy)
-        options += " --local"
+        options += LOCAL
     return DeploymentPlace(deployment, region, options, inputs, workloads)
 
 
@@ -291,9 +291,7 @@ def reach(region: str | None) -> "Aws":
     if session.region_name is None:
         raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
     if not has_credentials:
-        raise NoCredentials(
-            "credentials", None, "log in to AWS, or use --local (Python: local_system=True)"
-        )
+        raise NoCredentials("credentials", None, "log in to AWS, or use --local")
     return Aws(session)
 
 

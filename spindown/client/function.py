@@ -24,7 +24,7 @@ from spindown.client.option import (
 from spindown.client.stream import ItemResult
 from spindown.contract.job.manifest import JobState
 from spindown.contract.name import workload_of
-from spindown.error import BadInput, ItemFailed, JobFailed
+from spindown.error import BadInput, ItemFailed, JobFailed, NoCredentials
 from spindown.user import Context, Item, Result
 
 if TYPE_CHECKING:
@@ -103,6 +103,9 @@ class Function(Mapper[T, R]):
                 local_system=local_system,
                 function=code,
             )
+        except NoCredentials:
+            remedy = f"log in to AWS, or write {self._call.__name__}.workload(local_system=True)"
+            raise NoCredentials("credentials", None, remedy) from None
         except BadInput as exc:
             if exc.field != "workload":
                 raise
@@ -117,10 +120,12 @@ class Function(Mapper[T, R]):
 
     def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> Work:
         """Send items, as ``Workload`` does."""
+        check_options(how, StreamOptions)
         return self._workload(how).begin(items, how, in_order=in_order)
 
     def submit(self, items: Iterable[T], **how: Unpack[SubmitOptions]) -> "Submission[R]":
         """Send items as one batch and return at once, as ``Workload.submit`` does."""
+        check_options(how, SubmitOptions)
         return self._workload(how).submit(items, **how)
 
     def _workload(self, how: SubmitOptions) -> "Workload[T, R]":

@@ -40,13 +40,18 @@ class StreamOptions(SubmitOptions, total=False):
     progress: bool | ShowItems | None
 
 
+#: Options that say where a workload is.
+_PLACE = frozenset({"config", "deployment", "local_system"})
+_OF_THE_WORKLOAD = "give it to Workload(...) or FUNCTION.workload(...), which has the same calls"
+
+
 def check_options(how: Mapping[str, Any], known: type[SubmitOptions]) -> None:
     """Refuse an option that a call does not know, and would not heed (raises BadInput)."""
     for name in how:
         if name not in known.__annotations__:
             close = get_close_matches(name, known.__annotations__, n=1)
             remedy = f"did you mean {close[0]}?" if close else "take this unknown option out"
-            raise BadInput("option", name, remedy)
+            raise BadInput("option", name, _OF_THE_WORKLOAD if name in _PLACE else remedy)
     on_exit = how.get("on_exit")
     if on_exit not in {None, *get_args(OnExit)}:
         raise BadInput("on_exit", on_exit, f"name one of {', '.join(get_args(OnExit))}")

@@ -17,7 +17,7 @@ from threading import Event
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
-from spindown.cli.option import CONFIG_FILE
+from spindown.cli.option import CONFIG_FILE, LOCAL
 from spindown.cli.sender import Sender, check_type
 from spindown.cli.session import Session, connect, find_place, reach_local_system
 from spindown.client.item import check_item
@@ -41,7 +41,14 @@ from spindown.contract.job.batch import UPLOADS, Batch
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.batch import OnFailure
-from spindown.error import BadInput, ItemFailed, JobFailed, NotFound, WorkFailed
+from spindown.error import (
+    BadInput,
+    ItemFailed,
+    JobFailed,
+    NoCredentials,
+    NotFound,
+    WorkFailed,
+)
 from spindown.job.cancel import cancel
 from spindown.job.lost import redrive_lost
 from spindown.job.result import JobProgress, read_batch, read_progress
@@ -121,9 +128,13 @@ class Workload(Mapper[T, R]):
         """
         place = find_place(Path(config), deployment=deployment, local=False)
         if local_system:
-            session, options = reach_local_system(place.deployment), f"{place.options} --local"
+            session, options = reach_local_system(place.deployment), f"{place.options}{LOCAL}"
         else:
-            session, options = connect(place.deployment, place.region), place.options
+            try:
+                session, options = connect(place.deployment, place.region), place.options
+            except NoCredentials:
+                remedy = f"log in to AWS, or write Workload({name!r}, local_system=True)"
+                raise NoCredentials("credentials", None, remedy) from None
         self.name = name
         self._session = replace(session, options=options)
         settings = self._session.workload(name)

@@ -5,7 +5,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any, assert_type
@@ -14,7 +14,19 @@ import pytest
 
 import spindown
 from spindown import BadInput, Function, ItemFailed, JobFailed, ResultStream
+from spindown.error import NoCredentials
 from spindown.infra.shared.kit import worker_wheel
+
+CONFIG = """
+[deployment]
+name = "here"
+region = "us-east-1"
+zones = ["us-east-1a"]
+
+[workload.size.run]
+entrypoint = "size:run"
+code = "code"
+"""
 
 
 @spindown.function(vcpus=1)
@@ -238,6 +250,39 @@ def test_a_worker_without_any_package_has_the_decorator(tmp_path: Path) -> None:
     )
 
     assert (done.stdout, done.stderr) == ("[2, 3]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "works"),
+    [
+        (lambda: halve.map([1]), "halve.workload(local_system=True)"),
+        (lambda: spindown.Workload("size"), "Workload('size', local_system=True)"),
+    ],
+)
+def test_without_credentials_the_local_call_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object], works: str
+) -> None:
+    (tmp_path / "spindown.toml").write_text(CONFIG, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "absent"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    with pytest.raises(NoCredentials) as caught:
+        call()
+
+    assert works in caught.value.remedy
+
+
+def test_where_it_runs_is_no_option_of_a_call() -> None:
+    how: Any = {"local_system": True}
+
+    for call in (halve.map, halve.submit):
+        with pytest.raises(BadInput) as caught:
+            call([1], **how)
+        assert caught.value.field == "option"
 
 
 def what_type_checkers_see() -> None:

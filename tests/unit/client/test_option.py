@@ -21,6 +21,10 @@ class Table:
         ({"typ": "nlp"}, "did you mean type?"),
         ({"items_per_jobs": 3}, "did you mean items_per_job?"),
         ({"memory": 3}, "take this unknown option out"),
+        (
+            {"local_system": True},
+            "give it to Workload(...) or FUNCTION.workload(...), which has the same calls",
+        ),
         ({"on_exit": "whatever"}, "name one of cancel, detach"),
     ],
 )

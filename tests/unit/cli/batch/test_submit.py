@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import typer
 from moto import mock_aws
 
 from spindown import config
+from spindown.cli.sender import open_sender
 from spindown.cli.submit import find_files, submit
 from spindown.cli.wait import INTERRUPTED, going_on
 from spindown.config.archive import pack, read_version, run_spec
@@ -242,6 +244,19 @@ def test_other_code_than_runs_is_told_once(
     told = capsys.readouterr().err
     assert told.count("is not what runs") == is_changed
     assert ("spindown deploy" in told) is is_changed
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (" --config a.toml --local", "spindown local up --config a.toml"),
+        (" --config a.toml", "spindown deploy --config a.toml"),
+    ],
+)
+def test_new_code_is_brought_in_place(account: Account, options: str, command: str) -> None:
+    sender = open_sender("ocr", account.config, deployment=None, local=False)
+
+    assert replace(sender, options=options).deploy_command == command
 
 
 def test_a_ctrl_c_while_waiting_says_what_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
