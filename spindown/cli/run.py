@@ -91,7 +91,7 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         requirements=needs or None,
         command=shlex.join(command)[:_COMMAND_SHOWN],
     )
-    deployed, is_local = session.workload(owner), session.options.endswith(" --local")
+    deployed, is_local = session.workload(owner), session.options.endswith(option.LOCAL)
     check_type(
         draft,
         deployed.policy,

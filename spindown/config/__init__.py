@@ -75,8 +75,14 @@ def load(path: Path, form: type[Config] = Config, *, named: str = "spindown.toml
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(named, str(path), f"fix its TOML: {exc}") from exc
+        quotes = "; text and durations stand in quotes" if _is_of_value(exc) else ""
+        raise ConfigError(named, str(path), f"fix its TOML: {exc}{quotes}") from exc
     return parse(add_functions(document, path.resolve().parent), form)
+
+
+def _is_of_value(error: tomllib.TOMLDecodeError) -> bool:
+    """Tell whether a value is wrong, or something after a value."""
+    return str(error).startswith(("Invalid value", "Expected newline"))
 
 
 def parse(document: Mapping[str, Any], form: type[Config] = Config) -> Config:

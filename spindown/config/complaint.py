@@ -1,7 +1,7 @@
 """Turn pydantic's list of errors into one sentence: key, value, remedy."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -55,7 +55,7 @@ def translate(
     kind, context = first["type"], first.get("ctx", {})
     if kind == "extra_forbidden":
         known = (elsewhere or {}).get(where[-1])
-        return ConfigError(".".join(where), first["input"], known or _suggest_key(where[-1], root))
+        return ConfigError(".".join(where), first["input"], known or _suggest_key(where, root))
     if kind == "remedy":
         where += str(context["field"]).split(".")
         return ConfigError(".".join(where), _dig(document, where), str(context["remedy"]))
@@ -89,19 +89,43 @@ def _dig(document: object, where: list[str]) -> object:
     return document
 
 
-def _suggest_key(key: str, root: type[BaseModel]) -> str:
-    known = sorted(_keys_below(root))
-    if key in known:
+#: A key of types, messages or the decorator -> that of requirements, where this does not begin so.
+_OF_REQUIREMENTS = {"gpu": "gpu_names", "gpus": "gpu_count_min"}
+#: How like another key one must be that is right in another table.
+_ALIKE, _MUCH_ALIKE = 0.6, 0.8
+
+
+def _suggest_key(where: Sequence[str], root: type[BaseModel]) -> str:
+    """Return what to write in place of a key: the nearest of its table, before other tables'."""
+    key, own, known = where[-1], sorted(_form_of(where, root).model_fields), _keys_below(root)
+    begun = [one for one in own if one == _OF_REQUIREMENTS.get(key) or one == f"{key}_min"]
+    alike = _MUCH_ALIKE if key in known else _ALIKE
+    near = begun or difflib.get_close_matches(key, own, n=1, cutoff=alike)
+    if not near and key in known:
         return "move it to the table whose key it is: `spindown docs settings`"
-    close = difflib.get_close_matches(key, known, n=1)
+    close = near or difflib.get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
     return f"did you mean {close[0]}?" if close else "take this unknown key out"
+
+
+def _form_of(where: Sequence[str], root: type[BaseModel]) -> type[BaseModel]:
+    """Return the form of the table that has a key."""
+    form = root
+    for step in where[:-1]:
+        # What is no field is a name or a place, as of a workload.
+        info = form.model_fields.get(step)
+        form = next(iter(_forms_in(info.annotation)), form) if info else form
+    return form
+
+
+def _forms_in(annotation: Any) -> list[type[BaseModel]]:
+    parts = (annotation, *getattr(annotation, "__args__", ()))
+    return [one for one in parts if isinstance(one, type) and issubclass(one, BaseModel)]
 
 
 def _keys_below(model: type[BaseModel]) -> set[str]:
     found: set[str] = set()
     for name, info in model.model_fields.items():
         found.add(name)
-        for part in (info.annotation, *getattr(info.annotation, "__args__", ())):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                found |= _keys_below(part)
+        for part in _forms_in(info.annotation):
+            found |= _keys_below(part)
     return found

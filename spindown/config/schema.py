@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
@@ -399,6 +400,11 @@ class Config(TomlTable):
     deployment: DeploymentConfig
     workload: dict[Name, WorkloadConfig] = Field(min_length=1)
     pricing: PricingConfig = Field(default_factory=PricingConfig)
+
+    def function_file(self, workload: str) -> Path | None:
+        """Return the file of the function that a workload is; None: it is none."""
+        code = self.workload[workload].run.code
+        return code if code in map(Path, self.functions) else None
 
     @model_validator(mode="after")
     def _leave_room_for_names(self) -> "Config":

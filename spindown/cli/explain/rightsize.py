@@ -4,12 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.table import Table
 
+from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, make_table, print_parts
@@ -44,11 +46,19 @@ def rightsize(
     if as_json:
         print(json.dumps(rightsizing_to_json(found)))
         return
-    print_parts(render_rightsizing(found))
+    loaded = None if deployment is not None else configuration.load(config)
+    print_parts(render_rightsizing(found, loaded.function_file(workload) if loaded else None))
 
 
-def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
-    """Yield what a person reads: what was used, what is enough, and what that would save."""
+def render_rightsizing(
+    found: Rightsizing, function_file: Path | None = None
+) -> Iterator[RenderableType]:
+    """Yield what a person reads: what was used, what is enough, and what that would save.
+
+    Args:
+        found: what was found.
+        function_file: the file of the function that the workload is; None: it is none.
+    """
     yield _headline(found)
     if found.sizings:
         yield _types_table(found.sizings)
@@ -75,7 +85,7 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
         gpu, vram = footprint.gpu_mean, footprint.vram_share_max
         little = ", so that another GPU may do" if footprint.uses_little_gpu else ""
         yield f"GPUs computed {gpu:.0f} % of the time, with {vram:.0f} % of their memory{little}."
-    yield from _say_advice(found, footprint)
+    yield from _say_advice(found, footprint, function_file)
 
 
 def _say_few(found: Rightsizing) -> Iterator[str]:
@@ -170,9 +180,13 @@ def _remark(extent: Extent) -> str:
     return "less will do" if extent.advised is not None else ""
 
 
-def _say_advice(found: Rightsizing, footprint: Footprint) -> Iterator[str]:
+def _say_advice(
+    found: Rightsizing, footprint: Footprint, function_file: Path | None
+) -> Iterator[str]:
     lines = [
         f"{extent.key} = {extent.advised}"
+        if function_file is None
+        else f"{extent.key.removesuffix('_min')}={extent.advised},"
         for extent in footprint.extents
         if extent.advised is not None
     ]
@@ -183,11 +197,20 @@ def _say_advice(found: Rightsizing, footprint: Footprint) -> Iterator[str]:
         return
     yield _compare(found)
     if lines:
-        table = f"[workload.{found.workload}.requirements]"
+        table = (
+            f"[workload.{found.workload}.requirements]"
+            if function_file is None
+            else f"@spindown.function of {function_file}"
+        )
         yield f"To ask for what is enough, in {table}; then deploy:"
         yield from (f"    {line}" for line in lines)
     if footprint.uses_little_gpu:
-        yield "and take out gpu_names and instance_types, if they are there."
+        names, there = (
+            ("gpu_names and instance_types", "they are there")
+            if function_file is None
+            else ("gpu", "it is there")
+        )
+        yield f"and take out {names}, if {there}."
 
 
 def _compare(found: Rightsizing) -> str:

@@ -3,12 +3,13 @@
 import json
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
-from spindown.config import parse
+from spindown.config import load, parse
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Needs, Rightsize
 from spindown.domain.reason import ReasonCode
@@ -18,8 +19,8 @@ from tests.control import WORKLOAD, ControlWorld
 from tests.unit.operate.test_rightsize import a_typed_world, asking_for_much, keep
 
 
-def told(world: ControlWorld) -> list[str]:
-    parts = render_rightsizing(found_in(world))
+def told(world: ControlWorld, function_file: Path | None = None) -> list[str]:
+    parts = render_rightsizing(found_in(world), function_file)
     return [part for part in parts if isinstance(part, str)]
 
 
@@ -61,6 +62,27 @@ def test_what_it_tells_to_write_is_a_setting() -> None:
 
     asked = parse(tomllib.loads(text)).workload[WORKLOAD].requirements
     assert (asked.vcpus_min, asked.memory_gib_min, asked.gpu_memory_gib_min) == (2, 4, 6)
+
+
+def test_a_function_s_decorator_takes_what_it_tells(tmp_path: Path) -> None:
+    world = asking_for_much(vcpus_min=16, memory_mib_min=64 * 1024)
+    keep(world)
+    said = told(world, Path("digest.py"))
+    options = "\n".join(line for line in said if line.startswith("    "))
+    code = f"import spindown\n@spindown.function(\n{options}\n)\ndef digest(text): ...\n"
+    (tmp_path / "digest.py").write_text(code, encoding="utf-8")
+    (tmp_path / "spindown.toml").write_text(
+        'functions = ["digest.py"]\n[deployment]\n'
+        'name = "d"\nregion = "us-east-1"\nzones = ["us-east-1a"]\n',
+        encoding="utf-8",
+    )
+
+    loaded = load(tmp_path / "spindown.toml")
+
+    asked = loaded.workload["digest"].requirements
+    assert (asked.vcpus_min, asked.memory_gib_min, asked.gpu_memory_gib_min) == (2, 4, 6)
+    assert loaded.function_file("digest") == Path("digest.py")
+    assert any("digest.py" in line for line in said)
 
 
 def test_says_that_another_gpu_may_do() -> None:

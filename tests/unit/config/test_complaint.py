@@ -40,6 +40,29 @@ _KEY_FORM = (
             "move it to the table whose key it is: `spindown docs settings`",
             id="a key of another table",
         ),
+        *(
+            pytest.param(
+                f"workload.ocr.requirements.{written}",
+                16,
+                f"workload.ocr.requirements.{written}",
+                f"did you mean {meant}?",
+                id=f"{written}, which types and decorators have",
+            )
+            for written, meant in {
+                "gpu_memory_gib": "gpu_memory_gib_min",
+                "memory_gib": "memory_gib_min",
+                "vcpus": "vcpus_min",
+                "gpus": "gpu_count_min",
+                "gpu": "gpu_names",
+            }.items()
+        ),
+        pytest.param(
+            "workload.ocr.requirements.max_workers",
+            3,
+            "workload.ocr.requirements.max_workers",
+            "move it to the table whose key it is: `spindown docs settings`",
+            id="a key of another table, unlike any of its own",
+        ),
         pytest.param(
             "workload.ocr.models",
             ["s3://weights/ocr/"],
@@ -722,6 +745,8 @@ def complaint_about(document: dict[str, Any]) -> str | None:
     [
         pytest.param(b"\xff\xfe", "save it as UTF-8", id="not UTF-8"),
         pytest.param(b"[deployment", "fix its TOML", id="not TOML"),
+        pytest.param(b"a = us-east-1", "in quotes", id="a text without quotes"),
+        pytest.param(b"a = 10m", "in quotes", id="a duration without quotes"),
         pytest.param(None, "give a readable file", id="not there"),
     ],
 )
