@@ -31,7 +31,10 @@ from spindown.error import printable
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
 #: Of a fleet that may have no worker.
-_DRAINED = ": `spindown policy reset` undoes a drain; where 0 is deployed, set another"
+_DRAINED = (
+    ": `spindown policy reset {workload} max_workers warm_workers` undoes a drain; where 0 is "
+    "deployed, set another"
+)
 #: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
 _FAULT_AT_MOST = 300
 _LINE_AT_MOST = 4000
@@ -919,7 +922,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CALL_THROTTLED: _failed("too many calls"),
     ReasonCode.CALL_FAILED: _failed("it failed"),
     ReasonCode.MAX_WORKERS: lambda about: (
-        f"max_workers is {about['max_workers']}" + ("" if about["max_workers"] else _DRAINED)
+        f"max_workers is {about['max_workers']}"
+        + ("" if about["max_workers"] else _DRAINED.format_map(about))
     ),
     ReasonCode.PRICES_UNREAD: "prices could not be read: {said}",
     ReasonCode.BUDGET_USED_UP: (

@@ -17,6 +17,7 @@ from spindown.cli.render.screen import format_item_cost, format_seconds, open_co
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound, printable
+from spindown.job.submit import BATCH_REMEDY
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.spent import Spent, spent_of
 from spindown.wording import say_dollars
@@ -44,7 +45,7 @@ def batches(
         # One more tells whether there are more.
         found = find_newest(stores, limit=limit + 1, before=before)
     except NotFound as exc:
-        raise BadInput("--before", before, "name a batch that was submitted") from exc
+        raise BadInput("--before", before, BATCH_REMEDY) from exc
     shown = found[:limit]
     outlooks = {name: session.outlook(name) for name in {one.workload for one in shown}}
     read = list(read_batches(shown, stores, outlooks))
@@ -52,7 +53,7 @@ def batches(
         print(json.dumps([encode(one) for one in read]))
     elif read:
         now = session.aws.clock.now()
-        open_console().print(_table(read, now, with_workload=len(names) > 1))
+        open_console(session.options).print(_table(read, now, with_workload=len(names) > 1))
         for name, outlook in sorted(outlooks.items()):
             parts = _say_spent(spent_of(session.ledger(name), outlook.view, now))
             if said := "; ".join(parts):

@@ -53,4 +53,4 @@ def describe(one: Cancelled) -> str:
 
 
 def _find(session: Session, name: str, workload: str | None) -> tuple[str, tuple[str, ...]]:
-    return find_workload(session, name, workload=workload, argument="JOB|BATCH")
+    return find_workload(session, name, workload=workload, argument="BATCH or JOB")

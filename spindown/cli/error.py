@@ -4,9 +4,11 @@ Our own errors have this form already. This module gives it to the errors of typ
 """
 
 import errno
+from collections.abc import Sequence
 
 import typer
 
+from spindown.cli.option import COMMAND, place_of, placed
 from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable, printable
 
 _LOG_IN = (
@@ -19,8 +21,13 @@ _WAIT = "try again in a minute"
 _REMEDIES = ((AccessDenied, _LOG_IN), (Unreachable, _CONNECT), (Throttled, _WAIT))
 
 
-def describe(error: Exception) -> str:
-    """Return an error as one line for a person; "": there is nothing to say."""
+def describe(error: Exception, arguments: Sequence[str] = ()) -> str:
+    """Return an error as one line for a person; "": there is nothing to say.
+
+    Args:
+        error: what was raised.
+        arguments: of the command, whose deployment the commands are for that a remedy names.
+    """
     if isinstance(error, typer.TyperException):
         said = _tell_usage(error)
     elif isinstance(error, typer.Abort):
@@ -30,6 +37,8 @@ def describe(error: Exception) -> str:
         said = "" if error.errno == errno.EPIPE else _tell_of_file(error)
     else:
         said = f"{error or type(error).__doc__}{_remedy(error)}"
+    place = place_of(arguments)
+    said = COMMAND.sub(lambda found: placed(found, place), said)
     line = printable(" ".join(said.split()))
     return f"spindown: {line}\n" if line else ""
 

@@ -57,7 +57,8 @@ def logs(
     session = open_session(config, deployment=deployment, local=local)
     screen = Screen(as_json=as_json)
     try:
-        owner, jobs = find_workload(session, name, workload=workload, argument="logs")
+        argument = "BATCH, JOB or INSTANCE"
+        owner, jobs = find_workload(session, name, workload=workload, argument=argument)
     except BadInput:
         owner = _owner_of(session, name)
         if not owner:

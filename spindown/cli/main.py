@@ -25,7 +25,8 @@ def _run(arguments: Sequence[str] | None) -> None:
 
     _write_whatever_comes()
     try:
-        _check_bytes(sys.argv[1:] if arguments is None else arguments)
+        arguments = sys.argv[1:] if arguments is None else arguments
+        _check_bytes(arguments)
         from spindown.cli.app import app  # noqa: PLC0415
 
         # Without standalone mode typer returns the exit code of --help and of Ctrl-C, and raises
@@ -34,7 +35,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     except (SpindownError, typer.TyperException, typer.Abort, OSError) as exc:
         from spindown.cli.error import describe  # noqa: PLC0415
 
-        sys.stderr.write(describe(exc))
+        sys.stderr.write(describe(exc, arguments))
         sys.exit(1)
 
 

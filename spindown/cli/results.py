@@ -66,7 +66,7 @@ def results(  # noqa: PLR0913 - each is an option of the command line
     if output is RecordFormat.PARQUET:
         _check_parquet(download)
     session = open_session(config, deployment=deployment, local=local)
-    owner, jobs = find_workload(session, name, workload=workload, argument="results")
+    owner, jobs = find_workload(session, name, workload=workload, argument="BATCH or JOB")
     store = session.work_store(owner)
     if wait:
         with going_on(name, session.options):

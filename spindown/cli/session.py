@@ -359,7 +359,7 @@ def find_workload(
     *,
     workload: str | None,
     argument: str,
-    wanted: str = "a batch or a job that was submitted",
+    wanted: str = "",
 ) -> tuple[str, tuple[str, ...]]:
     """Return the workload that has a batch or a job of this name, and the jobs meant.
 
@@ -370,7 +370,7 @@ def find_workload(
         name: the batch or the job.
         workload: look only there; None: look everywhere.
         argument: the argument that gave the name, for the error.
-        wanted: what may be named, for the error.
+        wanted: what else may be named, for the error.
 
     Raises:
         BadInput: no workload or several have it, or there is no such workload.
@@ -382,7 +382,8 @@ def find_workload(
         with suppress(NotFound):
             found.append((each, find_jobs(name, session.work_store(each))))
     if not found:
-        raise BadInput(argument, name, f"name {wanted}")
+        remedy = f"name a batch or a job that was submitted{wanted}: `spindown batches` lists them"
+        raise BadInput(argument, name, remedy)
     if len(found) > 1:
         owners = ", ".join(each for each, _ in found)
         raise BadInput(argument, name, f"say with --workload which one is meant: {owners}")

@@ -107,7 +107,8 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         name for name, value in (("FILES", sources), ("--items", items), ("--uri", uri)) if value
     ]
     if len(given) != 1:
-        raise BadInput("sources", given, "give exactly one of FILES, --items and --uri")
+        remedy = "give exactly one of FILES, --items and --uri: `spindown submit --help`"
+        raise BadInput("what to send", " and ".join(given) or None, remedy)
     sender = open_sender(workload, config, deployment=deployment, local=local)
     draft = Draft(
         workload=workload,

@@ -18,7 +18,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, parse_job
 from spindown.error import BadInput, NotFound
 from spindown.job.result import read_batch, read_bundles, read_progress, read_records
-from spindown.job.submit import MAX_BODY_BYTES, Draft, submit_items
+from spindown.job.submit import BATCH_REMEDY, MAX_BODY_BYTES, Draft, submit_items
 from spindown.port import JobQueue, ObjectStore
 
 _READS_AT_ONCE = 16
@@ -51,7 +51,7 @@ def send_failed_again(
     try:
         batch = read_batch(batch_id, store)
     except NotFound:
-        raise BadInput("BATCH", batch_id, "name a batch that was submitted") from None
+        raise BadInput("BATCH", batch_id, BATCH_REMEDY) from None
     again = again_of(batch_id)
     with suppress(NotFound):
         read_batch(again, store)

@@ -31,6 +31,9 @@ from spindown.domain.batch import OnFailure
 from spindown.error import AccessDenied, BadInput, NotFound, PreconditionFailed
 from spindown.port import Absent, JobQueue, ObjectStore, Outgoing
 
+#: Of the name of no batch.
+BATCH_REMEDY = "name a batch that was submitted: `spindown batches` lists them"
+
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
 MAX_BODY_BYTES = 1_000_000
 
@@ -102,7 +105,7 @@ def check_after(after: str, store_of: Callable[[str], ObjectStore | None]) -> No
     """
     workload, _, batch_id = after.rpartition("/")
     store = store_of(workload)
-    remedy = "name a batch that was submitted, of another workload as WORKLOAD/BATCH"
+    remedy = f"{BATCH_REMEDY}; one of another workload is WORKLOAD/BATCH"
     if store is None or not is_id(batch_id):
         raise BadInput("after", after, remedy)
     with suppress(AccessDenied):
@@ -113,7 +116,9 @@ def check_after(after: str, store_of: Callable[[str], ObjectStore | None]) -> No
 
 
 def _used(batch_id: str) -> BadInput:
-    remedy = "name another: `spindown results` shows what became of the jobs of this one"
+    remedy = (
+        f"name another: `spindown results {batch_id}` shows what became of the jobs of this one"
+    )
     return BadInput("batch", batch_id, remedy)
 
 

@@ -698,12 +698,12 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
     [
         pytest.param(
             ("status", "cuont"),
-            "WORKLOAD|BATCH|JOB is 'cuont': name a batch or a job",
+            "WORKLOAD, BATCH or JOB is 'cuont': name a batch or a job",
             id="an unknown name",
         ),
         pytest.param(
             ("results", "nobody"),
-            "results is 'nobody': name a batch or a job",
+            "BATCH or JOB is 'nobody': name a batch or a job",
             id="an unknown batch",
         ),
         pytest.param(

@@ -45,7 +45,7 @@ def status(
         else render_batch(entry, now, session.options)
         for entry in found
     ]
-    open_console().print(Group(*parts))
+    open_console(session.options).print(Group(*parts))
 
 
 def _read_one(session: Session, name: str, workload: str | None) -> Status | BatchDetail:
@@ -56,8 +56,8 @@ def _read_one(session: Session, name: str, workload: str | None) -> Status | Bat
         session,
         name,
         workload=workload,
-        argument="WORKLOAD|BATCH|JOB",
-        wanted=f"a batch or a job that was submitted, or one of the workloads: {workloads}",
+        argument="WORKLOAD, BATCH or JOB",
+        wanted=f", or a workload ({workloads})",
     )
     return read_detail(name, jobs, owner, session.work_store(owner), session.outlook(owner))
 
@@ -80,7 +80,7 @@ def watch(
         while True:
             print(json.dumps([encode(entry) for entry in _read(session, workloads)]), flush=True)
             pause.wait(every)
-    show_live(open_console(), _looks(session, workloads, every, pause))
+    show_live(open_console(session.options), _looks(session, workloads, every, pause))
 
 
 def _looks(

@@ -42,7 +42,7 @@ def why(
     if as_json:
         print(json.dumps([_to_json(entry) for entry in found]))
         return
-    show(open_console(), found, top)
+    show(open_console(session.options), found, top)
 
 
 def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
@@ -56,8 +56,8 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         if entry.dead_letters:
             letters = say_count(entry.dead_letters, "message")
             console.print(
-                f"{letters} in the dead-letter queue: `spindown batches` names the batches, and "
-                "`spindown status BATCH` says why"
+                f"{letters} in the dead-letter queue: `spindown batches {entry.workload}` names "
+                "the batches, and `spindown status BATCH` says why"
             )
         sized = (f"{n}: {say(reason)}" for n, why in entry.sizes.items() for reason in why)
         for line in (*map(_say_lost, entry.lost), *entry.failing, *sized):

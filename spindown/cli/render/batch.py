@@ -77,7 +77,8 @@ def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:
     if batch.decision:
         yield f"why no machine works on it: spindown why {batch.workload}{options}"
     if batch.jobs_given_up:
-        yield f"send them back: spindown redrive {batch.workload} JOB{options}"
+        named = " ".join(job.job_id for job in detail.given_up)
+        yield f"send them back: spindown redrive {batch.workload} {named}{options}"
     if not batch.items_failed:
         return
     yield f"all that failed: spindown results {batch.batch_id} --failed{options}"

@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from spindown.cli.option import COMMAND, placed
 from spindown.cli.render.count import say_count
 from spindown.cli.render.saving import say_saving
 from spindown.config import format_duration
@@ -43,14 +44,25 @@ _FILE_COLUMNS = 120
 class TextConsole(Console):
     """Prints text as it is: nothing in it is markup, and no terminal obeys it."""
 
-    def __init__(self, *, file: TextIO | None = None, width: int | None = None) -> None:
-        """Print to a file, or to stdout if there is none."""
+    def __init__(
+        self, *, file: TextIO | None = None, width: int | None = None, place: str = ""
+    ) -> None:
+        """Print to a file, or to stdout if there is none.
+
+        Args:
+            file: where to.
+            width: columns.
+            place: options that the commands get which a text names, each with a space before it.
+        """
         super().__init__(file=file, width=width, markup=False, emoji=False)
+        self._place = place
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         """Yield what is printed; whatever was stored may be among it."""
+        if self._place and isinstance(renderable, Text):
+            renderable = _with_place(renderable, self._place)
         for segment in super().render(renderable, options):
             yield (
                 segment
@@ -59,11 +71,23 @@ class TextConsole(Console):
             )
 
 
-def open_console() -> TextConsole:
-    """Return stdout for tables: as wide as the terminal or COLUMNS, else 120 columns in a file."""
-    console = TextConsole()
+def _with_place(text: Text, place: str) -> Text:
+    """Return a text whose commands name the deployment."""
+    for found in reversed(list(COMMAND.finditer(text.plain))):
+        before, command, after = text.divide(found.span())
+        command.plain = placed(found, place)
+        text = before.append_text(command).append_text(after)
+    return text
+
+
+def open_console(place: str = "") -> TextConsole:
+    """Return stdout for tables: as wide as the terminal or COLUMNS, else 120 columns in a file.
+
+    ``place`` are options that the commands get which a text names.
+    """
+    console = TextConsole(place=place)
     columns, _ = get_terminal_size((_FILE_COLUMNS, 0))
-    return console if console.is_terminal else TextConsole(width=columns)
+    return console if console.is_terminal else TextConsole(width=columns, place=place)
 
 
 def print_parts(parts: Iterable[RenderableType]) -> None:

@@ -19,7 +19,7 @@ from spindown.domain.learning import items_per_job, usual_throughput
 from spindown.domain.machine_count import count_machines
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.ranking import RegionBlock
-from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.schedule import (
     Capacity,
     DeadlineForecast,
@@ -303,9 +303,10 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
 
 
 def _block_all(draft: PlanDraft, present: Capacity) -> tuple[Reason, datetime | None]:
-    most = draft.facts.policy.max_workers
+    most, workload = draft.facts.policy.max_workers, draft.facts.settings.name
     if present.workers >= most:
-        return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}), None
+        about: About = {"max_workers": most, "workload": workload}
+        return Reason(ReasonCode.MAX_WORKERS, about), None
     blocks = blocked_regions(draft)
     if blocks.keys() >= draft.facts.settings.regions.keys():
         first = next(iter(blocks.values()), RegionBlock(reason=Reason(ReasonCode.NO_REGION_READ)))

@@ -14,7 +14,7 @@ from spindown.cli.app import COMMANDS, load
 from spindown.cli.error import describe
 from spindown.cli.main import main
 from spindown.cli.session import reach
-from spindown.error import SpindownError
+from spindown.error import BadInput, SpindownError
 
 CONFIG = """
 [deployment]
@@ -174,7 +174,9 @@ def refusal(code: str, message: str) -> ClientError:
             r"argument is '\udcff': write it in UTF-8",
             id="bytes that are no text",
         ),
-        pytest.param(["submit", "count"], "sources is []: give exactly one", id="no sources"),
+        pytest.param(
+            ["submit", "count"], "what to send is not set: give exactly one", id="no sources"
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(
@@ -380,3 +382,19 @@ def test_the_overview_loads_no_command(argument: str) -> None:
 def test_the_overview_says_what_the_command_says(name: str) -> None:
     said = (load(name).help or "").partition("\n\n")[0]
     assert COMMANDS[name][1] == " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ([], ""),
+        (["redrive", "main", "--local"], " --local"),
+        (["redrive", "--config", "a b.toml", "--local"], " --config 'a b.toml' --local"),
+        (["redrive", "--deployment=lab"], " --deployment lab"),
+        (["run", "--deployment", "lab", "--", "make", "--local"], " --deployment lab"),
+    ],
+)
+def test_an_error_s_command_finds_the_deployment(arguments: list[str], place: str) -> None:
+    said = describe(BadInput("BATCH", "b", "see `spindown results c`"), arguments)
+
+    assert said == f"spindown: BATCH is 'b': see `spindown results c{place}`\n"

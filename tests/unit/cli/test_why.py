@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from spindown.cli.explain.why import show
 from spindown.cli.render.decision import render_decision, say_now
@@ -284,3 +285,27 @@ def test_without_work_it_says_what_would_stop_the_next_message(
     assert said.startswith("Nothing runs: nothing waits.")
     assert (f"The next message would launch nothing: {why}" in said) is bool(why)
     assert ("The next message is a reason to launch." in said) is (not why)
+
+
+def test_a_command_that_is_named_finds_the_same_deployment() -> None:
+    console = TextConsole(file=io.StringIO(), width=200, place=" --config a.toml --local")
+
+    console.print(Text("`spindown logs b-1` says why, `spindown docs stop` how to go on"))
+    console.print("`spindown run -- make` runs it; `spindown status --help` helps")
+
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.splitlines() == [
+        "`spindown logs b-1 --config a.toml --local` says why, `spindown docs stop` how to go on",
+        "`spindown run --config a.toml --local -- make` runs it; `spindown status --help` helps",
+    ]
+
+
+def test_a_drained_fleet_tells_the_command_that_undoes_it() -> None:
+    world = with_policy(max_workers=0)
+    world.send(1)
+    console = TextConsole(file=io.StringIO(), width=500, place=" --local")
+
+    show(console, [explain(WORKLOAD, world.ports, last=1)], 10)
+
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"`spindown policy reset {WORKLOAD} max_workers warm_workers --local`" in shown

@@ -334,6 +334,7 @@ def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
     with console.capture() as captured:
         console.print(render_batch(detail, NOW, " --local"))
     assert "boom" in captured.get()
+    assert " b-00001 --local" in captured.get()
     assert "\nat" not in captured.get()
 
 
