@@ -120,7 +120,8 @@ def _plain(value: str | float) -> str:
 
 
 def _count(number: str | float, thing: str) -> str:
-    return f"1 {thing}" if number == 1 else f"{number} {thing}s"
+    shown = f"{number:,}" if isinstance(number, int) else number
+    return f"1 {thing}" if number == 1 else f"{shown} {thing}s"
 
 
 def _are(number: str | float) -> str:
@@ -143,12 +144,13 @@ def _inner(about: About, name: str = "why") -> str:
 def say_batch_end(batch_id: str, tally: BatchTally) -> str:
     """Say how a batch ended, and which command tells more."""
     counts = (
-        (tally.items_failed, "items failed"),
-        (tally.given_up, "jobs given up"),
-        (tally.cancelled, "jobs cancelled"),
+        (tally.items_failed, "item", "failed"),
+        (tally.given_up, "job", "given up"),
+        (tally.cancelled, "job", "cancelled"),
     )
-    bad = "; ".join(f"{count:,} {what}" for count, what in counts if count)
-    says = f"Batch {batch_id} is over: {tally.items:,} items done{f', {bad}' if bad else ''}."
+    bad = "; ".join(f"{_count(count, of)} {what}" for count, of, what in counts if count)
+    done = _count(tally.items - tally.items_failed, "item")
+    says = f"Batch {batch_id} is over: {done} done{f', {bad}' if bad else ''}."
     more = f"spindown results {batch_id}{' --failed' if tally.items_failed else ''}"
     return f"{says} See `{more}`."
 
@@ -727,8 +729,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NOTHING_WAITS: "nothing waits",
     ReasonCode.SLOTS_FREE: "every waiting job has a free slot",
     ReasonCode.ALL_IN_FLIGHT: lambda about: (
-        f"{_count(about['messages'], 'message')} {_are(about['messages'])} in flight, hidden for "
-        "a while after a failure, or with a worker that ends"
+        f"{_count(about['messages'], 'message')} {_are(about['messages'])} hidden for a while, "
+        "waiting after a failure, or with a worker that ends"
     ),
     ReasonCode.MACHINE_EACH: lambda about: (
         "the job gets a machine of its own"
@@ -858,6 +860,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "it has waited for {batch} for {days} days, as long as messages are kept, so it was "
         "cancelled: submit it again"
     ),
+    ReasonCode.BEFORE_DID_NOT_SUCCEED: "{batch}, for which it waited, is {end}",
     ReasonCode.NOT_OVER: (
         "it is not over after {days} days, and nobody will be told of its end: see "
         "`spindown status` of it"

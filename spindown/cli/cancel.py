@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.count import say_items
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
@@ -48,7 +49,8 @@ def describe(one: Cancelled) -> str:
         )
     if one.outcome is CancelOutcome.OVER:
         return f"{one.job_id}: already {one.state}"
-    done = f", {one.items_done:,} items done" if one.items_done else ""
+    over = one.items_done + one.items_failed
+    done = f", {say_items(one.items_done, one.items_failed, None)}" if over else ""
     return f"{one.job_id}: cancelled{done}"
 
 

@@ -158,7 +158,7 @@ class _Run:
             while True:
                 jobs = [over.get(job) or read_progress(job, store) for job in batch.jobs]
                 over |= {job.job_id: job for job in jobs if job.is_over}
-                progress.update(task, completed=sum(job.items_done for job in jobs))
+                progress.update(task, completed=sum(job.items_over for job in jobs))
                 live.update(self._screen(progress), refresh=True)
                 if self._is_over(jobs):
                     return

@@ -14,7 +14,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
-from spindown.cli.render.count import say_count
+from spindown.cli.render.count import say_count, say_items
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.cli.wait import going_on, wait_for
@@ -247,17 +247,11 @@ def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(encode(progress)))
         return
-    state = progress.state or "waiting"
-    if progress.state and not progress.is_over and not progress.is_held:
-        state = "waiting again"
-    total = "" if progress.items is None else f"/{progress.items:,}"
-    failed = f", {progress.items_failed:,} failed" if progress.items_failed else ""
+    items = say_items(progress.items_done, progress.items_failed, progress.items)
     # A cancelled job's reason is its state.
     why = "" if progress.reason == progress.state else progress.reason
-    if progress.failures and not progress.is_over:
-        why = f"{say_count(progress.failures, 'failure')}; last: "
-        why += progress.last_failure or "the worker was lost"
+    why = progress.failures_told or why
     print_line(
-        f"{progress.job_id}  {state}  {progress.items_done:,}{total} items{failed}  "
+        f"{progress.job_id}  {progress.word}  {items}  "
         f"${say_dollars(progress.cost_usd)} at work  {why}".rstrip()
     )

@@ -8,7 +8,7 @@ from threading import Event
 import typer
 
 from spindown.cli.render.bar import open_bar
-from spindown.cli.render.count import say_count
+from spindown.cli.render.count import say_count, say_items
 from spindown.cli.render.line import print_aside
 from spindown.contract.job.manifest import JobState
 from spindown.error import Throttled, Unreachable
@@ -45,7 +45,7 @@ def wait_for(
     with open_bar(lines_every=_LOOKS_A_LINE) as show:
         while not _look(ends):
             standing = _Standing(ends, len(jobs), items)
-            show(standing.words, standing.items_done, standing.items)
+            show(standing.words, standing.items_over, standing.items)
             pause()
     print_aside(say_ends(ends.ended))
     return ends.ended
@@ -93,7 +93,7 @@ def say_ends(ends: Mapping[str, JobProgress]) -> str:
 
 
 def _count_ends(ends: Mapping[str, JobProgress]) -> Iterator[str]:
-    for state, count in Counter(str(end.state or "waiting") for end in ends.values()).items():
+    for state, count in Counter(end.word for end in ends.values()).items():
         yield f"{say_count(count, 'job')} {state}"
     if failed := sum(end.items_failed for end in ends.values()):
         yield f"{say_count(failed, 'item')} failed"
@@ -108,6 +108,7 @@ class _Standing:
         self.jobs, self.jobs_over = jobs, len(ends.ended)
         self.items_done = sum(one.items_done for one in seen)
         self.items_failed = sum(one.items_failed for one in seen)
+        self.items_over = self.items_done + self.items_failed
         counts = [one.items for one in seen]
         is_known = len(seen) == jobs and None not in counts
         self.items = sum(one or 0 for one in counts) if items is None and is_known else items
@@ -115,9 +116,5 @@ class _Standing:
     @property
     def words(self) -> str:
         """Return it in a line."""
-        of = "" if self.items is None else f"/{self.items:,}"
-        failed = f", {self.items_failed:,} failed" if self.items_failed else ""
-        return (
-            f"{self.jobs_over:,}/{self.jobs:,} jobs are over, {self.items_done:,}{of} items"
-            f" done{failed}"
-        )
+        items = say_items(self.items_done, self.items_failed, self.items)
+        return f"{self.jobs_over:,}/{self.jobs:,} jobs are over, {items}"

@@ -41,15 +41,16 @@ def open_progress(name: str, asked: "bool | ShowItems | None") -> Shown:
     bar = stack.enter_context(open_bar(lines_every=_CALLS_A_LINE))
 
     def show(done: int, failed: int, total: int | None) -> None:
-        bar(f"{name}: {say_items(done, failed, total)}", done, total)
+        bar(f"{name}: {say_items(done, failed, total)}", done + failed, total)
 
     return Shown(show, stack.close)
 
 
 def say_items(done: int, failed: int, total: int | None) -> str:
     """Return how many items are done, in words."""
-    of = "" if total is None else f" of {total:,}"
-    return f"{done:,}{of} items" + (f", {failed:,} failed" if failed else "")
+    of = "" if total is None else f"/{total:,}"
+    noun = "item" if (done if total is None else total) == 1 else "items"
+    return f"{done:,}{of} {noun} done" + (f", {failed:,} failed" if failed else "")
 
 
 def _find_notebook() -> "Callable[..., Any] | None":
@@ -91,7 +92,7 @@ class _NotebookLine:
         if words == self._shown:
             return
         self._shown = words
-        cell = _ProgressCell(words, done, total)
+        cell = _ProgressCell(words, done + failed, total)
         if self._handle is None:
             self._handle = self._display(cell, display_id=True)
         else:

@@ -22,7 +22,7 @@ _LONGER = 1.5
 
 #: What becomes of the work when a stream is left before its end.
 OnExit = Literal["cancel", "detach"]
-#: Is told how many items are done, how many of them have failed, and of how many; None: unknown.
+#: Is told how many items are done, how many have failed, and of how many; None: unknown.
 ShowItems = Callable[[int, int, int | None], object]
 
 
@@ -172,7 +172,7 @@ class ResultStream(Generic[S]):
                 # Results may come without end.
                 self._check_time()
                 self._interval = LOOK_SECONDS
-                self._done += 1
+                self._done += found.ok
                 self._failed += not found.ok
                 self._tell()
                 return found

@@ -90,7 +90,7 @@ class BatchCount:
     jobs_over: int
     #: None: workers have yet to read the input.
     items: int | None
-    #: Failed ones included.
+    #: Without those that failed.
     items_done: int
     items_failed: int
     dollars: float

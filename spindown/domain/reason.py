@@ -110,6 +110,8 @@ class ReasonCode(StrEnum):
 
     #: A batch has waited for ``batch`` for ``days``, and its messages are kept no longer.
     WAITED_TOO_LONG = "waited-too-long"
+    #: ``batch``, for which a batch has waited, came to ``end``.
+    BEFORE_DID_NOT_SUCCEED = "before-did-not-succeed"
     #: A batch is not over after ``days``: nobody looks whether it is any more.
     NOT_OVER = "not-over"
 

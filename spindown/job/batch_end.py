@@ -37,7 +37,7 @@ from spindown.domain.batch import (
     is_told,
     start_or_cancel,
 )
-from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.fence import read_fence
@@ -242,7 +242,10 @@ class _BatchLook:
                 self._keep(batch.batch_id, seen)
             return
         act = start_or_cancel(seen.tally, batch.on_failure)
-        if (self._start if act is OnFailure.START else self._cancel)(batch, seen):
+        about: About = {"batch": row.after, "end": seen.tally.end.value}
+        why = Reason(ReasonCode.BEFORE_DID_NOT_SUCCEED, about)
+        is_begun = act is OnFailure.START
+        if self._start(batch, seen) if is_begun else self._cancel(batch, seen, why):
             # From now on it is looked at itself.
             self._keep(batch.batch_id, BatchRow(since=row.since))
 
@@ -265,7 +268,7 @@ class _BatchLook:
             row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
         return False
 
-    def _cancel(self, batch: Batch, row: BatchRow, why: Reason = NO_REASON) -> bool:
+    def _cancel(self, batch: Batch, row: BatchRow, why: Reason) -> bool:
         """Cancel all jobs that are not sent yet; return whether that is done."""
         work = self.work()
         while self.has_time:

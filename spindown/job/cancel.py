@@ -61,7 +61,9 @@ class Cancelled:
     #: Its state now; None: this version cannot read it.
     state: JobState | None
     #: Items whose results were committed before.
+    #: Without those that failed.
     items_done: int = 0
+    items_failed: int = 0
     #: Whether a worker has ever claimed it. If none has, it may not have been sent yet.
     was_claimed: bool = True
 
@@ -93,7 +95,8 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
                 job_id=job_id,
                 outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
                 state=manifest.state,
-                items_done=manifest.next_item,
+                items_done=manifest.next_item - manifest.items_failed,
+                items_failed=manifest.items_failed,
                 was_claimed=bool(manifest.body_digest),
             )
     finally:

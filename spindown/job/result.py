@@ -35,6 +35,7 @@ class JobProgress:
     job_id: str
     #: None: not claimed yet.
     state: JobState | None
+    #: Without those that failed.
     items_done: int = 0
     items_failed: int = 0
     items: int | None = None
@@ -56,6 +57,26 @@ class JobProgress:
     #: Job in hand (of a split one its children) -> its first item without a committed result, and
     #: the seconds of slot time that its epoch has committed.
     in_hand: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """Return its state in one word, the same wherever it is told."""
+        if self.is_over:
+            return str(self.state)
+        return "running" if self.is_held else "waiting"
+
+    @property
+    def failures_told(self) -> str:
+        """Return how often it has failed so far, and what was said of the last; "": never."""
+        if not self.failures or self.is_over:
+            return ""
+        count = "1 failure" if self.failures == 1 else f"{self.failures} failures"
+        return f"{count}; last: {self.last_failure or 'the worker was lost'}"
+
+    @property
+    def items_over(self) -> int:
+        """Return how many items are done or have failed."""
+        return self.items_done + self.items_failed
 
     @property
     def is_over(self) -> bool:
@@ -294,7 +315,7 @@ def read_progress(
     own = JobProgress(
         job_id=job_id,
         state=manifest.state,
-        items_done=manifest.items_done,
+        items_done=manifest.items_done - manifest.items_failed,
         items_failed=manifest.items_failed,
         items=manifest.items,
         interruptions=manifest.interruptions,
@@ -307,7 +328,7 @@ def read_progress(
         failures=len(manifest.failures),
         last_failure=next((x.reason for x in reversed(manifest.failures) if x.reason), ""),
     )
-    left = None if own.items is None else max(own.items - own.items_done, 0)
+    left = None if own.items is None else max(own.items - own.items_over, 0)
     own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
     if own.is_held:
         own = replace(own, in_hand={job_id: (manifest.next_item, manifest.epoch_busy)})

@@ -75,7 +75,7 @@ class BatchStatus:
     jobs_given_up: int | None = None
     #: None: workers have yet to read the input.
     items: int | None = None
-    #: Failed ones included.
+    #: Without those that failed.
     items_done: int | None = None
     items_failed: int | None = None
     #: Of machines' time at work on it; boots and idle time are in none.
@@ -94,6 +94,8 @@ class BatchDetail:
     failed: tuple[Mapping[str, Any], ...]
     #: The first of the jobs that were given up.
     given_up: tuple[JobProgress, ...]
+    #: The first of those that have failed and are tried again.
+    failing: tuple[JobProgress, ...]
     #: Why it was cancelled though nobody asked for it; "": that is not so.
     cancelled_why: str
     #: The batch in which its failed items were sent again; "": they were not.
@@ -265,6 +267,7 @@ def read_detail(
         batch=status,
         failed=tuple(islice(_failed(progresses, store), _SHOWN)),
         given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
+        failing=tuple(one for one in progresses if one.failures_told)[:_SHOWN],
         cancelled_why=next((x.reason for x in progresses if _is_dropped(x)), ""),
         again=again if is_again else "",
     )
@@ -335,7 +338,7 @@ def state_of(jobs: Sequence[JobProgress]) -> BatchState:
         return BatchState.RUNNING if is_held else BatchState.WAITING
     tally = BatchTally()
     for job in jobs:
-        tally = tally.with_job(str(job.state), items=job.items_done, failed=job.items_failed)
+        tally = tally.with_job(str(job.state), items=job.items_over, failed=job.items_failed)
     return BatchState(tally.end)
 
 
@@ -371,7 +374,7 @@ def _eta(
     others = max(there.visible + there.in_flight + there.delayed - own, 0)
     work = WorkLeft(
         items=sum(
-            max((usual if job.items is None else job.items) - job.items_done, 0.0) for job in left
+            max((usual if job.items is None else job.items) - job.items_over, 0.0) for job in left
         ),
         jobs=own,
         largest_job=max(usual if job.largest_left is None else job.largest_left for job in left),
@@ -388,23 +391,32 @@ def _eta(
 
 
 def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
-    """Return what the jobs of a batch have shown, as of the last heartbeats."""
+    """Return what the jobs of a batch have shown, as of the last heartbeats.
+
+    An item that is the last of its job is as old as it is now; of others a heartbeat tells.
+    """
     known = {job_id: at for job in jobs for job_id, at in job.in_hand.items()}
-    done = hours = 0.0
+    last = {job.job_id: job.items for job in jobs}
+    done = hours = oldest = 0.0
     in_hand = [lease for lease in outlook.view.leases if lease.job_id in known]
     for lease in in_hand:
         next_item, committed = known[lease.job_id]
         seen_at = min(lease.deadline - outlook.policy.lease_duration, outlook.at)
         took = (seen_at - lease.claimed_at).total_seconds() - committed
+        beyond = max(lease.items_done - next_item, 0)
         if took > 0.0:
-            done += max(lease.items_done - next_item, 0)
+            done += beyond
             hours += took / _SECONDS_PER_HOUR
+        if last.get(lease.job_id) == next_item + 1:
+            took = (outlook.at - lease.claimed_at).total_seconds() - committed
+        oldest = max(oldest, took / (beyond + 1) / _SECONDS_PER_HOUR)
     return OwnPace(
-        items=sum(job.items_done for job in jobs) + done,
+        items=sum(job.items_over for job in jobs) + done,
         hours=sum(job.busy_seconds for job in jobs) / _SECONDS_PER_HOUR + hours,
         in_hand=len(in_hand),
         items_in_hand=done,
         hours_in_hand=hours,
+        oldest=oldest,
     )
 
 

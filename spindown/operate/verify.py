@@ -262,7 +262,7 @@ class Verification:
         self._look_at_machines(now)
         progress = read_progress(self.job_id, self.ports.work.objects)
         leases = [x for x in self._view().leases if x.job_id == self.job_id]
-        done = max([progress.items_done, *(x.items_done for x in leases)])
+        done = max([progress.items_over, *(x.items_done for x in leases)])
         self._requeues = progress.interruptions + progress.losses
         if done and self._first_item_at is None:
             self._first_item_at = now

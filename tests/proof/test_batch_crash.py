@@ -198,6 +198,12 @@ def test_what_follows_a_failed_batch_starts_or_is_cancelled(
     follow(world)
 
     assert (states(world, "b"), states(world, "c")) == (ends, ends)
+    fences = [read_fence(one, world.objects) for one in read_batch("b", world.objects).jobs]
+    why = ReasonCode.BEFORE_DID_NOT_SUCCEED.value
+    assert all(
+        fence is not None and (fence.manifest.code == why) is (on_failure is OnFailure.CANCEL)
+        for fence in fences
+    )
 
 
 def test_a_batch_that_is_cancelled_while_it_waits_never_starts() -> None:

@@ -104,7 +104,7 @@ def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> s
         rows.append(
             (
                 _link(looked, "j", workload, job_id),
-                escape(str(job.state or "waiting")),
+                escape(job.word),
                 escape(say_of(job.items_done, job.items)),
                 f'<span class="bad">{failed}</span>',
                 escape(say_dollars(job.cost_usd)),
@@ -124,7 +124,7 @@ def job_page(session: Session, workload: str, job_id: str, looked: Looked) -> st
     if job.state is None and not _is_known(session, workload, job_id):
         raise NotFound(f"no job {job_id}")
     facts = [
-        ("state", escape(str(job.state or "waiting"))),
+        ("state", escape(job.word)),
         ("items", escape(say_of(job.items_done, job.items))),
         ("failed", escape(f"{job.items_failed:,}")),
         ("USD at work", escape(say_dollars(job.cost_usd))),

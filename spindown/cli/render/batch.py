@@ -13,7 +13,7 @@ from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import format_seconds
 from spindown.domain.eta import Eta
 from spindown.error import printable
-from spindown.operate.batch import BatchDetail, BatchStatus
+from spindown.operate.batch import BatchDetail, BatchState, BatchStatus
 from spindown.wording import say_dollars
 
 #: Less than this is left of nothing that is not over.
@@ -61,6 +61,8 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
         yield f"waits  {batch.decision}"
     if batch.eta is not None:
         yield f"done   in {say_eta(batch.eta, now)}"
+    elif batch.state is BatchState.WAITING:
+        yield "done   not known: no machine is there for it, or its speed is not known"
 
 
 def _fault_lines(detail: BatchDetail) -> Iterator[str]:
@@ -68,6 +70,8 @@ def _fault_lines(detail: BatchDetail) -> Iterator[str]:
         yield f"cancelled: {detail.cancelled_why}"
     for job in detail.given_up:
         yield f"given up: {job.job_id}: {job.reason}"
+    for job in detail.failing:
+        yield f"{job.word}: {job.job_id}: {job.failures_told}"
     for record in detail.failed:
         yield f"failed: {say_failed(record)}"
 

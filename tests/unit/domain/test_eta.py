@@ -89,6 +89,26 @@ def test_the_worked_example_of_a_batch_s_own_pace() -> None:
     assert (OwnPace().usual(100.0), OwnPace().slowest(100.0)) == (1.0, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("age", "minutes"),
+    [
+        # Before the data sheet's second is over, that is what is told.
+        (0.0, (1 / 60, 1 / 60, 2 / 60)),
+        (9.0, (1.0, 9.0, 81.0)),
+        (90.0, (10.0, 90.0, 810.0)),
+    ],
+)
+def test_an_item_in_hand_has_left_what_its_age_says(age: float, minutes: tuple[float, ...]) -> None:
+    left = WorkLeft(items=1.0, jobs=1, largest_job=1.0)
+    own = OwnPace(oldest=age / 60)
+
+    eta = expect_end(left, [slots(1, 3600.0)], EVEN, NOW, own)
+
+    assert eta is not None
+    told = tuple((at - NOW) / timedelta(minutes=1) for at in (eta.sooner, eta.likely, eta.later))
+    assert told == pytest.approx(minutes, rel=1e-4)
+
+
 QUICK, LONG = 0.01, 120.0
 #: Seconds after which the worker commits what is done, and tells that it is alive.
 COMMIT, HEARTBEAT = 10.0, 60.0

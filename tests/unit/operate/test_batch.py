@@ -13,7 +13,14 @@ from spindown.cli.render.batch import render_batch
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome, ShapeRecord
 from spindown.contract.job.batch import Batch, batch_key
-from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
+from spindown.contract.job.manifest import (
+    Failure,
+    JobState,
+    Manifest,
+    Part,
+    encode_manifest,
+    manifest_key,
+)
 from spindown.contract.job.message import child_id
 from spindown.contract.row import DecisionRow
 from spindown.domain.batch import BatchTally
@@ -202,7 +209,7 @@ def test_items_and_dollars_are_those_of_all_jobs() -> None:
         "b-00001", DONE, 4, parts=(Part(key="p", first=0, last=3, bytes=1, sha256="", failed=2),)
     )
     (found,) = world.listed()
-    assert (found.items_done, found.items_failed, found.items) == (14, 2, 20)
+    assert (found.items_done, found.items_failed, found.items) == (12, 2, 20)
     assert found.dollars == 1.0
 
 
@@ -304,7 +311,45 @@ def test_an_eta_goes_by_how_long_its_own_items_take() -> None:
     assert learned.later < NOW + timedelta(hours=4)
     assert own.likely > NOW + timedelta(hours=9)
     assert own.later > NOW + timedelta(hours=20 * 18)
-    assert own.sooner == learned.sooner
+    assert own.sooner == NOW + timedelta(hours=1)
+
+
+def test_the_last_item_of_a_job_is_as_old_as_it_is_now() -> None:
+    world = World()
+    world.submit("b", jobs=1, items=1)
+    begun = NOW - timedelta(seconds=49)
+    # No heartbeat has come since the claim.
+    lease = a_lease(
+        job_id="b-00000",
+        claimed_at=begun,
+        deadline=begun + world.outlook.policy.lease_duration,
+        items_done=0,
+    )
+    world.leave("b-00000", HALF, 0, claimed_at=begun, items=1)
+    view = LedgerView(workers={"i-1": a_worker()}, leases=(lease,))
+    quick = Knowledge(
+        throughput={key: replace(one, items=1e6) for key, one in KNOWN.throughput.items()}
+    )
+    world.outlook = replace(world.outlook, knowledge=quick, view=view)
+
+    eta = world.listed()[0].eta
+
+    assert eta is not None
+    assert eta.likely - NOW == timedelta(seconds=49)
+    assert eta.later - NOW >= timedelta(seconds=9 * 49)
+
+
+def test_a_job_between_two_tries_waits_and_names_its_failure() -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    crash = Failure(at=NOW, instance_id="i-1", epoch=1, kind="failure", reason="exit status 7")
+    world.leave("b-00000", HALF, released=True, failures=(crash,))
+
+    detail = world.detail("b")
+
+    (job,) = detail.failing
+    assert (detail.batch.state, job.word) == (BatchState.WAITING, "waiting")
+    assert "exit status 7" in job.failures_told
 
 
 def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:

@@ -139,7 +139,7 @@ def test_a_job_that_nobody_holds_waits_and_tells_its_failures(
     show("a", config=account.config, as_json=True)
 
     line, as_json = capsys.readouterr().out.splitlines()
-    assert line.startswith("a  waiting again  ")
+    assert line.startswith("a  waiting  ")
     assert line.endswith("1 failure; last: no such module")
     assert json.loads(as_json)["is_held"] is False
 
