@@ -24,9 +24,9 @@ def _run(arguments: Sequence[str] | None) -> None:
     from spindown.error import SpindownError  # noqa: PLC0415
 
     _write_whatever_comes()
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        arguments = sys.argv[1:] if arguments is None else arguments
-        _check_bytes(arguments)
+        _check_bytes(given)
         from spindown.cli.app import app  # noqa: PLC0415
 
         # Without standalone mode typer returns the exit code of --help and of Ctrl-C, and raises
@@ -35,7 +35,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     except (SpindownError, typer.TyperException, typer.Abort, OSError) as exc:
         from spindown.cli.error import describe  # noqa: PLC0415
 
-        sys.stderr.write(describe(exc, arguments))
+        sys.stderr.write(describe(exc, given))
         sys.exit(1)
 
 

@@ -125,7 +125,7 @@ def test_a_job_that_nobody_has_claimed_counts_as_submitted(
     results("b-1-00001", config=account.config)
 
     told = capsys.readouterr()
-    assert told.out == "b-1-00001  waiting  0 items  $0 at work\n"
+    assert told.out == "b-1-00001  waiting  0 items done  $0 at work\n"
     assert told.err == "spindown: b-1-00001 is waiting: no worker has claimed it yet\n"
 
 
