@@ -404,7 +404,7 @@ class Config(TomlTable):
     def function_file(self, workload: str) -> Path | None:
         """Return the file of the function that a workload is; None: it is none."""
         code = self.workload[workload].run.code
-        return code if code in map(Path, self.functions) else None
+        return next((one for one in map(Path, self.functions) if one == code), None)
 
     @model_validator(mode="after")
     def _leave_room_for_names(self) -> "Config":
