@@ -163,12 +163,10 @@ def _a_day(metrics: MetricScope) -> Graph:
         left=[
             _day(metrics, "spend", "spent"),
             _day(metrics, "spendOnDemand", "the same hours on demand"),
-            _day(metrics, "warmDollars", "one warm machine"),
+            _day(metrics, "warmDollars", "one machine kept warm the whole day"),
         ],
-        right=[
-            _saving(metrics, "spendOnDemand", "saved against on demand"),
-            _saving(metrics, "warmDollars", "saved against one warm machine"),
-        ],
+        # What is saved against kept warm is of a span, which no graph of days tells: see `bill`.
+        right=[_saving(metrics, "spendOnDemand", "saved against on demand")],
         left_label="USD",
         right_label="percent",
         right_from_zero=False,

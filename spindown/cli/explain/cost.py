@@ -58,7 +58,7 @@ def render_cost(found: CostTrend) -> Iterator[RenderableType]:
 
 
 def _table(found: CostTrend) -> Table:
-    table = make_table("UTC days", numbers=("dollars", "items", "cost", "idle"))
+    table = make_table("UTC days", numbers=("dollars", "items", "cost", "boot", "idle"))
     for span in (*found.weeks, *found.days):
         table.add_row(*_cells(span))
     return table
@@ -72,7 +72,8 @@ def _cells(span: CostSpan) -> Iterator[str]:
     cost = window.cost_per_item
     yield "" if cost is None else format_item_cost(cost)
     paid = window.paid_seconds
-    yield f"{window.idle_seconds / paid:.0%}" if paid > 0 else ""
+    for seconds in (window.boot_seconds, window.idle_seconds):
+        yield f"{seconds / paid:.0%}" if paid > 0 else ""
 
 
 def _say_rise(found: RiseFound, workload: str) -> str:

@@ -192,10 +192,11 @@ def _money_line(status: Status) -> Text:
         line.append(
             "" if week is None else f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %")
         )
-        paid, busy = status.last_day.paid_seconds, status.last_day.busy_seconds
-        if paid > 0.0 and busy < _MOSTLY * paid:
+        last = status.last_day
+        if (paid := last.paid_seconds) > 0.0 and last.busy_seconds < _MOSTLY * paid:
             # Of the first minutes nearly all is boot: the next items cost far less.
-            line.append(f", {1 - busy / paid:.0%} of it boot and idle time".replace("%", " %"))
+            boot, idle = last.boot_seconds / paid, last.idle_seconds / paid
+            line.append(f", of it {boot:.0%} boot and {idle:.0%} idle".replace("%", " %"))
     refusals = say_count(today.refusals, "refusal")
     line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:

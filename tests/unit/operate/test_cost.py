@@ -62,6 +62,19 @@ def test_shows_days_and_whole_weeks() -> None:
     assert next(span.first for span in trend_of(world, days=90).days) == day(80)
 
 
+def test_boot_and_idle_are_told_each_as_a_share() -> None:
+    world = ControlWorld()
+    row = SpendRow(
+        dollars=1.0, items=5, boot_seconds=160.0, busy_seconds=190.0, idle_seconds=650.0, launches=1
+    )
+    world.put_day(world.now, row)
+
+    shown = screen_of(trend_of(world)).splitlines()
+
+    assert shown[0].split()[-2:] == ["boot", "idle"]
+    assert shown[1].split()[-2:] == ["16%", "65%"]
+
+
 def test_says_that_a_rise_stands_and_what_ends_it() -> None:
     world = a_world(*[1.0] * 9, 3.0)
 
