@@ -428,7 +428,7 @@ def test_the_cost_of_an_item_of_the_first_minutes_is_explained(busy: float, *, s
     world.put(rows.spend_sort(NOW), row)
     world.put(rows.done_sort(NOW), DoneRow(items=10))
 
-    assert ("% of it boot" in screen_of(world.status(), width=300).replace(" %", "%")) is shown
+    assert ("% boot and" in screen_of(world.status(), width=300).replace(" %", "%")) is shown
 
 
 def test_what_was_saved_is_told_as_an_estimate() -> None:
