@@ -13,17 +13,11 @@ from spindown.cli.render.batch import render_batch
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome, ShapeRecord
 from spindown.contract.job.batch import Batch, batch_key
-from spindown.contract.job.manifest import (
-    Failure,
-    JobState,
-    Manifest,
-    Part,
-    encode_manifest,
-    manifest_key,
-)
+from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id
 from spindown.contract.row import DecisionRow
 from spindown.domain.batch import BatchTally
+from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.policy import JobType, Needs, Policy
