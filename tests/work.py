@@ -86,6 +86,7 @@ class WorkWorld:
             metrics=self.metrics,
         )
         self.presences: dict[str, Presence] = {}
+        self._counting = threading.Lock()
 
     def _pause(self, length: timedelta) -> None:
         if isinstance(self.clock, MemoryClock):
@@ -94,7 +95,9 @@ class WorkWorld:
             threading.Event().wait(length.total_seconds())
 
     def _count(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
-        self.calls[f"{call.port}.{call.method}"] += 1
+        # What is read ahead is read in threads.
+        with self._counting:
+            self.calls[f"{call.port}.{call.method}"] += 1
         if self.before is not None:
             self.before(call)
         answer = proceed()
