@@ -9,6 +9,7 @@ import pytest
 
 from examples.airflow.batch import is_over, judge, send
 from spindown import Workload
+from spindown.domain.batch import BatchEnd
 from tests.e2e.world import ROOT, World, deployed, found, write_deployment
 
 pytestmark = pytest.mark.proof
@@ -33,12 +34,12 @@ def submit(world: World, batch: str, values: str, *options: str) -> None:
 
 
 def hear(world: World, inbox: str, told: Counter[str]) -> set[str]:
-    """Count of which batches people were told that they are finished; return their names."""
+    """Count of which batches people were told that they are completed; return their names."""
     sqs = world.client("sqs")
     for message in sqs.receive_message(QueueUrl=inbox, MaxNumberOfMessages=10).get("Messages", []):
         sqs.delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
         text = json.loads(message["Body"])
-        if text["Subject"] == "e2e--count: batch finished":
+        if text["Subject"] == f"e2e--count: batch {BatchEnd.COMPLETED}":
             told[text["Message"].split()[1]] += 1
     return set(told)
 
