@@ -37,7 +37,7 @@ def test_nothing_is_launched_however_much_waits() -> None:
     assert "50 jobs wait" in render_remainder(left).plain
     # The ceiling that stops it is told once.
     last = decisions[-1]
-    assert say_outcome(last.outcome, last.summary).count("max_workers") == 1
+    assert say_outcome(last.outcome, last.summary).count("max_workers is 0") == 1
 
 
 def test_is_not_over_before_a_tick_has_heard_of_it() -> None:
