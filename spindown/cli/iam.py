@@ -1,10 +1,14 @@
 """``spindown iam``: the least rights of people, as policies to attach."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -13,6 +17,8 @@ from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.error import AccessDenied, BadInput, NotFound
+from spindown.installed import cdk_command
+from spindown.operate import deploy_rights
 from spindown.operate.iam_policy import Whose, policy
 
 app = make_group("Print what somebody must be allowed to do, as a policy of IAM.")
@@ -81,6 +87,41 @@ def verifier(
     _print("verifier", _find_bucket(_read(config, account), account, bucket))
 
 
+@app.command("execution")
+def execution(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account = None) -> None:
+    """Print the policies of the role by which CloudFormation deploys, by their names."""
+    whose = _read(config, account)
+    print(json.dumps(deploy_rights.execution(whose, _synthesise(config)), indent=2))
+
+
+@app.command("boundary")
+def boundary(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account = None) -> None:
+    """Print a permissions boundary of all roles that a deploy makes."""
+    whose = _read(config, account)
+    print(json.dumps(deploy_rights.boundary(whose, _synthesise(config)), indent=2))
+
+
+def _synthesise(config: Path) -> list[deploy_rights.Template]:
+    """Return the templates of a deploy; of functions' code there is none (raises BadInput)."""
+    node, _ = cdk_command()
+    # What CDK's command line tells an app, with no stack whose code is packed.
+    context = {"config": str(config.resolve()), "aws:cdk:bundling-stacks": []}
+    with TemporaryDirectory() as folder:
+        told = {"CDK_OUTDIR": folder, "CDK_CONTEXT_JSON": json.dumps(context), "JSII_NODE": node}
+        done = subprocess.run(
+            [sys.executable, "-m", "spindown.infra.app"],
+            check=False,
+            env={**os.environ, **told},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        if done.returncode:
+            sys.stderr.write(done.stderr)
+            raise typer.Exit(1)
+        return [json.loads(one.read_bytes()) for one in Path(folder).glob("*.template.json")]
+
+
 def _read(config: option.ConfigFile, account: str | None, named: list[str] | None = None) -> Whose:
     loaded = configuration.load(config, named="--config")
     unknown = sorted(set(named or ()) - set(loaded.workload))
@@ -99,8 +140,17 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
         regions=tuple(loaded.deployment.regions),
         workloads=tuple(named or loaded.workload),
         qualifier=loaded.deployment.qualifier,
+        role_path=loaded.deployment.role_path or "/",
+        role_name_prefix=loaded.deployment.role_name_prefix or "",
+        boundary_arn=_boundary_arn(loaded.deployment.permissions_boundary, account),
         key_arns=[one.kms_key_arn for one in loaded.deployment.regions.values() if one.kms_key_arn],
     )
+
+
+def _boundary_arn(named: str | None, account: str) -> str | None:
+    if named is None or named.startswith("arn:"):
+        return named
+    return f"arn:aws:iam::{account}:policy/{named}"
 
 
 def _find_bucket(whose: Whose, account: str | None, bucket: str | None) -> Whose:

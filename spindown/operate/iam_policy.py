@@ -35,6 +35,10 @@ class Whose:
     qualifier: str = USUAL_QUALIFIER
     #: The account's own keys, that of the home region first; none: AWS's keys encrypt.
     key_arns: Sequence[str] = ()
+    #: Path and beginning of the names of its roles, and what bounds them.
+    role_path: str = "/"
+    role_name_prefix: str = ""
+    boundary_arn: str | None = None
     #: Its bucket; None: not known before the first deploy, since CloudFormation names it.
     bucket: str | None = None
 
@@ -66,7 +70,7 @@ def deployer(whose: Whose) -> list[Statement]:
         for region in whose.regions
         for kind in kinds
     ]
-    return [_allow("ActAsBootstrapRoles", ["sts:AssumeRole"], roles)]
+    return [allow("ActAsBootstrapRoles", ["sts:AssumeRole"], roles)]
 
 
 def submitter(whose: Whose) -> list[Statement]:
@@ -80,8 +84,8 @@ def submitter(whose: Whose) -> list[Statement]:
         for part in (BATCHES, OPEN, SUBMITTED, UPLOADS)
     ]
     return [
-        _allow("SendWork", ["sqs:GetQueueUrl", "sqs:ListQueueTags", "sqs:SendMessage"], queues),
-        _allow(
+        allow("SendWork", ["sqs:GetQueueUrl", "sqs:ListQueueTags", "sqs:SendMessage"], queues),
+        allow(
             "WriteBatches",
             ["s3:AbortMultipartUpload", "s3:PutObject"],
             whose.objects(*keys),
@@ -97,12 +101,12 @@ def operator(whose: Whose) -> list[Statement]:
     settings = f"parameter/spindown/{name}/*"
     table = whose.arn("dynamodb", f"table/{resource_name(name, 'ledger')}")
     return [
-        _allow(
+        allow(
             "ReadSettings",
             ["ssm:GetParameters"],
             [f"arn:aws:ssm:{region}:{whose.account}:{settings}" for region in whose.regions],
         ),
-        _allow(
+        allow(
             "EditPolicies",
             [
                 # The first edit bears the account's tags.
@@ -113,7 +117,7 @@ def operator(whose: Whose) -> list[Statement]:
             ],
             [whose.arn("ssm", f"parameter/spindown/{name}/live/*")],
         ),
-        _allow(
+        allow(
             "UseQueues",
             [
                 "sqs:ChangeMessageVisibility",
@@ -126,23 +130,23 @@ def operator(whose: Whose) -> list[Statement]:
             ],
             [whose.arn("sqs", f"{name}{SEPARATOR}*")],
         ),
-        _allow(
+        allow(
             "ReadObjects",
             ["s3:GetObject", "s3:GetObjectVersion"],
             whose.objects("*"),
             whose.ours,
         ),
         # Not the folders of `spindown run`, which are code.
-        _allow(
+        allow(
             "KeepObjects",
             ["s3:AbortMultipartUpload", "s3:PutObject"],
             whose.objects("workloads/*"),
             whose.ours,
         ),
-        _allow(
+        allow(
             "SeeObjects", ["s3:ListBucket", "s3:ListBucketVersions"], whose.objects(), whose.ours
         ),
-        _allow(
+        allow(
             "KeepLedger",
             [
                 "dynamodb:BatchGetItem",
@@ -155,7 +159,7 @@ def operator(whose: Whose) -> list[Statement]:
             ],
             [table, f"{table}/index/*"],
         ),
-        _allow(
+        allow(
             "ReadLogs",
             ["logs:FilterLogEvents", "logs:StartQuery"],
             # Of workers, and of the functions.
@@ -164,7 +168,7 @@ def operator(whose: Whose) -> list[Statement]:
         _wake_scaler(whose),
         # `spindown doctor`: whether the function of the webhook can read its secret. The runbook:
         # to read the market now.
-        _allow(
+        allow(
             "CallFunctions",
             ["lambda:InvokeFunction"],
             [
@@ -173,28 +177,28 @@ def operator(whose: Whose) -> list[Statement]:
             ],
         ),
         # The runbook: whether a tick is on.
-        _allow(
+        allow(
             "SeeSchedules",
             ["scheduler:GetSchedule"],
             [whose.arn("scheduler", f"schedule/default/{name}{SEPARATOR}*")],
         ),
         # The runbook: events that a function could not take, once that is repaired.
-        _allow(
+        allow(
             "PurgeFailedEvents",
             ["sqs:PurgeQueue"],
             [whose.arn("sqs", f"{name}-core-ControlFailedEvents*")],
         ),
         # `spindown drain --now`, and the runbook: what an instance printed at its boot.
-        _allow(
+        allow(
             "EndWorkers",
             ["ec2:GetConsoleOutput", "ec2:TerminateInstances"],
             [f"arn:aws:ec2:{region}:{whose.account}:instance/*" for region in whose.regions],
             {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
         ),
         # `spindown doctor`: whether the buckets of sources, which are people's own, send events.
-        _allow("SeeSources", ["s3:GetBucketNotification"], ["arn:aws:s3:::*"], whose.ours),
+        allow("SeeSources", ["s3:GetBucketNotification"], ["arn:aws:s3:::*"], whose.ours),
         # Dashboards belong to no region.
-        _allow(
+        allow(
             "SeeDashboards",
             ["cloudwatch:GetDashboard"],
             [
@@ -203,7 +207,7 @@ def operator(whose: Whose) -> list[Statement]:
             ],
         ),
         # None of these takes a resource.
-        _allow(
+        allow(
             "SeeMarket",
             [
                 "cloudwatch:DescribeAlarms",
@@ -231,7 +235,7 @@ def operator(whose: Whose) -> list[Statement]:
 def runner(whose: Whose) -> list[Statement]:
     """Return what `spindown run` needs beside an operator's rights: to choose code that runs."""
     keys = [f"{folder_prefix(workload)}*" for workload in whose.workloads]
-    return [_allow("SendFolders", ["s3:PutObject"], whose.objects(*keys), whose.ours)]
+    return [allow("SendFolders", ["s3:PutObject"], whose.objects(*keys), whose.ours)]
 
 
 def verifier(whose: Whose) -> list[Statement]:
@@ -244,39 +248,39 @@ def verifier(whose: Whose) -> list[Statement]:
     made = {"StringEquals": {f"aws:RequestTag/{tag.DEPLOYMENT}": whose.deployment}}
     role = "role/aws-service-role/fis.amazonaws.com/AWSServiceRoleForFIS"
     return [
-        _allow(
+        allow(
             "StartExperiments",
             ["fis:StartExperiment"],
             [whose.arn("fis", "experiment-template/*")],
             tagged,
         ),
         # Where an experiment is started, both what it is started from and what it is are asked for.
-        _allow(
+        allow(
             "MakeExperiments",
             ["fis:StartExperiment", "fis:TagResource"],
             [whose.arn("fis", "experiment/*")],
             made,
         ),
-        _allow(
+        allow(
             "FollowExperiments",
             ["fis:GetExperiment"],
             [whose.arn("fis", "experiment/*")],
             tagged,
         ),
-        _allow(
+        allow(
             "MakeRoleOfExperiments",
             ["iam:CreateServiceLinkedRole"],
             [f"arn:aws:iam::{whose.account}:{role}"],
             {"StringEquals": {"iam:AWSServiceName": "fis.amazonaws.com"}},
         ),
         # It takes no resource.
-        _allow("SeeProof", ["fis:ListExperimentTemplates"], ["*"]),
+        allow("SeeProof", ["fis:ListExperimentTemplates"], ["*"]),
     ]
 
 
 def _wake_scaler(whose: Whose) -> Statement:
     function = f"function:{scaler_name(whose.deployment)}"
-    return _allow("WakeScaler", ["lambda:InvokeFunction"], [whose.arn("lambda", function)])
+    return allow("WakeScaler", ["lambda:InvokeFunction"], [whose.arn("lambda", function)])
 
 
 #: Who somebody is -> what they need.
@@ -313,8 +317,8 @@ def _use_key(role: str, whose: Whose) -> list[Statement]:
     # `spindown doctor`: whether they are enabled, and lent to EC2's role for spot.
     looks = ["kms:DescribeKey", "kms:GetKeyPolicy", "kms:ListGrants"]
     return [
-        *([_allow("SeeOwnKeys", looks, whose.key_arns)] if role == "operator" else []),
-        _allow(
+        *([allow("SeeOwnKeys", looks, whose.key_arns)] if role == "operator" else []),
+        allow(
             "UseOwnKey",
             [f"kms:{action}" for action in actions],
             # Queues, ledger and bucket are at home.
@@ -324,11 +328,12 @@ def _use_key(role: str, whose: Whose) -> list[Statement]:
     ]
 
 
-def _allow(
+def allow(
     sid: str,
     actions: Sequence[str],
     resources: Sequence[str],
     condition: Mapping[str, Any] | None = None,
 ) -> Statement:
+    """Return one statement that allows ``actions`` on ``resources``."""
     found = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
     return {**found, "Condition": condition} if condition else found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.cli.iam import deployer, operator, submitter
+from spindown.cli.iam import boundary, deployer, execution, operator, submitter
 from spindown.cli.init import init
 from spindown.error import BadInput
 
@@ -30,6 +30,19 @@ def test_it_prints_a_policy_alone(
     printed = json.loads(capsys.readouterr().out)
     assert printed["Version"] == "2012-10-17"
     assert ACCOUNT in json.dumps(printed["Statement"])
+
+
+def test_what_a_deploy_needs_is_read_from_its_templates(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execution(config=config, account=ACCOUNT)
+    policies = json.loads(capsys.readouterr().out)
+    boundary(config=config, account=ACCOUNT)
+    bound = json.loads(capsys.readouterr().out)
+
+    assert "sqs:CreateQueue" in json.dumps(policies)
+    assert "sqs:ReceiveMessage" in json.dumps(bound)
+    assert all("-execution-" in name for name in policies)
 
 
 def test_a_bucket_that_is_known_is_named_alone(
