@@ -82,9 +82,12 @@ def plan_starts(
     k is the least number of slots that start every job within ``start_within`` of its arrival if
     all k are launched now. The answer is how many of these k must be launched now, if the others
     are launched one tick later.
-    A slot is never planned for less than one boot of work, if there is more: jobs that start later
-    for it raise the margin, so the next launches come earlier, not more at once. Some jobs are late
+    A slot is never planned for less than one boot of work, if there is more. Some jobs are late
     whatever is launched now. They are planned for one boot after the launch is up.
+
+    Late jobs raise the margin: all starts are planned that much earlier, and so are the launches
+    of two slots and more, since each of them then does more. One slot alone would do no more for
+    it, and others may join the jobs that it waits for: it is launched as if there were no margin.
 
     If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
     ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
@@ -101,7 +104,7 @@ def plan_starts(
         knowledge: boots, throughput and sizes of jobs.
         policy: promise and tick.
         now: the present.
-        margin: how much earlier than promised all starts are planned; below 0: later.
+        margin: how much earlier than promised all starts are planned; below 0: how much later.
         headroom_slots: slots that may be launched at all.
     """
     rate = usual_throughput(knowledge, policy)
@@ -113,9 +116,9 @@ def plan_starts(
         surely_up=surely_up(knowledge, policy, ticks=1).total_seconds(),
         ahead=max(margin.total_seconds(), 0.0),
     )
+    due_after = policy.start_within - min(margin, timedelta(0))
     deadlines = [
-        ((group.since + policy.start_within - margin - now).total_seconds() - _LEAST, group.jobs)
-        for group in waiting
+        ((group.since + due_after - now).total_seconds() - _LEAST, group.jobs) for group in waiting
     ]
     existing = slot_times(capacity, items)
     gaps = list(_gaps(deadlines, existing, terms))
@@ -155,7 +158,7 @@ class _Terms:
     boot: float
     #: Until a launch of now is up in 19 of 20 cases.
     surely_up: float
-    #: How much earlier than promised every job is due.
+    #: How much earlier than promised starts are planned.
     ahead: float
 
     @property
@@ -165,12 +168,16 @@ class _Terms:
 
     def planned(self, due: float) -> float:
         """Return in how many seconds a job is planned to start that is due in ``due``."""
-        is_past_saving = due + self.ahead < self.up
-        return self.up + self.boot if is_past_saving else max(due, self.up)
+        is_past_saving = due < self.up
+        return self.up + self.boot if is_past_saving else max(due - self.ahead, self.up)
 
     def each(self, planned: float) -> int:
         """Return how many jobs a slot launched now starts by a time, or within one boot."""
         return jobs_started(max(planned - self.up, self.boot), self.takes)
+
+    def rest(self, due: float, slots: int) -> float:
+        """Return in how many seconds so many slots must be launched for a job due in ``due``."""
+        return due - self.surely_up - (self.ahead if slots > 1 else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +204,7 @@ class _Gap:
     def spare(self, needed: int, terms: _Terms) -> float:
         """Return in how many seconds the first of the needed slots must be launched."""
         busy = (math.ceil(self.missing / needed) - 1) * terms.takes
-        return self.due - terms.surely_up - terms.tick - busy
+        return terms.rest(self.due, needed) - terms.tick - busy
 
     def latest(self, headroom_slots: float, terms: _Terms) -> float:
         """Return in how many seconds the whole headroom must be launched at the latest."""
@@ -220,12 +227,13 @@ def _gaps(
         missing = came - sum(jobs_started(planned - free, takes) for free, takes in existing)
         if missing <= 0:
             continue
+        each = terms.each(planned)
         yield _Gap(
             missing=missing,
             due=due,
             planned=planned,
-            each=terms.each(planned),
-            is_urgent=due < terms.surely_up + terms.tick,
+            each=each,
+            is_urgent=terms.rest(due, math.ceil(missing / each)) < terms.tick,
         )
 
 
