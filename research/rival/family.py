@@ -36,6 +36,7 @@ def _sized(wait: float, target: float, idle: float) -> Baseline:
         rule=backlog_size(wait, target),
         pools=PoolChoice.CHEAPEST,
         idle_seconds=idle,
+        is_on_sqs=True,
     )
 
 
@@ -68,6 +69,7 @@ def _trackings() -> Iterator[tuple[str, Baseline]]:
                 rule=track_from_zero(delay, looks),
                 pools=PoolChoice.CHEAPEST,
                 least=0,
+                is_on_sqs=True,
             )
             yield f"from 0, delay {delay:.0f} s, out after {looks} min", changed
 
@@ -107,7 +109,7 @@ def _machines_each() -> Iterator[tuple[str, Baseline]]:
 
 def _rentals() -> Iterator[tuple[str, Baseline]]:
     for kind in ("ski-rental", "ski-random", "ski-learned"):
-        plain = ALL[kind]
+        plain = replace(ALL[kind], is_on_sqs=True)
         yield kind, plain
         for target in (300.0, 450.0):
             assert isinstance(plain, RareBaseline)
@@ -118,13 +120,13 @@ def _rentals() -> Iterator[tuple[str, Baseline]]:
 FAMILIES: Mapping[str, Family] = {
     "depth alarm": Family(
         title="alarm on the depth of the queue, machines by the backlog",
-        customary=ALL["classic-alarm"],
+        customary=replace(ALL["classic-alarm"], is_on_sqs=True),
         searched=dict(_alarms()),
     ),
     "Batch": Family(title="AWS Batch", customary=ALL["batch"], searched=dict(_batches())),
     "target tracking": Family(
         title="EC2 Auto Scaling on backlog per machine",
-        customary=ALL["asg-backlog"],
+        customary=replace(ALL["asg-backlog"], is_on_sqs=True),
         searched=dict(_trackings()),
     ),
     "VM per job": Family(

@@ -27,8 +27,10 @@ The cheapest that starts 95 % of the jobs within 10 minutes there is run on the 
 what `spindown init` writes, with `start_within = "10m"` and `max_workers = 200`; *at once* has
 `scale_up_threshold = 1` besides. Nothing of ours is searched.
 
-Rivals are treated kindly: they know the mean length of a job, hand jobs out in order, commit
-nothing (ours spends 0.3 s a job on it), and end as soon as they fall idle. All have the same
+Rivals are treated kindly: they know the mean length of a job, commit nothing (ours spends 0.3 s a
+job on it), and end as soon as they fall idle. Those that wait on SQS (*depth alarm*, *target
+tracking*, *wait, then size*, *ski rental*) take what SQS hands out, as ours does: one of the ten
+oldest messages. The others have queues of their own, and take the oldest job. All have the same
 market, boots, reclaims and bill. A start is the moment at which the first item is handed to code:
 a boot here lasts from the launch to that moment.
 

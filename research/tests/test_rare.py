@@ -87,3 +87,12 @@ def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
         return simulate_any(scenario, RARE[name], 1, max_workers=2)
 
     has_slots_as_ours(run, RARE[name])
+
+
+def test_who_takes_jobs_from_sqs_leaves_old_ones_behind() -> None:
+    scenario = replace(a_scenario(*(an_arrival(at=float(n)) for n in range(40))), disorder=10)
+    in_order = simulate_any(scenario, ALL["warm"], 1)
+    as_it_comes = simulate_any(scenario, replace(ALL["warm"], is_on_sqs=True), 1)
+
+    assert as_it_comes.wait.most > in_order.wait.most
+    assert as_it_comes.jobs_done == in_order.jobs_done

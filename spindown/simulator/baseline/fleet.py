@@ -313,6 +313,7 @@ class BaselineFleet:
         self._changed_at = -1e9
         self._is_looking = True
         self._boots = Random(f"{seed}/boot")
+        self._order = Random(f"{seed}/order")
         self.compute = SimCompute(
             scenario,
             agenda=self.agenda,
@@ -380,10 +381,13 @@ class BaselineFleet:
     # What machines ask for and tell.
 
     def take(self) -> BaselineJob | None:
-        """Take the oldest job; note how long a new one has waited."""
+        """Take the oldest job, or what SQS gives; note how long a new one has waited."""
         if not self.waiting:
             return None
-        job = self.waiting.popleft()
+        of = min(self.scenario.disorder, len(self.waiting)) if self.baseline.is_on_sqs else 1
+        number = int(self._order.random() * of)
+        job = self.waiting[number]
+        del self.waiting[number]
         if job.is_new:
             job.is_new = False
             waited = self.agenda.seconds - self._arrived.pop(job.job_id)

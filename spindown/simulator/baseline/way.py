@@ -147,6 +147,8 @@ class Baseline:
     back_off: float = MINUTE
     #: Work that a reclaim undoes is counted from the last such mark; None: from its beginning.
     checkpoint_seconds: float | None = 600.0
+    #: It takes jobs from SQS, so one of the scenario's ``disorder`` oldest; else the oldest.
+    is_on_sqs: bool = False
 
 
 def depth_alarm(_scenario: SimScenario, _throughput: float) -> Rule:

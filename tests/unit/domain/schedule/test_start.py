@@ -158,11 +158,29 @@ def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:
 
 
 @pytest.mark.parametrize(
+    ("jobs", "waited", "slots"),
+    [
+        pytest.param(1, 6.4, 0, id="one slot gains nothing by an earlier launch"),
+        pytest.param(1, 6.5, 1, id="it is launched when the promise says"),
+        pytest.param(9, 4.4, 0, id="several can wait"),
+        pytest.param(9, 4.5, 5, id="by the margin shorter"),
+    ],
+)
+def test_a_margin_launches_more_than_one_slot_earlier(
+    jobs: int, waited: float, slots: int
+) -> None:
+    found = asked((jobs, waited), margin=minutes(2))
+
+    assert found.slots == slots
+
+
+@pytest.mark.parametrize(
     ("waited", "margin", "slots"),
     [
         pytest.param(7.4, 0, 1, id="a launch is up in time"),
         pytest.param(7.505, 0, 0, id="no longer up in time"),
-        pytest.param(3, 4.5, 1, id="in time for the promise, though not for the margin"),
+        pytest.param(3, 4.5, 0, id="not in time for the margin: others may join it"),
+        pytest.param(6.6, 4.5, 1, id="in time for the promise, though not for the margin"),
         pytest.param(9.4, -2, 1, id="in time with what was held in reserve"),
         pytest.param(9.6, -2, 0, id="not even then"),
     ],
