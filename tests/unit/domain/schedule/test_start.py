@@ -166,9 +166,7 @@ def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:
         pytest.param(9, 4.5, 5, id="by the margin shorter"),
     ],
 )
-def test_a_margin_launches_more_than_one_slot_earlier(
-    jobs: int, waited: float, slots: int
-) -> None:
+def test_a_margin_launches_more_than_one_slot_earlier(jobs: int, waited: float, slots: int) -> None:
     found = asked((jobs, waited), margin=minutes(2))
 
     assert found.slots == slots
