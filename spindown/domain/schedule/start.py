@@ -87,7 +87,8 @@ def plan_starts(
 
     Late jobs raise the margin: all starts are planned that much earlier, and so are the launches
     of two slots and more, since each of them then does more. One slot alone would do no more for
-    it, and others may join the jobs that it waits for: it is launched as if there were no margin.
+    it, and others may join the jobs that it waits for: once a boot is known, it is launched as if
+    there were no margin.
 
     If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
     ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
@@ -109,12 +110,14 @@ def plan_starts(
     """
     rate = usual_throughput(knowledge, policy)
     items = items_per_job(knowledge, policy)
+    ahead = max(margin.total_seconds(), 0.0)
     terms = _Terms(
         takes=3600.0 * items / rate,
         tick=policy.tick.total_seconds(),
         boot=boot_p50(knowledge, policy).total_seconds(),
         surely_up=surely_up(knowledge, policy, ticks=1).total_seconds(),
-        ahead=max(margin.total_seconds(), 0.0),
+        ahead=ahead,
+        ahead_alone=0.0 if knowledge.boots else ahead,
     )
     due_after = policy.start_within - min(margin, timedelta(0))
     deadlines = [
@@ -158,8 +161,9 @@ class _Terms:
     boot: float
     #: Until a launch of now is up in 19 of 20 cases.
     surely_up: float
-    #: How much earlier than promised starts are planned.
+    #: How much earlier than promised starts are planned, and the launch of one slot alone.
     ahead: float
+    ahead_alone: float
 
     @property
     def up(self) -> float:
@@ -177,7 +181,7 @@ class _Terms:
 
     def rest(self, due: float, slots: int) -> float:
         """Return in how many seconds so many slots must be launched for a job due in ``due``."""
-        return due - self.surely_up - (self.ahead if slots > 1 else 0.0)
+        return due - self.surely_up - (self.ahead if slots > 1 else self.ahead_alone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

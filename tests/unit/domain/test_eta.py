@@ -201,7 +201,7 @@ def test_slots_are_of_workers_that_take_jobs_and_launches() -> None:
     assert now.ready_at <= NOW
     assert (booting.ready_at - NOW, booting.ready_late_at - NOW) == (
         timedelta(minutes=2),
-        timedelta(minutes=10),
+        timedelta(seconds=6600 / 23),
     )
     assert launching.items_per_hour == 500.0
     assert now.items_per_hour > 0.0

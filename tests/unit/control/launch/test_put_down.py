@@ -124,5 +124,5 @@ def test_beside_it_a_new_job_opens_the_ladder_in_time() -> None:
     decisions = [world.tick(), *world.run(9)]
 
     ((at, is_early), *_) = _bought(decisions)
-    assert at - sent_at == minutes(8)
+    assert at - sent_at == minutes(9)
     assert is_early
