@@ -15,8 +15,10 @@ from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.group import make_group
+from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside, print_line
 from spindown.contract.codec import encode
+from spindown.ec2sim.instance import InstanceState
 from spindown.error import NotFound
 from spindown.installed import require
 from spindown.local import TICK, daemon
@@ -145,7 +147,9 @@ def _find_lost(state: Path) -> str:
 
 
 @app.command("status")
-def status(*, state: State = STATE, as_json: option.Json = False) -> None:
+def status(
+    *, state: State = STATE, ended: option.Ended = False, as_json: option.Json = False
+) -> None:
     """Show queues and instances of the local system."""
     found = daemon.status(state)
     if found is None:
@@ -154,26 +158,31 @@ def status(*, state: State = STATE, as_json: option.Json = False) -> None:
     if as_json:
         print(json.dumps(encode(found)))
     else:
-        _print(found)
+        _print(found, ended=ended)
 
 
-def _print(status: SystemStatus) -> None:
+def _print(status: SystemStatus, *, ended: bool) -> None:
     print_line(f"{status.deployment} at {status.endpoint}, process {status.pid}")
     for queue in status.queues:
         print_line(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
     from spindown.cli.render.screen import print_parts  # noqa: PLC0415 - slow, as its imports are
 
-    print_parts(render_instances(status.instances))
+    print_parts(render_instances(status.instances, ended=ended))
 
 
-def render_instances(instances: Sequence[InstanceStatus]) -> Iterator[RenderableType]:
+def render_instances(
+    instances: Sequence[InstanceStatus], *, ended: bool
+) -> Iterator[RenderableType]:
     """Yield a table of the instances, and below it the files with their console output."""
-    if not instances:
+    shown = [one for one in instances if ended or one.state != InstanceState.TERMINATED]
+    if number := len(instances) - len(shown):
+        yield f"{say_count(number, 'instance')} ended: --ended lists them"
+    if not shown:
         return
     table = Table(box=None, pad_edge=False)
     for name in ("instance", "type", "zone", "capacity", "$/h", "state"):
         table.add_column(name, overflow="fold")
-    for instance in instances:
+    for instance in shown:
         table.add_row(
             instance.instance_id,
             instance.instance_type,
@@ -185,4 +194,4 @@ def render_instances(instances: Sequence[InstanceStatus]) -> Iterator[Renderable
     yield table
     yield "$/h: of the instance alone, without volume and address."
     yield "Consoles:"
-    yield from (f"  {instance.console}" for instance in instances)
+    yield from (f"  {instance.console}" for instance in shown)

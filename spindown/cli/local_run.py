@@ -5,7 +5,6 @@ There is no queue, no emulator and no machine to wait for. Nothing of it is kept
 items, where a folder for them is given.
 """
 
-import json
 import logging
 import os
 import shutil
@@ -20,12 +19,16 @@ from typing import Any
 
 from spindown import config as configuration
 from spindown.cli.render.line import print_aside
+from spindown.cli.results import to_json
 from spindown.config import WorkloadConfig
 from spindown.config.archive import pack_workload, run_spec
-from spindown.contract.codec import from_json, to_json
+from spindown.contract.codec import from_json
+from spindown.contract.codec import to_json as check_json
+from spindown.contract.job.result import ItemStatus, OutputFile, Record, to_row
 from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
 from spindown.contract.run import RunMode
 from spindown.error import BadInput, ContractError, SpindownError, printable
+from spindown.job.attachment.state import measure
 from spindown.user import Item
 from spindown.worker.child.code import Code, has_code, unpack
 from spindown.worker.child.command import CommandRunner
@@ -86,7 +89,7 @@ def _read_json(text: str) -> Any:
     """Return what a message may hold of a text; None: it is no such JSON."""
     try:
         value = from_json("value", text)
-        to_json(value)
+        check_json(value)
     except (ContractError, ValueError):
         return None
     return value
@@ -158,7 +161,8 @@ def _run(runner: Runner, task: Task, items: Sequence[Item]) -> int:
         match runner.poll(_POLL):
             case ItemDone() as done:
                 failed += done.error is not None
-                print(json.dumps(_record(done, values[done.index])), flush=True)
+                record = _record(done, values[done.index], task.outputs)
+                print(to_json(to_row(record)), flush=True)
             case Broken() as broken:
                 raise BatchFailed(broken.reason)
             case BatchDone():
@@ -167,17 +171,24 @@ def _run(runner: Runner, task: Task, items: Sequence[Item]) -> int:
                 pass
 
 
-def _record(done: ItemDone, item: Any) -> Mapping[str, Any]:
-    """Return what ``spindown results`` would print of an item."""
-    return {
-        "index": done.index,
-        "item": item,
-        "status": "ok" if done.error is None else "failed",
-        "result": done.value,
-        "error": done.error,
-        "seconds": done.seconds,
-        "files": list(done.files),
-    }
+def _record(done: ItemDone, item: Any, outputs: Path) -> Record:
+    """Return what a worker would commit of an item; a file's key is where ``--outputs`` has it."""
+    return Record(
+        job_id=_JOB,
+        index=done.index,
+        item=item,
+        status=ItemStatus.OK if done.error is None else ItemStatus.FAILED,
+        result=done.value,
+        error=done.error,
+        traceback=done.traceback,
+        outputs=tuple(_describe(f"{done.index}/{name}", name, outputs) for name in done.files),
+        seconds=done.seconds,
+    )
+
+
+def _describe(key: str, name: str, outputs: Path) -> OutputFile:
+    size, digest = measure(outputs / key)
+    return OutputFile(path=name, key=key, bytes=size, sha256=digest)
 
 
 class _Printer(logging.Handler):

@@ -21,6 +21,9 @@ Deployment = Annotated[
 ]
 Local = Annotated[bool, typer.Option("--local", help="Use the local system that is running.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Ended = Annotated[
+    bool, typer.Option("--ended", help="Also instances that ended lately (always in --json).")
+]
 
 CONFIG_FILE = Path("spindown.toml")
 #: Of the options with which another command finds the same deployment, the last.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spindown.cli.local_run import BatchFailed, run_batch
+from spindown.contract.job.result import ItemStatus, Record, to_row
 from spindown.error import BadInput
 
 CONFIG = """
@@ -80,7 +81,10 @@ def test_a_batch_gives_the_records_that_results_would_show(
     assert [one["item"] for one in found] == ["s3://local/scan.txt", [1, 2, 3], "text"]
     assert [one["result"]["of"] for one in found] == [4, 3, 4]
     assert found[0]["result"] == {"of": 4, "in": "letters", "by": 7}
-    assert found[0]["files"] == ["note.txt"]
+    (file,) = found[0]["outputs"]
+    assert (file["path"], file["key"], file["bytes"]) == ("note.txt", "0/note.txt", 4)
+    record = Record(job_id="a", index=0, item="", status=ItemStatus.OK)
+    assert all(list(one) == list(to_row(record)) for one in found)
     assert (tmp_path / "out" / "0" / "note.txt").read_text(encoding="utf-8") == "seen"
     assert "loading" in said.err
     assert "3/3" in said.err
@@ -113,6 +117,7 @@ def test_an_item_that_fails_is_told_and_the_others_go_on(
     assert sorted(one["index"] for one in found) == [0, 1, 2]
     failed = next(one for one in found if one["status"] == "failed")
     assert (failed["index"], failed["error"]) == (1, "ValueError: no such letter")
+    assert "count.py" in failed["traceback"].splitlines()[1]
 
 
 def test_code_that_cannot_be_loaded_is_one_sentence(config: Path, tmp_path: Path) -> None:
@@ -120,6 +125,29 @@ def test_code_that_cannot_be_loaded_is_one_sentence(config: Path, tmp_path: Path
 
     with pytest.raises(BatchFailed, match="cannot be loaded: ModuleNotFoundError"):
         run_batch(config, "count", ["a"], "{}", None)
+
+
+def test_an_entrypoint_without_a_function_is_one_sentence(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace('"count:run"', '"count:ran"'), encoding="utf-8")
+
+    with pytest.raises(BatchFailed, match="entrypoint is 'count:ran'"):
+        run_batch(config, "count", ["a"], "{}", None)
+
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_traceback_begins_in_the_code_of_the_user(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "code" / "count.py").write_text(f"{COUNT}\ndef setup(ctx): 1 / 0\n", "utf-8")
+
+    with pytest.raises(BatchFailed, match="ZeroDivisionError"):
+        run_batch(config, "count", ["a"], "{}", None)
+
+    assert "count.py" in capsys.readouterr().err.splitlines()[1]
 
 
 def test_a_command_runs_as_well(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

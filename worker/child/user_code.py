@@ -53,8 +53,11 @@ def main(arguments: Sequence[str]) -> None:
     context = Context(outputs=Path(scratch), slot=int(slot))
     try:
         run = load(Path(code), entrypoint, context)
+    except WrongEntrypoint as exc:
+        _send(answers, encode_frame({"type": "broken", "reason": str(exc)}))
+        return
     except _USER_ERRORS as exc:
-        traceback.print_exc()
+        sys.stderr.write(f"{describe_whole(exc)}\n")
         _send(answers, encode_frame({"type": "broken", "reason": describe(exc)}))
         return
     _send(answers, encode_frame({"type": "ready"}))
@@ -64,16 +67,25 @@ def main(arguments: Sequence[str]) -> None:
         ).serve()
 
 
+class WrongEntrypoint(Exception):
+    """The module is there, and has nothing to call under this name."""
+
+
 def load(code: Path, entrypoint: str, context: Context) -> Run:
-    """Import the entrypoint and call its module's ``setup``; raises what they raise."""
+    """Import the entrypoint and call its module's ``setup``.
+
+    Raises:
+        WrongEntrypoint: there is nothing to call; else whatever the user's code raises.
+    """
     sys.path.insert(0, str(code))
     module_name, _, name = entrypoint.partition(":")
     module = importlib.import_module(module_name)
-    found = getattr(module, name)
+    found = getattr(module, name, None)
     # A function of one item, as ``spindown.function`` makes it, knows how it does a batch.
     run: Run = getattr(found, "run_batch", found)
     if not callable(run):
-        raise TypeError(f"{entrypoint} is not callable")
+        remedy = f"name a function that {module_name} has"
+        raise WrongEntrypoint(f"run.entrypoint is {entrypoint!r}: {remedy}")
     setup = getattr(module, "setup", None)
     if setup is not None:
         setup(context)

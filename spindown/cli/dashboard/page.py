@@ -28,7 +28,7 @@ from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.log import begin_live, read_kept
 from spindown.operate.status import Status
 from spindown.port import MetricSeries
-from spindown.wording import say, say_dollars
+from spindown.wording import say_dollars
 
 _CSS = """
 :root { color-scheme: light; } * { box-sizing: border-box; }
@@ -255,7 +255,7 @@ def _jobs(session: Session, workload: str, looked: Looked) -> str:
         body += f'<p class="bad">{_text(trouble)}</p>'
     held = list(_held(status, workload, looked))
     if held:
-        heads = ("job in hand", "items", "worker", "offer", "state", "for")
+        heads = ("job in hand", "items", "worker", "offer", "state", "age")
         body += f"<h2>Who works on what</h2>{_table(heads, held)}"
     view = session.ledger(workload).read()
     failing = [
@@ -270,11 +270,13 @@ def _jobs(session: Session, workload: str, looked: Looked) -> str:
 
 def _held(status: Status, workload: str, looked: Looked) -> Iterator[tuple[str, ...]]:
     for entry in status.workers:
+        if not entry.is_present:
+            continue
         worker = entry.worker
         of_worker = (
             _text(worker.instance_id),
             _text(str(worker.pool)),
-            _text(entry.word if entry.is_present else f"{entry.word}: {say(worker.reason)}"),
+            _text(entry.word),
             escape(format_seconds(status.at - worker.launched_at)),
         )
         if not entry.leases:

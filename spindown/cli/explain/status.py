@@ -26,6 +26,7 @@ def status(
         ),
     ] = None,
     *,
+    ended: option.Ended = False,
     workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
@@ -40,7 +41,7 @@ def status(
         return
     now = session.aws.clock.now()
     parts = [
-        render_status(entry)
+        render_status(entry, ended=ended)
         if isinstance(entry, Status)
         else render_batch(entry, now, session.options)
         for entry in found

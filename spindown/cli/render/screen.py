@@ -1,7 +1,7 @@
 """A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from shutil import get_terminal_size
 from typing import TextIO
@@ -125,15 +125,19 @@ def show_live(console: Console, looks: Iterable[RenderableType]) -> None:
         before = shown
 
 
-def render_status(status: Status) -> RenderableType:
-    """Return the screen of one workload."""
+def render_status(status: Status, *, ended: bool = False) -> RenderableType:
+    """Return the screen of one workload; ``ended``: with the instances that ended lately."""
     parts: list[RenderableType] = [_queue_line(status), *_shape_lines(status), _money_line(status)]
     if said := say_saving(status.saving, shortly=True):
         parts.append(Text(f"saved  in 7 days {said}", style="dim"))
-    if status.workers:
-        parts += _worker_lines(status)
-    if not any(entry.is_present for entry in status.workers):
+    present = [entry for entry in status.workers if entry.is_present]
+    if shown := status.workers if ended else present:
+        parts += _worker_lines(shown, status.at)
+    if not present:
         parts.append(Text("no instances: nothing is billed", style="dim"))
+    if number := len(status.workers) - len(shown):
+        said = f"{say_count(number, 'instance')} ended lately: `spindown status --ended` lists them"
+        parts.append(Text(said, style="dim"))
     parts += [Text(sentence, style="dim") for sentence in _sentences(status)]
     if status.held_until is not None and status.held_until > status.at:
         left = format_seconds(status.held_until - status.at)
@@ -206,18 +210,19 @@ def _money_line(status: Status) -> Text:
     return line
 
 
-def _worker_lines(status: Status) -> Iterator[Text]:
+def _worker_lines(workers: Sequence[WorkerStatus], now: datetime) -> Iterator[Text]:
     """Yield a line for each worker; a narrow terminal wraps it and cuts nothing."""
-    pools = [str(entry.worker.pool) for entry in status.workers]
-    width, state = max(map(len, pools)), max(5, *(len(entry.word) for entry in status.workers))
+    pools = [str(entry.worker.pool) for entry in workers]
+    width, state = max(map(len, pools)), max(5, *(len(entry.word) for entry in workers))
     yield Text(
-        f"{'instance':19}  {'offer':{width}}    $/h  {'state':{state}}     for  work", style="bold"
+        f"{'instance':19}  {'offer':{width}}    $/h  {'state':{state}}  in state  work",
+        style="bold",
     )
-    for entry, pool in zip(status.workers, pools, strict=True):
+    for entry, pool in zip(workers, pools, strict=True):
         worker = entry.worker
         line = Text(f"{worker.instance_id:19}  {pool:{width}}  {worker.price_per_hour:5.3f}  ")
         line.append(f"{entry.word:{state}}", style=_COLOURS.get(entry.word, ""))
-        line.append(f"  {format_seconds(status.at - _since(entry)):>6}  {_work(entry)}".rstrip())
+        line.append(f"  {format_seconds(now - _since(entry)):>8}  {_work(entry)}".rstrip())
         yield line
 
 

@@ -76,10 +76,11 @@ def log_key(job_id: str, epoch: int) -> str:
 
 def encode_part(records: Iterable[Record]) -> bytes:
     """Return records as JSON lines."""
-    return "".join(to_json(_row(record)) + "\n" for record in records).encode()
+    return "".join(to_json(to_row(record)) + "\n" for record in records).encode()
 
 
-def _row(record: Record) -> dict[str, Any]:
+def to_row(record: Record) -> dict[str, Any]:
+    """Return a record as a person, and a part, has it: a value a key."""
     # Not through the codec: item and result are JSON already, and there are many records.
     row = {
         "job_id": record.job_id,

@@ -1,9 +1,11 @@
 """What a person reads of the local system: how it is reached, and what runs in it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from spindown.cli.local import down, render_instances, say_up
 from spindown.local.status import InstanceStatus, SystemStatus
@@ -46,7 +48,7 @@ def test_an_instance_and_its_console_fit_a_narrow_screen() -> None:
     )
     console = Console(width=80)
     with console.capture() as captured:
-        for part in render_instances([instance]):
+        for part in render_instances([instance], ended=True):
             console.print(part, soft_wrap=isinstance(part, str), markup=False)
 
     lines = captured.get().splitlines()
@@ -57,7 +59,27 @@ def test_an_instance_and_its_console_fit_a_narrow_screen() -> None:
 
 
 def test_without_instances_no_table_is_shown() -> None:
-    assert list(render_instances([])) == []
+    assert list(render_instances([], ended=False)) == []
+
+
+def test_an_instance_that_has_ended_is_only_counted() -> None:
+    ended = InstanceStatus(
+        instance_id="i-0123456789abcdef0",
+        instance_type="g4dn.xlarge",
+        zone="us-east-1b",
+        capacity_type="spot",
+        state="terminated",
+        price_per_hour=0.2,
+        console=CONSOLE,
+    )
+    live = replace(ended, instance_id="i-0123456789abcdef1", state="running")
+
+    said, table, *rest = render_instances([ended, live], ended=False)
+
+    assert "1 instance ended" in str(said)
+    assert isinstance(table, Table)
+    assert list(table.columns[0].cells) == [live.instance_id]
+    assert len(rest) == 3
 
 
 @pytest.mark.parametrize("size", [0, 2_000_000])

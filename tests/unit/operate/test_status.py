@@ -64,10 +64,10 @@ def put_row(table: Table, sort: str, value: object) -> None:
         table.write(Write(key=machine, set=encode(value)))
 
 
-def screen_of(status: Status, *, width: int = 140) -> str:
+def screen_of(status: Status, *, width: int = 140, ended: bool = False) -> str:
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(render_status(status))
+        console.print(render_status(status, ended=ended))
     return captured.get()
 
 
@@ -186,7 +186,20 @@ def test_a_worker_that_ended_is_told_with_the_reason() -> None:
     ended = a_worker("i-1", state=WorkerState.ENDED, ended_at=NOW, accrued_until=NOW, reason=reason)
     world.put(rows.worker_sort("i-1"), ended)
 
-    assert say(reason) in screen_of(world.status())
+    assert say(reason) in screen_of(world.status(), ended=True)
+
+
+def test_a_worker_that_ended_is_only_counted_unless_asked_for() -> None:
+    world = World()
+    world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.IDLE))
+    gone = a_worker("i-2", state=WorkerState.ENDED, ended_at=NOW, accrued_until=NOW)
+    world.put(rows.worker_sort("i-2"), gone)
+
+    said = screen_of(world.status())
+
+    assert "i-1" in said
+    assert "i-2" not in said
+    assert "1 instance ended lately" in said
 
 
 def test_shows_workers_with_their_jobs_and_price() -> None:
@@ -369,7 +382,7 @@ def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:
 
     status = world.status()
 
-    assert "ended      7m" in screen_of(status)
+    assert "ended        7m" in screen_of(status, ended=True)
     assert "nothing is billed" in screen_of(status)
 
 
