@@ -53,7 +53,7 @@ def batches(
         print(json.dumps([encode(one) for one in read]))
     elif read:
         now = session.aws.clock.now()
-        open_console(session.options).print(_table(read, now, with_workload=len(names) > 1))
+        open_console().print(_table(read, now, with_workload=len(names) > 1))
         for name, outlook in sorted(outlooks.items()):
             parts = _say_spent(spent_of(session.ledger(name), outlook.view, now))
             if said := "; ".join(parts):

@@ -27,7 +27,10 @@ def _run(arguments: Sequence[str] | None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         _check_bytes(given)
+        from spindown.cli import option  # noqa: PLC0415
         from spindown.cli.app import app  # noqa: PLC0415
+
+        option.GIVEN.set(option.place_of(given))
 
         # Without standalone mode typer returns the exit code of --help and of Ctrl-C, and raises
         # all other errors. Commands return None.

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,10 @@ def placed(found: re.Match[str], place: str) -> str:
         return command
     head, dashes, rest = command[:-1].partition(" -- ")
     return f"{head}{place}{dashes}{rest}`"
+
+
+#: The options with which this process was told of its deployment.
+GIVEN: ContextVar[str] = ContextVar("given", default="")
 
 
 def place_of(arguments: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ def status(
         else render_batch(entry, now, session.options)
         for entry in found
     ]
-    open_console(session.options).print(Group(*parts))
+    open_console().print(Group(*parts))
 
 
 def _read_one(session: Session, name: str, workload: str | None) -> Status | BatchDetail:
@@ -81,7 +81,7 @@ def watch(
         while True:
             print(json.dumps([encode(entry) for entry in _read(session, workloads)]), flush=True)
             pause.wait(every)
-    show_live(open_console(session.options), _looks(session, workloads, every, pause))
+    show_live(open_console(), _looks(session, workloads, every, pause))
 
 
 def _looks(

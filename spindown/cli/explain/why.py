@@ -42,7 +42,7 @@ def why(
     if as_json:
         print(json.dumps([_to_json(entry) for entry in found]))
         return
-    show(open_console(session.options), found, top)
+    show(open_console(), found, top)
 
 
 def show(console: TextConsole, found: Sequence[Why], top: int) -> None:

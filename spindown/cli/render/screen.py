@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.option import COMMAND, placed
+from spindown.cli.option import COMMAND, GIVEN, placed
 from spindown.cli.render.count import say_count
 from spindown.cli.render.saving import say_saving
 from spindown.config import format_duration
@@ -45,17 +45,18 @@ class TextConsole(Console):
     """Prints text as it is: nothing in it is markup, and no terminal obeys it."""
 
     def __init__(
-        self, *, file: TextIO | None = None, width: int | None = None, place: str = ""
+        self, *, file: TextIO | None = None, width: int | None = None, place: str | None = None
     ) -> None:
         """Print to a file, or to stdout if there is none.
 
         Args:
             file: where to.
             width: columns.
-            place: options that the commands get which a text names, each with a space before it.
+            place: options that the commands get which a text names, each with a space before it;
+                None: those that this process was given.
         """
         super().__init__(file=file, width=width, markup=False, emoji=False)
-        self._place = place
+        self._place = GIVEN.get() if place is None else place
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -80,14 +81,11 @@ def _with_place(text: Text, place: str) -> Text:
     return text
 
 
-def open_console(place: str = "") -> TextConsole:
-    """Return stdout for tables: as wide as the terminal or COLUMNS, else 120 columns in a file.
-
-    ``place`` are options that the commands get which a text names.
-    """
-    console = TextConsole(place=place)
+def open_console() -> TextConsole:
+    """Return stdout for tables: as wide as the terminal or COLUMNS, else 120 columns in a file."""
+    console = TextConsole()
     columns, _ = get_terminal_size((_FILE_COLUMNS, 0))
-    return console if console.is_terminal else TextConsole(width=columns, place=place)
+    return console if console.is_terminal else TextConsole(width=columns)
 
 
 def print_parts(parts: Iterable[RenderableType]) -> None:

@@ -427,7 +427,7 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             what=f"max_workers of {case.name}",
             found="0",
             needed="1 at least",
-            remedy=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
+            remedy=f"`spindown policy reset {case.name} max_workers`, or set it in spindown.toml",
             severity=Severity.BLOCKED,
         )
     # A shorter start_within makes work start later (docs/adr/0046-single-items.md).
@@ -438,7 +438,7 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             what=f"start_within of {case.name}",
             found=f"{case.policy.start_within.total_seconds():.0f}s",
             needed=f"{needed} at least: a boot of boot_estimate and two ticks",
-            remedy=f"spindown policy set {case.name} start_within={needed}; or boot_estimate, if"
+            remedy=f"`spindown policy set {case.name} start_within={needed}`; or boot_estimate, if"
             " your image boots sooner; or warm_workers, if work must not wait for a boot",
             severity=Severity.WARNING,
         )
@@ -646,7 +646,7 @@ def check_jobs(facts: Facts) -> Iterator[Finding]:
                 what=what,
                 found=f"at least {lost} of them have no message any more",
                 needed="a message each: without it nobody works on a job",
-                remedy=f"spindown redrive {workload} --lost",
+                remedy=f"`spindown redrive {workload} --lost`",
                 severity=Severity.WARNING,
             )
         else:

@@ -3,16 +3,20 @@
 import os
 import subprocess
 import sys
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
+from rich.text import Text
 
 from spindown import __version__
 from spindown.aws.error import translated
 from spindown.cli.app import COMMANDS, load
 from spindown.cli.error import describe
 from spindown.cli.main import main
+from spindown.cli.option import GIVEN, place_of
+from spindown.cli.render.screen import print_parts
 from spindown.cli.session import reach
 from spindown.error import BadInput, SpindownError
 
@@ -382,6 +386,20 @@ def test_the_overview_loads_no_command(argument: str) -> None:
 def test_the_overview_says_what_the_command_says(name: str) -> None:
     said = (load(name).help or "").partition("\n\n")[0]
     assert COMMANDS[name][1] == " ".join(said.split())
+
+
+def test_every_screen_s_command_finds_the_deployment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def show() -> None:
+        GIVEN.set(place_of(["doctor", "--config", "a.toml", "--local"]))
+        print_parts(["see `spindown why main`", Text("and `spindown docs types`")])
+
+    copy_context().run(show)
+
+    said = capsys.readouterr().out
+    assert "`spindown why main --config a.toml --local`" in said
+    assert "`spindown docs types`" in said
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_a_policy_that_allows_no_worker_blocks() -> None:
     finding = world.finding("max_workers of classify")
 
     assert finding.severity is Severity.BLOCKED
-    assert finding.remedy.startswith("spindown policy reset classify max_workers")
+    assert finding.remedy.startswith("`spindown policy reset classify max_workers")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_warns_of_a_promise_that_no_launch_can_keep(
     assert [each.severity for each in found] == [Severity.WARNING] * is_told
     for each in found:
         assert (each.found, each.needed[:4]) == ("299s", "300s")
-        assert each.remedy.startswith("spindown policy set classify start_within=300s; or boot_")
+        assert each.remedy.startswith("`spindown policy set classify start_within=300s`; or boot_")
     assert report.can_launch
 
 

@@ -244,7 +244,7 @@ def test_jobs_without_a_message_are_told_with_the_command() -> None:
     finding = world.finding("jobs of classify")
     assert finding.severity is Severity.WARNING
     assert "32" in finding.found
-    assert finding.remedy == "spindown redrive classify --lost"
+    assert finding.remedy == "`spindown redrive classify --lost`"
 
 
 def test_queues_that_nobody_may_read_are_no_sign_of_lost_jobs() -> None:
