@@ -96,10 +96,12 @@ class MetricScope:
         by: str,
         period: Duration = FIVE_MINUTES,
         function: str | None = None,
+        label: str = "",
     ) -> cloudwatch.MathExpression:
         """Return a line for each value of the dimension ``by``, also for values of the future.
 
-        A ``function`` such as SUM makes them one line. (Raises ContractError.)
+        A ``function`` such as SUM makes them one line, called ``label`` or else after the metric.
+        (Raises ContractError.)
         """
         row = _row(name)
         if by not in row.dimensions:
@@ -113,7 +115,7 @@ class MetricScope:
         return cloudwatch.MathExpression(
             expression=f"{function}({found})" if function else found,
             using_metrics={},
-            label=name if function else f"${{PROP('Dim.{by}')}}",
+            label=label or name if function else f"${{PROP('Dim.{by}')}}",
             period=period,
         )
 

@@ -79,9 +79,14 @@ def _flow(metrics: MetricScope) -> Section:
 
 
 def _cost(metrics: MetricScope) -> Section:
-    spend = metrics.search("Spend", "Sum", by=WORKLOAD, period=DAY, function="SUM")
-    on_demand = metrics.search("SpendOnDemand", "Sum", by=WORKLOAD, period=DAY, function="SUM")
-    warm = metrics.search("WarmDollars", "Sum", by=WORKLOAD, period=DAY, function="SUM")
+    spend, on_demand, warm = (
+        metrics.search(name, "Sum", by=WORKLOAD, period=DAY, function="SUM", label=label)
+        for name, label in (
+            ("Spend", "spent"),
+            ("SpendOnDemand", "the same hours on demand"),
+            ("WarmDollars", "one machine a workload kept warm the whole day"),
+        )
+    )
     control_plane = cloudwatch.MathExpression(
         expression=FUNCTION_DOLLARS,
         using_metrics=function_metrics(metrics, DAY),
@@ -93,8 +98,9 @@ def _cost(metrics: MetricScope) -> Section:
         explanation=(
             "What workers cost, estimated from the price of each launch. The line of the control "
             "plane is the cost of its functions; alarms, dashboards and metrics cost a fixed "
-            "amount more. SpendOnDemand minus Spend is what spot saves. WarmDollars minus Spend is "
-            "what you save because no machine runs all day for each workload."
+            "amount more. What the same hours cost on demand, less what was spent, is what spot "
+            "saves. The line of machines kept warm is no cost of yours: it is what one machine of "
+            "each workload would cost if it never ended. Of today all lines are the day so far."
         ),
         graphs=[
             _lines(
@@ -102,7 +108,7 @@ def _cost(metrics: MetricScope) -> Section:
             ),
             _lines(metrics, "Dollars per hour", "DollarsPerHour", "Maximum", "USD"),
             Graph(
-                title="A day: workers and control plane",
+                title="Cost of a day, and of its alternatives",
                 left=[spend, on_demand, warm, control_plane],
                 left_label="USD",
             ),

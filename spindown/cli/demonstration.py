@@ -140,7 +140,7 @@ class _Run:
         self.console.print(f"Uploading {len(files):,} files of {sysconfig.get_path('stdlib')} ...")
         pairs = [(path, f"{n:06d}{path.suffix}") for n, path in enumerate(files)]
         store, root = self.session.work_store(WORKLOAD), self.session.work_uri(WORKLOAD)
-        inputs = list(upload(pairs, store=store, root=root, batch_id=draft.batch_id))
+        inputs = list(upload(pairs, store=store, root=root, folder=draft.batch_id))
         self.started_at = datetime.now(UTC)
         queue = self.session.queue(WORKLOAD)
         return submit_items(inputs, draft, queue=queue, store=store), inputs

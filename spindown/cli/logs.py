@@ -32,6 +32,7 @@ from spindown.operate.log import (
     LogLine,
     begin_live,
     live_of_instance,
+    live_of_jobs,
     read_kept,
 )
 
@@ -47,6 +48,9 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job ends.")
     ] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Times, in UTC; kept 30 days.")
+    ] = False,
     workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
@@ -55,7 +59,7 @@ def logs(
 ) -> None:
     """Print what jobs print; with --follow as they do. Exit 1 if a job or an item failed."""
     session = open_session(config, deployment=deployment, local=local)
-    screen = Screen(as_json=as_json)
+    screen = Screen(as_json=as_json, timestamps=timestamps)
     try:
         argument = "BATCH, JOB or INSTANCE"
         owner, jobs = find_workload(session, name, workload=workload, argument=argument)
@@ -89,13 +93,15 @@ def show_jobs(
     """
     store = session.work_store(workload)
     kept: set[tuple[str, int]] = set()
-    for job_id in jobs:
+    source, now = session.log_source(workload), session.aws.clock.now()
+    # What is kept of an attempt has no times.
+    live = live_of_jobs(source, jobs, now) if screen.timestamps else None
+    for job_id in () if screen.timestamps else jobs:
         for log in read_kept(job_id, store):
             if log.text is not None:
                 kept.add((log.job_id, log.attempt))
             screen.show_kept(log)
-    source = session.log_source(workload)
-    live = begin_live(source, jobs, store, kept, session.aws.clock.now())
+    live = live or begin_live(source, jobs, store, kept, now)
     if not follow:
         screen.show(live)
         found = {job_id: read_progress(job_id, store) for job_id in jobs}
@@ -154,8 +160,9 @@ class Screen:
     No terminal obeys what is printed, nor does one that a file of it is shown on later.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, timestamps: bool = False) -> None:
         self._as_json = as_json
+        self.timestamps = timestamps
         self._title = ""
 
     def show(self, log: LiveLog | LogFollower) -> None:
@@ -199,7 +206,10 @@ class Screen:
     def _show_line(self, line: LogLine) -> None:
         self._head(line.job_id, line.attempt, line.instance_id)
         row = {name: value for name, value in encode(line).items() if value not in {None, ""}}
-        self._print(row, say_line(line))
+        words = say_line(line)
+        if self.timestamps and line.at is not None:
+            words = f"{line.at.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}  {words}"
+        self._print(row, words)
 
     def _head(self, job_id: str, attempt: int, instance_id: str = "") -> None:
         number = f", attempt {attempt}" if attempt else ""

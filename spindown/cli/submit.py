@@ -33,6 +33,7 @@ from spindown.job.submit import (
     check_name,
     check_unused,
     name_batch,
+    own_folder,
     submit_items,
     submit_uri,
     upload,
@@ -136,7 +137,8 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     files = find_files(sources or [], hidden=hidden)
     if said := sender.say_other_code(config.resolve().parent):
         print_aside(said)
-    sent = _send(sender, draft, files=files, items=items, uri=uri)
+    folder = own_folder(batch, SystemRandom()) if batch is not None else draft.batch_id
+    sent = _send(sender, draft, folder, files=files, items=items, uri=uri)
     sender.nudge()
     announce(sent, sender.options, as_json=as_json)
     if not wait:
@@ -148,7 +150,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
 
 
 def _send(
-    sender: Sender, draft: Draft, *, files: Files, items: Path | None, uri: str | None
+    sender: Sender, draft: Draft, folder: str, *, files: Files, items: Path | None, uri: str | None
 ) -> Batch:
     queue, store = sender.queue, sender.store
     if uri is not None:
@@ -159,7 +161,7 @@ def _send(
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
         return submit_uri({kind: uri}, draft, queue=queue, store=store)
     if items is None:
-        found = _upload(sender, draft, files)
+        found = _upload(sender, folder, files)
         return submit_items(found, draft, queue=queue, store=store)
     values = _read_items(items)
     for value in values:
@@ -176,14 +178,14 @@ def _read_items(path: Path) -> tuple[Any, ...]:
     return parse_items(data, path.name)
 
 
-def _upload(sender: Sender, draft: Draft, files: Files) -> Iterator[str]:
+def _upload(sender: Sender, folder: str, files: Files) -> Iterator[str]:
     if files.left_out:
         print_aside(f"{say_count(files.left_out, 'hidden file')} left out; --hidden sends them")
     return upload(
         files.files,
         store=sender.store,
         root=sender.root,
-        batch_id=draft.batch_id,
+        folder=folder,
     )
 
 

@@ -220,7 +220,7 @@ class Workload(Mapper[T, R]):
             draft = replace(draft, digest=given.digest(draft))
             with suppress(NotFound):
                 return self._resume(draft)
-        for _ in upload(given.files, store=sender.store, root=sender.root, batch_id=batch_id):
+        for _ in upload(given.files, store=sender.store, root=sender.root, folder=batch_id):
             pass
         try:
             batch = submit_items(given.values, draft, queue=sender.queue, store=sender.store)

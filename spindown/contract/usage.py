@@ -140,7 +140,7 @@ class UsageRecord:
     shape: str = ""
     #: Time that the slot was held.
     seconds: Amount
-    #: Committed by this epoch, with either status.
+    #: Committed by this epoch, with either status: an item is in the row of one epoch alone.
     items: ItemCount
     #: Of these: computed before, by an epoch that could not commit them.
     items_redone: ItemCount = 0

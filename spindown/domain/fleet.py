@@ -303,6 +303,8 @@ class RequeuedJob:
     wasted_work: WastedWork | None = None
     #: In whose queue its message lies.
     shape: str = ""
+    #: Before then nobody gets it; None: at once.
+    next_try_at: datetime | None = None
 
     def waits_for_stable(self, now: datetime) -> bool:
         """Tell whether it waits for a stable machine, rather than for any."""

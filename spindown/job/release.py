@@ -145,6 +145,8 @@ def release(
     handle = current_handle(held, slot_id, ports)
     requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
     requeued = replace(requeued, failures=len(held.manifest.failures))
+    if wait:
+        requeued = replace(requeued, next_try_at=ports.clock.now() + wait)
     if goes_on(held.manifest.wasted_work, slot_id.spot, policy) is not GoesOn.ANYWHERE:
         requeued = replace(requeued, wasted_work=held.manifest.wasted_work)
     presence.vacate(slot_id, held.lease, requeued=requeued)

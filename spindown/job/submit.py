@@ -122,21 +122,29 @@ def _used(batch_id: str) -> BadInput:
     return BadInput("batch", batch_id, remedy)
 
 
+def own_folder(batch_id: str, random: Random) -> str:
+    """Return a folder for the files of a batch that a person has named.
+
+    Another submit of the same name has another one, and replaces no file of this one.
+    """
+    return f"{batch_id}/{random.getrandbits(32):08x}"
+
+
 def upload(
-    paths: Iterable[tuple[Path, str]], *, store: ObjectStore, root: str, batch_id: str
+    paths: Iterable[tuple[Path, str]], *, store: ObjectStore, root: str, folder: str
 ) -> Iterator[str]:
-    """Upload files under the batch's inputs; yield the URI of each, in order.
+    """Upload files into a folder of the inputs; yield the URI of each, in order.
 
     Args:
-        paths: each file with its name below the batch's prefix.
+        paths: each file with its name below the folder.
         store: the workload's part of the bucket.
         root: its URI, ``s3://bucket/.../``.
-        batch_id: the batch whose inputs they are.
+        folder: of the batch alone: its id, or ``own_folder``.
     """
 
     def send(pair: tuple[Path, str]) -> str:
         path, name = pair
-        key = f"{UPLOADS}{batch_id}/{name}"
+        key = f"{UPLOADS}{folder}/{name}"
         try:
             store.put_file(key, path)
         except OSError as exc:

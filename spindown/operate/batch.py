@@ -96,6 +96,8 @@ class BatchDetail:
     given_up: tuple[JobProgress, ...]
     #: The first of those that have failed and are tried again.
     failing: tuple[JobProgress, ...]
+    #: Job that was given back -> before when nobody gets it; one that is not here goes at once.
+    next_tries: Mapping[str, datetime]
     #: Why it was cancelled though nobody asked for it; "": that is not so.
     cancelled_why: str
     #: The batch in which its failed items were sent again; "": they were not.
@@ -262,12 +264,18 @@ def read_detail(
         batch, at = Batch(batch_id=name, workload=workload, jobs=jobs), None
     status, progresses = _read_status(workload, batch, at, store, outlook)
     again = again_of(name)
+    tries = {
+        one.job_id: one.next_try_at
+        for one in outlook.view.requeued_jobs.values()
+        if one.next_try_at is not None and one.next_try_at > outlook.at
+    }
     is_again = at is not None and _is_there(again, store)
     return BatchDetail(
         batch=status,
         failed=tuple(islice(_failed(progresses, store), _SHOWN)),
         given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
         failing=tuple(one for one in progresses if one.failures_told)[:_SHOWN],
+        next_tries={job_id: tries[job_id] for job_id in batch.jobs if job_id in tries},
         cancelled_why=next((x.reason for x in progresses if _is_dropped(x)), ""),
         again=again if is_again else "",
     )

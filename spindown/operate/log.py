@@ -198,6 +198,11 @@ def begin_live(
     return LiveLog(source, since, jobs=jobs, left_out=kept)
 
 
+def live_of_jobs(source: LogSource, jobs: Sequence[str], now: datetime) -> LiveLog:
+    """Return the log of jobs from its beginning, as far as the log group keeps it."""
+    return LiveLog(source, now - _KEPT_FOR, jobs=jobs)
+
+
 def live_of_instance(source: LogSource, instance_id: str, now: datetime) -> LiveLog:
     """Return the log of one instance from its beginning."""
     return LiveLog(source, now - _KEPT_FOR, instance_id=instance_id)

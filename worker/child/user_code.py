@@ -82,8 +82,8 @@ def load(code: Path, entrypoint: str, context: Context) -> Run:
     module = importlib.import_module(module_name)
     found = getattr(module, name, None)
     # A function of one item, as ``spindown.function`` makes it, knows how it does a batch.
-    run: Run = getattr(found, "run_batch", found)
-    if not callable(run):
+    run: Run | None = getattr(found, "run_batch", found)
+    if run is None or not callable(run):
         remedy = f"name a function that {module_name} has"
         raise WrongEntrypoint(f"run.entrypoint is {entrypoint!r}: {remedy}")
     setup = getattr(module, "setup", None)

@@ -34,7 +34,7 @@ def render_batch(detail: BatchDetail, now: datetime, options: str) -> Renderable
     lines = [
         Text(say_state(batch) if batch.state else batch.fault, style="bold"),
         *(Text(line) for line in _progress_lines(batch, now)),
-        *(Text(line, style="bold red") for line in _fault_lines(detail)),
+        *(Text(line, style="bold red") for line in _fault_lines(detail, now)),
         *(Text(line, style="dim") for line in _next_lines(detail, options)),
     ]
     named = f": {batch.command}" if batch.command else ""
@@ -65,15 +65,26 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
         yield "done   not known: no machine is there for it, or its speed is not known"
 
 
-def _fault_lines(detail: BatchDetail) -> Iterator[str]:
+def _fault_lines(detail: BatchDetail, now: datetime) -> Iterator[str]:
     if detail.cancelled_why:
         yield f"cancelled: {detail.cancelled_why}"
     for job in detail.given_up:
         yield f"given up: {job.job_id}: {job.reason}"
     for job in detail.failing:
         yield f"{job.word}: {job.job_id}: {job.failures_told}"
+        if not job.is_held:
+            yield f"    next try: {_say_next_try(detail.next_tries.get(job.job_id), now)}"
+    for job_id in detail.next_tries.keys() - {job.job_id for job in detail.failing}:
+        yield f"{job_id}: next try: {_say_next_try(detail.next_tries[job_id], now)}"
     for record in detail.failed:
         yield f"failed: {say_failed(record)}"
+
+
+def _say_next_try(at: datetime | None, now: datetime) -> str:
+    if at is None:
+        return "by the next free slot"
+    left = format_seconds(max(at - now, _SECOND))
+    return f"by a free slot, in {left} at the soonest ({at:%H:%M:%S} UTC)"
 
 
 def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:

@@ -22,8 +22,9 @@ from spindown.job.release import (
     settle_rejection,
     settle_release,
 )
+from spindown.ledger import Ledger
 from spindown.wording import say
-from tests.work import WorkWorld, a_portion, a_slot_id, items
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(5)}
 
@@ -48,6 +49,33 @@ def test_makes_the_original_message_visible_at_once() -> None:
     taken = world.hold(slot_id=a_slot_id("i-2"))
     assert (taken.manifest.next_item, taken.manifest.interruptions) == (2, 1)
     assert taken.manifest.losses == 0
+
+
+def test_a_job_given_back_for_later_says_when_it_comes() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = settle_release(
+        held,
+        a_portion(held, 2),
+        interrupted=False,
+        slot_id=a_slot_id(),
+        ports=world.ports,
+        policy=Policy(),
+    )
+    wait = timedelta(seconds=90)
+
+    release(
+        held,
+        slot_id=a_slot_id(),
+        presence=world.presence(),
+        ports=world.ports,
+        policy=Policy(),
+        wait=wait,
+    )
+
+    view = Ledger(world.table, WORKLOAD).read()
+    assert view.requeued_jobs["j"].next_try_at == world.clock.now() + wait
+    assert world.queue.backlog().visible == 0
 
 
 def test_releases_through_the_handle_that_was_left_in_the_row() -> None:

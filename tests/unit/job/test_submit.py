@@ -15,7 +15,7 @@ from spindown.contract.job.batch import submitted_key
 from spindown.ec2sim import MemoryClock
 from spindown.error import BadInput, NotFound, PreconditionFailed
 from spindown.job.result import find_jobs
-from spindown.job.submit import Draft, name_batch, submit_items, submit_uri, upload
+from spindown.job.submit import Draft, name_batch, own_folder, submit_items, submit_uri, upload
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.store import MemoryObjectStore
 from spindown.port import Absent, Matches
@@ -140,7 +140,7 @@ def test_files_are_uploaded_in_order_under_the_batch(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
 
     pairs = [(tmp_path / name, name) for name in names]
-    uris = list(upload(pairs, store=world.store, root="s3://bucket/", batch_id="b"))
+    uris = list(upload(pairs, store=world.store, root="s3://bucket/", folder="b"))
 
     assert uris == [f"s3://bucket/inputs/b/{name}" for name in names]
     assert world.store.get("inputs/b/7.txt").data == b"7.txt"
@@ -151,7 +151,16 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     pairs = [(tmp_path / "absent", "absent")]
 
     with pytest.raises(BadInput, match="absent"):
-        list(upload(pairs, store=world.store, root="s3://bucket/", batch_id="b"))
+        list(upload(pairs, store=world.store, root="s3://bucket/", folder="b"))
+
+
+def test_two_submits_of_one_name_replace_no_file_of_each_other() -> None:
+    random = Random(1)
+
+    first, second = own_folder("monday", random), own_folder("monday", random)
+
+    assert first != second
+    assert {first.partition("/")[0], second.partition("/")[0]} == {"monday"}
 
 
 def test_batch_names_sort_by_time() -> None:

@@ -18,7 +18,7 @@ from spindown.contract.job.message import child_id
 from spindown.contract.row import DecisionRow
 from spindown.domain.batch import BatchTally
 from spindown.domain.dead_letter import Failure
-from spindown.domain.fleet import Backlog
+from spindown.domain.fleet import Backlog, RequeuedJob
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -77,6 +77,13 @@ class World:
 
     def detail(self, name: str, *jobs: str) -> BatchDetail:
         return read_detail(name, jobs, "ocr", self.store, self.outlook)
+
+
+def screen_of(detail: BatchDetail) -> str:
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(render_batch(detail, NOW, ""))
+    return captured.get()
 
 
 def test_batches_come_newest_first_and_page_by_page() -> None:
@@ -344,6 +351,27 @@ def test_a_job_between_two_tries_waits_and_names_its_failure() -> None:
     (job,) = detail.failing
     assert (detail.batch.state, job.word) == (BatchState.WAITING, "waiting")
     assert "exit status 7" in job.failures_told
+    assert "next free slot" in screen_of(detail)
+
+
+def test_a_job_that_nobody_gets_yet_tells_when_it_is_tried() -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    world.leave("b-00000", HALF, released=True)
+    job = RequeuedJob(
+        job_id="b-00000",
+        sent_at=NOW,
+        items=10,
+        items_done=4,
+        at=NOW,
+        next_try_at=NOW + timedelta(seconds=90),
+    )
+    view = replace(world.outlook.view, requeued_jobs={"b-00000": job})
+    world.outlook = replace(world.outlook, view=view)
+
+    assert f"in 1m30s at the soonest ({NOW + timedelta(seconds=90):%H:%M:%S}" in screen_of(
+        world.detail("b")
+    )
 
 
 def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spindown.cli.logs import Screen
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.log import ATTEMPT_FAILED, USER_OUTPUT
 from spindown.error import Unreachable
@@ -19,6 +20,7 @@ from spindown.operate.log import (
     LiveLog,
     LogFollower,
     begin_live,
+    live_of_jobs,
     read_kept,
 )
 from spindown.port import LogEvent
@@ -58,6 +60,27 @@ def test_each_line_is_seen_once(scene: Scene) -> None:
     scene.clock.advance(timedelta(seconds=1))
     scene.says("two")
     assert (scene.looks(), scene.looks()) == (["two"], [])
+
+
+def test_a_whole_job_is_read_with_its_times(scene: Scene) -> None:
+    scene.says("long ago", ago=3600.0)
+    scene.says("of another", job_id="other")
+
+    (line,) = live_of_jobs(scene.log, ["j"], scene.clock.now()).look()
+
+    assert (line.value, line.at) == ("long ago", scene.clock.now() - timedelta(hours=1))
+
+
+@pytest.mark.parametrize(("timestamps", "told"), [(False, "hi"), (True, "{at}  hi")])
+def test_a_line_has_its_time_where_that_is_asked_for(
+    scene: Scene, capsys: pytest.CaptureFixture[str], told: str, *, timestamps: bool
+) -> None:
+    scene.says("hi")
+
+    Screen(as_json=False, timestamps=timestamps).show(scene.live)
+
+    at = f"{scene.clock.now():%Y-%m-%dT%H:%M:%S}.000Z"
+    assert capsys.readouterr().out.splitlines()[1] == told.format(at=at)
 
 
 def test_equal_lines_of_one_moment_are_all_seen(scene: Scene) -> None:
