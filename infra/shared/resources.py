@@ -209,20 +209,24 @@ def encrypt_queue(scope: Construct) -> Mapping[str, Any]:
 
 
 def make_log(scope: Construct, name: str) -> logs.LogGroup:
-    """Add a log group that is deleted with the stack.
+    """Add a log group that is deleted with the stack, unless logs are kept.
+
+    One that is kept is still removed if its first deploy fails, or the next try would find it.
 
     Metrics of functions and workers come from the same lines (EMF).
     """
+    stack = DeploymentStack.holding(scope)
     group = logs.LogGroup(
         scope,
         "Log",
         log_group_name=name,
-        removal_policy=RemovalPolicy.DESTROY,
+        removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+        if stack.deployment.keep_logs
+        else RemovalPolicy.DESTROY,
     )
     made = group.node.default_child
     assert isinstance(made, logs.CfnLogGroup)  # noqa: S101 - what CDK makes of it
     # In days: CDK's own words for them are another list.
-    stack = DeploymentStack.holding(scope)
     made.retention_in_days = stack.deployment.log_retention.days
     # The key's own policy lets CloudWatch Logs use it, which no template here writes.
     made.kms_key_id = stack.key_arn

@@ -127,6 +127,8 @@ class DeploymentConfig(TomlTable):
     kms_key_arn: KeyArn | None = None
     #: How long logs of functions and workers are kept.
     log_retention: Retention = timedelta(days=30)
+    #: Whether they stay so long when the deployment is deleted.
+    keep_logs: Flag = False
     #: Further regions where workers may run.
     outpost: dict[Region, RegionConfig] = Field(default_factory=dict, max_length=OUTPOSTS_AT_MOST)
 

@@ -266,6 +266,20 @@ def test_logs_are_kept_as_long_as_asked(ruled: Assembly) -> None:
     assert len(groups) == 15
 
 
+@pytest.mark.parametrize(
+    ("key", "policy"), [("", "Delete"), ("keep_logs = true\n", "RetainExceptOnCreate")]
+)
+def test_logs_outlive_their_stack_where_it_is_asked(key: str, policy: str, tmp_path: Path) -> None:
+    text = PLAIN.format(image="").replace("zones =", f"{key}zones =")
+    core = synthesise_core(write_project(tmp_path, text), tmp_path / "out")
+
+    groups = [one for one in core.resources.values() if one["Type"] == "AWS::Logs::LogGroup"]
+    assert len(groups) == 5
+    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in groups} == {
+        (policy, policy if policy == "Delete" else "Retain")
+    }
+
+
 def test_cloudwatch_knows_every_retention() -> None:
     known = set(schema_of("AWS::Logs::LogGroup")["properties"]["RetentionInDays"]["enum"])
     assert set(RETENTION_DAYS) == {days for days in known if days <= 3650}
