@@ -20,6 +20,7 @@ from spindown.contract.settings import (
 )
 from spindown.infra.control.bundle import LOCK, TABLE_LOCK, FunctionBundle, Target
 from spindown.infra.control.control import ControlPlane
+from spindown.infra.flow import log_connections
 from spindown.infra.shared.archive import KitArchive
 from spindown.infra.shared.network import Network
 from spindown.infra.shared.resources import (
@@ -112,6 +113,7 @@ class CoreStack(DeploymentStack):
             kit=KitArchive(self, "Kit", assets=synthesizer),
             assets=synthesizer,
         )
+        log_connections(self, shared.network, deployment)
         #: The bucket of results and usage records.
         self.bucket = shared.store.bucket
         #: The topic that carries alarms to people.

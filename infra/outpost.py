@@ -17,6 +17,7 @@ from spindown.contract.settings import RegionSettings, outpost_parameter
 from spindown.infra.control.bundle import FunctionBundle, Target
 from spindown.infra.control.teardown import Teardown
 from spindown.infra.control.trigger import INSTANCE_EVENTS
+from spindown.infra.flow import log_connections
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.limit import split_statements
 from spindown.infra.iam.statement import allow, make_role
@@ -61,7 +62,9 @@ class OutpostStack(DeploymentStack):
             "network": place.network,
             "egress": place.egress,
         }
-        self._network = Network(self, "Network", deployment=deployment.model_copy(update=placed))
+        here = deployment.model_copy(update=placed)
+        self._network = Network(self, "Network", deployment=here)
+        log_connections(self, self._network, here)
         # What instances need until they have ended, and what launches them, which is deleted first.
         self._stays = Construct(self, "Stay")
         self._use = Construct(self, "Use")
@@ -132,9 +135,14 @@ class OutpostStack(DeploymentStack):
                 template_ids=[id_ for one in launched for id_ in one.template_ids],
                 subnet_arns=network.subnet_arns,
                 security_group_id=network.security_group_id,
+                owners=self._deployment.image_owners,
+                images=images,
             ),
             *grants.make_tagged(
-                deployment=deployment, launched=launched, spot_too=bool(self._deployment.tags)
+                deployment=deployment,
+                launched=launched,
+                spot_too=bool(self._deployment.tags),
+                has_addresses=self._deployment.public_addresses,
             ),
             *grants.encrypt_disks(self.key_arn),
             grants.resolve_images(images),

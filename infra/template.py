@@ -39,6 +39,7 @@ def add_templates(
     shared = stack.deployment.tags
     what = partial(
         _template_data,
+        has_addresses=stack.deployment.public_addresses,
         # A container is a network of its own, one hop farther from instance metadata.
         hops=2 if workload.run.image and workload.run.metadata_access else 1,
         profile_arn=profile_arn,
@@ -83,6 +84,7 @@ def _template_data(
     image_parameter: str,
     disk: ec2.CfnLaunchTemplate.BlockDeviceMappingProperty,
     hops: int,
+    has_addresses: bool,
     profile_arn: str,
     security_group_id: str,
     tagged: Mapping[str, Mapping[str, str]],
@@ -94,11 +96,20 @@ def _template_data(
     type -> tags.
     """
     template = ec2.CfnLaunchTemplate
+    groups = [security_group_id]
+    # Whatever the subnet gives; groups are then the interface's.
+    private = template.NetworkInterfaceProperty(
+        device_index=0,
+        associate_public_ip_address=False,
+        delete_on_termination=True,
+        groups=groups,
+    )
     return template.LaunchTemplateDataProperty(
         image_id=f"resolve:ssm:{image_parameter}",
         instance_initiated_shutdown_behavior="terminate",
         iam_instance_profile=template.IamInstanceProfileProperty(arn=profile_arn),
-        security_group_ids=[security_group_id],
+        security_group_ids=groups if has_addresses else None,
+        network_interfaces=None if has_addresses else [private],
         metadata_options=template.MetadataOptionsProperty(
             http_endpoint="enabled",
             http_tokens="required",

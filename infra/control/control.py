@@ -316,15 +316,19 @@ class ControlPlane(Construct):
         network, deployment = self._shared.network, self._shared.deployment.name
         fleets = [one.fleet for one in self._workloads]
         templates = [ref.id for fleet in fleets for ref in fleet.template_refs.values()]
+        images = [name for fleet in fleets for name in fleet.image_parameters]
         return [
             *grants.use_parts(
                 template_ids=templates,
                 subnet_arns=network.subnet_arns,
                 security_group_id=network.security_group_id,
+                owners=self._shared.deployment.image_owners,
+                images=images,
             ),
             *grants.make_tagged(
                 deployment=deployment,
                 spot_too=bool(self._shared.deployment.tags),
+                has_addresses=self._shared.deployment.public_addresses,
                 launched=[
                     grants.bound_launches(
                         one.name,
@@ -336,5 +340,5 @@ class ControlPlane(Construct):
             ),
             *grants.pass_roles(worker_role_arns=[fleet.role.role_arn for fleet in fleets]),
             *grants.encrypt_disks(self._shared.deployment.kms_key_arn),
-            grants.resolve_images([name for fleet in fleets for name in fleet.image_parameters]),
+            grants.resolve_images(images),
         ]

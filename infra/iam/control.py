@@ -309,19 +309,46 @@ _LAUNCH = ["ec2:CreateFleet", "ec2:RunInstances"]
 
 
 def use_parts(
-    *, template_ids: Sequence[str], subnet_arns: Sequence[str], security_group_id: str
+    *,
+    template_ids: Sequence[str],
+    subnet_arns: Sequence[str],
+    security_group_id: str,
+    images: Sequence[str] = (),
+    owners: Sequence[str] = (),
 ) -> list[iam.PolicyStatement]:
-    """Allow using what a launch finds: templates, network, images."""
+    """Allow using what a launch finds: templates, network, images.
+
+    Images are AWS's and the account's, and those of ``owners``; where a parameter of ``images`` is
+    a person's own, and no owners are named, it may lead to anybody's. EC2 tells the owner to
+    RunInstances, within CreateFleet too (Service Authorization Reference, Amazon EC2, "image").
+    """
+    image = public("ec2", "image/*")
     parts = [
-        public("ec2", "image/*"),
         public("ec2", "snapshot/*"),
         regional("ec2", f"security-group/{security_group_id}"),
         *subnet_arns,
     ]
+    ubuntu = [_CANONICAL] if any(one.startswith(_OF_CANONICAL) for one in images) else []
+    known = ["amazon", Aws.ACCOUNT_ID, *ubuntu, *owners]
+    is_bound = owners or all(one.startswith(_OWN_OR_AWS) for one in images)
     return [
         allow("LaunchFromTemplates", _LAUNCH, _templates(template_ids)),
         allow("LaunchWithParts", _LAUNCH, parts),
+        allow("ChooseImages", ["ec2:CreateFleet"], [image]),
+        allow(
+            "LaunchImages",
+            ["ec2:RunInstances"],
+            [image],
+            {"StringEquals": {"ec2:Owner": known}} if is_bound else None,
+        ),
     ]
+
+
+#: The publisher of Ubuntu (Ubuntu on AWS, "Find Ubuntu images").
+_CANONICAL = "099720109477"
+_OF_CANONICAL = "/aws/service/canonical/"
+#: Parameters that no person writes: of AWS, and of images that are baked here.
+_OWN_OR_AWS = ("/aws/service/", "/imagebuilder/spindown/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +386,7 @@ def bound_launches(workload: str, template_ids: Sequence[str], wanted: Requireme
 
 
 def make_tagged(
-    *, deployment: str, launched: Sequence[Launched], spot_too: bool
+    *, deployment: str, launched: Sequence[Launched], spot_too: bool, has_addresses: bool = True
 ) -> list[iam.PolicyStatement]:
     """Allow making what a launch makes; everything carries our tag from the start.
 
@@ -372,19 +399,30 @@ def make_tagged(
     (Amazon EC2 User Guide, "Use launch templates to control launching").
 
     A spot request carries tags only where the account has some (``spot_too``): else the same
-    template serves on-demand launches. EC2 makes a spot request only together with an instance,
-    which carries the tag; so no tag is asked of it.
+    template serves on-demand launches, and no tag is asked of it: EC2 makes a spot request only
+    together with an instance, which carries the tag.
+
+    Without public addresses (``has_addresses``) an interface that asks for one is refused. The
+    template says so of each; a request that does not speak of it passes, since what EC2 then tells
+    IAM is not documented.
     """
     instances = regional("ec2", "instance/*")
     beside = [regional("ec2", f"{kind}/*") for kind in ("network-interface", "volume")]
+    private = {} if has_addresses else {"BoolIfExists": {"ec2:AssociatePublicIpAddress": "false"}}
     made = [regional("ec2", "fleet/*"), instances, *beside]
     ours = {f"aws:RequestTag/{tag.DEPLOYMENT}": deployment}
-    tagged = [*made, regional("ec2", "spot-instances-request/*")] if spot_too else made
+    spot = regional("ec2", "spot-instances-request/*")
+    tagged = [*made, spot] if spot_too else made
     launching = {"ec2:CreateAction": ["CreateFleet", "RunInstances"]}
     return [
         allow("RequestTaggedFleets", ["ec2:CreateFleet"], made, {"StringEquals": ours}),
-        allow("RequestSpot", _LAUNCH, [regional("ec2", "spot-instances-request/*")]),
-        allow("LaunchTaggedParts", ["ec2:RunInstances"], beside, {"StringEquals": ours}),
+        allow("RequestSpot", _LAUNCH[:1] if spot_too else _LAUNCH, [spot]),
+        allow(
+            "LaunchTaggedParts",
+            ["ec2:RunInstances"],
+            [*beside, spot] if spot_too else beside,
+            {"StringEquals": ours, **private},
+        ),
         *(
             allow(
                 f"LaunchTaggedInstances{'' if number == 1 else number}",

@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 
 from spindown.contract import tag
 from spindown.contract.name import resource_name
-from spindown.infra.iam.statement import allow, public, regional, see
+from spindown.infra.iam.statement import OF_THIS_ACCOUNT, allow, public, regional, see
 from spindown.infra.iam.worker import open_sessions, use_keys
 
 #: The tags that Image Builder gives what it makes. The second holds the ARN of its image, in which
@@ -47,7 +47,7 @@ def bake(
         # Image Builder's program that executes the steps, and what that program needs.
         allow("ReadTools", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::ec2imagebuilder*"]),
         allow("ReadComponents", ["imagebuilder:GetComponent"], component_arns),
-        allow("ReadArchives", ["s3:GetObject"], archives_arns),
+        allow("ReadArchives", ["s3:GetObject"], archives_arns, OF_THIS_ACCOUNT),
         *use_keys(key_arns),
         allow(
             "WriteLogs",

@@ -108,6 +108,10 @@ def allow(
     )
 
 
+#: That what is read is this account's, whoever has made a bucket of such a name.
+OF_THIS_ACCOUNT = {"StringEquals": {"aws:ResourceAccount": Aws.ACCOUNT_ID}}
+
+
 def see(sid: str, actions: Sequence[str], *, regions: Sequence[str]) -> iam.PolicyStatement:
     """Allow actions that take no resource, in these regions alone."""
     asked = regions[0] if len(regions) == 1 else list(regions)

@@ -15,6 +15,7 @@ from spindown.contract.location import parse_location, work_root
 from spindown.contract.run import ecr_registry, is_parameter
 from spindown.contract.usage import measured_prefix
 from spindown.infra.iam.statement import (
+    OF_THIS_ACCOUNT,
     READ_ROWS,
     allow,
     literal,
@@ -83,7 +84,7 @@ def tell_of_jobs(*, deployment: str, workload: str) -> iam.PolicyStatement:
 
 def read_code(*, archives_arn: str) -> iam.PolicyStatement:
     """Allow reading the code archives of one workload, one a release, and nothing beside them."""
-    return allow("ReadCode", ["s3:GetObject"], [archives_arn])
+    return allow("ReadCode", ["s3:GetObject"], [archives_arn], OF_THIS_ACCOUNT)
 
 
 def read_folders(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
@@ -93,7 +94,7 @@ def read_folders(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
 
 def read_kit(*, archives_arn: str) -> iam.PolicyStatement:
     """Allow reading the kits that instances install themselves from, one a release."""
-    return allow("ReadKit", ["s3:GetObject"], [archives_arn])
+    return allow("ReadKit", ["s3:GetObject"], [archives_arn], OF_THIS_ACCOUNT)
 
 
 def open_sessions(regions: Sequence[str]) -> iam.PolicyStatement:

@@ -15,7 +15,7 @@ from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
 from spindown.config import format_duration
-from spindown.contract.name import resource_name
+from spindown.contract.name import WEBHOOK_ALARM, resource_name
 from spindown.contract.queue import MAX_RECEIVE_COUNT
 from spindown.domain.policy import Policy
 from spindown.infra.observability.metric import (
@@ -158,7 +158,7 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
 
 
 def deployment_alarms(
-    metrics: MetricScope, *, budget_per_month: float | None
+    metrics: MetricScope, *, budget_per_month: float | None, has_webhook: bool = False
 ) -> Iterator[AlarmDefinition]:
     """Yield the alarms of what all workloads share: the budget (USD) and the control plane."""
     deployment = metrics.deployment
@@ -190,6 +190,17 @@ def deployment_alarms(
         "offers, in the line with the metric Untold; most often a policy denies sns:Publish on "
         f"{resource_name(deployment, 'alarms')}.",
     )
+    if has_webhook:
+        yield AlarmDefinition(
+            name=WEBHOOK_ALARM,
+            # By the hour: its own text fails as well, within the same hour, and rings no second
+            # time. While texts fail hour by hour it stays as it is, and says nothing more.
+            metric=metrics.function("webhook", "Errors", HOUR),
+            problem="The webhook takes no text, or its address cannot be read: alarms and alerts "
+            "come to `alarm_email` alone.",
+            remedy=f"read the log /spindown/{deployment}/webhook; store a new address in the "
+            "secret that `alarm_webhook` names.",
+        )
     yield _control_share(metrics)
 
 

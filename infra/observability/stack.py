@@ -78,7 +78,11 @@ class InsightStack(DeploymentStack):
         deployment = self._config.deployment
         metrics = MetricScope(deployment=deployment.name)
         scope = Construct(self, "Deployment")
-        definitions = deployment_alarms(metrics, budget_per_month=deployment.budget_per_month)
+        definitions = deployment_alarms(
+            metrics,
+            budget_per_month=deployment.budget_per_month,
+            has_webhook=deployment.alarm_webhook is not None,
+        )
         OverviewDashboard(
             scope,
             "Overview",

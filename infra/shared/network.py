@@ -54,13 +54,14 @@ class Network(Construct):
             self.subnets = dict(deployment.network.subnets)
             route_tables = list(deployment.network.route_tables)
             has_interfaces = deployment.network.interface_endpoints
+            clients = deployment.network.endpoint_clients or _PRIVATE_ADDRESSES
         else:
             is_public = deployment.public_addresses
             self.vpc_id = self._make_vpc(deployment.name)
             route_table, self.subnets = self._make_subnets(deployment.zones, is_public=is_public)
             if is_public:
                 self._make_way_out(route_table)
-            route_tables, has_interfaces = [route_table], not is_public
+            route_tables, has_interfaces, clients = [route_table], not is_public, ()
         #: Whether it is ours, and nothing in it but by its endpoints leads out of it.
         self._is_closed = not self._is_named and not deployment.public_addresses
         self.security_group_id = self._make_security_group(deployment.egress)
@@ -68,9 +69,7 @@ class Network(Construct):
             self._make_gateways(deployment.region, route_tables, has_layers="ecr.dkr" in needed)
         if has_interfaces:
             services = sorted({*needed} - {*GATEWAYS})
-            self._make_interfaces(
-                deployment.region, services, is_shared=deployment.network is not None
-            )
+            self._make_interfaces(deployment.region, services, clients)
 
     @property
     def subnet_arns(self) -> list[str]:
@@ -151,19 +150,20 @@ class Network(Construct):
                 policy_document=self._bound(name, *(layers if name == "s3" else [])),
             )
 
-    def _make_interfaces(self, region: str, services: Sequence[str], *, is_shared: bool) -> None:
+    def _make_interfaces(
+        self, region: str, services: Sequence[str], clients: Sequence[str]
+    ) -> None:
         """Add the endpoints that are billed by the hour, zone by zone.
 
-        Their private names lead every host of the VPC to them. In a VPC that others use too they
-        answer all of its private addresses, or those hosts would be cut off from the services.
+        Their private names lead every host of the VPC to them. So in a VPC that others use too they
+        answer ``clients`` beside the workers, or these would be cut off from the services.
         """
         if not services:
             return
-        sources = (
-            [{"cidr_ip": block} for block in _PRIVATE_ADDRESSES]
-            if is_shared
-            else [{"source_security_group_id": self.security_group_id}]
-        )
+        sources = [
+            {"source_security_group_id": self.security_group_id},
+            *({"cidr_ip": block} for block in clients),
+        ]
         group = ec2.CfnSecurityGroup(
             self,
             "Endpoints",

@@ -114,9 +114,20 @@ class DeploymentBucket(Construct):
                     prefix=MEASURED,
                     expiration=Duration.days(MEASURED_DAYS),
                 ),
+                *self._expire_work(),
             ],
         )
         self._let_nobody_replace_batches()
+
+    def _expire_work(self) -> list[s3.LifecycleRule]:
+        kept = DeploymentStack.holding(self).deployment.work_retention
+        if kept is None:
+            return []
+        return [
+            s3.LifecycleRule(
+                id="expire-work", prefix="workloads/", expiration=Duration.days(kept.days)
+            )
+        ]
 
     def _let_nobody_replace_batches(self) -> None:
         """Deny a write over the index, the mark or the messages of a batch, whoever it is of.

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +17,8 @@ from spindown.cli.render.line import print_aside
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
-from spindown.contract.name import resource_name, scaler_name
-from spindown.error import BadInput, NotFound
+from spindown.contract.name import WEBHOOK_ALARM, resource_name, scaler_name
+from spindown.error import BadInput, NotFound, Unreachable
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
 from spindown.operate.doctor.subject import (
@@ -99,10 +99,32 @@ def _examine(
         table=table,
         count_lost=_lost_counter(aws, name) if subject.is_deployed else None,
         rehearse=aws.rehearser(scaler_name(name)) if subject.is_deployed else None,
-        try_webhook=aws.webhook(resource_name(name, "webhook")) if subject.is_deployed else None,
+        try_webhook=webhook_trier(
+            aws.webhook(resource_name(name, "webhook")),
+            aws.alarms().states,
+            resource_name(name, WEBHOOK_ALARM),
+        )
+        if subject.is_deployed
+        else None,
         tell=tell,
     )
     return examine(in_local_system(subject) if is_local() else subject, ports)
+
+
+def webhook_trier(
+    read: Callable[[], None], states: Callable[[str], Mapping[str, str]], alarm: str
+) -> Callable[[], None]:
+    """Return what tries a webhook: its secret, and whether its last texts have come through.
+
+    What it returns raises what ``read`` does, and Unreachable where the alarm rings.
+    """
+
+    def try_webhook() -> None:
+        read()
+        if states(alarm).get(alarm) == "ALARM":
+            raise Unreachable(f"it has taken no text in the last hour (alarm {alarm})")
+
+    return try_webhook
 
 
 def _lost_counter(aws: "Aws", deployment: str) -> Callable[[str], int]:

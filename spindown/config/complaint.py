@@ -102,6 +102,10 @@ def _suggest_key(where: Sequence[str], root: type[BaseModel]) -> str:
     alike = _MUCH_ALIKE if key in known else _ALIKE
     near = begun or difflib.get_close_matches(key, own, n=1, cutoff=alike)
     if not near and key in known:
+        above = [where[:depth] for depth in range(len(where) - 1, 0, -1)]
+        for table in above:
+            if key in _form_of([*table, key], root).model_fields:
+                return f"move it up to [{'.'.join(table)}], which it is a key of"
         return "move it to the table whose key it is: `spindown docs settings`"
     close = near or difflib.get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
     return f"did you mean {close[0]}?" if close else "take this unknown key out"

@@ -9,6 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from spindown.config.form import (
+    AccountId,
+    AddressRange,
     Destination,
     Duration,
     EmailAddress,
@@ -62,6 +64,18 @@ def _be_a_retention(value: timedelta) -> timedelta:
 
 Retention = Annotated[Duration, AfterValidator(_be_a_retention)]
 
+#: Messages, which may begin a job anew, live for weeks (``contract.queue``), and a job for days.
+_WORK_KEPT_AT_LEAST = timedelta(days=60)
+
+
+def _be_whole_days(value: timedelta) -> timedelta:
+    if value % timedelta(days=1) or value < _WORK_KEPT_AT_LEAST:
+        raise ValueError(f"write whole days, at least {_WORK_KEPT_AT_LEAST.days}d")
+    return value
+
+
+WorkRetention = Annotated[Duration, AfterValidator(_be_whole_days)]
+
 
 def bootstrap_parameter(qualifier: str) -> str:
     """Return the SSM parameter in which ``cdk bootstrap`` leaves the version of what it made."""
@@ -78,6 +92,8 @@ class NetworkConfig(TomlTable):
     route_tables: tuple[RouteTableId, ...] = ()
     #: Whether the interface endpoints are made that workers need.
     interface_endpoints: Flag = False
+    #: Ranges of the hosts that may use these; empty: all private ones.
+    endpoint_clients: tuple[AddressRange, ...] = ()
 
 
 class RegionConfig(TomlTable):
@@ -109,6 +125,8 @@ class DeploymentConfig(TomlTable):
     public_addresses: Flag = True
     #: Where workers at home may send; empty: anywhere, or port 443 where only endpoints lead out.
     egress: tuple[Destination, ...] = ()
+    #: Whether a VPC that is made logs its connections.
+    flow_log: Flag = False
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
     #: Whether `spindown verify` may have AWS Fault Injection Service interrupt its machines.
@@ -125,10 +143,14 @@ class DeploymentConfig(TomlTable):
     bootstrap_qualifier: Qualifier | None = None
     #: Your own key, which encrypts all that is stored; None: AWS's keys do.
     kms_key_arn: KeyArn | None = None
+    #: Accounts whose images may be started, beside AWS's and this one.
+    image_owners: tuple[AccountId, ...] = ()
     #: How long logs of functions and workers are kept.
     log_retention: Retention = timedelta(days=30)
     #: Whether they stay so long when the deployment is deleted.
     keep_logs: Flag = False
+    #: How long inputs, results and all else of jobs stay in the bucket; None: for ever.
+    work_retention: WorkRetention | None = None
     #: Further regions where workers may run.
     outpost: dict[Region, RegionConfig] = Field(default_factory=dict, max_length=OUTPOSTS_AT_MOST)
 
@@ -208,7 +230,8 @@ class DraftDeploymentConfig(DeploymentConfig):
 def _check_place(table: str, region: str, place: RegionConfig) -> None:
     for zone in place.zones:
         if not re.fullmatch(re.escape(region) + "[a-z]", zone):
-            raise remedy(f"{table}zones", f"list zones of {region}, such as {region}a")
+            advice = f"write zones of {region}, such as {region}a: {zone} is none"
+            raise remedy(f"{table}zones", advice)
     if len(set(place.zones)) < len(place.zones):
         raise remedy(f"{table}zones", "name each zone once")
     if place.kms_key_arn is not None and place.kms_key_arn.split(":")[3] != region:

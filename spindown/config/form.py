@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 from difflib import get_close_matches
+from ipaddress import IPv4Network
 from typing import Annotated, Literal, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -135,13 +136,32 @@ _PORT = r"([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])
 RouteTableId = Annotated[
     str, name_pattern("a route table id", r"rtb-[0-9a-f]+", "the form rtb-0123abcd")
 ]
+
+
+def _be_a_range(value: str) -> str:
+    """Refuse an address within a range, which EC2 would write as the whole range."""
+    where, colon, port = value.partition(":")
+    if not where.startswith("pl-"):
+        whole = str(IPv4Network(where, strict=False))
+        if whole != where:
+            raise ValueError(f"write {whole}{colon}{port}: that is the range which it lies in")
+    return value
+
+
+_RANGE = rf"({_BYTE}\.){{3}}{_BYTE}/(3[0-2]|[12]?\d)"
+AddressRange = Annotated[
+    str, name_pattern("a range", _RANGE, "the form 10.0.0.0/8"), AfterValidator(_be_a_range)
+]
+
+
 Destination = Annotated[
     str,
     name_pattern(
         "a destination",
-        rf"(({_BYTE}\.){{3}}{_BYTE}/(3[0-2]|[12]?\d)|pl-[0-9a-f]{{8,17}}):{_PORT}",
+        rf"({_RANGE}|pl-[0-9a-f]{{8,17}}):{_PORT}",
         "the form 10.0.0.0/8:443 or pl-0123abcd:443: a range or a prefix list, and a port of TCP",
     ),
+    AfterValidator(_be_a_range),
 ]
 BucketName = Annotated[
     str,
@@ -187,10 +207,13 @@ PolicyName = Annotated[
     ),
     BeforeValidator(check_partition),
 ]
+AccountId = Annotated[str, name_pattern("an account", r"\d{12}", "its twelve digits")]
 RolePath = Annotated[
     str,
     name_pattern(
-        "a path", r"(?=.{1,256}$)/([\w+=,.@-]+/)*", "the form /team/, which begins and ends with /"
+        "a path",
+        r"(?=.{1,256}$)/([\w+=,.@-]+/)*",
+        "the form /team/, which begins and ends with /, 256 characters at most",
     ),
 ]
 RoleNamePrefix = Annotated[

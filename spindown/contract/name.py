@@ -5,6 +5,10 @@
 SEPARATOR = "--"
 
 
+#: The alarm of a webhook that takes no text.
+WEBHOOK_ALARM = "webhook-errors"
+
+
 def resource_name(deployment: str, *parts: str) -> str:
     """Return the name of what belongs to a deployment, or with a workload to that."""
     return SEPARATOR.join((deployment, *parts))

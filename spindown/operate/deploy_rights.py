@@ -76,6 +76,7 @@ def execution(whose: Whose, templates: Sequence[Template]) -> Mapping[str, Polic
         *_keep_bucket(whose, by_service.get("s3", [])),
         *_keep_roles(whose, by_service.get("iam", [])),
         *_use_keys(whose, by_service.get("kms", [])),
+        *_read_outputs(whose, templates),
     ]
     return {
         f"{whose.deployment}-execution-{number}": _policy(part)
@@ -216,6 +217,14 @@ def _keep_roles(whose: Whose, actions: Sequence[str]) -> list[Statement]:
 def _use_keys(whose: Whose, actions: Sequence[str]) -> list[Statement]:
     used = [one for one in actions if not _LOOKS.match(one) or one == "kms:DescribeKey"]
     return [allow("UseKeys", used, whose.key_arns)] if whose.key_arns and used else []
+
+
+def _read_outputs(whose: Whose, templates: Sequence[Template]) -> list[Statement]:
+    """Allow what one stack reads of another: CloudFormation asks for it as this role."""
+    if "Fn::GetStackOutput" not in json.dumps(templates):
+        return []
+    stacks = f"arn:aws:cloudformation:*:{whose.account}:stack/{whose.deployment}-*/*"
+    return [allow("ReadOutputs", ["cloudformation:DescribeStacks"], [stacks])]
 
 
 def _own_roles(whose: Whose) -> str:

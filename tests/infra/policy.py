@@ -127,6 +127,8 @@ def _holds(operator: str, given: Sequence[str] | None, wanted: Sequence[str]) ->
         return [str(given is None).lower()] == wanted
     if name == "StringNotLike":
         return not any(matches(pattern, value) for pattern in wanted for value in values)
+    if name == "BoolIfExists":
+        return given is None or given == wanted
     assert set_of in {"", "ForAllValues"}, f"unknown operator {operator}"
     assert name in {"StringEquals", "ArnEquals", "StringLike"}, f"unknown operator {operator}"
     if not set_of:

@@ -1,6 +1,7 @@
 """What `spindown iam execution` and `boundary` print is enough for what the templates hold."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -159,6 +160,18 @@ def test_the_boundary_has_all_that_roles_may_and_no_more(each: Assembly) -> None
     )
     assert len(roles) > policies > 5
     assert bound == {action for actions in roles for action in actions}
+
+
+def test_what_a_stack_reads_of_another_is_allowed(each: Assembly) -> None:
+    named = set(
+        re.findall(r'"Fn::GetStackOutput": {"StackName": "([^"]+)"', json.dumps(each.stacks))
+    )
+
+    (one,) = (one for one in statements(each) if "cloudformation:DescribeStacks" in one["Action"])
+    assert named == {"lab-core"}
+    for stack in named:
+        arn = f"arn:aws:cloudformation:eu-west-1:{ACCOUNT}:stack/{stack}/1"
+        assert fnmatchcase(arn, one["Resource"][0])
 
 
 def test_no_role_has_a_policy_that_the_boundary_cannot_see(each: Assembly) -> None:

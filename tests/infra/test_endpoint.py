@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from spindown import config
+from spindown.contract import tag
 from spindown.error import ConfigError
 from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
+from tests.infra.policy import Call, ours, read_statements
 
-OWN_IMAGE = PLAIN.format(image='mode = "ami"\nparameters = { x86_64 = "/my/image" }')
+OWN = 'mode = "ami"\nparameters = { x86_64 = "/my/image" }'
+OWN_IMAGE = PLAIN.format(image=OWN)
 PRIVATE = OWN_IMAGE.replace("zones =", "public_addresses = false\nzones =")
 ALWAYS = {"dynamodb", "events", "logs", "s3", "sqs"}
 NETWORK = """
@@ -119,20 +122,97 @@ def test_a_network_of_ones_own_has_the_endpoints_asked_for(
     assert all(one["VpcId"] == "vpc-1" for one in found.values())
 
 
-def test_endpoints_in_a_network_of_others_answer_all_its_hosts(tmp_path: Path) -> None:
-    keys = f"{NETWORK}interface_endpoints = true\n[workload.plain.run]"
+@pytest.mark.parametrize(
+    ("key", "clients"),
+    [
+        ("", {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"}),
+        ('endpoint_clients = ["10.1.0.0/16"]\n', {"10.1.0.0/16"}),
+    ],
+    ids=["all", "those that are named"],
+)
+def test_endpoints_in_a_network_of_others_answer_its_hosts(
+    tmp_path: Path, key: str, clients: set[str]
+) -> None:
+    keys = f"{NETWORK}interface_endpoints = true\n{key}[workload.plain.run]"
     made = synthesise(tmp_path, OWN_IMAGE.replace("[workload.plain.run]", keys))
 
     groups = {one["GroupDescription"]: one for one in made.all_of("AWS::EC2::SecurityGroup")}
     rules = groups["Spindown endpoints: requests to AWS come in"]["SecurityGroupIngress"]
 
     assert all((one["FromPort"], one["ToPort"]) == (443, 443) for one in rules)
-    assert {one["CidrIp"] for one in rules} == {
-        "10.0.0.0/8",
-        "172.16.0.0/12",
-        "192.168.0.0/16",
-        "100.64.0.0/10",
-    }
+    workers, *others = rules
+    assert words(workers["SourceSecurityGroupId"]).startswith("<NetworkWorkers")
+    assert {one["CidrIp"] for one in others} == clients
+
+
+@pytest.mark.parametrize("network", ["", NETWORK], ids=["made", "of one's own"])
+def test_without_addresses_no_launch_may_ask_for_one(tmp_path: Path, network: str) -> None:
+    made = synthesise(
+        tmp_path, PRIVATE.replace("[workload.plain.run]", f"{network}[workload.plain.run]")
+    )
+
+    for one in made.all_of("AWS::EC2::LaunchTemplate"):
+        data = one["LaunchTemplateData"]
+        (interface,) = data["NetworkInterfaces"]
+        assert interface["AssociatePublicIpAddress"] is False
+        assert words(interface["Groups"][0]).startswith("<NetworkWorkers")
+        assert "SecurityGroupIds" not in data
+    (grant,) = (
+        one for one in read_statements(made, "ControlScalerRole") if one.sid == "LaunchTaggedParts"
+    )
+    interface_arn = ours("ec2", "network-interface/*")
+    asked = {f"aws:RequestTag/{tag.DEPLOYMENT}": ["lab"]}
+    public = {**asked, "ec2:AssociatePublicIpAddress": ["true"]}
+    private = {**asked, "ec2:AssociatePublicIpAddress": ["false"]}
+    assert [
+        grant.allows(Call("ec2:RunInstances", interface_arn, one))
+        for one in (public, private, asked)
+    ] == [False, True, True]
+
+
+@pytest.mark.parametrize("network", ["", NETWORK], ids=["made", "of one's own"])
+def test_a_network_that_is_made_logs_its_flows_where_asked(tmp_path: Path, network: str) -> None:
+    text = PLAIN.format(image="").replace("zones =", "flow_log = true\nzones =")
+    made = synthesise(
+        tmp_path, text.replace("[workload.plain.run]", f"{network}[workload.plain.run]")
+    )
+
+    flows = made.all_of("AWS::EC2::FlowLog")
+    if network:
+        assert flows == []
+        return
+    assert [(one["ResourceType"], one["TrafficType"]) for one in flows] == [("VPC", "ALL")]
+    assert words(flows[0]["ResourceId"]).startswith("<NetworkVpc")
+    assert made.one_of("AWS::Logs::LogGroup", LogGroupName="/spindown/lab/flow")
+    assert words(made.statements("FlowsRole")["WriteLog"]["Resource"]).startswith("<FlowsLog")
+
+
+@pytest.mark.parametrize(
+    ("keys", "image", "owners"),
+    [
+        ("", "", ["amazon", "<AWS::AccountId>"]),
+        ("", OWN, None),
+        ('image_owners = ["444455556666"]', OWN, ["amazon", "<AWS::AccountId>", "444455556666"]),
+        (
+            "",
+            OWN.replace("/my/", "/aws/service/canonical/"),
+            [
+                "amazon",
+                "<AWS::AccountId>",
+                "099720109477",
+            ],
+        ),
+    ],
+    ids=["AWS's", "of one's own", "of one's own, by owner", "Ubuntu's"],
+)
+def test_an_image_of_strangers_is_not_started(
+    tmp_path: Path, keys: str, image: str, owners: list[str] | None
+) -> None:
+    text = PLAIN.format(image=image).replace("zones =", f"{keys}\nzones =")
+    grant = synthesise(tmp_path, text).statements("ControlScalerRole")["LaunchImages"]
+
+    told = grant.get("Condition", {}).get("StringEquals", {}).get("ec2:Owner")
+    assert (told and [words(one) for one in told]) == owners
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ STATEMENTS = [
             "SeePrices",
             "LaunchFromTemplates",
             "LaunchWithParts",
+            "ChooseImages",
+            "LaunchImages",
             "RequestTaggedFleets",
             "RequestSpot",
             "LaunchTaggedParts",

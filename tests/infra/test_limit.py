@@ -62,7 +62,7 @@ def test_no_policy_of_a_large_outpost_is_too_long(tmp_path: Path) -> None:
     assert len(attached) == 2
     # Split, and nothing lost.
     sids = [s["Sid"] for one in attached for s in one["PolicyDocument"]["Statement"]]
-    assert len(sids) == len(set(sids)) == 13
+    assert len(sids) == len(set(sids)) == 15
 
 
 def test_no_statement_alone_is_longer_than_a_policy(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
+from tests.infra.assembly import PLAIN, Assembly, synthesise, synthesise_core, words, write_project
 from tests.infra.ruled import HOME_KEY
 
 
@@ -57,6 +57,26 @@ def test_a_webhook_is_told_by_a_function_that_reads_one_secret(
         "ssm.eu-west-1.amazonaws.com",
     }
     assert "TellPeople" not in statements
+
+
+def test_a_webhook_that_fails_rings_once_an_hour_at_most(tmp_path: Path) -> None:
+    told = PLAIN.format(image="").replace("zones", 'alarm_webhook = "slack"\nzones')
+    made = synthesise(write_project(tmp_path, told), tmp_path / "out")
+
+    (alarm,) = (
+        one["Properties"]
+        for one in made.stacks["lab-insight"].values()
+        if one.get("Properties", {}).get("AlarmName") == "lab--webhook-errors"
+    )
+    assert (alarm["MetricName"], alarm["Dimensions"]) == (
+        "Errors",
+        [{"Name": "FunctionName", "Value": "lab--webhook"}],
+    )
+    assert (alarm["Period"], alarm["EvaluationPeriods"], alarm["Threshold"]) == (3600, 1, 1)
+    assert len(alarm["AlarmActions"]) == 1
+    # Or its end would be told too, and its telling fail.
+    assert not alarm.get("OKActions")
+    assert alarm["TreatMissingData"] == "notBreaching"
 
 
 def test_without_a_webhook_there_is_no_function_for_one(assembly: Assembly) -> None:

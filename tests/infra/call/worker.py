@@ -14,7 +14,7 @@ from tests.infra.call.resource import (
     objects,
     rows,
 )
-from tests.infra.policy import REGION, STORE, Call, ours
+from tests.infra.policy import ACCOUNT, REGION, STORE, Call, ours
 
 _KEY = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 _WORKER_LOG = ours("logs", "log-group:/spindown/lab/worker/rich:log-stream:i-1")
@@ -51,8 +51,7 @@ WORKER_CALLS = [
     Call("kms:Decrypt", _KEY, {"kms:ViaService": [f"s3.{REGION}.amazonaws.com"]}),
     Call("kms:Decrypt", _KEY, {"kms:ViaService": [f"secretsmanager.{REGION}.amazonaws.com"]}),
     # What it runs.
-    Call("s3:GetObject", CODE),
-    Call("s3:GetObject", KIT),
+    *(Call("s3:GetObject", one, {"aws:ResourceAccount": [ACCOUNT]}) for one in (CODE, KIT)),
     # Its row, leases; the policy in force; how an owner that is gone has ended.
     *(rows(action, "w#rich") for action in ("GetItem", "Query", "UpdateItem", "DeleteItem")),
     rows("GetItem", "c#rich"),
@@ -104,6 +103,8 @@ WORKER_MUST_NOT = [
     Call("s3:ListBucketVersions", STORE),
     Call("s3:ListBucketVersions", STORE, {"s3:prefix": ["workloads/plain/jobs/j/manifest.json"]}),
     *(Call("s3:PutObject", archive) for archive in (CODE, KIT)),
+    # A bucket of that name that somebody else has made.
+    *(Call("s3:GetObject", one, {"aws:ResourceAccount": ["444455556666"]}) for one in (CODE, KIT)),
     *(Call("s3:GetObject", archive) for archive in CODES_OF_OTHERS),
     Call("s3:GetObject", f"{ASSETS}/0123456789abcdef.json"),
     Call("secretsmanager:GetSecretValue", ours("secretsmanager", "secret:hub/token2-a1B2c3")),

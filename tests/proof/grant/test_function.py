@@ -36,7 +36,14 @@ NOT_RUN = {
     ),
     **dict.fromkeys(
         (
-            *("LaunchFromTemplates", "LaunchWithParts", "LaunchTaggedParts", "TagLaunches"),
+            *(
+                "LaunchFromTemplates",
+                "LaunchWithParts",
+                "ChooseImages",
+                "LaunchImages",
+                "LaunchTaggedParts",
+                "TagLaunches",
+            ),
             *("LaunchTaggedInstances", "RequestTaggedFleets", "MakeSpotRole", "ResolveImages"),
             "RequestSpot",
         ),

@@ -1,14 +1,16 @@
 """What a person and a script get of an examination: lines, commands whole, an exit code."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from spindown.cli.app import app
-from spindown.cli.doctor import name_file, render_finding
+from spindown.cli.doctor import name_file, render_finding, webhook_trier
 from spindown.cli.session import is_local
+from spindown.error import Unreachable
 from spindown.local import environment
 from spindown.operate.doctor.finding import Finding, Severity
 
@@ -35,6 +37,21 @@ def test_what_is_not_says_what_is_needed_and_how_to_fix_it() -> None:
         "         needed: 4",
         f"         remedy: {'aws ' * 60}",
     ]
+
+
+@pytest.mark.parametrize("state", ["OK", "ALARM"])
+def test_a_webhook_that_takes_no_text_is_told(state: str) -> None:
+    asked: list[str] = []
+
+    def states(prefix: str) -> dict[str, str]:
+        asked.append(prefix)
+        return {"lab--webhook-errors": state, "lab--webhook-errors-of-others": "ALARM"}
+
+    try_webhook = webhook_trier(lambda: None, states, "lab--webhook-errors")
+
+    with pytest.raises(Unreachable) if state == "ALARM" else nullcontext():
+        try_webhook()
+    assert asked == ["lab--webhook-errors"]
 
 
 def test_the_file_asked_about_is_what_is_to_be_deployed() -> None:

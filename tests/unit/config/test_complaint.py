@@ -268,7 +268,7 @@ _KEY_FORM = (
             "deployment.zones",
             ["eu-west-1a"],
             "deployment.zones",
-            "list zones of us-east-1, such as us-east-1a",
+            "write zones of us-east-1, such as us-east-1a: eu-west-1a is none",
             id="a zone of another region",
         ),
         pytest.param("deployment.zones", [], "deployment.zones", "name at least 1", id="no zone"),
@@ -333,7 +333,7 @@ _KEY_FORM = (
             "deployment.role_path",
             "team/",
             "deployment.role_path",
-            "write a path of the form /team/, which begins and ends with /",
+            "write a path of the form /team/, which begins and ends with /, 256 characters at most",
             id="no path of IAM",
         ),
         pytest.param(
@@ -432,6 +432,20 @@ _KEY_FORM = (
             "write a destination of the form 10.0.0.0/8:443 or pl-0123abcd:443: a range or a "
             "prefix list, and a port of TCP",
             id="no range of addresses",
+        ),
+        pytest.param(
+            "deployment.egress",
+            ["10.0.0.1/8:443"],
+            "deployment.egress.0",
+            "write 10.0.0.0/8:443: that is the range which it lies in",
+            id="an address within a range",
+        ),
+        pytest.param(
+            "deployment.outpost.us-west-2",
+            {"zones": ["us-west-2a"], "public_addresses": False},
+            "deployment.outpost.us-west-2.public_addresses",
+            "move it up to [deployment], which it is a key of",
+            id="a key of the deployment in a region",
         ),
         pytest.param(
             "deployment.egress",
@@ -559,7 +573,7 @@ _KEY_FORM = (
             "deployment.outpost.us-west-2",
             {"zones": ["us-east-1b"]},
             "deployment.outpost.us-west-2.zones",
-            "list zones of us-west-2, such as us-west-2a",
+            "write zones of us-west-2, such as us-west-2a: us-east-1b is none",
             id="a zone of another region than its outpost's",
         ),
         pytest.param(
