@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ministack.services.cloudformation import provisioners
 
 from spindown import config
@@ -12,7 +13,7 @@ from spindown.contract import tag
 from spindown.contract.codec import decode
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.domain.offer import CapacityType
-from tests.infra.assembly import CONFIG, Assembly, synthesise_core, words, write_project
+from tests.infra.assembly import CONFIG, PLAIN, Assembly, synthesise_core, words, write_project
 
 MINUTE = 60
 DAY = 24 * 60 * MINUTE
@@ -89,6 +90,19 @@ def test_the_ledger_is_restorable_and_indexed_by_instance(assembly: Assembly) ->
     (index,) = table["GlobalSecondaryIndexes"]
     assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
     assert [key["AttributeName"] for key in index["KeySchema"]] == ["instance_id", "sk"]
+
+
+@pytest.mark.parametrize("kept", [None, 90])
+def test_work_expires_where_it_is_asked(tmp_path: Path, kept: int | None) -> None:
+    key = f'work_retention = "{kept}d"\n' if kept else ""
+    text = PLAIN.format(image="").replace("zones =", f"{key}zones =")
+    core = synthesise_core(write_project(tmp_path, text), tmp_path / "out")
+
+    rules = core.one_of("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+    expired = {
+        one.get("Prefix"): one["ExpirationInDays"] for one in rules if "ExpirationInDays" in one
+    }
+    assert expired.get("workloads/") == kept
 
 
 def test_our_network_costs_nothing_while_no_worker_runs(assembly: Assembly) -> None:
