@@ -443,7 +443,7 @@ class LaunchRequest:
 class RefusalKind(StrEnum):
     """What a refusal means for what to try next; the table is in ``spindown.aws.error``."""
 
-    #: This pool is dry: remember it, take the next offer.
+    #: This pool has none: let it cool down, take the next offer.
     CAPACITY = "capacity"
     #: This quota class is full.
     QUOTA = "quota"

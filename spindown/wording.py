@@ -718,8 +718,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.ABOVE_ON_DEMAND: ("{spot:.4f} USD/h as spot is more than {on_demand:.4f} on demand"),
     ReasonCode.UNRELIABLE: "it lives an hour with probability {survives:.3f}, below {least:g}",
-    ReasonCode.POOL_LEFT_ALONE: lambda about: (
-        f"{_inner(about)}; left alone until {_clock(about['until'])}"
+    ReasonCode.POOL_COOLING_DOWN: lambda about: (
+        f"{_inner(about)}; cooling down until {_clock(about['until'])}"
     ),
     ReasonCode.QUOTA_FULL: lambda about: (
         f"quota {about['quota']} is full; blocked until {_clock(about['until'])}"

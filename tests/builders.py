@@ -11,7 +11,6 @@ from spindown.domain.fleet import (
     Launch,
     LaunchState,
     Lease,
-    Unavailable,
     Worker,
     WorkerState,
 )
@@ -26,6 +25,7 @@ from spindown.domain.offer import (
     SpotPrice,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.ranking import CandidateList, rank
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.schedule import Demand, StartPlan
@@ -141,9 +141,9 @@ def a_pool(instance_type: str = "g4dn.xlarge", zone: str = "us-west-2a") -> Pool
     return Pool(instance_type=instance_type, zone=zone, capacity_type=SPOT)
 
 
-def an_unavailable(pool: Pool | None = None, **changes: Any) -> Unavailable:
+def a_pool_cooldown(pool: Pool | None = None, **changes: Any) -> PoolCooldown:
     """Return a pool's memory that has three minutes to go."""
-    base = Unavailable(
+    base = PoolCooldown(
         pool=pool or a_pool(),
         until=NOW + minutes(3),
         strikes=1,

@@ -312,7 +312,7 @@ def _attempts(metrics: MetricScope) -> Graph:
     return Graph(
         title="Launch requests by outcome",
         left=[metrics.search("LaunchRequests", "Sum", by=OUTCOME)],
-        right=[metrics.level("UnavailablePools", label="unavailable pools")],
+        right=[metrics.level("PoolsCoolingDown", label="pools cooling down")],
         stacked=True,
     )
 

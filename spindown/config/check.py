@@ -29,9 +29,9 @@ def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     for name in _POSITIVE:
         yield name, getattr(policy, name) > timedelta(0), "make it longer than zero"
     yield (
-        "unavailable_at_most",
-        policy.unavailable_at_most >= policy.unavailable_for,
-        "make it at least unavailable_for",
+        "pool_cooldown_at_most",
+        policy.pool_cooldown_at_most >= policy.pool_cooldown,
+        "make it at least pool_cooldown",
     )
     yield (
         "lease_duration",

@@ -110,7 +110,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("LaunchRequests", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
     ("Refusals", _COUNT, (POOL,), _SCALER, "Refusals of EC2's by pool."),
     ("Alerts", _COUNT, (ALERT,), _TELLERS, "1 while something waits for a person to fix it."),
-    ("UnavailablePools", _COUNT, (), _SCALER, "Pools remembered as dry or reclaimed."),
+    ("PoolsCoolingDown", _COUNT, (), _SCALER, "Pools that cool down after a refusal or a reclaim."),
     ("QuotaBlocked", _COUNT, (), _SCALER, "Quota classes that are full."),
     ("BreakerOpen", _COUNT, (), _SCALER, "1 while launching is stopped until it is fixed."),
     ("NothingFits", _COUNT, (), _SCALER, "1 while work waits and no offer may be taken."),

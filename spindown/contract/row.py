@@ -47,7 +47,7 @@ WORKER = "worker#"
 MACHINE = "machine#"
 LEASE = "lease#"
 LAUNCH = "launch#"
-UNAVAILABLE = "unavailable#"
+POOL_COOLDOWN = "pool-cooldown#"
 RATE = "rate#"
 SPEND = "spend#"
 BACKLOG = "backlog"
@@ -122,9 +122,9 @@ def launch_sort(launch_id: str) -> str:
     return f"{LAUNCH}{launch_id}"
 
 
-def unavailable_sort(pool: Pool) -> str:
-    """Return the sort key of a pool's unavailable row."""
-    return f"{UNAVAILABLE}{pool}"
+def pool_cooldown_sort(pool: Pool) -> str:
+    """Return the sort key of the cooldown of a pool."""
+    return f"{POOL_COOLDOWN}{pool}"
 
 
 def processor_kind(name: str, count: float) -> str:

@@ -14,12 +14,11 @@ from spindown.control.spend import Charge, charge, mark_charged
 from spindown.domain.fleet import (
     Launch,
     Lease,
-    Unavailable,
     Worker,
     WorkerState,
-    remember_unavailable,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.pool_cooldown import PoolCooldown, cool_down
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ledger import Ledger, RowWrites
 from spindown.port import JobQueue, When, Write
@@ -45,7 +44,7 @@ def end_worker(
     reason: Reason,
     reclaimed: bool,
     launch: Launch | None,
-    unavailable: Unavailable | None,
+    cooldown: PoolCooldown | None,
     policy: Policy,
     ledger: RowWrites,
 ) -> End:
@@ -57,7 +56,7 @@ def end_worker(
         reason: why, unless the row says it.
         reclaimed: EC2 took it back.
         launch: the launch that it came from, for its reservation.
-        unavailable: what is remembered of its pool.
+        cooldown: of its pool; None: it has none.
         policy: how long a pool is remembered.
         ledger: makes the writes.
     """
@@ -85,7 +84,7 @@ def end_worker(
     charged = mark_charged(ended, due, ledger)
     writes = [row, replace(charged, set={**charged.set, **encode(reported)}), *due.writes]
     if reclaimed and not worker.interruption_counted:
-        writes += _count_interruption(worker, unavailable, at, policy, ledger)
+        writes += _count_interruption(worker, cooldown, at, policy, ledger)
     return End(worker=ended, charge=due, writes=tuple(writes))
 
 
@@ -94,7 +93,7 @@ def note_interruption(
     deadline: datetime,
     *,
     noticed_at: datetime,
-    unavailable: Unavailable | None,
+    cooldown: PoolCooldown | None,
     now: datetime,
     policy: Policy,
     ledger: RowWrites,
@@ -111,7 +110,7 @@ def note_interruption(
     if worker.interrupted_at is None:
         live, bound = When(exists=True, absent=_NOT_ENDED), {"interrupted_at": deadline}
         writes.append(ledger.change(rows.worker_sort(worker.instance_id), bound, when=live))
-    return (*writes, *_count_interruption(worker, unavailable, now, policy, ledger))
+    return (*writes, *_count_interruption(worker, cooldown, now, policy, ledger))
 
 
 _NOT_ENDED = frozenset({"ended_at"})
@@ -167,25 +166,25 @@ def _still_held_by(lease: Lease) -> When:
     return replace(still, equals={**still.equals, "receipt_handle": lease.receipt_handle})
 
 
-def remember_interruption(
-    worker: Worker, unavailable: Unavailable | None, now: datetime, policy: Policy
-) -> Unavailable:
-    """Return the memory of a pool that has just taken an instance back."""
-    return remember_unavailable(
-        worker.pool, unavailable, reason=Reason(ReasonCode.POOL_INTERRUPTED), now=now, policy=policy
+def cool_down_after_interruption(
+    worker: Worker, cooldown: PoolCooldown | None, now: datetime, policy: Policy
+) -> PoolCooldown:
+    """Return the cooldown of a pool that has just taken an instance back."""
+    return cool_down(
+        worker.pool, cooldown, reason=Reason(ReasonCode.POOL_INTERRUPTED), now=now, policy=policy
     )
 
 
 def _count_interruption(
     worker: Worker,
-    unavailable: Unavailable | None,
+    cooldown: PoolCooldown | None,
     now: datetime,
     policy: Policy,
     ledger: RowWrites,
 ) -> list[Write]:
-    memory = remember_interruption(worker, unavailable, now, policy)
+    begun = cool_down_after_interruption(worker, cooldown, now, policy)
     return [
         ledger.add(rows.pool_sort(worker.pool), {"count": 1}),
         ledger.add(rows.spend_sort(now), {"interruptions": 1}),
-        ledger.put(rows.unavailable_sort(worker.pool), memory),
+        ledger.put(rows.pool_cooldown_sort(worker.pool), begun),
     ]

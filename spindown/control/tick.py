@@ -27,7 +27,6 @@ from spindown.control.observe.observation import Observation, read_market, read_
 from spindown.control.plan.action import LaunchNeed, Plan, PlanDraft, begin
 from spindown.control.plan.adopt import adopt_launches
 from spindown.control.plan.backlog import remember_queue
-from spindown.control.plan.backoff import remember_answers
 from spindown.control.plan.breaker import begin_breakers, count_useless_instances
 from spindown.control.plan.charge import (
     charge_workers,
@@ -55,6 +54,7 @@ from spindown.control.plan.reap import (
 from spindown.control.plan.request import foresee
 from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
 from spindown.control.plan.stable_machine import plan_all_moves
+from spindown.control.plan.throttling import remember_answers
 from spindown.control.record.decision import record_locked, write_down
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger

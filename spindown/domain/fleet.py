@@ -18,9 +18,8 @@ from spindown.domain.bound import (
     VcpuCount,
 )
 from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
-from spindown.domain.policy import Policy
 from spindown.domain.prior import relative_throughput
-from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.wasted_work import STABLE_WITHIN, SpotTerms, WastedWork
 
 _HOUR = timedelta(hours=1)
@@ -376,54 +375,6 @@ class Launch:
     def reserved_at(self) -> datetime:
         """Return an instant of the month whose budget it has set something aside of."""
         return self.moved_at or self.intended_at
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unavailable:
-    """A pool that ran dry or was reclaimed, remembered for a while."""
-
-    pool: Pool
-    until: datetime
-    #: Times in a row; the memory doubles with each.
-    strikes: Tally
-    reason: Reason
-
-
-def remember_unavailable(
-    pool: Pool, previous: Unavailable | None, *, reason: Reason, now: datetime, policy: Policy
-) -> Unavailable:
-    """Return the memory of a pool that just ran dry, reclaimed an instance or is forbidden.
-
-    3 minutes at first, doubled by each further strike up to 30: 3, 6, 12, 24, 30. One that the
-    account may not have: 30 minutes at first, up to 2 hours. After a time without strikes that is
-    longer than the longest memory, it begins anew; also if one of the two kinds follows the other.
-    """
-    most = longest_memory(reason, policy)
-    first = _FORBIDDEN_FOR if _is_forbidden(reason) else policy.unavailable_for
-    strikes = 1
-    if previous is not None and _is_forbidden(previous.reason) is _is_forbidden(reason):
-        strikes = 1 if now - previous.until > most else previous.strikes + 1
-    # The exponent is capped, so that no number of strikes overflows.
-    span = first * 2.0 ** min(strikes - 1, _DOUBLINGS)
-    return Unavailable(
-        pool=pool, until=now + min(span, max(most, first)), strikes=strikes, reason=reason
-    )
-
-
-#: What the account may not have is seldom had soon. Longer than a breaker stays open for an
-#: account error, so that the launch after it asks for something else.
-_FORBIDDEN_FOR = timedelta(minutes=30)
-_FORBIDDEN_AT_MOST = timedelta(hours=2)
-_DOUBLINGS = 20
-
-
-def longest_memory(reason: Reason, policy: Policy) -> timedelta:
-    """Return for how long at most a pool is left alone for a reason, and then remembered."""
-    return _FORBIDDEN_AT_MOST if _is_forbidden(reason) else policy.unavailable_at_most
-
-
-def _is_forbidden(reason: Reason) -> bool:
-    return reason.code is ReasonCode.POOL_FORBIDDEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,8 +158,8 @@ class Policy:
     #: Jobs side by side on one machine, of those that are ``shared``.
     shared_slots: int = 8
     # How long an answer is remembered.
-    unavailable_for: timedelta = timedelta(minutes=3)
-    unavailable_at_most: timedelta = timedelta(minutes=30)
+    pool_cooldown: timedelta = timedelta(minutes=3)
+    pool_cooldown_at_most: timedelta = timedelta(minutes=30)
     quota_blocked_for: timedelta = timedelta(minutes=15)
     scale_up_timeout: timedelta = timedelta(minutes=10)
     # When workers end.

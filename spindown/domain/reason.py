@@ -190,7 +190,7 @@ class ReasonCode(StrEnum):
     #: ``survives``: the probability to live an hour; ``least``.
     UNRELIABLE = "unreliable"
     #: ``until``; ``why`` is a code, whose parameters are the others.
-    POOL_LEFT_ALONE = "pool-left-alone"
+    POOL_COOLING_DOWN = "pool-cooling-down"
     #: ``quota``, ``until``.
     QUOTA_FULL = "quota-full"
     #: ``quota``, ``vcpus`` that it takes, ``left``.

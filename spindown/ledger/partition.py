@@ -14,8 +14,14 @@ from typing import Any, TypeVar
 from spindown.contract import row as rows
 from spindown.contract.codec import KeptRow, Row, decode
 from spindown.contract.row import DoneRow, NewerMessage, ShapeRow, SpendRow
-from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
+from spindown.domain.fleet import (
+    Launch,
+    Lease,
+    RequeuedJob,
+    Worker,
+)
 from spindown.domain.job_type import parse_shape
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.error import ContractError
 
 T = TypeVar("T")
@@ -163,7 +169,7 @@ _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
     RequeuedJob: lambda sort, x: sort == rows.requeued_sort(x.job_id),
     NewerMessage: lambda sort, x: sort == rows.newer_message_sort(x.message_id),
     Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
-    Unavailable: lambda sort, x: sort == rows.unavailable_sort(x.pool),
+    PoolCooldown: lambda sort, x: sort == rows.pool_cooldown_sort(x.pool),
     ShapeRow: lambda sort, x: sort == rows.shape_sort(x.shape) and parse_shape(x.shape) is not None,
     SpendRow: _is_day,
     DoneRow: _is_day,

@@ -27,9 +27,16 @@ from spindown.contract.row import (
 )
 from spindown.domain.alert import AlertState
 from spindown.domain.cost_rise import AcceptedCost, CostRise
-from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker, WorkerState
+from spindown.domain.fleet import (
+    Launch,
+    Lease,
+    RequeuedJob,
+    Worker,
+    WorkerState,
+)
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ledger.partition import Partition, WorkerRows
 
@@ -48,7 +55,7 @@ class LedgerView:
     #: Messages that only a later version reads.
     newer_messages: tuple[NewerMessage, ...] = ()
     launches: Mapping[str, Launch] = field(default_factory=dict)
-    unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
+    pool_cooldowns: Mapping[Pool, PoolCooldown] = field(default_factory=dict)
     #: Sort key -> learned sums.
     rates: Mapping[str, RateRow] = field(default_factory=dict)
     #: UTC day as ``2026-11-20`` -> what was spent and done in it.
@@ -151,7 +158,9 @@ def view_of(
         requeued_jobs={x.job_id: x for x in written.all_of(RequeuedJob, rows.REQUEUED).values()},
         newer_messages=tuple(written.all_of(NewerMessage, rows.NEWER_MESSAGE).values()),
         launches={x.launch_id: x for x in decided.all_of(Launch, rows.LAUNCH).values()},
-        unavailable={x.pool: x for x in decided.all_of(Unavailable, rows.UNAVAILABLE).values()},
+        pool_cooldowns={
+            x.pool: x for x in decided.all_of(PoolCooldown, rows.POOL_COOLDOWN).values()
+        },
         rates={**decided.all_of(RateRow, rows.RATE), **written.all_of(RateRow, rows.RATE)},
         spend=_days(decided.named(SpendRow, rows.SPEND), written.named(DoneRow, rows.DONE)),
         backlog=_backlog(

@@ -20,7 +20,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, rank
 from tests.bench.market import a_market, the_cpu_types
 from tests.bench.record import record
-from tests.builders import NOW, a_demand, a_pool, an_unavailable, minutes
+from tests.builders import NOW, a_demand, a_pool, a_pool_cooldown, minutes
 
 pytestmark = pytest.mark.bench
 
@@ -58,7 +58,7 @@ def decide(
             gib_out_per_item=0.001,
         ),
         knowledge=knowledge,
-        unavailable=[an_unavailable(a_pool("g6.xlarge", "region-000b"))],
+        pool_cooldowns=[a_pool_cooldown(a_pool("g6.xlarge", "region-000b"))],
         policy=POLICY,
         requirements=requirements,
         waited=minutes(10),

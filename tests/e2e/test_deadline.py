@@ -77,8 +77,8 @@ instance_types = ["g5.xlarge"]
 
 [workload.back.policy]
 {SWIFT.replace("max_workers = 1", "max_workers = 2")}finish_within = "1h"
-unavailable_for = "1s"
-unavailable_at_most = "2s"
+pool_cooldown = "1s"
+pool_cooldown_at_most = "2s"
 checkpoint_interval = "1s"
 commit_margin = "1s"
 """

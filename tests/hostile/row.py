@@ -21,7 +21,14 @@ from spindown.contract.row import (
     RateRow,
     SpendRow,
 )
-from spindown.domain.fleet import Launch, LaunchState, Lease, RequeuedJob, Unavailable, Worker
+from spindown.domain.fleet import (
+    Launch,
+    LaunchState,
+    Lease,
+    RequeuedJob,
+    Worker,
+)
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.wasted_work import WastedWork
 from spindown.error import ContractError
 from spindown.ledger import Ledger
@@ -65,7 +72,7 @@ _KINDS: dict[str, type[Any]] = {
     "requeued": RequeuedJob,
     "newer": NewerMessage,
     "launch": Launch,
-    "unavailable": Unavailable,
+    "pool_cooldowns": PoolCooldown,
     "rate": RateRow,
     "spend": SpendRow,
     "done": DoneRow,

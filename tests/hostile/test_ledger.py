@@ -64,7 +64,11 @@ def test_a_worker_role_writes_the_kinds_that_workers_tell(assembly: Assembly) ->
     }
 
     assert writable == {"worker", "lease", "requeued", "newer", "done", "claims", "rate"}
-    learned = [rows.BOOT_RATE, rows.GAP_RATE, rows.pool_sort(next(iter(world.view().unavailable)))]
+    learned = [
+        rows.BOOT_RATE,
+        rows.GAP_RATE,
+        rows.pool_sort(next(iter(world.view().pool_cooldowns))),
+    ]
     assert not any(rows.is_of_workers(sort) for sort in learned)
 
 

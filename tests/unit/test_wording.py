@@ -126,9 +126,9 @@ def case_no_interruption(each: float) -> Reason:
         ),
         pytest.param(
             Reason(ReasonCode.POOL_REFUSED, {"refusal": "Full"}).within(
-                ReasonCode.POOL_LEFT_ALONE, until=AT
+                ReasonCode.POOL_COOLING_DOWN, until=AT
             ),
-            "Full; left alone until 12:15:00",
+            "Full; cooling down until 12:15:00",
             id="a reason within a reason",
         ),
     ],

@@ -8,11 +8,15 @@ from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.execute.journal import Journal
 from spindown.control.observe.observation import Observation, TickFacts
 from spindown.control.plan.action import Action, LaunchWorkers
-from spindown.control.plan.backoff import next_backoff
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, used
-from spindown.domain.fleet import Launch, Unavailable, Worker
+from spindown.control.plan.throttling import next_backoff
+from spindown.domain.fleet import (
+    Launch,
+    Worker,
+)
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.ledger import AccountView
 from spindown.port import ControlPorts, Write
@@ -29,7 +33,7 @@ class Execution:
     journal: Journal
     workers: dict[str, Worker]
     launches: dict[str, Launch]
-    unavailable: dict[Pool, Unavailable]
+    pool_cooldowns: dict[Pool, PoolCooldown]
     breakers: dict[str, BreakerRow]
     images: dict[str, ImageHistory]
     backoffs: dict[str, Backoff]

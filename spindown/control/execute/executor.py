@@ -30,8 +30,12 @@ from spindown.control.plan.action import (
     StoreCatalogue,
     Terminate,
 )
-from spindown.domain.fleet import Lease, Unavailable, Worker
+from spindown.domain.fleet import (
+    Lease,
+    Worker,
+)
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reaping import GONE, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import SpindownError, Throttled
@@ -58,7 +62,7 @@ class TickRecord:
     leases_freed: int
     #: The fleet and the market as they are now, as far as the ledger knows.
     workers: dict[str, Worker]
-    unavailable: dict[Pool, Unavailable]
+    pool_cooldowns: dict[Pool, PoolCooldown]
     breakers: dict[str, BreakerRow]
     backoffs: dict[str, Backoff]
     account: AccountView | None
@@ -79,7 +83,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         journal=journal,
         workers=dict(fleet.workers),
         launches=dict(fleet.launches),
-        unavailable=dict(fleet.unavailable),
+        pool_cooldowns=dict(fleet.pool_cooldowns),
         breakers=dict(fleet.breakers),
         images=dict(fleet.images),
         backoffs=dict(fleet.remembered.backoffs),
@@ -110,7 +114,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         notes=tuple(run.notes),
         leases_freed=run.leases_freed,
         workers=run.workers,
-        unavailable=run.unavailable,
+        pool_cooldowns=run.pool_cooldowns,
         breakers=run.breakers,
         backoffs=run.backoffs,
         account=run.account,

@@ -1,8 +1,9 @@
 """Try offers: one band of nearly equal ones a request, until the need is met.
 
 Each request is written down as an intent, under the fence and within the budget, before EC2
-hears of it; its answer after it. A dry pool, a full quota, a zone without addresses and a region
-that asks to slow down are left alone from then on. Tries and time are bounded.
+hears of it; its answer after it. A pool without capacity, or in a zone without addresses, cools
+down from then on (``domain.pool_cooldown``); a full quota, and a region that asks to slow down, are
+left alone too. Tries and time are bounded.
 """
 
 from collections.abc import Collection
@@ -26,10 +27,16 @@ from spindown.control.plan.image import blames_image, give_up_refused, image_for
 from spindown.control.plan.launch_allowance import PlannedRequest, reserve, take_call, why_short
 from spindown.control.plan.launch_outcome import complete_launch, pools_of
 from spindown.control.plan.request import LaunchProgress, calls_used_up
-from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, remember_unavailable
+from spindown.domain.fleet import (
+    Launch,
+    LaunchState,
+    Offered,
+    Worker,
+)
 from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count
 from spindown.domain.policy import Dispatch
+from spindown.domain.pool_cooldown import cool_down, cooldown_reason
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
@@ -61,7 +68,7 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
         policy=run.facts.policy,
         now=run.now,
         regions=run.facts.settings.regions.keys(),
-        unavailable=run.unavailable,
+        pool_cooldowns=run.pool_cooldowns,
         quotas_met=run.quotas_met,
     )
     asked: set[str] = set()
@@ -317,9 +324,9 @@ def _record_answer(
     run.journal.note(outcome.writes)
     run.launches[launch.launch_id] = outcome.launch
     run.workers.update({worker.instance_id: worker for worker in outcome.workers})
-    for pool in sorted(outcome.served & run.unavailable.keys(), key=str):
-        del run.unavailable[pool]
-        run.note(run.facts.rows.delete(rows.unavailable_sort(pool)))
+    for pool in sorted(outcome.served & run.pool_cooldowns.keys(), key=str):
+        del run.pool_cooldowns[pool]
+        run.note(run.facts.rows.delete(rows.pool_cooldown_sort(pool)))
     for refusal in outcome.refusals:
         # A refusal of the whole request is none of the pools that gave something.
         if not outcome.served or refusal.zone is not None:
@@ -341,17 +348,17 @@ def _learn_from(run: Execution, request: LaunchRequest, refusal: Refusal) -> Non
         _block_quotas(run, request, refusal)
     else:
         is_forbidden = refusal.kind is RefusalKind.ACCOUNT
-        code = ReasonCode.POOL_FORBIDDEN if is_forbidden else ReasonCode.POOL_REFUSED
+        reason = cooldown_reason(refusal.code, is_forbidden=is_forbidden)
         for pool in _refused_pools(request, refusal):
-            _avoid(run, pool, Reason(code, {"refusal": refusal.code}))
+            _cool_down(run, pool, reason)
 
 
-def _avoid(run: Execution, pool: Pool, reason: Reason) -> None:
-    """Remember that a pool gives nothing for a while, longer with each time in a row."""
-    known, policy = run.unavailable.get(pool), run.facts.policy
-    memory = remember_unavailable(pool, known, reason=reason, now=run.now, policy=policy)
-    run.unavailable[pool] = memory
-    run.note(run.facts.rows.put(rows.unavailable_sort(pool), memory))
+def _cool_down(run: Execution, pool: Pool, reason: Reason) -> None:
+    """Ask a pool for nothing for a while, longer with each time in a row."""
+    known, policy = run.pool_cooldowns.get(pool), run.facts.policy
+    begun = cool_down(pool, known, reason=reason, now=run.now, policy=policy)
+    run.pool_cooldowns[pool] = begun
+    run.note(run.facts.rows.put(rows.pool_cooldown_sort(pool), begun))
 
 
 def _open_breaker(run: Execution, region: str, refusal: Refusal, types: Collection[str]) -> None:

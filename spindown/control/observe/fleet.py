@@ -13,12 +13,12 @@ from spindown.domain.fleet import (
     Launch,
     Lease,
     RequeuedJob,
-    Unavailable,
     Worker,
     WorkerState,
 )
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
+from spindown.domain.pool_cooldown import PoolCooldown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Fleet:
     leases: tuple[Lease, ...]
     #: Jobs that nobody holds, though somebody has, by id.
     requeued_jobs: Mapping[str, RequeuedJob]
-    unavailable: Mapping[Pool, Unavailable]
+    pool_cooldowns: Mapping[Pool, PoolCooldown]
     #: Region -> breaker; a missing one has never opened.
     breakers: Mapping[str, BreakerRow]
     #: Architecture -> what was baked for it.
@@ -86,7 +86,9 @@ class Fleet:
 
 #: All but what sizes nothing: a new field counts unless it is named here.
 _sizing_fields = attrgetter(
-    *names_of(Fleet, but={"launches", "remembered", "unavailable", "images", "dollars_elsewhere"})
+    *names_of(
+        Fleet, but={"launches", "remembered", "pool_cooldowns", "images", "dollars_elsewhere"}
+    )
 )
 _sizing_memory = attrgetter(
     *names_of(
@@ -104,7 +106,7 @@ def fleet_of(facts: TickFacts) -> Fleet:
         launches=view.launches,
         leases=view.leases,
         requeued_jobs=view.requeued_jobs,
-        unavailable=view.unavailable,
+        pool_cooldowns=view.pool_cooldowns,
         breakers={region or home: row for region, row in view.breakers.items()},
         images=view.images,
         queue=facts.queue,

@@ -67,7 +67,9 @@ class ActionKind(StrEnum):
     RELEASE = "release"
     KEEP_WARM = "keep-warm"
     #: Ask a pool for nothing for a while.
-    AVOID = "avoid"
+    COOL_DOWN = "cool-down"
+    #: Start nothing from a baked image for a while.
+    GIVE_UP_IMAGE = "give-up-image"
     #: Count an instance that was of no use, or forget such.
     COUNT = "count"
     LEARN = "learn"
@@ -81,7 +83,8 @@ BOOKKEEPING = frozenset(
         ActionKind.CHARGE,
         ActionKind.RELEASE,
         ActionKind.KEEP_WARM,
-        ActionKind.AVOID,
+        ActionKind.COOL_DOWN,
+        ActionKind.GIVE_UP_IMAGE,
         ActionKind.COUNT,
         ActionKind.LEARN,
         ActionKind.CLEAN_UP,
@@ -266,7 +269,7 @@ class LaunchChoice:
     candidates: CandidateList | None = None
     #: What keeps the launch from being made, though one may be due; NO_REASON: nothing.
     blocked_by: Reason = NO_REASON
-    #: When that, the hold or the dry spell may end.
+    #: When that, the hold or the pool cooldown may end.
     retry_at: datetime | None = None
     #: Quota class without room for what fits -> vCPUs left, and what the smallest offer takes.
     quotas_short: Mapping[str, tuple[float, int]] = field(default_factory=dict)

@@ -8,8 +8,8 @@ from spindown.contract import row as rows
 from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request, is_own_request
 from spindown.control.plan.action import Action, ActionKind, Adopt, PlanDraft, Replay
-from spindown.control.plan.backoff import backing_off_until
 from spindown.control.plan.launch_outcome import close_launch, complete_launch
+from spindown.control.plan.throttling import backing_off_until
 from spindown.domain.fleet import Launch, LaunchState
 from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -133,14 +133,14 @@ def _complete(
     facts, fleet = draft.facts, draft.fleet
     known = fleet.workers.keys() | facts.view.unreadable_workers
     outcome = complete_launch(launch, request, found, (), facts=facts, known=known, adopted=reason)
-    served = outcome.served & fleet.unavailable.keys()
+    served = outcome.served & fleet.pool_cooldowns.keys()
     action = Adopt(
         kind=ActionKind.ADOPT,
         subject=launch.launch_id,
         reason=reason,
         writes=(
             *outcome.writes,
-            *(draft.rows.delete(rows.unavailable_sort(pool)) for pool in sorted(served, key=str)),
+            *(draft.rows.delete(rows.pool_cooldown_sort(pool)) for pool in sorted(served, key=str)),
         ),
         record=outcome.record,
     )
@@ -149,7 +149,7 @@ def _complete(
         draft.with_workers(outcome.workers, [action])
         .act(
             launches={**fleet.launches, launch.launch_id: outcome.launch},
-            unavailable={p: x for p, x in fleet.unavailable.items() if p not in served},
+            pool_cooldowns={p: x for p, x in fleet.pool_cooldowns.items() if p not in served},
         )
         .remember(backoffs=backoffs)
     )

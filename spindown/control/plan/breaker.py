@@ -19,9 +19,13 @@ from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.image import give_up_silent
 from spindown.control.plan.launch_outcome import ADOPTED
 from spindown.domain.doubt import doubt_less, doubt_more, doubted
-from spindown.domain.fleet import Worker, WorkerState, remember_unavailable
+from spindown.domain.fleet import (
+    Worker,
+    WorkerState,
+)
 from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
+from spindown.domain.pool_cooldown import cool_down
 from spindown.domain.reaping import (
     could_check_in,
     could_not_claim,
@@ -228,7 +232,7 @@ def count_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
     if not _could_check_in(draft, worker):
         return draft
     why = Reason(ReasonCode.POOL_NEVER_CHECKED_IN, {"ended": ""})
-    return _count_silent(avoid_pool(draft, worker.pool, why, worker.instance_id), worker)
+    return _count_silent(cool_down_pool(draft, worker.pool, why, worker.instance_id), worker)
 
 
 def forget_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
@@ -251,23 +255,23 @@ def _clear_doubts(draft: PlanDraft) -> PlanDraft:
     return draft
 
 
-def avoid_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = "") -> PlanDraft:
-    """Remember that a pool gives nothing for a while, longer with each time in a row."""
-    memory = remember_unavailable(
+def cool_down_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = "") -> PlanDraft:
+    """Ask a pool for nothing for a while, longer with each time in a row."""
+    begun = cool_down(
         pool,
-        draft.fleet.unavailable.get(pool),
+        draft.fleet.pool_cooldowns.get(pool),
         reason=reason,
         now=draft.now,
         policy=draft.facts.policy,
     )
     action = Action(
-        kind=ActionKind.AVOID,
+        kind=ActionKind.COOL_DOWN,
         subject=str(pool),
         reason=reason,
-        writes=(draft.rows.put(rows.unavailable_sort(pool), memory),),
+        writes=(draft.rows.put(rows.pool_cooldown_sort(pool), begun),),
         needs=needs,
     )
-    return draft.act([action], unavailable={**draft.fleet.unavailable, pool: memory})
+    return draft.act([action], pool_cooldowns={**draft.fleet.pool_cooldowns, pool: begun})
 
 
 def _count_miss(draft: PlanDraft, worker: Worker) -> PlanDraft:
@@ -277,7 +281,7 @@ def _count_miss(draft: PlanDraft, worker: Worker) -> PlanDraft:
         return draft
     ended = {"ended": worker.reason.code.value, **worker.reason.about}
     why = Reason(ReasonCode.POOL_NEVER_CHECKED_IN, ended)
-    draft = avoid_pool(draft, worker.pool, why, worker.instance_id)
+    draft = cool_down_pool(draft, worker.pool, why, worker.instance_id)
     return draft if is_fault_of_ec2(worker) else _count_silent(draft, worker)
 
 

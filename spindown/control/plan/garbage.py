@@ -7,7 +7,7 @@ from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.charge import give_back
 from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.domain.cost_rise import WEEKS
-from spindown.domain.fleet import longest_memory
+from spindown.domain.pool_cooldown import longest_cooldown
 from spindown.port import Key, Write
 
 #: Finished rows stay in sight this long, for whoever watches.
@@ -85,10 +85,10 @@ def _old_launches(draft: PlanDraft) -> list[tuple[Write, ...]]:
 def _old_pools(draft: PlanDraft) -> list[tuple[Write, ...]]:
     policy = draft.facts.policy
     return [
-        (draft.rows.delete(rows.unavailable_sort(u.pool)),)
-        for u in draft.facts.view.unavailable.values()
-        if draft.now - u.until > longest_memory(u.reason, policy)
-        and draft.fleet.unavailable.get(u.pool) == u
+        (draft.rows.delete(rows.pool_cooldown_sort(x.pool)),)
+        for x in draft.facts.view.pool_cooldowns.values()
+        if draft.now - x.until > longest_cooldown(x.reason, policy)
+        and draft.fleet.pool_cooldowns.get(x.pool) == x
     ]
 
 

@@ -61,7 +61,7 @@ def give_up_silent(draft: PlanDraft, worker: Worker, strikes: int) -> PlanDraft:
         images[architecture] = known
         actions.append(
             Action(
-                kind=ActionKind.AVOID,
+                kind=ActionKind.GIVE_UP_IMAGE,
                 subject=image,
                 reason=reason,
                 writes=(write,),

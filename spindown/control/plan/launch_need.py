@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 
 from spindown.control.plan.action import LaunchNeed, PlanDraft
 from spindown.control.plan.backlog import waiting_of
-from spindown.control.plan.backoff import backing_off_until
 from spindown.control.plan.breaker import breaker_of, is_on_test, tests_launch_version
 from spindown.control.plan.shape import of_shape, shapes_of
+from spindown.control.plan.throttling import backing_off_until
 from spindown.domain.budget import ROUNDING
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import items_per_job, usual_throughput

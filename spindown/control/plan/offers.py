@@ -305,7 +305,7 @@ def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked
         _suitable(sale.offers, need, draft),
         demand=need.demand,
         knowledge=facts.knowledge,
-        unavailable=draft.fleet.unavailable.values(),
+        pool_cooldowns=draft.fleet.pool_cooldowns.values(),
         blocked={quota.quota_class: quota.until for quota in account.quotas},
         closed=blocked_regions(draft),
         quota_left=quotas_left(draft, seen),

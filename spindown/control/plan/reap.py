@@ -11,7 +11,11 @@ from datetime import datetime, timedelta
 
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
-from spindown.control.machine_gone import end_worker, note_interruption, remember_interruption
+from spindown.control.machine_gone import (
+    cool_down_after_interruption,
+    end_worker,
+    note_interruption,
+)
 from spindown.control.observe.observation import assumed
 from spindown.control.plan.action import (
     Action,
@@ -48,14 +52,14 @@ _WARM_TICKS = 5
 
 def mark_interrupted(draft: PlanDraft) -> PlanDraft:
     """Plan for instances that EC2 takes away, as an event or their spot request says."""
-    workers, unavailable = [], dict(draft.fleet.unavailable)
+    workers, pool_cooldowns = [], dict(draft.fleet.pool_cooldowns)
     known = {
         w.instance_id for w in draft.fleet.present if w.noticed_at and not w.interruption_counted
     }
     actions = []
     for instance_id in sorted(known | (draft.facts.ec2.reclaimed or frozenset())):
         worker = draft.fleet.workers[instance_id]
-        policy, memory = draft.facts.policy, unavailable.get(worker.pool)
+        policy, cooldown = draft.facts.policy, pool_cooldowns.get(worker.pool)
         noticed_at = worker.noticed_at or draft.now
         deadline = worker.interrupted_at or deadline_after(noticed_at)
         actions.append(
@@ -67,7 +71,7 @@ def mark_interrupted(draft: PlanDraft) -> PlanDraft:
                     worker,
                     deadline,
                     noticed_at=noticed_at,
-                    unavailable=memory,
+                    cooldown=cooldown,
                     now=draft.now,
                     policy=policy,
                     ledger=draft.rows,
@@ -77,14 +81,20 @@ def mark_interrupted(draft: PlanDraft) -> PlanDraft:
             )
         )
         # The launch of this very tick must not ask the same pool again.
-        unavailable[worker.pool] = remember_interruption(worker, memory, draft.now, policy)
+        pool_cooldowns[worker.pool] = cool_down_after_interruption(
+            worker, cooldown, draft.now, policy
+        )
         changes = {
             "interrupted_at": deadline,
             "noticed_at": noticed_at,
             "interruption_counted": True,
         }
         workers.append(replace_fields(worker, changes))
-    return draft.with_workers(workers, actions).act(unavailable=unavailable) if actions else draft
+    return (
+        draft.with_workers(workers, actions).act(pool_cooldowns=pool_cooldowns)
+        if actions
+        else draft
+    )
 
 
 def keep_warm(draft: PlanDraft, left: float | None) -> PlanDraft:
@@ -180,7 +190,7 @@ def end_gone_rows(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
 def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool) -> PlanDraft:
     fleet, policy = draft.fleet, draft.facts.policy
     worker = fleet.workers[instance_id]
-    launch, known = fleet.launch_of(worker), fleet.unavailable.get(worker.pool)
+    launch, known = fleet.launch_of(worker), fleet.pool_cooldowns.get(worker.pool)
     at = _ended_at(worker, policy, draft.now, draft.facts.view.backlog.described_at)
     end = end_worker(
         worker,
@@ -188,7 +198,7 @@ def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool)
         reason=reason,
         reclaimed=reclaimed,
         launch=launch,
-        unavailable=known,
+        cooldown=known,
         policy=policy,
         ledger=draft.rows,
     )
@@ -206,8 +216,8 @@ def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool)
         left = replace(launch, reserved_usd=launch.reserved_usd - end.charge.released_usd)
         ended = ended.act(launches={**fleet.launches, launch.launch_id: left})
     if is_interruption:
-        memory = remember_interruption(worker, known, at, policy)
-        ended = ended.act(unavailable={**fleet.unavailable, worker.pool: memory})
+        memory = cool_down_after_interruption(worker, known, at, policy)
+        ended = ended.act(pool_cooldowns={**fleet.pool_cooldowns, worker.pool: memory})
     return ended
 
 

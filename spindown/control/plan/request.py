@@ -20,10 +20,10 @@ from spindown.control.plan.launch_allowance import (
     why_short,
 )
 from spindown.control.plan.offers import launch_action
-from spindown.domain.fleet import Unavailable
 from spindown.domain.machine_count import count_instead
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.ranking import Candidate, CandidateList, bands
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.port import Refusal, RefusalKind
@@ -46,7 +46,7 @@ class LaunchProgress:
     #: Where something may be launched at all.
     regions: Collection[str]
     #: Pools that have refused, and quota classes that are full, as far as is known by now.
-    unavailable: Mapping[Pool, Unavailable]
+    pool_cooldowns: Mapping[Pool, PoolCooldown]
     quotas_met: Collection[str]
 
     #: Share of the need that is still missing.
@@ -159,10 +159,10 @@ class LaunchProgress:
     def _is_usable(self, candidate: Candidate) -> bool:
         """Tell whether nothing learned in this tick rules a candidate out."""
         offer = candidate.offer
-        dry = self.unavailable.get(offer.pool)
-        is_dry = dry is not None and dry.until > self.now
+        cooldown = self.pool_cooldowns.get(offer.pool)
+        cools_down = cooldown is not None and cooldown.is_active(self.now)
         is_closed = offer.region in self.closed or offer.quota_class in self.quotas_met
-        return not is_dry and not is_closed and offer.zone not in self.zones
+        return not cools_down and not is_closed and offer.zone not in self.zones
 
     def _count(self, band: Sequence[Candidate], allowance: LaunchAllowance, most: float) -> int:
         if band[0].offer.region in self.action.regions_on_test:
@@ -204,7 +204,7 @@ def foresee(
             policy=draft.facts.policy,
             now=draft.now,
             regions=draft.facts.settings.regions.keys(),
-            unavailable=draft.fleet.unavailable,
+            pool_cooldowns=draft.fleet.pool_cooldowns,
             quotas_met=quotas_met,
         )
         requests = []

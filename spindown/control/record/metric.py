@@ -193,7 +193,9 @@ def _trouble(tick: TickResult) -> Mapping[str, float]:
         "InterruptingWorkers": sum(
             w.is_interrupting and w.state is not WorkerState.ENDED for w in tick.workers
         ),
-        "UnavailablePools": sum(u.until > tick.facts.now for u in tick.record.unavailable.values()),
+        "PoolsCoolingDown": sum(
+            x.is_active(tick.facts.now) for x in tick.record.pool_cooldowns.values()
+        ),
         "QuotaBlocked": sum(q.until > tick.facts.now for q in quotas),
         "BreakerOpen": bool(open_breakers(tick.facts, tick.record.breakers)),
         "NothingFits": tick.decision.outcome is Outcome.NOTHING_FITS,

@@ -26,7 +26,7 @@ PRECEDENCE = (
     "ladder",
     "on_demand_price",
     "min_reliability",
-    "unavailable",
+    "pool_cooldown",
     "quota",
 )
 #: Constraints that no wait and no ceiling changes: a type that does not fit, an impossible price.
@@ -93,14 +93,16 @@ def is_dearer_than_on_demand(offer: Offer) -> bool:
 
 
 def _not_given_now(offer: Offer, terms: Terms) -> Iterator[Ruling]:
-    dry = terms.dry_pool(offer)
-    if dry is not None:
-        reason = dry.reason.within(ReasonCode.POOL_LEFT_ALONE, until=dry.until.isoformat())
-        yield _from_reason("unavailable", reason, dry.until)
-    quota, until = offer.quota_class, terms.quota_blocked_until(offer)
-    if until is not None:
-        about = {"quota": quota, "until": until.isoformat()}
-        yield Ruling("quota", ReasonCode.QUOTA_FULL, lambda: about, until)
+    cooldown = terms.cooldown_of(offer)
+    if cooldown is not None:
+        reason = cooldown.reason.within(
+            ReasonCode.POOL_COOLING_DOWN, until=cooldown.until.isoformat()
+        )
+        yield _from_reason("pool_cooldown", reason, cooldown.until)
+    quota, full_until = offer.quota_class, terms.quota_blocked_until(offer)
+    if full_until is not None:
+        about = {"quota": quota, "until": full_until.isoformat()}
+        yield Ruling("quota", ReasonCode.QUOTA_FULL, lambda: about, full_until)
     left = terms.vcpus_short(offer)
     if left is not None:
         short: About = {

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import overload
 
-from spindown.domain.fleet import Unavailable
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.ranking.candidate import Candidate, CostParts, RegionBlock, Rejection
 from spindown.domain.ranking.constraint import (
     NEVER,
@@ -36,7 +36,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
     *,
     demand: Demand,
     knowledge: Knowledge,
-    unavailable: Iterable[Unavailable] = (),
+    pool_cooldowns: Iterable[PoolCooldown] = (),
     blocked: Mapping[str, datetime] | None = None,
     closed: Mapping[str, RegionBlock] | None = None,
     quota_left: Mapping[str, float] | None = None,
@@ -52,7 +52,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
         offers: all that is on sale, best in the order of ``build_offers``.
         demand: what is wanted.
         knowledge: what the workload has shown.
-        unavailable: pools to leave alone until their time has passed.
+        pool_cooldowns: of pools that are asked for nothing until their time has passed.
         blocked: quota class -> until when nothing of it is asked for.
         closed: region -> why nothing is asked for there.
         quota_left: quota class -> vCPUs that may still be launched; missing: EC2 will say.
@@ -71,7 +71,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
             requirements=requirements,
             waited=waited,
             now=now,
-            unavailable=tuple(unavailable),
+            pool_cooldowns=tuple(pool_cooldowns),
             blocked=blocked or {},
             closed=closed or {},
             quota_left=quota_left or {},

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from spindown.domain.fleet import Unavailable
 from spindown.domain.idle import idle_timeout
 from spindown.domain.learning import (
     Knowledge,
@@ -27,6 +26,7 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.prior import relative_throughput
 from spindown.domain.ranking.bill import Bill, Overhead, bill, charged_hours, pace
@@ -55,7 +55,7 @@ class Situation:
     requirements: Requirements
     waited: timedelta
     now: datetime
-    unavailable: Iterable[Unavailable] = ()
+    pool_cooldowns: Iterable[PoolCooldown] = ()
     blocked: Mapping[str, datetime] = field(default_factory=dict)
     closed: Mapping[str, RegionBlock] = field(default_factory=dict)
     quota_left: Mapping[str, float] = field(default_factory=dict)
@@ -109,10 +109,10 @@ class Terms:
         policy, knowledge, now = situation.policy, situation.knowledge, situation.now
         self.situation = situation
         self.blocked = {name: until for name, until in situation.blocked.items() if until > now}
-        self.dry = {
-            (u.pool.instance_type, u.pool.zone, u.pool.capacity_type): u
-            for u in situation.unavailable
-            if u.until > now
+        self.cooldowns = {
+            (x.pool.instance_type, x.pool.zone, x.pool.capacity_type): x
+            for x in situation.pool_cooldowns
+            if x.is_active(now)
         }
         self.records = {
             (pool.instance_type, pool.zone): record
@@ -120,7 +120,7 @@ class Terms:
             if pool.capacity_type is _SPOT
         }
         self.zones_watched: dict[str, frozenset[str]] = {}
-        for name, zone, *_ in (*self.dry, *self.records):
+        for name, zone, *_ in (*self.cooldowns, *self.records):
             self.zones_watched[name] = self.zones_watched.get(name, _NOWHERE) | {zone}
         self.ladder = price_ceilings(policy, situation.waited)
         #: GPUs -> the lowest ceiling as spot, and on demand.
@@ -213,9 +213,9 @@ class Terms:
         """Return why nothing is asked for in an offer's region, if so."""
         return self.situation.closed.get(offer.region)
 
-    def dry_pool(self, offer: Offer) -> Unavailable | None:
-        """Return what is remembered of an offer's pool if nothing is to be asked of it."""
-        return self.dry.get((offer.instance_type.name, offer.zone, offer.capacity_type))
+    def cooldown_of(self, offer: Offer) -> PoolCooldown | None:
+        """Return the cooldown of an offer's pool; None: it may be asked."""
+        return self.cooldowns.get((offer.instance_type.name, offer.zone, offer.capacity_type))
 
     def quota_blocked_until(self, offer: Offer) -> datetime | None:
         """Return until when nothing of an offer's quota class is asked for, if so."""
@@ -300,7 +300,7 @@ class Terms:
     def closer(self, offer: Offer, kind: ProcessorTerms) -> float:
         """Return charged hours per item of a watched offer; 0: not now."""
         if (
-            self.dry_pool(offer) is not None
+            self.cooldown_of(offer) is not None
             or self.block_of(offer) is not None
             or self.quota_blocked_until(offer) is not None
             or self.vcpus_short(offer) is not None

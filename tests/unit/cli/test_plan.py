@@ -136,8 +136,8 @@ def test_one_offer_that_is_left_out_is_one() -> None:
 
     few, all_of_them = screen_of(made), screen_of(made, show_all=True)
 
-    assert "1 offer left out by unavailable: g4dn.xlarge/us-west-2a/spot: " in few
-    assert "1 offer left out by unavailable:\n" in all_of_them
+    assert "1 offer left out by pool_cooldown: g4dn.xlarge/us-west-2a/spot: " in few
+    assert "1 offer left out by pool_cooldown:\n" in all_of_them
 
 
 def test_says_which_constraint_removed_the_last_offers() -> None:
@@ -165,7 +165,7 @@ def test_every_pool_dry_says_when_the_first_comes_back() -> None:
 
     assert made.candidates.best is None
     said = " ".join(screen_of(made).split())
-    assert made.candidates.why_none().about["constraint"] == "unavailable"
+    assert made.candidates.why_none().about["constraint"] == "pool_cooldown"
     assert "The nearest: g4dn.xlarge/us-west-2a/" in said
     assert made.next_try_at == world.now + timedelta(minutes=3)
 

@@ -23,7 +23,7 @@ def a_request(count: int) -> PlannedRequest:
         offers,
         demand=a_demand(),
         knowledge=Knowledge(),
-        unavailable=[],
+        pool_cooldowns=[],
         policy=a_policy(),
         requirements=Requirements(),
         waited=minutes(0),

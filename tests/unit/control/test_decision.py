@@ -57,7 +57,7 @@ def test_every_offer_that_is_not_taken_has_its_reason() -> None:
 
     offers = len(decision.candidates) + sum(r.offers for r in decision.rejections)
     assert offers == 3 * 2 * 2
-    assert {r.constraint for r in decision.rejections} == {"max_price_per_hour", "unavailable"}
+    assert {r.constraint for r in decision.rejections} == {"max_price_per_hour", "pool_cooldown"}
 
 
 def test_what_was_launched_is_told_apart_from_what_was_adopted() -> None:

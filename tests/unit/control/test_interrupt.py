@@ -85,7 +85,7 @@ def test_an_interruption_is_counted_once_whoever_sees_it_first(first: str) -> No
     view = world.view()
     assert view.rates[rows.pool_sort(worker.pool)].count == 1
     assert view.spend[f"{world.now:%Y-%m-%d}"].interruptions == 1
-    assert view.unavailable[worker.pool].strikes == 1
+    assert view.pool_cooldowns[worker.pool].strikes == 1
     assert sum(world.metrics.values("Interruptions")) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_worker_that_powered_off_is_charged_not_interrupted() -> None:
     day = world.view().spend[f"{world.now:%Y-%m-%d}"]
     assert day.interruptions == 0
     assert day.dollars > 0
-    assert world.view().unavailable == {}
+    assert world.view().pool_cooldowns == {}
 
 
 def test_a_newer_receipt_of_the_message_is_left_to_its_holder() -> None:

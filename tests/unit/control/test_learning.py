@@ -80,7 +80,7 @@ def test_one_job_that_hung_does_not_turn_the_ranking_around() -> None:
 
 
 def test_a_pool_that_takes_a_worker_back_sinks_in_the_list() -> None:
-    world = with_policy(unavailable_for=timedelta(seconds=1), unavailable_at_most=minutes(1))
+    world = with_policy(pool_cooldown=timedelta(seconds=1), pool_cooldown_at_most=minutes(1))
     worker = world.launched()
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
     world.run(3)

@@ -133,7 +133,7 @@ def test_a_region_with_unreadable_prices_closes_itself_alone(error: Exception) -
 
 
 def test_an_image_that_fails_in_one_region_stops_it_alone() -> None:
-    world = a_world(max_workers=1, scale_up_timeout=MINUTE, unavailable_for=timedelta(0))
+    world = a_world(max_workers=1, scale_up_timeout=MINUTE, pool_cooldown=timedelta(0))
     world.tick()
     world.put(
         breaker_sort(AWAY), strikes=2, launch_version=world.view().breakers[AWAY].launch_version

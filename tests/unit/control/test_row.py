@@ -13,7 +13,7 @@ from spindown.contract.row import DoneRow, NewerMessage, SpendRow, budget_sort
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
 from spindown.port import Key, Write
-from tests.builders import NOW, a_launch, a_lease, a_pool, a_worker, an_unavailable, minutes
+from tests.builders import NOW, a_launch, a_lease, a_pool, a_pool_cooldown, a_worker, minutes
 from tests.control import WORKLOAD, ControlWorld
 
 
@@ -53,7 +53,7 @@ def _a_newer_message(message_id: str) -> NewerMessage:
         ("launch#launch-2", a_launch("launch-1")),
         ("requeued#job-2", a_lease(job_id="job-1").left_behind(NOW)),
         ("newer#m-2", _a_newer_message("m-1")),
-        ("unavailable#elsewhere", an_unavailable()),
+        ("pool-cooldown#elsewhere", a_pool_cooldown()),
         ("spend#not-a-day", SpendRow(dollars=1.0)),
         ("done#not-a-day", DoneRow(items=1)),
     ],
@@ -182,7 +182,7 @@ def test_old_days_and_forgotten_pools_leave_the_live_partition() -> None:
     for day in range(75):
         world.put(f"spend#2026-0{1 + day // 25}-{1 + day % 25:02d}", dollars=1.0)
     world.put(
-        rows.unavailable_sort(a_pool()),
+        rows.pool_cooldown_sort(a_pool()),
         pool=a_pool(),
         until=NOW - minutes(60),
         strikes=1,
@@ -193,5 +193,5 @@ def test_old_days_and_forgotten_pools_leave_the_live_partition() -> None:
 
     # Today, a week, and the eight before it.
     assert len(world.view().spend) == 64
-    assert world.view().unavailable == {}
+    assert world.view().pool_cooldowns == {}
     assert len(world.table.query(rows.history_partition(WORKLOAD), "spend#")) == 11

@@ -39,7 +39,7 @@ def _calls(world: ControlWorld) -> Any:
 
 
 def test_all_workloads_share_ec2s_bucket_of_calls() -> None:
-    start_plan = {"start_within": minutes(20), "unavailable_for": timedelta(seconds=1)}
+    start_plan = {"start_within": minutes(20), "pool_cooldown": timedelta(seconds=1)}
     world = with_policy(**STRICT, **start_plan)
     world.dry(*every_spot_pool())
     # Others have asked all but two times in this minute.
@@ -90,7 +90,7 @@ def test_a_full_quota_blocks_its_class_and_the_next_is_tried() -> None:
     row = world.table.query(DEPLOYMENT_PARTITION, "quota#")["quota#us-west-2/G/Spot"]
     assert row["code"] == "MaxSpotInstanceCountExceeded"
     assert world.metric("QuotaBlocked") == 1
-    assert a_pool_of("g4dn.xlarge") not in world.view().unavailable
+    assert a_pool_of("g4dn.xlarge") not in world.view().pool_cooldowns
 
 
 def test_nothing_is_asked_of_a_quota_that_is_known_to_be_full() -> None:

@@ -35,10 +35,10 @@ def test_leaves_a_dry_pool_alone_and_longer_with_each_time() -> None:
     pool = a_pool_of("g4dn.xlarge")
 
     refused = world.tick()
-    first = world.view().unavailable[pool]
+    first = world.view().pool_cooldowns[pool]
     waiting = world.tick(minutes(1))
     world.tick(minutes(3))
-    second = world.view().unavailable[pool]
+    second = world.view().pool_cooldowns[pool]
 
     assert refused.outcome is Outcome.REFUSED
     assert waiting.requests == ()
@@ -57,7 +57,7 @@ def test_forgets_that_a_pool_was_dry_once_it_gives() -> None:
     decision = world.tick(minutes(4))
 
     assert pools(decision) == ["g4dn.xlarge/us-west-2a/spot"]
-    assert a_pool_of("g4dn.xlarge") not in world.view().unavailable
+    assert a_pool_of("g4dn.xlarge") not in world.view().pool_cooldowns
 
 
 def test_an_account_error_opens_the_breaker_in_ec2_s_words() -> None:
@@ -91,7 +91,7 @@ def test_one_type_refused_is_not_the_account_refused(code: str) -> None:
 
     assert [a.outcome for a in decision.requests] == ["account", "account", "launched"]
     assert world.view().breaker.open_until is None
-    left_alone = world.view().unavailable
+    left_alone = world.view().pool_cooldowns
     assert [left_alone[pool].reason.about["refusal"] for pool in denied] == [code] * 2
     # It is asked again, and longer is waited each time.
     waits = [left_alone[denied[0]].until - world.now]
@@ -100,7 +100,7 @@ def test_one_type_refused_is_not_the_account_refused(code: str) -> None:
         world.empty_the_queue()
         world.send(9)
         world.tick()
-        waits.append(world.view().unavailable[denied[0]].until - world.now)
+        waits.append(world.view().pool_cooldowns[denied[0]].until - world.now)
     assert waits == [minutes(30), minutes(60), minutes(120)]
 
 
@@ -114,7 +114,7 @@ def test_a_bad_override_beside_instances_stops_nothing() -> None:
 
     assert len(pools(decision)) == len(world.workers()) == 4
     assert world.view().breaker.open_until is None
-    assert pool in world.view().unavailable
+    assert pool in world.view().pool_cooldowns
 
 
 def test_the_account_is_refused_once_three_launches_were() -> None:
@@ -208,7 +208,7 @@ def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
     decision = world.tick()
 
     assert [a.outcome for a in decision.requests] == ["unknown", "launched"]
-    assert world.view().unavailable[pool].reason.about["refusal"] == "SomethingNew"
+    assert world.view().pool_cooldowns[pool].reason.about["refusal"] == "SomethingNew"
 
 
 def test_a_subnet_without_addresses_is_avoided_for_every_type() -> None:
@@ -234,7 +234,7 @@ def test_a_subnet_without_addresses_is_avoided_for_every_type() -> None:
     assert first.pools == ("g4dn.xlarge/us-west-2a/spot",)
     # Not g6.xlarge in the same zone, which comes before it in the list.
     assert second.pools == ("g6.xlarge/us-west-2b/spot",)
-    assert world.view().unavailable.keys() == {a_pool_of("g4dn.xlarge", ZONES[0])}
+    assert world.view().pool_cooldowns.keys() == {a_pool_of("g4dn.xlarge", ZONES[0])}
 
 
 def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
@@ -250,7 +250,8 @@ def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
 
     assert [a.outcome for a in decision.requests] == ["capacity", "launched"]
     assert (
-        world.view().unavailable[a_pool_of("g4dn.xlarge")].reason.about["refusal"] == "NoInstances"
+        world.view().pool_cooldowns[a_pool_of("g4dn.xlarge")].reason.about["refusal"]
+        == "NoInstances"
     )
 
 
@@ -264,7 +265,7 @@ def test_errors_beside_instances_are_heeded() -> None:
     first = decision.requests[0]
     assert "g4dn.xlarge/us-west-2a/spot" in first.instances.values()
     assert [r.pool for r in first.refusals] == ["g4dn.xlarge/us-west-2a/spot"]
-    assert a_pool_of("g4dn.xlarge") in world.view().unavailable
+    assert a_pool_of("g4dn.xlarge") in world.view().pool_cooldowns
 
 
 def test_a_missing_grant_stops_launching_with_its_name() -> None:

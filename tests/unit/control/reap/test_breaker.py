@@ -76,7 +76,7 @@ def test_each_missed_check_in_of_a_tick_is_counted() -> None:
 
     assert world.metrics.values("CheckInsMissed")[-1] == 2
     assert world.view().breaker.strikes == 2
-    assert world.view().unavailable.keys() == pools
+    assert world.view().pool_cooldowns.keys() == pools
 
 
 def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
@@ -86,7 +86,7 @@ def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
     (worker,) = world.workers()
     world.run(12)
 
-    memory = world.view().unavailable[worker.pool]
+    memory = world.view().pool_cooldowns[worker.pool]
     assert memory.reason.code is ReasonCode.POOL_NEVER_CHECKED_IN
 
 
@@ -100,7 +100,7 @@ def test_a_pool_whose_instance_ended_at_once_is_left_that_tick() -> None:
 
     (second,) = world.tick(minutes(1)).requests
 
-    memory = world.view().unavailable[worker.pool]
+    memory = world.view().pool_cooldowns[worker.pool]
     assert memory.reason.about["ended"] == ReasonCode.EC2_SAID
     assert str(worker.pool) in first.pools
     assert str(worker.pool) not in second.pools
@@ -321,7 +321,7 @@ def test_what_ended_an_instance_early_says_whose_fault_it_was(
     world.tick(minutes(1))
 
     assert world.view().breaker.strikes == strikes
-    assert (worker.pool in world.view().unavailable) == dry
+    assert (worker.pool in world.view().pool_cooldowns) == dry
     # Counted once, though the row stays for a while.
     world.tick(minutes(1))
     assert world.view().breaker.strikes == strikes

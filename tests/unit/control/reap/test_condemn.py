@@ -29,7 +29,7 @@ def test_ends_an_instance_without_check_in_and_tries_the_next() -> None:
         (instance_id, ReasonCode.NEVER_CHECKED_IN)
     ]
     assert world.compute.instance(region="us-west-2", instance_id=instance_id).state == "terminated"
-    assert world.view().unavailable[a_pool_of("g4dn.xlarge")].strikes == 1
+    assert world.view().pool_cooldowns[a_pool_of("g4dn.xlarge")].strikes == 1
     assert sum(world.metrics.values("CheckInsMissed")) == 1
     (replacement,) = world.workers(WorkerState.BOOTING)
     # It differs in its zone and its family of types.

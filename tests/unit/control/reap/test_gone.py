@@ -337,7 +337,7 @@ def test_a_pool_whose_reclaim_is_found_late_may_be_asked_again() -> None:
     decision = world.tick()
 
     # It was to be left alone for three minutes from its end, which are over.
-    assert made.plan.fleet.unavailable[worker.pool].until <= world.now
+    assert made.plan.fleet.pool_cooldowns[worker.pool].until <= world.now
     given = [pool for a in decision.requests for pool in a.instances.values()]
     assert given == [str(worker.pool)]
 

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from spindown.domain.offer import Requirements
-from tests.builders import ON_DEMAND, a_policy, a_ranking, a_type, an_offer, an_unavailable, minutes
+from tests.builders import (
+    ON_DEMAND,
+    a_policy,
+    a_pool_cooldown,
+    a_ranking,
+    a_type,
+    an_offer,
+    minutes,
+)
 from tests.unit.domain.ranking.reading import RUNGS, reason
 
 OTHER_GPU = Requirements(gpu_names=frozenset({"L4"}))
@@ -120,8 +128,12 @@ def test_start_within_comes_before_cost() -> None:
     dear = an_offer(capacity_type=ON_DEMAND, instance_price=1.9)
     dry = an_offer()
 
-    early = a_ranking([dry, dear], policy=policy, waited=minutes(9), unavailable=[an_unavailable()])
-    late = a_ranking([dry, dear], policy=policy, waited=minutes(10), unavailable=[an_unavailable()])
+    early = a_ranking(
+        [dry, dear], policy=policy, waited=minutes(9), pool_cooldowns=[a_pool_cooldown()]
+    )
+    late = a_ranking(
+        [dry, dear], policy=policy, waited=minutes(10), pool_cooldowns=[a_pool_cooldown()]
+    )
 
     # Rather wait, as long as the promise allows; then rather pay.
     assert list(early) == []

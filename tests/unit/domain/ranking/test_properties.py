@@ -23,10 +23,10 @@ from tests.builders import (
     a_cpu_type,
     a_demand,
     a_policy,
+    a_pool_cooldown,
     a_ranking,
     a_type,
     an_offer,
-    an_unavailable,
     minutes,
 )
 
@@ -144,9 +144,9 @@ situations = st.fixed_dictionaries(
         "requirements": requirements,
         "waited": st.integers(0, 90).map(minutes),
         "headroom_per_hour": st.none() | st.floats(0.0, 8.0),
-        "unavailable": st.lists(
+        "pool_cooldowns": st.lists(
             st.builds(
-                an_unavailable,
+                a_pool_cooldown,
                 pools,
                 until=st.sampled_from([NOW - minutes(1), NOW + minutes(1)]),
             ),
@@ -197,7 +197,7 @@ def _breaks_no_rule(candidate: Candidate, situation: dict[str, Any]) -> None:
     if offer.capacity_type is SPOT:
         assert math.exp(-candidate.interruption_rate) >= policy.min_reliability * (1 - 1e-12)
         assert offer.on_demand_price is None or offer.instance_price <= offer.on_demand_price
-    assert offer.pool not in {u.pool for u in situation["unavailable"] if u.until > NOW}
+    assert offer.pool not in {u.pool for u in situation["pool_cooldowns"] if u.until > NOW}
     blocked = {name for name, until in situation["blocked"].items() if until > NOW}
     assert offer.quota_class not in blocked
     assert offer.region not in situation["closed"]

@@ -13,10 +13,10 @@ from tests.builders import (
     ON_DEMAND,
     a_policy,
     a_pool,
+    a_pool_cooldown,
     a_ranking,
     a_type,
     an_offer,
-    an_unavailable,
     minutes,
 )
 from tests.unit.domain.ranking.reading import RUNGS, reason, zones
@@ -92,9 +92,9 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
             },
             {
                 "policy": a_policy(max_price_per_gpu_hour=0.25),
-                "unavailable": [an_unavailable(a_pool("g4dn.12xlarge"))],
+                "pool_cooldowns": [a_pool_cooldown(a_pool("g4dn.12xlarge"))],
             },
-            ("unavailable", NOW + minutes(3)),
+            ("pool_cooldown", NOW + minutes(3)),
             id="dry, and just as dear as a GPU may be",
         ),
         pytest.param(
@@ -142,19 +142,19 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
         ),
         pytest.param(
             {},
-            {"unavailable": [an_unavailable()]},
-            ("unavailable", NOW + minutes(3)),
+            {"pool_cooldowns": [a_pool_cooldown()]},
+            ("pool_cooldown", NOW + minutes(3)),
             id="ran dry",
         ),
         pytest.param(
-            {}, {"unavailable": [an_unavailable(until=NOW)]}, None, id="its time has passed"
+            {}, {"pool_cooldowns": [a_pool_cooldown(until=NOW)]}, None, id="its time has passed"
         ),
         pytest.param(
-            {"zone": "us-west-2b"}, {"unavailable": [an_unavailable()]}, None, id="another zone"
+            {"zone": "us-west-2b"}, {"pool_cooldowns": [a_pool_cooldown()]}, None, id="another zone"
         ),
         pytest.param(
             {"capacity_type": ON_DEMAND},
-            {"unavailable": [an_unavailable()]},
+            {"pool_cooldowns": [a_pool_cooldown()]},
             None,
             id="another capacity type",
         ),
@@ -224,9 +224,9 @@ def test_the_nearest_offer_is_the_one_that_comes_back_first() -> None:
     ]
     found = a_ranking(
         offers,
-        unavailable=[
-            an_unavailable(until=NOW + minutes(9)),
-            an_unavailable(a_pool(zone="us-west-2b"), until=NOW + minutes(4)),
+        pool_cooldowns=[
+            a_pool_cooldown(until=NOW + minutes(9)),
+            a_pool_cooldown(a_pool(zone="us-west-2b"), until=NOW + minutes(4)),
         ],
         policy=a_policy(max_price_per_hour=0.5),
     )
@@ -270,8 +270,8 @@ def ruled_out(constraint: str, last: int, offers: int) -> Reason:
         ),
         pytest.param(
             [an_offer(), an_offer("g6.xlarge", instance_price=9.0), an_offer(instance_price=0.0)],
-            {"policy": a_policy(max_price_per_hour=5.0), "unavailable": [an_unavailable()]},
-            ruled_out("unavailable", 1, 3),
+            {"policy": a_policy(max_price_per_hour=5.0), "pool_cooldowns": [a_pool_cooldown()]},
+            ruled_out("pool_cooldown", 1, 3),
             id="what fits is dry",
         ),
         pytest.param(

@@ -16,10 +16,10 @@ from tests.builders import (
     SPOT,
     a_policy,
     a_pool,
+    a_pool_cooldown,
     a_ranking,
     a_type,
     an_offer,
-    an_unavailable,
     minutes,
 )
 from tests.unit.domain.ranking.reading import RUNGS, reason
@@ -96,9 +96,9 @@ UNTIL_DEAR = a_policy(
         ),
         pytest.param(
             {},
-            {"unavailable": [an_unavailable()]},
+            {"pool_cooldowns": [a_pool_cooldown()]},
             Reason(
-                ReasonCode.POOL_LEFT_ALONE,
+                ReasonCode.POOL_COOLING_DOWN,
                 {
                     "why": ReasonCode.POOL_REFUSED.value,
                     "refusal": "InsufficientInstanceCapacity",
@@ -166,14 +166,14 @@ def test_says_why_an_offer_is_left_out(
         ),
     ],
 )
-def test_what_is_just_allowed_is_told_only_that_it_is_dry(
+def test_what_is_just_allowed_is_told_only_that_its_pool_cools_down(
     offer: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     dear = an_offer(instance_price=0.75, extra_price=0.25)
-    dry = [an_unavailable(replace(a_pool(), capacity_type=kind)) for kind in (SPOT, ON_DEMAND)]
+    dry = [a_pool_cooldown(replace(a_pool(), capacity_type=kind)) for kind in (SPOT, ON_DEMAND)]
 
-    assert reason(replace(dear, **offer), unavailable=dry, **changes) == (
-        "unavailable",
+    assert reason(replace(dear, **offer), pool_cooldowns=dry, **changes) == (
+        "pool_cooldown",
         NOW + minutes(3),
     )
 
