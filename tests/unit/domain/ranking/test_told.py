@@ -166,7 +166,7 @@ def test_says_why_an_offer_is_left_out(
         ),
     ],
 )
-def test_what_is_just_allowed_is_told_only_that_its_pool_cools_down(
+def test_what_is_just_allowed_only_waits_for_its_pool_to_cool(
     offer: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     dear = an_offer(instance_price=0.75, extra_price=0.25)
