@@ -21,7 +21,7 @@ from spindown.functions.batch_end import look_at_named
 from spindown.functions.malformed import acknowledge
 from spindown.functions.port import control_ports, deployment_name
 from spindown.port import ControlPorts
-from spindown.wording import say_outcome
+from spindown.reason_text import say_outcome
 
 logger = Logger(service="scaler")
 

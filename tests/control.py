@@ -15,12 +15,12 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.row import (
     CLAIMS,
     control_partition,
-    done_sort,
-    lease_sort,
+    done_sort_key,
+    lease_sort_key,
     live_partition,
-    machine_sort,
+    machine_sort_key,
     worker_partition,
-    worker_sort,
+    worker_sort_key,
 )
 from spindown.contract.settings import (
     BakeSettings,
@@ -355,14 +355,14 @@ class ControlWorld:
         for lease in self.view().leases:
             self.queue.extend(lease.receipt_handle, timedelta(minutes=5))
             deadline = self.now + timedelta(minutes=5)
-            self.put(lease_sort(lease.instance_id, lease.slot), deadline=deadline)
+            self.put(lease_sort_key(lease.instance_id, lease.slot), deadline=deadline)
         for worker in self.workers(WorkerState.IDLE, WorkerState.BUSY):
-            self.put(worker_sort(worker.instance_id), heartbeat_at=self.now)
+            self.put(worker_sort_key(worker.instance_id), heartbeat_at=self.now)
 
     def finish(self, lease: Lease) -> None:
         """Let a worker complete its job."""
         self.queue.delete(lease.receipt_handle)
-        self.remove(lease_sort(lease.instance_id, lease.slot))
+        self.remove(lease_sort_key(lease.instance_id, lease.slot))
         self.change(lease.instance_id, state=WorkerState.IDLE, busy_slots=0, idle_since=self.now)
 
     def claim(self, instance_id: str, job_id: str = "job-1") -> Lease:
@@ -383,7 +383,7 @@ class ControlWorld:
             sent_at=message.sent_at,
             shape=shape,
         )
-        self.put(lease_sort(instance_id, 0), **encode(lease))
+        self.put(lease_sort_key(instance_id, 0), **encode(lease))
         self.change(
             instance_id, state=WorkerState.BUSY, busy_slots=1, idle_since=None, claimed_at=self.now
         )
@@ -392,7 +392,7 @@ class ControlWorld:
 
     def do_items(self, items: int) -> None:
         """Let a worker have done items today."""
-        self.table.write(Write(key=live_key(done_sort(self.now)), add={"items": items}))
+        self.table.write(Write(key=live_key(done_sort_key(self.now)), add={"items": items}))
 
     def empty_the_queue(self) -> None:
         """Let others take and complete all that waits."""
@@ -402,12 +402,12 @@ class ControlWorld:
     def change(self, instance_id: str, **values: Any) -> None:
         """Change a worker's state as the worker itself would."""
         version = self.view().workers[instance_id].version
-        self.put(worker_sort(instance_id), **values, version=version + 1)
+        self.put(worker_sort_key(instance_id), **values, version=version + 1)
 
     def end(self, instance_id: str) -> None:
         """End a worker's rows as a tick would."""
-        self.put(worker_sort(instance_id), state=WorkerState.ENDED, ended_at=self.now)
-        self.put(machine_sort(instance_id), ended_at=self.now)
+        self.put(worker_sort_key(instance_id), state=WorkerState.ENDED, ended_at=self.now)
+        self.put(machine_sort_key(instance_id), ended_at=self.now)
 
     def launched(self, jobs: int = 1, **policy: Any) -> Worker:
         """Let a job arrive and one worker come up for it, then the other jobs; return it."""

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort_key
 from spindown.control.plan.charge import CHARGED_EVERY
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.port import Key
@@ -44,5 +44,5 @@ def dollars(world: ControlWorld) -> float:
 
 def budget_row(world: ControlWorld) -> dict[str, Any]:
     """Return the deployment's month."""
-    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort_key(world.now))
     return world.table.get(key) or {}

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.contract.codec import encode
-from spindown.contract.row import lease_sort, worker_partition, worker_sort
+from spindown.contract.row import lease_sort_key, worker_partition, worker_sort_key
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.memory import PortCall
 from spindown.port import Key, Outgoing, Write
@@ -59,8 +59,8 @@ class Storm(ControlWorld):
             "claimed_at": self.now,
             "idle_since": None,
         }
-        self._write(lease_sort(instance_id, 0), encode(lease))
-        self._write(worker_sort(instance_id), encode(busy))
+        self._write(lease_sort_key(instance_id, 0), encode(lease))
+        self._write(worker_sort_key(instance_id), encode(busy))
 
     def _write(self, sort: str, values: Any) -> None:
         key = Key(partition=worker_partition(WORKLOAD), sort=sort)

@@ -18,7 +18,7 @@ from spindown.contract.job.manifest import (
     manifest_key,
 )
 from spindown.contract.job.result import ItemStatus, Record
-from spindown.contract.row import POLICY, control_partition, worker_partition, worker_sort
+from spindown.contract.row import POLICY, control_partition, worker_partition, worker_sort_key
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -132,7 +132,7 @@ class WorkWorld:
         return self.presences[instance_id]
 
     def worker_key(self, instance_id: str) -> Key:
-        return Key(partition=worker_partition(WORKLOAD), sort=worker_sort(instance_id))
+        return Key(partition=worker_partition(WORKLOAD), sort=worker_sort_key(instance_id))
 
     def worker(self, instance_id: str = "i-1") -> Worker:
         return decode(Worker, self.table.get(self.worker_key(instance_id)) or {})

@@ -68,7 +68,7 @@ WORDS_ARE_TESTED = (
     "tests/unit/cli/",
     "tests/unit/config/",
     "tests/unit/operate/test_status.py",
-    "tests/unit/test_wording.py",
+    "tests/unit/test_reason_text.py",
 )
 
 #: Calls that look for their argument in a text.

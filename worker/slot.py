@@ -22,8 +22,8 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.error import SpindownError
 from spindown.job.claim import ClaimOutcome, Declined, claim
-from spindown.job.fence import read_fence
 from spindown.job.held import ClaimedJob
+from spindown.job.manifest_store import load_manifest
 from spindown.job.message import put_back
 from spindown.job.route import settle_message
 from spindown.port import Message
@@ -249,6 +249,8 @@ class Slot:
 
     def _announce(self, job_id: str) -> None:
         """Tell of a job that was given up at its claim."""
-        fence = read_fence(job_id, self._context.ports.objects) if self._context.outbox else None
-        if fence is not None:
-            announce(fence.manifest, self._context)
+        stored = (
+            load_manifest(job_id, self._context.ports.objects) if self._context.outbox else None
+        )
+        if stored is not None:
+            announce(stored.manifest, self._context)

@@ -247,7 +247,7 @@ def _faults(metrics: MetricScope) -> Graph:
             for name, statistic in (
                 ("BadRows", "Maximum"),
                 ("PolicyInvalid", "Maximum"),
-                ("ReapingHeldBack", "Maximum"),
+                ("TerminationsHeldBack", "Maximum"),
                 ("LockBusy", "Sum"),
             )
         ],

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from spindown.aws.error import code_of, message_of, translate, translated
 from spindown.contract.codec import Row
 from spindown.contract.location import is_whole
-from spindown.contract.row import machine_sort
+from spindown.contract.row import machine_sort_key
 from spindown.error import (
     ContractError,
     PreconditionFailed,
@@ -302,7 +302,7 @@ class DynamoTable:
             ExpressionAttributeNames={"#instance": INSTANCE, "#sk": SORT},
             ExpressionAttributeValues={
                 ":instance": {"S": instance_id},
-                ":sort": {"S": machine_sort(instance_id)},
+                ":sort": {"S": machine_sort_key(instance_id)},
             },
         )
         with translated():

@@ -20,7 +20,7 @@ from spindown.error import BadInput, NotFound, printable
 from spindown.job.submit import BATCH_REMEDY
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.spent import Spent, spent_of
-from spindown.wording import say_dollars
+from spindown.reason_text import say_dollars
 
 
 def batches(

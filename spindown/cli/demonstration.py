@@ -37,7 +37,7 @@ from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items, upload
 from spindown.operate.bill import CostReport, RankingChange, read_bill
 from spindown.operate.preview import preview
-from spindown.wording import say
+from spindown.reason_text import say
 
 if TYPE_CHECKING:
     from spindown.local.system import LocalSystem

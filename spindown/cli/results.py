@@ -27,7 +27,7 @@ from spindown.job.result import JobProgress, count_items, read_progress, read_re
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore
-from spindown.wording import say_dollars
+from spindown.reason_text import say_dollars
 
 #: Records between two lines of progress in a file.
 _RECORDS_A_LINE = 10_000

@@ -36,7 +36,7 @@ from spindown.operate.download import fetch_outputs
 from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import fates, read_decisions
 from spindown.port import Key
-from spindown.wording import say_outcome, say_shape_outcome
+from spindown.reason_text import say_outcome, say_shape_outcome
 
 _MIB_PER_GIB = 1024
 #: Told at once, at most.

@@ -26,7 +26,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import AccessDenied, BadInput, ConfigError, NotFound
 from spindown.job.submit import Draft
 from spindown.port import JobQueue, ObjectStore
-from spindown.wording import say
+from spindown.reason_text import say
 
 if TYPE_CHECKING:
     from spindown.aws.wiring import Aws

@@ -33,7 +33,7 @@ from spindown.operate.verify import (
     estimate,
     usual_item_seconds,
 )
-from spindown.wording import say_check
+from spindown.reason_text import say_check
 
 _INTERRUPTED = 130
 #: Looks with nothing left, one after the other, until nothing more can be launched.

@@ -6,7 +6,7 @@ from html import escape
 from spindown import __version__
 from spindown.domain.verification import CheckResult, VerifyRun
 from spindown.error import printable
-from spindown.wording import say_check
+from spindown.reason_text import say_check
 
 _CSS = """
 body { max-width: 900px; margin: 0 auto; padding: 32px 24px; line-height: 1.5; font-size: 15px;

@@ -15,7 +15,7 @@ from spindown.error import Throttled, Unreachable
 from spindown.job.result import JobProgress
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
-from spindown.wording import say_dollars
+from spindown.reason_text import say_dollars
 
 #: Exit status after a Ctrl-C.
 INTERRUPTED = 130

@@ -116,7 +116,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("NothingFits", _COUNT, (), _SCALER, "1 while work waits and no offer may be taken."),
     ("CheckInsMissed", _COUNT, (), _SCALER, "Instances that never checked in."),
     ("Condemned", _COUNT, (), _SCALER, "Workers that reconcile decided to terminate."),
-    ("ReapingHeldBack", _COUNT, (), _SCALER, "1 while most workers look stale at once."),
+    ("TerminationsHeldBack", _COUNT, (), _SCALER, "1 while most workers look stale at once."),
     ("Interruptions", _COUNT, (), _SCALER, "Spot instances that EC2 has taken back."),
     ("LeasesFreed", _COUNT, (), _SCALER, "Jobs requeued because their worker is gone."),
     ("BadRows", _COUNT, (), _SCALER, "Ledger rows that could not be read, or not added to."),

@@ -102,27 +102,27 @@ DECIDED = (
 REPORTED_BY_EC2 = ("noticed_at", "gone_at", "interruption_counted")
 
 
-def worker_sort(instance_id: str) -> str:
+def worker_sort_key(instance_id: str) -> str:
     """Return the sort key of a worker row."""
     return f"{WORKER}{instance_id}"
 
 
-def machine_sort(instance_id: str) -> str:
+def machine_sort_key(instance_id: str) -> str:
     """Return the sort key of what the control plane itself knows of an instance."""
     return f"{MACHINE}{instance_id}"
 
 
-def lease_sort(instance_id: str, slot: int) -> str:
+def lease_sort_key(instance_id: str, slot: int) -> str:
     """Return the sort key of a lease row."""
     return f"{LEASE}{instance_id}#{slot}"
 
 
-def launch_sort(launch_id: str) -> str:
+def launch_sort_key(launch_id: str) -> str:
     """Return the sort key of a launch row."""
     return f"{LAUNCH}{launch_id}"
 
 
-def pool_cooldown_sort(pool: Pool) -> str:
+def pool_cooldown_sort_key(pool: Pool) -> str:
     """Return the sort key of the cooldown of a pool."""
     return f"{POOL_COOLDOWN}{pool}"
 
@@ -142,7 +142,7 @@ def parse_processor_kind(text: str) -> tuple[str, float] | None:
         return None
 
 
-def throughput_sort(name: str, count: float, job_type: str = "") -> str:
+def throughput_sort_key(name: str, count: float, job_type: str = "") -> str:
     """Return the sort key of the learned throughput of what computes: GPU or vCPU, and count.
 
     Jobs of each type have one of their own; "": they have none.
@@ -151,47 +151,47 @@ def throughput_sort(name: str, count: float, job_type: str = "") -> str:
     return f"{TYPE_THROUGHPUT}{job_type}#{kind}" if job_type else f"{THROUGHPUT}{kind}"
 
 
-def job_sort(job_type: str) -> str:
+def job_sort_key(job_type: str) -> str:
     """Return the sort key of how large jobs of a type are; "": those without one."""
     return f"{TYPE_JOB}{job_type}" if job_type else JOB_RATE
 
 
-def alert_sort(name: str) -> str:
+def alert_sort_key(name: str) -> str:
     """Return the sort key of what is remembered of an alert (``domain.alert.AlertState``)."""
     return f"{ALERT}{name}"
 
 
-def accepted_sort(at: datetime) -> str:
+def accepted_sort_key(at: datetime) -> str:
     """Return the sort key of a cost that a person has accepted (``domain.cost_rise``)."""
     return f"{ACCEPTED}{encode_instant(at)}"
 
 
-def requeued_sort(job_id: str) -> str:
+def requeued_sort_key(job_id: str) -> str:
     """Return the sort key of what is a job that was requeued."""
     return f"{REQUEUED}{job_id}"
 
 
-def shape_sort(shape: str) -> str:
+def shape_sort_key(shape: str) -> str:
     """Return the sort key of a shape that has a queue (``domain.job_type.Shape.name``)."""
     return f"{SHAPE}{shape}"
 
 
-def shape_backlog_sort(shape: str) -> str:
+def shape_backlog_sort_key(shape: str) -> str:
     """Return the sort key of what ticks have seen of a shape's queue (``BacklogRow``)."""
     return f"{SHAPE_BACKLOG}{shape}"
 
 
-def image_sort(architecture: str) -> str:
+def image_sort_key(architecture: str) -> str:
     """Return the sort key of what was baked for an architecture."""
     return f"{IMAGE}{architecture}"
 
 
-def newer_message_sort(message_id: str) -> str:
+def newer_message_sort_key(message_id: str) -> str:
     """Return the sort key of a message that only a later version reads."""
     return f"{NEWER_MESSAGE}{message_id}"
 
 
-def pool_sort(pool: Pool) -> str:
+def pool_sort_key(pool: Pool) -> str:
     """Return the sort key of a pool's learned interruption rate."""
     return f"{RATE}pool#{pool}"
 
@@ -257,29 +257,29 @@ def live_partition(workload: str, sort: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def spend_sort(at: datetime) -> str:
+def spend_sort_key(at: datetime) -> str:
     """Return the sort key of the spend of the UTC day that ``at`` lies in."""
     return f"{SPEND}{at.year:04d}-{at.month:02d}-{at.day:02d}"
 
 
 @lru_cache(maxsize=64)
-def done_sort(at: datetime) -> str:
+def done_sort_key(at: datetime) -> str:
     """Return the sort key of what workers did in the UTC day that ``at`` lies in."""
     return f"{DONE}{at.year:04d}-{at.month:02d}-{at.day:02d}"
 
 
 @lru_cache(maxsize=64)
-def budget_sort(at: datetime) -> str:
+def budget_sort_key(at: datetime) -> str:
     """Return the sort key of the budget of the UTC month that ``at`` lies in."""
     return f"{BUDGET}{at.year:04d}-{at.month:02d}"
 
 
-def breaker_sort(region: str = "") -> str:
+def breaker_sort_key(region: str = "") -> str:
     """Return the sort key of the breaker of a region; the home region is not named."""
     return f"{BREAKER}#{region}" if region else BREAKER
 
 
-def calls_sort(region: str) -> str:
+def calls_sort_key(region: str) -> str:
     """Return the sort key of the launch requests of a region in the last minute of any."""
     return f"{CALLS}{region}"
 
@@ -289,7 +289,7 @@ def minute_of(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M}"
 
 
-def quota_sort(quota_class: str) -> str:
+def quota_sort_key(quota_class: str) -> str:
     """Return the sort key of a full quota class (``domain.offer.quota_class``)."""
     return f"{QUOTA}{quota_class}"
 
@@ -391,7 +391,7 @@ class BacklogRow(ClaimsRow, QueueRow):
     resend_at: datetime | None = None
     #: When to count again the jobs without a message (``control.alert.lost``).
     count_lost_at: datetime | None = None
-    #: Since when ticks have reached the ledger without a break (``domain.reaping.watch_from``).
+    #: Since when ticks have reached the ledger without a break (``domain.termination.watch_from``).
     watched_since: datetime | None = None
     #: ``claims`` and ``late`` as the last tick saw them.
     claims_seen: Tally = 0
@@ -405,8 +405,8 @@ class BacklogRow(ClaimsRow, QueueRow):
     #: When every region was last asked for instances that no row knows.
     swept_at: datetime | None = None
     #: Instances that EC2 described when it was last asked, and that no row accounts for.
-    strays: Tally = 0
-    #: What must end at once -> the first tick that found it (``domain.reaping.find_due``).
+    workers_elsewhere: Tally = 0
+    #: What must end at once -> the first tick that found it (``domain.termination.find_due``).
     ends_due: Mapping[str, datetime] = field(default_factory=dict)
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)

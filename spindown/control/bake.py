@@ -36,7 +36,7 @@ def keep_images(workload: str, ports: ControlPorts) -> Mapping[str, str]:
     view, done = ledger.read(), {}
     for architecture, pipeline in sorted(bake.pipelines.items()):
         known = view.images.get(architecture, ImageHistory())
-        sort = rows.image_sort(architecture)
+        sort = rows.image_sort_key(architecture)
         if known.build:
             build = _read(builder, known, now)
             done[architecture] = build.state

@@ -77,7 +77,7 @@ class OurInstance:
     def leases(self) -> tuple[Lease, ...]:
         """Return what its slots hold now; a row that cannot be read is left to the tick."""
         name, slots = self.machine.instance_id, range(self.machine.slots)
-        keys = [self.ledger.key(rows.lease_sort(name, slot)) for slot in slots]
+        keys = [self.ledger.key(rows.lease_sort_key(name, slot)) for slot in slots]
         leases = []
         for key, row in self.ports.table.get_each(keys).items():
             try:
@@ -138,12 +138,12 @@ def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> React
 
 def _note(ours: OurInstance, name: str, at: datetime) -> bool:
     """Note what EC2 says, where no worker writes; False: it is there already, or it has ended."""
-    return _write_once(ours, rows.machine_sort(ours.machine.instance_id), name, at)
+    return _write_once(ours, rows.machine_sort_key(ours.machine.instance_id), name, at)
 
 
 def _mark(ours: OurInstance, name: str, at: datetime) -> bool:
     """Tell a worker by its own row; False: it knows it already, or has ended."""
-    return _write_once(ours, rows.worker_sort(ours.machine.instance_id), name, at)
+    return _write_once(ours, rows.worker_sort_key(ours.machine.instance_id), name, at)
 
 
 def _write_once(ours: OurInstance, sort: str, name: str, at: datetime) -> bool:

@@ -1,6 +1,6 @@
 """Note that a machine is gone, or that EC2 takes it: count that, end its row, free its jobs.
 
-Which machines Spindown itself ends is decided in ``domain.reaping``. Ticks and events both come
+Which machines Spindown itself ends is decided in ``domain.termination``. Ticks and events both come
 here. Whichever comes first acts; the writes are conditional, so the later ones change nothing.
 """
 
@@ -77,7 +77,7 @@ def end_worker(
     due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
     ended = replace(ended, refunded_usd=due.refunded_usd)
     row = Write(
-        key=ledger.key(rows.worker_sort(worker.instance_id)),
+        key=ledger.key(rows.worker_sort_key(worker.instance_id)),
         when=When(exists=True, equals={"version": worker.version}),
         set=encode({**changes, "refunded_usd": due.refunded_usd}),
     )
@@ -106,10 +106,10 @@ def note_interruption(
     # Who has ended is not taken away any more: whether it was, its end has said.
     once = When(exists=True, differs={"interruption_counted": True}, absent=_NOT_ENDED)
     changes = {"noticed_at": noticed_at, "interruption_counted": True}
-    writes = [ledger.change(rows.machine_sort(worker.instance_id), changes, when=once)]
+    writes = [ledger.change(rows.machine_sort_key(worker.instance_id), changes, when=once)]
     if worker.interrupted_at is None:
         live, bound = When(exists=True, absent=_NOT_ENDED), {"interrupted_at": deadline}
-        writes.append(ledger.change(rows.worker_sort(worker.instance_id), bound, when=live))
+        writes.append(ledger.change(rows.worker_sort_key(worker.instance_id), bound, when=live))
     return (*writes, *_count_interruption(worker, cooldown, now, policy, ledger))
 
 
@@ -124,7 +124,7 @@ def bound_leases(bounds: Iterable[tuple[Lease, datetime]], ledger: Ledger) -> No
         if bound >= lease.not_after:
             continue
         changes = {"not_after": bound, "deadline": min(lease.deadline, bound)}
-        sort = rows.lease_sort(lease.instance_id, lease.slot)
+        sort = rows.lease_sort_key(lease.instance_id, lease.slot)
         units.append([ledger.change(sort, changes, when=_still(lease))])
     ledger.carry_out_each(units)
 
@@ -150,9 +150,9 @@ def free_leases(
 
 def _free(lease: Lease, ledger: Ledger, now: datetime) -> list[Write]:
     """Return what frees a lease, all or none: who takes the job up clears what is remembered."""
-    sort = rows.lease_sort(lease.instance_id, lease.slot)
+    sort = rows.lease_sort_key(lease.instance_id, lease.slot)
     clear, past = ledger.move_to_history(sort, lease, now=now)
-    put = ledger.put(rows.requeued_sort(lease.job_id), lease.left_behind(now))
+    put = ledger.put(rows.requeued_sort_key(lease.job_id), lease.left_behind(now))
     return [replace(clear, when=_still_held_by(lease)), put, past]
 
 
@@ -184,7 +184,7 @@ def _count_interruption(
 ) -> list[Write]:
     begun = cool_down_after_interruption(worker, cooldown, now, policy)
     return [
-        ledger.add(rows.pool_sort(worker.pool), {"count": 1}),
-        ledger.add(rows.spend_sort(now), {"interruptions": 1}),
-        ledger.put(rows.pool_cooldown_sort(worker.pool), begun),
+        ledger.add(rows.pool_sort_key(worker.pool), {"count": 1}),
+        ledger.add(rows.spend_sort_key(now), {"interruptions": 1}),
+        ledger.put(rows.pool_cooldown_sort_key(worker.pool), begun),
     ]

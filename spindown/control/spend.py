@@ -112,17 +112,17 @@ def charge(
     }
     pool = _pool_sort(worker.instance_type, worker.zone, worker.capacity_type)
     sums = [
-        (ledger.key(rows.spend_sort(accrual.until)), day),
+        (ledger.key(rows.spend_sort_key(accrual.until)), day),
         (ledger.key(pool), {"hours": hours}),
         (_month(accrual.until), _spent(dollars - earlier)),
     ]
     if earlier:
-        sums.append((ledger.key(rows.spend_sort(worker.launched_at)), {"dollars": earlier}))
+        sums.append((ledger.key(rows.spend_sort_key(worker.launched_at)), {"dollars": earlier}))
         sums.append((_month(worker.launched_at), _spent(earlier)))
     if launch is not None and released:
         sums.append((_month(launch.reserved_at), {"committed": -released}))
         back = {"reserved_usd": -released}
-        sums.append((ledger.key(rows.launch_sort(launch.launch_id)), back))
+        sums.append((ledger.key(rows.launch_sort_key(launch.launch_id)), back))
     return Charge(
         until=accrual.until,
         dollars=dollars,
@@ -156,9 +156,9 @@ def take_back_refund(worker: Worker, ledger: RowWrites) -> Charge:
         released_usd=0.0,
         refunded_usd=0.0,
         sums=(
-            (ledger.key(rows.spend_sort(until)), day),
+            (ledger.key(rows.spend_sort_key(until)), day),
             (_month(until), _spent(dollars - earlier)),
-            (ledger.key(rows.spend_sort(worker.launched_at)), {"dollars": earlier}),
+            (ledger.key(rows.spend_sort_key(worker.launched_at)), {"dollars": earlier}),
             (_month(worker.launched_at), _spent(earlier)),
         ),
     )
@@ -208,7 +208,7 @@ def mark_charged(
 def keep_machine(worker: Worker, ledger: RowWrites, when: When) -> Write:
     """Return the write that keeps what no worker may change of its own row."""
     return Write(
-        key=ledger.key(rows.machine_sort(worker.instance_id)),
+        key=ledger.key(rows.machine_sort_key(worker.instance_id)),
         set={name: encode(getattr(worker, name)) for name in _KEPT},
         when=when,
     )
@@ -222,7 +222,7 @@ _KEPT = (*rows.DECIDED, "instance_id", "gpu_name", "gpu_count", "slots", "state"
 def _pool_sort(instance_type: str, zone: str, capacity_type: CapacityType) -> str:
     """Asked for every worker in every tick."""
     pool = Pool(instance_type=instance_type, zone=zone, capacity_type=capacity_type)
-    return rows.pool_sort(pool)
+    return rows.pool_sort_key(pool)
 
 
 def _not_zero(sums: Mapping[str, float]) -> dict[str, float]:
@@ -246,7 +246,7 @@ def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
 
 
 def _month(at: datetime) -> Key:
-    return account_key(rows.budget_sort(at))
+    return account_key(rows.budget_sort_key(at))
 
 
 def last_days(days: Mapping[str, SpendRow], now: datetime, count: int = 1) -> CostWindow:

@@ -42,7 +42,10 @@ from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
 from spindown.control.plan.over_limits import end_surplus, heed_budget
-from spindown.control.plan.reap import (
+from spindown.control.plan.request import simulate_requests
+from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
+from spindown.control.plan.stable_machine import plan_all_moves
+from spindown.control.plan.terminate import (
     condemn_and_terminate,
     end_gone_rows,
     end_outstayed,
@@ -51,9 +54,6 @@ from spindown.control.plan.reap import (
     mark_interrupted,
     requeue_jobs,
 )
-from spindown.control.plan.request import foresee
-from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
-from spindown.control.plan.stable_machine import plan_all_moves
 from spindown.control.plan.throttling import remember_answers
 from spindown.control.record.decision import record_locked, write_down
 from spindown.error import SpindownError, WriteConflict
@@ -73,7 +73,7 @@ class EarlyPlan:
     @property
     def is_launch_due(self) -> bool:
         """Tell whether offers are to be chosen from."""
-        return any(need.may_launch for need in (*self.missing, *self.moves.for_certain_jobs))
+        return any(need.may_launch for need in (*self.missing, *self.moves.for_named_jobs))
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -151,12 +151,12 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     draft = adopt_launches(correct_workers(remember_answers(draft)))
     draft = mark_interrupted(draft)
     draft = begin_breakers(draft)
-    reaping = find_ends(draft)
-    draft = end_gone_rows(draft, reaping)
+    terminations = find_ends(draft)
+    draft = end_gone_rows(draft, terminations)
     draft = requeue_jobs(draft)
     draft = route_messages(show_newer_messages(draft))
     draft = count_useless_instances(draft)
-    draft = condemn_and_terminate(draft, reaping)
+    draft = condemn_and_terminate(draft, terminations)
     draft = learn_boots(draft)
     return record_vram(draft)
 
@@ -186,8 +186,8 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     draft = end_outstayed(draft)
     # Any need will do: each counts the workers of all shapes.
     allowance = allowance_of(draft, missing[0], seen.account, budget)
-    chosen = choose_all(draft, missing, moves.for_certain_jobs, seen, allowance)
-    launches = foresee(draft, chosen.all, allowance)
+    chosen = choose_all(draft, missing, moves.for_named_jobs, seen, allowance)
+    launches = simulate_requests(draft, chosen.all, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*chosen.notes, *seen.notes))
     return Plan(
         actions=draft.actions,
@@ -195,6 +195,6 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
         choice=chosen.missing[0],
         allowance=allowance,
         others=chosen.missing[1:],
-        for_certain_jobs=chosen.for_certain_jobs,
+        for_named_jobs=chosen.for_named_jobs,
         notes=draft.notes,
     )

@@ -1,7 +1,7 @@
 """Where the month's budget stops work: what a launch takes of it, which workers it still pays for.
 
-Nothing here knows of rows: ``control.plan.over_limits`` does. ``Foresight`` says what ends and
-beginnings of workers take, in hours; ``LaunchBudget`` how many workers of an offer the rest of a
+Nothing here knows of rows: ``control.plan.over_limits`` does. ``WorkerLifetimes`` says how long
+beginnings and ends of workers take; ``LaunchBudget`` how many workers of an offer the rest of a
 budget pays for; ``divide`` which of the workers that run may go on, and which end first.
 """
 
@@ -31,7 +31,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foresight:
+class WorkerLifetimes:
     """What beginnings and ends of a workload's workers take."""
 
     when_spent: WhenSpent
@@ -50,10 +50,10 @@ class Foresight:
     tick: timedelta
 
 
-def foresight(knowledge: Knowledge, policy: Policy) -> Foresight:
+def worker_lifetimes(knowledge: Knowledge, policy: Policy) -> WorkerLifetimes:
     """Return what is known of how workers begin and end."""
     word = policy.tick + policy.heartbeat_interval + POWER_OFF
-    return Foresight(
+    return WorkerLifetimes(
         when_spent=policy.when_spent,
         boot=boot_p50(knowledge, policy),
         boot_at_most=boot_p95(knowledge, policy),
@@ -77,7 +77,7 @@ class LaunchBudget:
     month_usd: float
     #: What of it launches may still set aside.
     left_usd: float
-    foresight: Foresight
+    lifetimes: WorkerLifetimes
     #: Waiting items that no worker of ours will take, for whoever is launched first.
     items_waiting: float = 0.0
     #: What all workloads may have spent and set aside in the month once a launch is reserved;
@@ -91,7 +91,7 @@ class LaunchBudget:
         in hand: boot, one job, and the time in which a worker hears of the end. They stop: boot, as
         long again of work (one job, if that is shorter), and the time to hear of it and put back.
         """
-        ahead = self.foresight
+        ahead = self.lifetimes
         if ahead.when_spent is WhenSpent.STOP_LAUNCHES:
             return self._fixed(candidate) + self._waiting(candidate)
         slots = slot_count(candidate.offer.instance_type.gpu_count, ahead.slots)
@@ -108,7 +108,7 @@ class LaunchBudget:
         ends in time.
         """
         left = self.left_usd + ROUNDING
-        if self.foresight.when_spent is WhenSpent.STOP_LAUNCHES:
+        if self.lifetimes.when_spent is WhenSpent.STOP_LAUNCHES:
             paid = [each for each in band if self.least(each) <= left]
             rooms = ((left - self._waiting(c)) / max(self._fixed(c), ROUNDING) for c in paid)
             return paid, math.floor(min(rooms, default=0.0))
@@ -119,7 +119,7 @@ class LaunchBudget:
 
     def reserved(self, band: Sequence[Candidate], count: int) -> float:
         """Return the USD that so many workers set aside, whichever offers EC2 chooses."""
-        if self.foresight.when_spent is WhenSpent.STOP_LAUNCHES:
+        if self.lifetimes.when_spent is WhenSpent.STOP_LAUNCHES:
             return max(count * self._fixed(c) + self._waiting(c) for c in band)
         return min(count * max(map(self._whole, band)), self.left_usd)
 
@@ -134,7 +134,7 @@ class LaunchBudget:
 
     def _fixed(self, candidate: Candidate) -> float:
         """Return the USD of a worker's boot and idle end."""
-        return candidate.offer.price * ((self.foresight.boot + self.foresight.idle) / _HOUR)
+        return candidate.offer.price * ((self.lifetimes.boot + self.lifetimes.idle) / _HOUR)
 
     def _waiting(self, candidate: Candidate) -> float:
         return self.items_waiting * (candidate.parts.work + candidate.parts.redo)
@@ -166,7 +166,7 @@ class WorkerNeed:
         return self.at_least + self.more
 
 
-def foresee_workers(
+def remaining_costs(
     workers: Iterable[Worker],
     leases: Sequence[Lease],
     *,
@@ -185,7 +185,7 @@ def foresee_workers(
         policy: ``when_spent``.
         now: the present.
     """
-    ahead = foresight(knowledge, policy)
+    ahead = worker_lifetimes(knowledge, policy)
     billing = [worker for worker in workers if worker.state is not WorkerState.ENDED]
     speeds = {w.instance_id: worker_throughput(knowledge, w, policy) for w in billing}
     taking = sum(speeds[w.instance_id].items_per_hour for w in billing if w.takes_jobs)
@@ -217,7 +217,7 @@ def foresee_workers(
 
 def _spans(
     worker: Worker,
-    ahead: Foresight,
+    ahead: WorkerLifetimes,
     now: datetime,
     *,
     held: timedelta,

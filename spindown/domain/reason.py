@@ -1,6 +1,6 @@
 """Why something was decided, as data: a code and its numbers.
 
-Decisions read codes. Words for people are made in ``spindown.wording`` and nowhere else.
+Decisions read codes. Words for people are made in ``spindown.reason_text`` and nowhere else.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class ReasonCode(StrEnum):
     NEVER_POWERED_OFF = "never-powered-off"
     #: ``age_seconds``.
     TOO_OLD = "too-old"
-    #: ``due`` (``reaping.DueKind``), ``seconds`` since then.
+    #: ``due`` (``termination.DueKind``), ``seconds`` since then.
     OUTSTAYED = "outstayed"
     #: ``idle_seconds``.
     IDLE_TOO_LONG = "idle-too-long"
@@ -91,7 +91,7 @@ class ReasonCode(StrEnum):
     FAILED_ON_SEVERAL = "failed-on-several"
     #: ``attempts`` that interruptions ended without progress, the longest of ``hours`` on a T4;
     #: ``dollars`` that they cost. Nothing that the policy allows is sure enough, or
-    #: nothing such could be had for a day (``is_alone``).
+    #: nothing such could be had for a day (``has_waited_in_vain``).
     NEVER_DONE = "never-done"
     #: Attempts at one item have taken ``hours`` of slots, of ``most`` that the policy allows;
     #: ``dollars`` that the job has cost.
@@ -265,7 +265,7 @@ class ReasonCode(StrEnum):
     #: ``interruptions``, ``redone_hours``, ``month``, ``more``; ``each`` USD an interruption.
     CASE_NO_INTERRUPTION = "case-no-interruption"
 
-    # What reaping leaves alone for now.
+    # What termination leaves alone for now.
     #: ``stale`` of ``workers`` that report.
     MOST_ARE_STALE = "most-are-stale"
     #: ``stale`` more than one tick may end.

@@ -135,7 +135,7 @@ class WastedWork(Attempts):
     #: Since its last item: also of attempts that saved state.
     of_item: Attempts = NO_ATTEMPTS
     #: Whether it has waited for a stable machine as long as is worth it, and got none.
-    is_alone: bool = False
+    has_waited_in_vain: bool = False
     #: Slot hours since its last item, of all attempts, however they ended.
     item_hours: Amount = 0.0
 
@@ -151,7 +151,11 @@ class WastedWork(Attempts):
 
     def saved(self) -> "WastedWork":
         """Return it as new state leaves it."""
-        return WastedWork(of_item=self.of_item, is_alone=self.is_alone, item_hours=self.item_hours)
+        return WastedWork(
+            of_item=self.of_item,
+            has_waited_in_vain=self.has_waited_in_vain,
+            item_hours=self.item_hours,
+        )
 
     def worked(self, time: timedelta) -> "WastedWork":
         """Return it after so much more slot time without an item."""
@@ -209,7 +213,7 @@ def has_on_demand(terms: SpotTerms, policy: Policy) -> bool:
 
 
 def _has_stable(wasted_work: WastedWork, terms: SpotTerms, policy: Policy) -> bool:
-    return not wasted_work.is_alone and has_on_demand(terms, policy)
+    return not wasted_work.has_waited_in_vain and has_on_demand(terms, policy)
 
 
 def may_be_risked(wasted_work: WastedWork, terms: SpotTerms | None, policy: Policy) -> bool:
@@ -251,14 +255,15 @@ def goes_on(wasted_work: WastedWork, terms: SpotTerms | None, policy: Policy) ->
         return GoesOn.STABLE if wasted_work.attempts else GoesOn.ANYWHERE
     if not may_be_risked(wasted_work, terms, policy):
         return GoesOn.STABLE if _has_stable(wasted_work, terms, policy) else GoesOn.NOWHERE
-    is_worth_it = wasted_work.is_alone or pays_here(wasted_work, terms)
+    is_worth_it = wasted_work.has_waited_in_vain or pays_here(wasted_work, terms)
     return GoesOn.ANYWHERE if is_worth_it else GoesOn.STABLE
 
 
 def never_done(wasted_work: WastedWork) -> Reason:
     """Return why a job becomes a dead letter that goes on nowhere."""
     return Reason(
-        ReasonCode.NEVER_DONE, {**numbers_of(wasted_work), "is_alone": wasted_work.is_alone}
+        ReasonCode.NEVER_DONE,
+        {**numbers_of(wasted_work), "has_waited_in_vain": wasted_work.has_waited_in_vain},
     )
 
 

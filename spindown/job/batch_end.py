@@ -40,13 +40,13 @@ from spindown.domain.batch import (
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
 from spindown.job.cancel import cancel_unclaimed
-from spindown.job.fence import read_fence
 from spindown.job.held import WorkPorts
+from spindown.job.manifest_store import load_manifest
 from spindown.job.result import children_of, read_batch, read_bundles
 from spindown.ledger import Ledger
 from spindown.ledger.partition import Partition
 from spindown.port import ControlPorts, Key, ObjectStore, Outgoing, Table, When
-from spindown.wording import say_batch_end, say_batch_given_up
+from spindown.reason_text import say_batch_end, say_batch_given_up
 
 #: How often marks are looked for where no submit says that there is one. A listing costs as much as
 #: a dozen reads.
@@ -261,8 +261,10 @@ class _BatchLook:
             if not step:
                 return True
             with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-                fences = pool.map(lambda one: read_fence(one[0], work.objects), step)
-                left = [one for (_, one), fence in zip(step, fences, strict=True) if fence is None]
+                manifests = pool.map(lambda one: load_manifest(one[0], work.objects), step)
+                left = [
+                    one for (_, one), stored in zip(step, manifests, strict=True) if stored is None
+                ]
             if left:
                 work.queue.send(left)
             row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
@@ -347,5 +349,5 @@ def _children(job_id: str, depth: int, store: ObjectStore) -> Sequence[str]:
 
 
 def _manifest(job_id: str, store: ObjectStore) -> Manifest | None:
-    fence = read_fence(job_id, store)
-    return None if fence is None else fence.manifest
+    stored = load_manifest(job_id, store)
+    return None if stored is None else stored.manifest

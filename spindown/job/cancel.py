@@ -16,7 +16,7 @@ from enum import StrEnum
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import own_children, parse_job, with_id
-from spindown.contract.row import requeued_sort, worker_partition, worker_sort
+from spindown.contract.row import requeued_sort_key, worker_partition, worker_sort_key
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import (
@@ -26,11 +26,11 @@ from spindown.error import (
     PreconditionFailed,
     Unreachable,
 )
-from spindown.job.fence import Fence, read_fence, write_fence
 from spindown.job.held import WorkPorts, lease_identity, lease_key, read_lease
+from spindown.job.manifest_store import StoredManifest, load_manifest, save_manifest
 from spindown.job.message import delete, show_again
 from spindown.port import Key, Message, When, Write
-from spindown.wording import say
+from spindown.reason_text import say
 
 REASON = "cancelled"
 
@@ -110,30 +110,30 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
 def _cancel_one(job_id: str, workload: str, ports: WorkPorts) -> tuple[Manifest, bool]:
     """Return the manifest of the job, which is over now, and whether this call ended it."""
     for _ in range(_TRIES):
-        fence = read_fence(job_id, ports.objects)
+        stored = load_manifest(job_id, ports.objects)
         # One that has failed is a dead letter, and would run again if that is sent back.
-        if fence is not None and fence.manifest.state not in {JobState.RUNNING, JobState.FAILED}:
-            return fence.manifest, False
+        if stored is not None and stored.manifest.state not in {JobState.RUNNING, JobState.FAILED}:
+            return stored.manifest, False
         with suppress(PreconditionFailed):
-            etag = fence.etag if fence is not None else None
-            cancelled = _with_open_time(_cancelled(job_id, fence, ports), workload, ports)
-            return write_fence(cancelled, etag, ports).manifest, True
+            etag = stored.etag if stored is not None else None
+            cancelled = _with_open_time(_cancelled(job_id, stored, ports), workload, ports)
+            return save_manifest(cancelled, etag, ports).manifest, True
     raise Unreachable(f"{job_id}: other writers keep changing its manifest; cancel it again")
 
 
 def cancel_unclaimed(job_id: str, ports: WorkPorts, why: Reason = NO_REASON) -> None:
     """Cancel a job unless somebody has claimed or cancelled it already; ``why``: nobody asked."""
     with suppress(PreconditionFailed):
-        write_fence(_cancelled(job_id, None, ports, why), None, ports)
+        save_manifest(_cancelled(job_id, None, ports, why), None, ports)
 
 
 def _cancelled(
-    job_id: str, fence: Fence | None, ports: WorkPorts, why: Reason = NO_REASON
+    job_id: str, stored: StoredManifest | None, ports: WorkPorts, why: Reason = NO_REASON
 ) -> Manifest:
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
     return replace(
-        fence.manifest if fence else known,
-        epoch=fence.epoch_floor if fence else 0,
+        stored.manifest if stored else known,
+        epoch=stored.epoch_floor if stored else 0,
         state=JobState.CANCELLED,
         finished_at=ports.clock.now(),
         reason=say(why) or REASON,
@@ -148,7 +148,7 @@ def _with_open_time(manifest: Manifest, workload: str, ports: WorkPorts) -> Mani
     lease = read_lease(ports.table, lease_key(workload, manifest.owner))
     if lease is None or lease.job_id != manifest.job_id:
         return manifest
-    sort = worker_sort(lease.instance_id)
+    sort = worker_sort_key(lease.instance_id)
     row = ports.table.get(Key(partition=worker_partition(workload), sort=sort))
     if row is None:
         return manifest
@@ -174,7 +174,7 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
     key = lease_key(workload, manifest.owner)
     lease = read_lease(ports.table, key)
     if lease is None or lease.job_id != manifest.job_id:
-        due = Key(partition=worker_partition(workload), sort=requeued_sort(manifest.job_id))
+        due = Key(partition=worker_partition(workload), sort=requeued_sort_key(manifest.job_id))
         ports.table.write(Write(key=due, delete=True))
         return
     delete(lease.receipt_handle, ports.shapes.get(lease.shape, ports.queue))

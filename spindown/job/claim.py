@@ -13,7 +13,12 @@ from enum import StrEnum
 from spindown.contract.codec import Row, decode, encode, replace_fields
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, body_digest, parse_job, with_id
-from spindown.contract.row import history_partition, requeued_sort, worker_partition, worker_sort
+from spindown.contract.row import (
+    history_partition,
+    requeued_sort_key,
+    worker_partition,
+    worker_sort_key,
+)
 from spindown.contract.run import OnNewCode
 from spindown.domain.dead_letter import EpochEnd, Failure, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease, RequeuedJob, Worker
@@ -50,7 +55,6 @@ from spindown.error import (
     Throttled,
     Unreachable,
 )
-from spindown.job.fence import Fence, first_sent, is_other_body, read_fence, write_fence
 from spindown.job.held import (
     ClaimedJob,
     SlotId,
@@ -59,6 +63,13 @@ from spindown.job.held import (
     lease_identity,
     lease_key,
     read_lease,
+)
+from spindown.job.manifest_store import (
+    StoredManifest,
+    first_sent,
+    is_other_body,
+    load_manifest,
+    save_manifest,
 )
 from spindown.job.message import (
     copy_message,
@@ -75,7 +86,7 @@ from spindown.job.presence import Condemned, Presence
 from spindown.job.release import count_wasted_work, dollars_wasted
 from spindown.job.route import fail_unclaimed, read_sized, settle_message
 from spindown.port import JobQueue, Key, Message, When, Write
-from spindown.wording import say
+from spindown.reason_text import say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +110,11 @@ class Epochs:
             Manifest(job_id=self.job_id, epoch=0, owner="", state=JobState.RUNNING), 1
         )
 
-    def begin_next(self, fence: Fence) -> Manifest:
+    def begin_next(self, stored: StoredManifest) -> Manifest:
         """Return the manifest of the next epoch; it has failed if no further try is worth it."""
-        counted = _for_code_of(self._count_end(fence.manifest), self.slot_id)
+        counted = _for_code_of(self._count_end(stored.manifest), self.slot_id)
         counted = replace(counted, wasted_work=self._with_wait(counted))
-        manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
+        manifest = self._owned(counted, max(stored.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy) or too_long(
             manifest.wasted_work, manifest.cost_usd, self.policy
         )
@@ -130,13 +141,13 @@ class Epochs:
         """Return what interruptions have cost, and whether the wait for a sure machine is over."""
         wasted_work = manifest.wasted_work
         if self.slot_id.spot is None:
-            return replace(wasted_work, is_alone=False)
+            return replace(wasted_work, has_waited_in_vain=False)
         if self.goes_on(manifest) is not GoesOn.STABLE:
             return wasted_work
         job = read_requeued(self.slot_id.workload, manifest.job_id, self.ports)
         if job is None or job.wasted_work is None or job.waits_for_stable(self.ports.clock.now()):
             return wasted_work
-        return replace(wasted_work, is_alone=True)
+        return replace(wasted_work, has_waited_in_vain=True)
 
     def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
         """Return the manifest as the beginning of an epoch of ours."""
@@ -204,7 +215,7 @@ class Epochs:
 
     def _owner_row(self, manifest: Manifest) -> Row | None:
         """Return the row of the last owner; None: the ledger knows nothing of it."""
-        sort = worker_sort(manifest.owner.rpartition("/")[0])
+        sort = worker_sort_key(manifest.owner.rpartition("/")[0])
         for partition in (worker_partition, history_partition):
             row = self.ports.table.get(Key(partition=partition(self.slot_id.workload), sort=sort))
             if row is not None:
@@ -231,7 +242,7 @@ def _readable(row: Row | None) -> Worker | None:
 
 def read_requeued(workload: str, job_id: str, ports: WorkPorts) -> RequeuedJob | None:
     """Return what the ledger remembers of a requeued job; None: nothing that can be read."""
-    key = Key(partition=worker_partition(workload), sort=requeued_sort(job_id))
+    key = Key(partition=worker_partition(workload), sort=requeued_sort_key(job_id))
     row = ports.table.get(key)
     try:
         return None if row is None else decode(RequeuedJob, row)
@@ -419,63 +430,63 @@ class _Claim(Epochs):
         # A message that was never received before is nearly always a new job: write first.
         if self.message.receive_count == 1:
             try:
-                return self._hold(write_fence(self.begin_first(), None, self.ports))
+                return self._hold(save_manifest(self.begin_first(), None, self.ports))
             except PreconditionFailed:
                 pass
         try:
-            fence = read_fence(self.job_id, self.ports.objects)
+            stored = load_manifest(self.job_id, self.ports.objects)
         except NewerSchema as exc:
             return _leave_to_newer_version(
                 self.message, self.job_id, exc, self.presence, self.ports
             )
         try:
-            if fence is None:
-                return self._hold(write_fence(self.begin_first(), None, self.ports))
-            refusal = self._refusal(fence)
+            if stored is None:
+                return self._hold(save_manifest(self.begin_first(), None, self.ports))
+            refusal = self._refusal(stored)
             if refusal is not ReasonCode.NONE:
-                return self._refuse(refusal, fence.manifest)
-            return self._claim_over(fence)
+                return self._refuse(refusal, stored.manifest)
+            return self._claim_over(stored)
         except PreconditionFailed:
             # Somebody was quicker; whoever receives it next finds their lease row.
             return self._put_back(None)
 
-    def _claim_over(self, fence: Fence) -> ClaimedJob | Declined:
-        lease = self._lease_of(fence.manifest)
+    def _claim_over(self, stored: StoredManifest) -> ClaimedJob | Declined:
+        lease = self._lease_of(stored.manifest)
         match claim_verdict(
-            fence.manifest,
+            stored.manifest,
             lease,
             instance_id=self.slot_id.instance_id,
             now=self.ports.clock.now(),
         ):
             case ClaimVerdict.CLAIM:
-                is_behind = self._is_behind(fence.manifest)
+                is_behind = self._is_behind(stored.manifest)
                 late = "begun by newer code"
-                return self._put_back(None, late) if is_behind else self._next_epoch(fence, lease)
+                return self._put_back(None, late) if is_behind else self._next_epoch(stored, lease)
             case ClaimVerdict.DELETE:
-                clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
+                clear_lapsed(lease, stored.manifest, self.slot_id.workload, self.ports)
                 delete(self.message.receipt_handle, self.ports.queue)
-                return self._decline(ClaimOutcome.OVER, fence.manifest.state.value)
+                return self._decline(ClaimOutcome.OVER, stored.manifest.state.value)
             case ClaimVerdict.DEAD_LETTER:
-                clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
-                return self._bury(fence.manifest)
+                clear_lapsed(lease, stored.manifest, self.slot_id.workload, self.ports)
+                return self._bury(stored.manifest)
             case ClaimVerdict.PUT_BACK:
-                is_held = not is_claimable(fence.manifest, lease, self.ports.clock.now())
+                is_held = not is_claimable(stored.manifest, lease, self.ports.clock.now())
                 if lease is not None and is_held:
                     return self._leave_to_owner(lease)
                 return self._put_back(None)
 
-    def _next_epoch(self, fence: Fence, lease: Lease | None) -> ClaimedJob | Declined:
+    def _next_epoch(self, stored: StoredManifest, lease: Lease | None) -> ClaimedJob | Declined:
         """Count how the last epoch ended, then begin the next or give the job up."""
-        manifest = self.begin_next(fence)
-        before = lease or find_freed_lease(fence.manifest, self.slot_id.workload, self.ports)
+        manifest = self.begin_next(stored)
+        before = lease or find_freed_lease(stored.manifest, self.slot_id.workload, self.ports)
         if self.goes_on(manifest) is GoesOn.STABLE:
             return self._leave_to_stable(manifest, before)
-        raised = write_fence(manifest, fence.etag, self.ports)
-        clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
+        raised = save_manifest(manifest, stored.etag, self.ports)
+        clear_lapsed(lease, stored.manifest, self.slot_id.workload, self.ports)
         has_failed = raised.manifest.state is JobState.FAILED
         return self._bury(raised.manifest) if has_failed else self._hold(raised, before)
 
-    def _hold(self, fence: Fence, before: Lease | None = None) -> ClaimedJob | Declined:
+    def _hold(self, stored: StoredManifest, before: Lease | None = None) -> ClaimedJob | Declined:
         """Write the lease row over a manifest that is ours."""
         now = self.ports.clock.now()
         not_after = visibility_not_after(self.message.received_at)
@@ -483,38 +494,38 @@ class _Claim(Epochs):
             instance_id=self.slot_id.instance_id,
             slot=self.slot_id.slot,
             job_id=self.job_id,
-            epoch=fence.manifest.epoch,
+            epoch=stored.manifest.epoch,
             receipt_handle=self.message.receipt_handle,
             message_id=self.message.message_id,
             deadline=extended_until(now, not_after, self.policy),
             not_after=not_after,
             claimed_at=now,
-            items=fence.manifest.items or 0,
-            items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
-            sent_at=fence.manifest.sent_at or self.message.sent_at,
-            first_item=fence.manifest.next_item,
-            is_pinned=self.slot_id.spot is None and self._wants_stable(fence.manifest.wasted_work),
+            items=stored.manifest.items or 0,
+            items_done=max(stored.manifest.next_item, _done(before, self.job_id)),
+            sent_at=stored.manifest.sent_at or self.message.sent_at,
+            first_item=stored.manifest.next_item,
+            is_pinned=self.slot_id.spot is None and self._wants_stable(stored.manifest.wasted_work),
             shape=self.slot_id.shape,
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
-        is_first = fence.manifest.epoch == 1
+        is_first = stored.manifest.epoch == 1
         is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
             self.presence.occupy(self.slot_id, lease, is_late=is_late, was_requeued=not is_first)
         except Condemned:
-            self._undo(fence)
+            self._undo(stored)
             put_back(self.message, timedelta(0), self.ports.queue)
             return self._decline(ClaimOutcome.CONDEMNED, "")
         except SpindownError:
             # The job was never held: its epoch must not count as one that was lost.
             with suppress(SpindownError):
-                self._undo(fence)
+                self._undo(stored)
             raise
         return ClaimedJob(
             message=self.message,
             job=self.job,
-            manifest=fence.manifest,
-            etag=fence.etag,
+            manifest=stored.manifest,
+            etag=stored.etag,
             lease=lease,
         )
 
@@ -525,11 +536,11 @@ class _Claim(Epochs):
         row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
         return row is not None and row.wasted_work is not None
 
-    def _undo(self, fence: Fence) -> None:
+    def _undo(self, stored: StoredManifest) -> None:
         """Say that the epoch which has just begun ended in order."""
-        released = replace(fence.manifest, released=True)
+        released = replace(stored.manifest, released=True)
         try:
-            write_fence(released, fence.etag, self.ports)
+            save_manifest(released, stored.etag, self.ports)
         except PreconditionFailed:
             return
 
@@ -556,7 +567,7 @@ class _Claim(Epochs):
 
     def _leave_to_stable(self, manifest: Manifest, before: Lease | None) -> Declined:
         """Leave a job to a stable machine, and let the ledger know that it wants one."""
-        sort, now = requeued_sort(self.job_id), self.ports.clock.now()
+        sort, now = requeued_sort_key(self.job_id), self.ports.clock.now()
         key = Key(partition=worker_partition(self.slot_id.workload), sort=sort)
         row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
         if row is None or row.wasted_work is None:
@@ -644,25 +655,25 @@ class _Claim(Epochs):
         )
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason, manifest.code)
 
-    def _refusal(self, fence: Fence) -> ReasonCode:
+    def _refusal(self, stored: StoredManifest) -> ReasonCode:
         """Return why the message is not of the job that its id stands for; NONE: it is."""
-        if is_other_body(fence.manifest, self.job):
-            is_over = fence.manifest.state is not JobState.RUNNING
+        if is_other_body(stored.manifest, self.job):
+            is_over = stored.manifest.state is not JobState.RUNNING
             return ReasonCode.JOB_ID_REUSED if is_over else ReasonCode.OTHER_BODY
-        return ReasonCode.SENT_AFTER_CANCEL if self._is_after_cancel(fence) else ReasonCode.NONE
+        return ReasonCode.SENT_AFTER_CANCEL if self._is_after_cancel(stored) else ReasonCode.NONE
 
-    def _is_after_cancel(self, fence: Fence) -> bool:
+    def _is_after_cancel(self, stored: StoredManifest) -> bool:
         """Tell whether the id was cancelled before a claim, and this message sent after that.
 
         Both instants are those of AWS: whoever cancels may have a wrong clock. A split may send its
         children after their cancel: those are cancelled as their parent is.
         """
         return (
-            fence.manifest.state is JobState.CANCELLED
-            and not fence.manifest.body_digest
+            stored.manifest.state is JobState.CANCELLED
+            and not stored.manifest.body_digest
             and self.job.parent is None
-            and fence.stored_at is not None
-            and self.message.sent_at >= fence.stored_at + _STORED_WITHIN
+            and stored.stored_at is not None
+            and self.message.sent_at >= stored.stored_at + _STORED_WITHIN
         )
 
     def _refuse(self, code: ReasonCode, manifest: Manifest) -> Declined:

@@ -25,8 +25,8 @@ from spindown.contract.job.result import (
 from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import LeaseLost, PreconditionFailed
 from spindown.job.attachment.state import State, measure, upload_state
-from spindown.job.fence import write_fence, write_patiently
 from spindown.job.held import ClaimedJob, Finished, SlotId, WorkPorts, current_handle
+from spindown.job.manifest_store import save_manifest, write_patiently
 from spindown.job.message import delete
 from spindown.job.presence import Presence
 
@@ -110,10 +110,10 @@ def begun(manifest: Manifest, portion: Portion, slot_id: SlotId) -> dict[str, fl
 def commit_as(manifest: Manifest, held: ClaimedJob, ports: WorkPorts) -> ClaimedJob:
     """Write a manifest over the one that we hold (raises LeaseLost)."""
     try:
-        fence = write_fence(manifest, held.etag, ports)
+        stored = save_manifest(manifest, held.etag, ports)
     except PreconditionFailed as exc:
         raise LeaseLost(f"{held.job_id}: epoch {held.manifest.epoch} is over") from exc
-    return replace_fields(held, {"manifest": fence.manifest, "etag": fence.etag})
+    return replace_fields(held, {"manifest": stored.manifest, "etag": stored.etag})
 
 
 def complete(held: ClaimedJob, *, slot_id: SlotId, presence: Presence, ports: WorkPorts) -> None:

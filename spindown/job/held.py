@@ -13,7 +13,7 @@ from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.job.result import Record
-from spindown.contract.row import lease_sort, worker_partition
+from spindown.contract.row import lease_sort_key, worker_partition
 from spindown.contract.run import OnNewCode
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import is_claimable
@@ -132,7 +132,7 @@ def lease_key(workload: str, owner: str) -> Key:
     """Return where the lease row of a manifest's owner lies."""
     instance_id, _, slot = owner.rpartition("/")
     number = int(slot) if slot.isdecimal() else 0
-    return Key(partition=worker_partition(workload), sort=lease_sort(instance_id, number))
+    return Key(partition=worker_partition(workload), sort=lease_sort_key(instance_id, number))
 
 
 def current_handle(held: ClaimedJob, slot_id: SlotId, ports: WorkPorts) -> str:

@@ -30,8 +30,8 @@ from spindown.contract.job.message import (
 )
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.batch_end import is_held_back
-from spindown.job.fence import read_fence
 from spindown.job.held import WorkPorts, is_held
+from spindown.job.manifest_store import load_manifest
 from spindown.job.message import put_back, show_again
 from spindown.job.redrive import (
     HIDDEN_FOR,
@@ -284,8 +284,8 @@ class _Place:
 
 
 def _read_manifest(job_id: str, objects: ObjectStore) -> Manifest | None:
-    fence = read_fence(job_id, objects)
-    return None if fence is None else fence.manifest
+    stored = load_manifest(job_id, objects)
+    return None if stored is None else stored.manifest
 
 
 def _read_small(job_id: str, objects: ObjectStore) -> Manifest | None:

@@ -17,10 +17,10 @@ from spindown.contract.row import (
     CLAIMS,
     LEASE,
     NewerMessage,
-    newer_message_sort,
-    requeued_sort,
+    newer_message_sort_key,
+    requeued_sort_key,
     worker_partition,
-    worker_sort,
+    worker_sort_key,
 )
 from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import GpuUse, Lease, RequeuedJob, Worker, WorkerState
@@ -79,7 +79,7 @@ class Presence:
         self.shape = shape
         self._partition = worker_partition(workload)
         self._instance_id = instance_id
-        self._key = Key(partition=self._partition, sort=worker_sort(instance_id))
+        self._key = Key(partition=self._partition, sort=worker_sort_key(instance_id))
         self._ports = ports
         self._lock = threading.Lock()
         self._busy: set[int] = set()
@@ -240,7 +240,7 @@ class Presence:
         self._try(Write(key=self._requeued_key(job_id), delete=True))
 
     def _requeued_key(self, job_id: str) -> Key:
-        return Key(partition=self._partition, sort=requeued_sort(job_id))
+        return Key(partition=self._partition, sort=requeued_sort_key(job_id))
 
     def note_declined(self) -> None:
         """Note, once, that a message was no work: a machine that finds no other was of no use."""
@@ -291,7 +291,7 @@ class Presence:
             shape=self.shape,
             until=until,
         )
-        key = Key(partition=self._partition, sort=newer_message_sort(message.message_id))
+        key = Key(partition=self._partition, sort=newer_message_sort_key(message.message_id))
         try:
             self._ports.table.write(Write(key=key, set=encode_row(row)))
         except SpindownError:

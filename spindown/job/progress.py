@@ -20,10 +20,10 @@ from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.row import (
     CHECKPOINT_RATE,
     RateRow,
-    done_sort,
-    job_sort,
+    done_sort_key,
+    job_sort_key,
     parse_processor_kind,
-    throughput_sort,
+    throughput_sort_key,
     worker_partition,
 )
 from spindown.domain.fleet import Worker
@@ -96,7 +96,7 @@ class Reporter:
         now, stamp = self._ports.clock.now(), f"{self._process}-{next(self._reports)}"
         items = progress.items_ok + progress.items_failed
         self._add(
-            done_sort(now),
+            done_sort_key(now),
             {
                 "items": progress.items_ok,
                 "items_failed": progress.items_failed,
@@ -113,14 +113,14 @@ class Reporter:
             sums = {"count": own, "hours": hours, "reports": 1, **_moved(items, progress)}
             sums = {**sums, "lives": int(is_first)}
             # What is like no report before must not be lost: a job that hung is known by it.
-            tries, sort = _TRIES if is_extreme else 1, throughput_sort(*self._processor, kind)
+            tries, sort = _TRIES if is_extreme else 1, throughput_sort_key(*self._processor, kind)
             is_sampled = hours > 0 and any(
                 self._sample(sort, own / hours, stamp, sums, is_due=tries > 1) for _ in range(tries)
             )
             if not is_sampled:
                 self._add(sort, sums, stamp)
             for gpu, begun in others.items():
-                self._add(throughput_sort(*gpu, kind), begun, stamp)
+                self._add(throughput_sort_key(*gpu, kind), begun, stamp)
         if progress.job_items is not None:
             self._learn_job(progress.job_items, progress.job_type, stamp)
         if progress.commit is not None:
@@ -142,7 +142,7 @@ class Reporter:
             waiting.append(items)
             jobs = tuple(waiting)
         sums = {"count": float(sum(jobs)), "jobs": float(len(jobs))}
-        if self._sample(job_sort(job_type), float(max(jobs)), stamp, sums, fade=_FADE):
+        if self._sample(job_sort_key(job_type), float(max(jobs)), stamp, sums, fade=_FADE):
             with self._lock:
                 del waiting[: len(jobs)]
 

@@ -16,8 +16,8 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import ContractError, NewerSchema, NotFound, PreconditionFailed, Unreachable
-from spindown.job.fence import Fence, is_other_body, read_fence, write_fence
 from spindown.job.held import WorkPorts, is_held
+from spindown.job.manifest_store import StoredManifest, is_other_body, load_manifest, save_manifest
 from spindown.job.message import copy_message, delete, put_back, read_stored
 from spindown.port import Message
 
@@ -141,12 +141,12 @@ def _why_unsendable(letter: Message, ports: WorkPorts) -> str:
     """Return why a dead letter cannot be sent back; "": it can, or a later version can."""
     try:
         job = read_stored(read_dead_letter(letter, ports), ports.objects)
-        fence = read_fence(job.job_id or "", ports.objects)
+        stored = load_manifest(job.job_id or "", ports.objects)
     except NewerSchema:
         return ""
     except (ContractError, NotFound) as exc:
         return str(exc)
-    is_other = fence is not None and is_other_body(fence.manifest, job)
+    is_other = stored is not None and is_other_body(stored.manifest, job)
     return f"another job has the id {job.job_id}" if is_other else ""
 
 
@@ -171,8 +171,8 @@ def _read_body(letter: Message, ports: WorkPorts) -> str:
 def _redrive_one(letter: Message, job: JobMessage, workload: str, ports: WorkPorts) -> Redriven:
     job = read_stored(job, ports.objects)
     reason = letter.attributes.get("reason", "")
-    fence = read_fence(job.job_id or "", ports.objects)
-    if fence is not None and is_other_body(fence.manifest, job):
+    stored = load_manifest(job.job_id or "", ports.objects)
+    if stored is not None and is_other_body(stored.manifest, job):
         return Redriven(job_id=job.job_id, outcome=RedriveOutcome.OTHER_BODY, reason=reason)
     is_over = not _forget_failures(job, workload, ports)
     if not is_over:
@@ -189,27 +189,27 @@ def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
     """Clear a job's failures; False if it is over."""
     job_id = job.job_id or ""
     for _ in range(_TRIES):
-        fence = read_fence(job_id, ports.objects)
+        stored = load_manifest(job_id, ports.objects)
         now = ports.clock.now()
-        if fence is None or is_held(fence.manifest, workload, ports.table, now):
+        if stored is None or is_held(stored.manifest, workload, ports.table, now):
             return True
-        if fence.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
+        if stored.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
             return False
-        fresh = _forgotten(fence)
-        if fresh == fence.manifest:
+        fresh = _forgotten(stored)
+        if fresh == stored.manifest:
             return True
         try:
-            write_fence(fresh, fence.etag, ports)
+            save_manifest(fresh, stored.etag, ports)
         except PreconditionFailed:
             continue
         return True
     raise Unreachable(f"{job_id}: other writers keep changing its manifest; redrive it again")
 
 
-def _forgotten(fence: Fence) -> Manifest:
+def _forgotten(stored: StoredManifest) -> Manifest:
     return replace(
-        fence.manifest,
-        epoch=fence.epoch_floor,
+        stored.manifest,
+        epoch=stored.epoch_floor,
         state=JobState.RUNNING,
         failures=(),
         wasted_work=NOTHING_WASTED,

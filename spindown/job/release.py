@@ -19,7 +19,7 @@ from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
 from spindown.job.message import copy_message, dead_letter, delete, put_back
 from spindown.job.presence import Presence
 from spindown.port import Message
-from spindown.wording import say
+from spindown.reason_text import say
 
 #: A reason is for a person; what exceeds this is in the log.
 _REASON_CHARACTERS = 1000

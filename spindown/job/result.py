@@ -15,7 +15,7 @@ from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import is_id, own_children
 from spindown.contract.job.result import ItemStatus
 from spindown.error import ContractError, NotFound
-from spindown.job.fence import read_fence
+from spindown.job.manifest_store import load_manifest
 from spindown.port import ObjectStore
 
 #: So deep may splits lie within each other. A child is small enough, so that it is split again only
@@ -158,10 +158,10 @@ def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
         NotFound: it has none yet.
         NewerSchema: a later version of Spindown wrote it.
     """
-    fence = read_fence(job_id, store)
-    if fence is None:
+    stored = load_manifest(job_id, store)
+    if stored is None:
         raise NotFound(f"no manifest of job {job_id}")
-    return fence.manifest
+    return stored.manifest
 
 
 def children_of(manifest: Manifest, depth: int) -> tuple[str, ...]:

@@ -52,8 +52,8 @@ from spindown.error import (
     PreconditionFailed,
     SpindownError,
 )
-from spindown.job.fence import is_other_body, read_fence, write_fence
 from spindown.job.held import WorkPorts
+from spindown.job.manifest_store import is_other_body, load_manifest, save_manifest
 from spindown.job.message import (
     copy_message,
     dead_letter_untouched,
@@ -68,7 +68,7 @@ from spindown.port import (
     JobQueue,
     Message,
 )
-from spindown.wording import say
+from spindown.reason_text import say
 
 #: Well within the timeout of the function; what is left is routed after the next tick.
 RUN_FOR = timedelta(seconds=40)
@@ -139,9 +139,9 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> None:
     job_id = job.job_id or ""
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
     with suppress(NewerSchema, PreconditionFailed):
-        fence = read_fence(job_id, ports.objects)
-        if fence is not None:
-            known = replace(fence.manifest, epoch=fence.epoch_floor)
+        stored = load_manifest(job_id, ports.objects)
+        if stored is not None:
+            known = replace(stored.manifest, epoch=stored.epoch_floor)
             is_held = bool(known.owner) and not known.released
             if known.state is not JobState.RUNNING or is_held or is_other_body(known, job):
                 return
@@ -155,7 +155,7 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> None:
             finished_at=ports.clock.now(),
             released=True,
         )
-        write_fence(failed, None if fence is None else fence.etag, ports)
+        save_manifest(failed, None if stored is None else stored.etag, ports)
 
 
 class MessageRouter:

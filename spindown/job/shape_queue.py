@@ -17,8 +17,8 @@ from spindown.contract.row import (
     SHAPE,
     ShapeRow,
     control_partition,
-    shape_backlog_sort,
-    shape_sort,
+    shape_backlog_sort_key,
+    shape_sort_key,
 )
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, all_of
@@ -77,7 +77,7 @@ def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: st
     Raises:
         Throttled: the queue is just being removed.
     """
-    key, now = Key(control_partition(workload), shape_sort(shape)), ports.clock.now()
+    key, now = Key(control_partition(workload), shape_sort_key(shape)), ports.clock.now()
     known = _read_row(ports.table.get(key))
     removing_at = None if known is None else known.removing_at
     if removing_at is not None and now - removing_at < _REMOVED_WITHIN:
@@ -144,7 +144,7 @@ def _step(
     workload: str, row: ShapeRow, queue: JobQueue, ports: ControlPorts, *, is_over: bool
 ) -> bool:
     table, now = ports.table, ports.clock.now()
-    key = Key(control_partition(workload), shape_sort(row.shape))
+    key = Key(control_partition(workload), shape_sort_key(row.shape))
     seen = {"used_at": encode(row.used_at)}
     if row.closing_at is None and row.removing_at is None:
         if is_over or now - row.used_at >= UNUSED_FOR:
@@ -159,7 +159,7 @@ def _step(
         _write(table, Write(key=key, when=unchanged, set={"removing_at": encode(now)}))
         return False
     queue.remove()
-    backlog = Key(control_partition(workload), shape_backlog_sort(row.shape))
+    backlog = Key(control_partition(workload), shape_backlog_sort_key(row.shape))
     table.write(Write(key=backlog, delete=True))
     unchanged = When(equals={"removing_at": encode(row.removing_at)})
     return _write(table, Write(key=key, when=unchanged, delete=True))

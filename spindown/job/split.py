@@ -18,8 +18,8 @@ from spindown.contract.job.message import (
 )
 from spindown.domain.policy import Policy
 from spindown.job.commit import commit_as
-from spindown.job.fence import write_patiently
 from spindown.job.held import ClaimedJob, WorkPorts
+from spindown.job.manifest_store import write_patiently
 from spindown.port import Outgoing
 
 

@@ -7,7 +7,7 @@ from statistics import median
 
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
-from spindown.contract.row import RateRow, control_partition, parse_processor_kind, pool_sort
+from spindown.contract.row import RateRow, control_partition, parse_processor_kind, pool_sort_key
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Worker
@@ -99,7 +99,7 @@ def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float
     """
     if worker.capacity_type is not CapacityType.SPOT:
         return 0.0
-    key = Key(partition=control_partition(workload), sort=pool_sort(worker.pool))
+    key = Key(partition=control_partition(workload), sort=pool_sort_key(worker.pool))
     try:
         rate = decode(RateRow, table.get(key) or {})
     except ContractError:

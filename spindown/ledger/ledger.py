@@ -110,9 +110,9 @@ class Ledger(RowWrites):
         """
         # If they are too large for all to be read, leases are left out before any worker.
         keys = [
-            *(Key(partition, rows.worker_sort(name)) for name in machines),
+            *(Key(partition, rows.worker_sort_key(name)) for name in machines),
             *(
-                Key(partition, rows.lease_sort(name, slot))
+                Key(partition, rows.lease_sort_key(name, slot))
                 for name, machine in machines.items()
                 for slot in range(machine.slots)
             ),

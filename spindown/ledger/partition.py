@@ -163,14 +163,16 @@ def _is_day(sort: str, _: DoneRow) -> bool:
 #: Kind of row -> whether a sort key is that of a value.
 _PLACES: Mapping[type[Any], Callable[[str, Any], bool]] = {
     Worker: lambda sort, x: (
-        sort in {rows.worker_sort(x.instance_id), rows.machine_sort(x.instance_id)}
+        sort in {rows.worker_sort_key(x.instance_id), rows.machine_sort_key(x.instance_id)}
     ),
-    Lease: lambda sort, x: sort == rows.lease_sort(x.instance_id, x.slot),
-    RequeuedJob: lambda sort, x: sort == rows.requeued_sort(x.job_id),
-    NewerMessage: lambda sort, x: sort == rows.newer_message_sort(x.message_id),
-    Launch: lambda sort, x: sort == rows.launch_sort(x.launch_id),
-    PoolCooldown: lambda sort, x: sort == rows.pool_cooldown_sort(x.pool),
-    ShapeRow: lambda sort, x: sort == rows.shape_sort(x.shape) and parse_shape(x.shape) is not None,
+    Lease: lambda sort, x: sort == rows.lease_sort_key(x.instance_id, x.slot),
+    RequeuedJob: lambda sort, x: sort == rows.requeued_sort_key(x.job_id),
+    NewerMessage: lambda sort, x: sort == rows.newer_message_sort_key(x.message_id),
+    Launch: lambda sort, x: sort == rows.launch_sort_key(x.launch_id),
+    PoolCooldown: lambda sort, x: sort == rows.pool_cooldown_sort_key(x.pool),
+    ShapeRow: lambda sort, x: (
+        sort == rows.shape_sort_key(x.shape) and parse_shape(x.shape) is not None
+    ),
     SpendRow: _is_day,
     DoneRow: _is_day,
 }

@@ -123,12 +123,12 @@ class AccountView:
 
     def calls_at(self, region: str, at: datetime) -> int:
         """Return the launch requests made in a region in the minute that ``at`` lies in."""
-        row = self.calls.get(rows.calls_sort(region), CallsRow())
+        row = self.calls.get(rows.calls_sort_key(region), CallsRow())
         return row.count if row.minute == rows.minute_of(at) else 0
 
     def budget_at(self, at: datetime) -> BudgetRow:
         """Return what is spent and set aside of the month that ``at`` lies in."""
-        return self.budgets.get(rows.budget_sort(at), BudgetRow())
+        return self.budgets.get(rows.budget_sort_key(at), BudgetRow())
 
 
 def view_of(

@@ -12,7 +12,7 @@ from typing import Any
 
 from spindown.contract.codec import KeptRow, Row
 from spindown.contract.location import is_whole
-from spindown.contract.row import MACHINE, machine_sort
+from spindown.contract.row import MACHINE, machine_sort_key
 from spindown.error import ContractError, PreconditionFailed
 from spindown.port import ALWAYS, Clock, Key, When, Write
 
@@ -123,7 +123,7 @@ class MemoryTable:
             return [
                 key
                 for key, (since, until) in entries.items()
-                if key.sort == machine_sort(instance_id)
+                if key.sort == machine_sort_key(instance_id)
                 and since <= seen_at
                 and (until is None or until > seen_at)
             ]

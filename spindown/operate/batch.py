@@ -31,7 +31,7 @@ from spindown.ledger import LedgerView
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.why import read_decision
 from spindown.port import ControlPorts, ObjectStore
-from spindown.wording import say_outcome, say_shape_outcome
+from spindown.reason_text import say_outcome, say_shape_outcome
 
 _READS_AT_ONCE = 16
 #: Jobs whose manifests one list reads, within seconds.

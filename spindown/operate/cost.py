@@ -113,5 +113,5 @@ def accept_cost(
             raise BadInput("cost of an item", workload, remedy)
         dollars = found.now.cost_per_item
     accepted = AcceptedCost(at=now, dollars=dollars, by=by)
-    ledger.write(ledger.put(rows.accepted_sort(now), accepted))
+    ledger.write(ledger.put(rows.accepted_sort_key(now), accepted))
     return accepted

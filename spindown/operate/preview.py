@@ -134,7 +134,7 @@ def _month(budget: LaunchBudget | None, seen: Observation) -> MonthPreview | Non
         spent=row.dollars,
         reserved=max(row.committed - row.dollars, 0.0),
         left=max(budget.left_usd, 0.0),
-        when_spent=budget.foresight.when_spent,
+        when_spent=budget.lifetimes.when_spent,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.config import format_duration
-from spindown.contract.row import QuotaRow, SpendRow, budget_sort
+from spindown.contract.row import QuotaRow, SpendRow, budget_sort_key
 from spindown.control.alert.judgement import COST
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.diagnosis import CostWindow
@@ -16,7 +16,7 @@ from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.operate.spent import spent_of
 from spindown.port import JobQueue
-from spindown.wording import say, say_outcome
+from spindown.reason_text import say, say_outcome
 
 #: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
 _SILENT_AFTER = timedelta(minutes=5)
@@ -198,7 +198,7 @@ def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:
     if bad_rows:
         number = "1 ledger row" if len(bad_rows) == 1 else f"{len(bad_rows)} ledger rows"
         yield f"{number} cannot be read: {bad_rows[0]}"
-    if (month := budget_sort(now)) in bad_rows:
+    if (month := budget_sort_key(now)) in bad_rows:
         yield f"nothing is launched while {month} cannot be read: spindown doctor fixes it"
 
 

@@ -9,7 +9,7 @@ from spindown.contract import tag
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.ec2sim import Ec2Instance
-from spindown.job.fence import read_fence
+from spindown.job.manifest_store import load_manifest
 from spindown.job.result import read_records
 from tests.e2e.world import HANGING, World, found
 
@@ -81,7 +81,7 @@ def check_mixed(world: World, jobs: Mapping[str, str]) -> Counter[str]:
     store, used = world.session.work_store(WORKLOAD), dict[str, list[Ec2Instance]]()
 
     def manifest_of(job_id: str) -> Manifest | None:
-        fence = read_fence(job_id, store)
+        fence = load_manifest(job_id, store)
         return fence.manifest if fence and fence.manifest.state is JobState.COMPLETED else None
 
     done = {job_id: found(partial(manifest_of, job_id), HANGING) for job_id in jobs}

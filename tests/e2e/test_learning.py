@@ -7,7 +7,7 @@ import pytest
 
 from spindown.contract import tag
 from spindown.domain.job_type import parse_shape
-from spindown.job.fence import read_fence
+from spindown.job.manifest_store import load_manifest
 from tests.e2e.world import HANGING, World, deployed, found, write_deployment
 from tests.local.waiting import is_quiet
 
@@ -56,7 +56,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def memory_of(world: World, job_id: str) -> int:
     """Return the GiB that the shape of the machine has which has done a job."""
     assert world.finished(job_id).state == "completed"
-    fence = read_fence(job_id, world.session.work_store("count"))
+    fence = load_manifest(job_id, world.session.work_store("count"))
     assert fence is not None
     owner = fence.manifest.owner.partition("/")[0]
     (machine,) = [one for one in world.instances("count") if one.instance_id == owner]

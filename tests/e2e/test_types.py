@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spindown.contract import tag
-from spindown.job.fence import read_fence
+from spindown.job.manifest_store import load_manifest
 from tests.e2e.world import World, deployed, found, write_deployment
 from tests.local.waiting import is_quiet
 
@@ -64,7 +64,7 @@ def test_each_job_is_done_on_a_machine_of_its_size(sent: World) -> None:
     types = {one.instance_id: one.instance_type for one in sent.instances("count")}
     store = sent.session.work_store("count")
     for job_id in _JOBS:
-        fence = read_fence(job_id, store)
+        fence = load_manifest(job_id, store)
         assert fence is not None
         # Each was claimed once: no machine got it that could not run it.
         assert fence.manifest.epoch == 1

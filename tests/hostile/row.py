@@ -37,7 +37,7 @@ from spindown.operate.bill import read_bill
 from spindown.operate.preview import preview
 from spindown.operate.status import read_status
 from spindown.operate.why import explain
-from spindown.wording import say
+from spindown.reason_text import say
 from tests.builders import NOW, a_pool, minutes
 from tests.control import LAUNCH_VERSION, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 
@@ -96,7 +96,7 @@ def a_full_world() -> ControlWorld:
     world.put("lease#i-gone#0", **encode(replace(lease, instance_id="i-gone", job_id="job-9")))
     left = replace(lease, job_id="job-7", items=10).requeued(3, world.now)
     left = replace(left, wasted_work=WastedWork(attempts=2, hours=4.0, boot=0.1, dollars=2.0))
-    world.put(rows.requeued_sort("job-7"), **encode(left))
+    world.put(rows.requeued_sort_key("job-7"), **encode(left))
     newer = NewerMessage(
         message_id="m-1",
         field="message.schema",
@@ -106,17 +106,19 @@ def a_full_world() -> ControlWorld:
         sent_at=world.now,
         until=world.now + timedelta(hours=11),
     )
-    world.put(rows.newer_message_sort(newer.message_id), **encode(newer))
+    world.put(rows.newer_message_sort_key(newer.message_id), **encode(newer))
     world.put(rows.BREAKER, strikes=1, launch_version=LAUNCH_VERSION)
-    world.put(rows.throughput_sort("T4", 1), count=10.0, hours=1.0, reports=3, lives=2)
-    world.put(rows.pool_sort(a_pool("g6.xlarge")), count=1.0, hours=10.0)
+    world.put(rows.throughput_sort_key("T4", 1), count=10.0, hours=1.0, reports=3, lives=2)
+    world.put(rows.pool_sort_key(a_pool("g6.xlarge")), count=1.0, hours=10.0)
     for sort in (rows.BOOT_RATE, rows.GAP_RATE, rows.JOB_RATE, rows.CHECKPOINT_RATE):
         world.put(sort, samples=[100.0] * 5)
     launch = next(iter(world.view().launches.values()))
     intent = replace(
         launch, launch_id=f"{WORKLOAD}-9-9", state=LaunchState.INTENDED, instance_ids=()
     )
-    world.put(rows.launch_sort(intent.launch_id), **encode(replace(intent, intended_at=world.now)))
+    world.put(
+        rows.launch_sort_key(intent.launch_id), **encode(replace(intent, intended_at=world.now))
+    )
     return world
 
 

@@ -96,7 +96,7 @@ def test_leases_without_end_stop_no_event_of_their_instance() -> None:
     lease = world.claim(worker.instance_id)
     for number in range(1, 1_000):
         forged = encode(a_lease(worker.instance_id, slot=number, job_id=f"j-{number}"))
-        world.put(rows.lease_sort(worker.instance_id, number), **forged)
+        world.put(rows.lease_sort_key(worker.instance_id, number), **forged)
     before = world.calls["table.get_each"]
     world.compute.reclaim(worker.instance_id, notice=minutes(0))
     gone = StateChange(

@@ -67,7 +67,7 @@ def test_a_worker_role_writes_the_kinds_that_workers_tell(assembly: Assembly) ->
     learned = [
         rows.BOOT_RATE,
         rows.GAP_RATE,
-        rows.pool_sort(next(iter(world.view().pool_cooldowns))),
+        rows.pool_sort_key(next(iter(world.view().pool_cooldowns))),
     ]
     assert not any(rows.is_of_workers(sort) for sort in learned)
 
@@ -113,7 +113,7 @@ def test_a_row_of_another_workload_hides_no_notice() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    sort = rows.machine_sort(worker.instance_id)
+    sort = rows.machine_sort_key(worker.instance_id)
     forged, mine = Key(partition=rows.worker_partition("a-first"), sort=sort), live_key(sort)
     row = world.row(sort) or {}
     assert row
@@ -124,7 +124,7 @@ def test_a_row_of_another_workload_hides_no_notice() -> None:
         notice = InterruptionWarning(instance_id=worker.instance_id, region=REGION, at=world.now)
         reaction = react(notice, world.ports, holder="event")
         assert reaction.workload == WORKLOAD
-        world.put(rows.worker_sort(worker.instance_id), interrupted_at=None)
+        world.put(rows.worker_sort_key(worker.instance_id), interrupted_at=None)
     assert world.tick(minutes(1)).outcome in set(Outcome) - {Outcome.LOCKED}
 
 
@@ -132,12 +132,12 @@ def test_a_worker_s_own_notice_hides_none_of_ec2_s() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    world.put(rows.worker_sort(worker.instance_id), interrupted_at="2100-01-01T00:00:00Z")
+    world.put(rows.worker_sort_key(worker.instance_id), interrupted_at="2100-01-01T00:00:00Z")
 
     notice = InterruptionWarning(instance_id=worker.instance_id, region=REGION, at=world.now)
     react(notice, world.ports, holder="event")
     world.tick(minutes(1))
 
-    row = world.row(rows.machine_sort(worker.instance_id)) or {}
+    row = world.row(rows.machine_sort_key(worker.instance_id)) or {}
     assert row["noticed_at"]
     assert row["interruption_counted"]

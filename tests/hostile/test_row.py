@@ -52,9 +52,9 @@ def test_only_a_request_of_our_own_is_made_again(
     (intent,) = world.view().launches.values()
     request = decode(LaunchRequest, json.loads(intent.request))
     stored = encode(intent) | {"request": json.dumps(encode(replace(request, **request_)))}
-    world.remove(rows.launch_sort(intent.launch_id))
+    world.remove(rows.launch_sort_key(intent.launch_id))
     row = stored | encode(launch)
-    world.put(rows.launch_sort(row["launch_id"]), **row)
+    world.put(rows.launch_sort_key(row["launch_id"]), **row)
     asked: list[PortCall] = []
 
     def watch(call: PortCall, proceed: Any) -> Any:
@@ -128,7 +128,7 @@ def test_a_worker_that_tells_two_lies_is_charged(lie: dict[str, Any]) -> None:
 def test_a_clock_ahead_teaches_no_longer_boot_than_there_was(ahead: int) -> None:
     world = ControlWorld()
     worker = world.launched(5)
-    world.put(rows.worker_sort(worker.instance_id), checked_in_at=world.now + minutes(ahead))
+    world.put(rows.worker_sort_key(worker.instance_id), checked_in_at=world.now + minutes(ahead))
     world.claim(worker.instance_id)
 
     decisions: list[Decision] = world.run(10, beats=True)

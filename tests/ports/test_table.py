@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spindown.aws.wiring import Aws
-from spindown.contract.row import lease_sort, machine_sort
+from spindown.contract.row import lease_sort_key, machine_sort_key
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryTable
 from spindown.port import Key, Table, When, Write
@@ -380,8 +380,8 @@ def test_reads_a_partition_larger_than_one_page(table: Table, key: Key) -> None:
 
 def test_finds_the_machine_row_of_an_instance(table: Table, key: Key) -> None:
     instance_id = f"{WORKER}-{key.partition}"
-    worker = Key(partition=key.partition, sort=machine_sort(instance_id))
-    lease = Key(partition=key.partition, sort=lease_sort(instance_id, 0))
+    worker = Key(partition=key.partition, sort=machine_sort_key(instance_id))
+    lease = Key(partition=key.partition, sort=lease_sort_key(instance_id, 0))
     table.write(Write(key=lease, set={"instance_id": instance_id}))
     assert table.find_machine(instance_id) == []
 
@@ -393,8 +393,8 @@ def test_finds_the_machine_row_of_an_instance(table: Table, key: Key) -> None:
 
 def test_rows_under_other_keys_are_not_of_the_instance(table: Table, key: Key) -> None:
     instance_id = f"{WORKER}-{key.partition}"
-    own = [Key(partition=p, sort=machine_sort(instance_id)) for p in (key.partition, "w#other")]
-    forged = [Key(partition=key.partition, sort=machine_sort(f"forged-{n}")) for n in range(20)]
+    own = [Key(partition=p, sort=machine_sort_key(instance_id)) for p in (key.partition, "w#other")]
+    forged = [Key(partition=key.partition, sort=machine_sort_key(f"forged-{n}")) for n in range(20)]
     for each in (*forged, *own):
         table.write(Write(key=each, set={"instance_id": instance_id}))
 

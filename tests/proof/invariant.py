@@ -21,8 +21,8 @@ from spindown.control.plan.breaker import STRIKES
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.past_cost import LEAST_BILLED
-from spindown.domain.reaping import DRAINED_FOR
 from spindown.domain.reason import ReasonCode
+from spindown.domain.termination import DRAINED_FOR
 from spindown.ec2sim import EndReason
 from spindown.ec2sim.engine import DESCRIBED_FOR
 from spindown.error import ContractError, NotFound

@@ -15,8 +15,8 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
 from spindown.job.batch_end import LISTED_EVERY, look_at_batches
 from spindown.job.cancel import cancel
-from spindown.job.fence import read_fence
 from spindown.job.lost import LOOKED_AT_AFTER, count_lost, redrive_lost
+from spindown.job.manifest_store import load_manifest
 from spindown.job.result import read_batch, read_progress
 from spindown.job.submit import Draft, submit_items
 from spindown.memory import intercept
@@ -198,7 +198,7 @@ def test_what_follows_a_failed_batch_starts_or_is_cancelled(
     follow(world)
 
     assert (states(world, "b"), states(world, "c")) == (ends, ends)
-    fences = [read_fence(one, world.objects) for one in read_batch("b", world.objects).jobs]
+    fences = [load_manifest(one, world.objects) for one in read_batch("b", world.objects).jobs]
     why = ReasonCode.BEFORE_DID_NOT_SUCCEED.value
     assert all(
         fence is not None and (fence.manifest.code == why) is (on_failure is OnFailure.CANCEL)
@@ -265,7 +265,7 @@ def test_a_batch_that_waits_too_long_is_cancelled_and_told(ends: EndsTold) -> No
     look(world, told=ends)
 
     jobs = read_batch("b", world.objects).jobs
-    fences = [read_fence(job_id, world.objects) for job_id in jobs]
+    fences = [load_manifest(job_id, world.objects) for job_id in jobs]
     ended = {fence and (fence.manifest.state, fence.manifest.code) for fence in fences}
     assert ended == {(JobState.CANCELLED, ReasonCode.WAITED_TOO_LONG.value)}
     assert [text for text in told(world) if "gone" in text] == told(world)

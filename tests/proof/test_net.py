@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.row import worker_sort
-from spindown.control.plan.reap import UNKNOWN
+from spindown.contract.row import worker_sort_key
+from spindown.control.plan.terminate import UNKNOWN
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import WhenSpent
 from spindown.ec2sim import EndReason
@@ -167,7 +167,7 @@ def test_reconcile_ends_an_instance_that_has_no_row() -> None:
     world = up()
     (process,) = world.live
     process.die()
-    world.remove(worker_sort(process.instance_id))
+    world.remove(worker_sort_key(process.instance_id))
     (launch,) = world.view().launches
     world.remove(f"launch#{launch}")
 

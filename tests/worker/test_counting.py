@@ -10,8 +10,8 @@ from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.port import Message
+from spindown.reason_text import say
 from spindown.user import Item
-from spindown.wording import say
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, Task
 from tests.slot import ScriptedRunner, SlotWorld, square

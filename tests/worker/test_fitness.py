@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from spindown.domain.breaker import (
+    has_missed_check_in,
+)
 from spindown.domain.fleet import WorkerState
-from spindown.domain.reaping import has_missed_check_in
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.presence import Presence
 from spindown.worker.machine.fitness import Ask, Equipment, examine_gpus, find_fault

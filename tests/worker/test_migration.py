@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.row import requeued_sort, worker_partition
+from spindown.contract.row import requeued_sort_key, worker_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import ReasonCode
@@ -63,7 +63,7 @@ def test_a_job_handed_over_loses_nothing_and_repeats_nothing(tmp_path: Path) -> 
     assert world.worker("i-1").reason.code is ReasonCode.MIGRATED
     assert dear.has_powered_off
     assert world.queue.backlog().is_empty
-    due = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort("a"))
+    due = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort_key("a"))
     assert world.table.get(due) is None
     # Both write to the log that was opened last.
     assert len(cheap.events("migrated")) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
-from spindown.contract.row import CHECKPOINT_RATE, throughput_sort, worker_partition
+from spindown.contract.row import CHECKPOINT_RATE, throughput_sort_key, worker_partition
 from spindown.domain.policy import Policy
 from spindown.job.attachment.log import read_logs
 from spindown.memory.interception import PortCall
@@ -138,7 +138,7 @@ def saving(slot: SlotWorld, polls: int, *, every: timedelta) -> None:
 
 
 def throughput(slot: SlotWorld, gpu: str = "T4") -> tuple[float, float, list[float]]:
-    key = Key(partition=worker_partition(WORKLOAD), sort=throughput_sort(gpu, 1.0))
+    key = Key(partition=worker_partition(WORKLOAD), sort=throughput_sort_key(gpu, 1.0))
     found = slot.world.table.get(key) or {}
     return found.get("count", 0), found.get("hours", 0.0), found.get("samples", [])
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from spindown.contract.usage import UsageRecord
 from spindown.error import printable
-from spindown.wording import say_dollars
+from spindown.reason_text import say_dollars
 
 #: Characters of an error that are told.
 _ERROR_AT_MOST = 200

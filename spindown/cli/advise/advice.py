@@ -42,8 +42,8 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
+from spindown.reason_text import say_boot
 from spindown.simulator import Arrival, Listing, SimResult, on_demand_only
-from spindown.wording import say_boot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,8 @@ from spindown.config.schema import NONE_IS
 from spindown.domain.advice import Answer, Verdict
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
+from spindown.reason_text import say, say_case, say_number
 from spindown.simulator import SimResult
-from spindown.wording import say, say_case, say_number
 
 #: Policy keys that may be advised; they can be changed live.
 _LIVE_KEYS = (

@@ -14,7 +14,7 @@ from spindown.cli.simulate.page.canvas import FAINT, drawing, to_svg
 from spindown.contract.dashboard import MetricQuery, Widget
 from spindown.error import printable
 from spindown.port import MetricSeries
-from spindown.wording import say_number
+from spindown.reason_text import say_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

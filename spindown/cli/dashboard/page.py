@@ -28,7 +28,7 @@ from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.log import begin_live, read_kept
 from spindown.operate.status import Status
 from spindown.port import MetricSeries
-from spindown.wording import say_dollars
+from spindown.reason_text import say_dollars
 
 _CSS = """
 :root { color-scheme: light; } * { box-sizing: border-box; }

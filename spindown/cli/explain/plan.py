@@ -22,7 +22,7 @@ from spindown.control.plan.action import ActionKind, LaunchNeed, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
 from spindown.operate.preview import MonthPreview, Preview, preview
-from spindown.wording import say, say_action, say_number
+from spindown.reason_text import say, say_action, say_number
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
@@ -237,11 +237,11 @@ def _of(need: LaunchNeed) -> str:
 
 def _whose(launch: LaunchWorkers) -> str:
     """Return for which jobs a launch is, unless it is for any."""
-    if launch.choice.need.shape and not launch.choice.need.is_for_certain_jobs:
+    if launch.choice.need.shape and not launch.choice.need.is_for_named_jobs:
         return f" of {launch.choice.need.shape}"
     if launch.choice.need.wasted_work is not None:
         return " for jobs that interruptions keep from any progress"
-    return " for jobs that migrate" if launch.choice.need.is_for_certain_jobs else ""
+    return " for jobs that migrate" if launch.choice.need.is_for_named_jobs else ""
 
 
 def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
 def _launch_to_json(launch: LaunchWorkers) -> dict[str, Any]:
     return {
         "count": launch.count,
-        "is_for_certain_jobs": launch.choice.need.is_for_certain_jobs,
+        "is_for_named_jobs": launch.choice.need.is_for_named_jobs,
         "shape": launch.choice.need.shape,
         "ends_early": encode(launch.ends_early),
         "requests": [

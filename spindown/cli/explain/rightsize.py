@@ -26,7 +26,7 @@ from spindown.domain.rightsizing import TRIAL_JOBS, are_few
 from spindown.installed import require
 from spindown.operate import rightsize as sizing
 from spindown.operate.rightsize import Rightsizing, TypeSizing
-from spindown.wording import say, say_number
+from spindown.reason_text import say, say_number
 
 
 def rightsize(

@@ -23,7 +23,7 @@ from spindown.control.parquet import open_fenced
 from spindown.error import BadInput, printable
 from spindown.installed import require
 from spindown.operate.usage import fetch_usage
-from spindown.wording import say_number
+from spindown.reason_text import say_number
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

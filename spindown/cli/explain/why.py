@@ -19,7 +19,7 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.domain.fleet import Worker
 from spindown.operate.why import Why, explain
-from spindown.wording import say
+from spindown.reason_text import say
 
 
 def why(

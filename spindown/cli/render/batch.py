@@ -14,7 +14,7 @@ from spindown.cli.render.screen import format_seconds
 from spindown.domain.eta import Eta
 from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchState, BatchStatus
-from spindown.wording import say_dollars
+from spindown.reason_text import say_dollars
 
 #: Less than this is left of nothing that is not over.
 _SECOND = timedelta(seconds=1)

@@ -21,7 +21,7 @@ from spindown.contract.decision import (
 from spindown.contract.event import ALARM, NUDGE, TICK
 from spindown.operate.preview import Preview
 from spindown.operate.why import Why, fates
-from spindown.wording import (
+from spindown.reason_text import (
     name_of,
     say,
     say_action,

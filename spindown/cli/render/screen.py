@@ -20,7 +20,7 @@ from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
-from spindown.wording import say, say_number, say_shape
+from spindown.reason_text import say, say_number, say_shape
 
 _COLOURS = {
     "booting": "yellow",

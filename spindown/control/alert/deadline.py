@@ -5,7 +5,7 @@ from datetime import datetime
 
 from spindown.contract.decision import DeadlineRecord
 from spindown.domain.alert import Alert
-from spindown.wording import name_of
+from spindown.reason_text import name_of
 
 _SHOWN = 4
 

@@ -24,7 +24,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.requirement import misfit
 from spindown.ledger import Ledger, LedgerView
 from spindown.port import ControlPorts, Datum
-from spindown.wording import say, say_remedy
+from spindown.reason_text import say, say_remedy
 
 #: What the name of each alert of ours begins with.
 COST = "cost-"

@@ -24,14 +24,14 @@ from spindown.domain.diagnosis import CostWindow
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.wording import say, say_outcome
+from spindown.reason_text import say, say_outcome
 
 #: What each tick sees or sees not; the others are seen only by ticks that launch.
 _SEEN_BY_EACH = frozenset(
     {
         "policy-invalid",
         "bad-rows",
-        "reaping-held-back",
+        "terminations-held-back",
         "unended",
         "item-cost",
         "idle-share",
@@ -326,7 +326,7 @@ def _control(given: AlertInput) -> Iterator[Alert]:
         )
     if given.held_back:
         yield Alert(
-            name="reaping-held-back",
+            name="terminations-held-back",
             says=f"Most workers of {workload} look dead at once, which is more likely a fault of "
             "the ledger or the network than theirs; they are left alone and go on billing.",
             remedy="see whether workers can reach DynamoDB. If they are dead, terminate them "

@@ -23,11 +23,11 @@ def remember(review: Review, ledger: Ledger) -> Sequence[Write]:
     """Return the writes that keep what is seen now; that it was told, ``tell`` writes."""
     kept = [
         ledger.change(
-            rows.alert_sort(name), {"since": alert_state.since, "seen_at": alert_state.seen_at}
+            rows.alert_sort_key(name), {"since": alert_state.since, "seen_at": alert_state.seen_at}
         )
         for name, alert_state in review.changed.items()
     ]
-    return [*kept, *(ledger.delete(rows.alert_sort(name)) for name in review.forgotten)]
+    return [*kept, *(ledger.delete(rows.alert_sort_key(name)) for name in review.forgotten)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
             ports.topic.publish(subject, printable(alert.text))
             # Whole: what else is remembered may have lost a race.
             state = replace(review.present[alert.name], told_at=ports.clock.now())
-            ledger.write(ledger.put(rows.alert_sort(alert.name), state))
+            ledger.write(ledger.put(rows.alert_sort_key(alert.name), state))
         except SpindownError as exc:
             return Untold(number=len(review.due) - number, reason=str(exc))
     return None

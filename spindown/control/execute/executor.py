@@ -36,8 +36,8 @@ from spindown.domain.fleet import (
 )
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.pool_cooldown import PoolCooldown
-from spindown.domain.reaping import GONE, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.termination import GONE, UNSEEN_FOR
 from spindown.error import SpindownError, Throttled
 from spindown.ledger import AccountView
 from spindown.port import ControlPorts, JobQueue, When
@@ -220,7 +220,7 @@ def _terminate(run: Execution, action: Terminate) -> None:
     run.done.append(replace(action, instance_ids=ids))
     for instance_id in _gone(run, states):
         # As an event would tell: EC2 may not describe it for long.
-        sort, once = rows.machine_sort(instance_id), frozenset({"gone_at", "ended_at"})
+        sort, once = rows.machine_sort_key(instance_id), frozenset({"gone_at", "ended_at"})
         when = When(exists=True, absent=once)
         run.note(run.facts.rows.change(sort, {"gone_at": run.now}, when=when))
 
@@ -243,20 +243,20 @@ def _gone(run: Execution, states: Mapping[str, str]) -> list[str]:
 def _launch(run: Execution, action: LaunchWorkers) -> None:
     """Make the requests of a launch; it counts as done if EC2 was asked at all."""
     before, ended = len(run.requests), NO_REASON
-    is_for_certain_jobs = action.choice.need.is_for_certain_jobs
+    is_for_named_jobs = action.choice.need.is_for_named_jobs
     try:
         ended = try_offers(run, action)
     except FenceLost:
         raise
     except SpindownError as exc:
-        if not is_for_certain_jobs:
+        if not is_for_named_jobs:
             raise
         run.tell(failure_of(exc, action.kind.value))
     made = tuple(run.requests[before:])
     run.launched.append((action, made))
     if made:
         run.done.append(action)
-    if not is_for_certain_jobs:
+    if not is_for_named_jobs:
         # Of several shapes the first that was kept from its need.
         run.ended_early = run.ended_early or ended
     elif ended.code is ReasonCode.MAX_WORKERS:

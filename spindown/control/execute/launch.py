@@ -224,7 +224,7 @@ def _intend(
         count=planned.count,
         items_per_hour=min(c.items_per_hour for c in planned.band),
         slots=min(each.slots for each in offered.values()),
-        is_for_certain_jobs=choice.need.is_for_certain_jobs,
+        is_for_named_jobs=choice.need.is_for_named_jobs,
         may_take_over=choice.sizing.left > 0 and policy.dispatch is Dispatch.DEDICATED,
         shape=choice.need.shape,
         offered=offered,
@@ -251,7 +251,7 @@ def _write_intent(run: Execution, planned: PlannedRequest, intent: Launch) -> Re
     Return why not; NO_REASON if they are written.
     """
     facts, region = run.facts, planned.region
-    put = facts.rows.put(rows.launch_sort(intent.launch_id), intent)
+    put = facts.rows.put(rows.launch_sort_key(intent.launch_id), intent)
     for _ in range(_TRIES):
         call = take_call(region, run.account, run.now)
         unit = (put, reserve(intent, run.allowance.budget), call)
@@ -265,7 +265,7 @@ def _write_intent(run: Execution, planned: PlannedRequest, intent: Launch) -> Re
             return why_short(planned.band, left.budget) or Reason(ReasonCode.LEDGER_BUSY)
         if not left.has_calls(region):
             return calls_used_up(region)
-    month = rows.budget_sort(run.now)
+    month = rows.budget_sort_key(run.now)
     if run.account is not None and month in run.account.bad_rows:
         return Reason(ReasonCode.MONTH_UNREADABLE, {"row": month})
     return Reason(ReasonCode.LEDGER_BUSY)
@@ -275,7 +275,7 @@ def _note_call(run: Execution, region: str) -> None:
     if run.account is not None:
         made = run.account.calls_at(region, run.now) + 1
         row = CallsRow(minute=rows.minute_of(run.now), count=made)
-        calls = {**run.account.calls, rows.calls_sort(region): row}
+        calls = {**run.account.calls, rows.calls_sort_key(region): row}
         run.account = replace(run.account, calls=calls)
 
 
@@ -326,7 +326,7 @@ def _record_answer(
     run.workers.update({worker.instance_id: worker for worker in outcome.workers})
     for pool in sorted(outcome.served & run.pool_cooldowns.keys(), key=str):
         del run.pool_cooldowns[pool]
-        run.note(run.facts.rows.delete(rows.pool_cooldown_sort(pool)))
+        run.note(run.facts.rows.delete(rows.pool_cooldown_sort_key(pool)))
     for refusal in outcome.refusals:
         # A refusal of the whole request is none of the pools that gave something.
         if not outcome.served or refusal.zone is not None:
@@ -358,7 +358,7 @@ def _cool_down(run: Execution, pool: Pool, reason: Reason) -> None:
     known, policy = run.pool_cooldowns.get(pool), run.facts.policy
     begun = cool_down(pool, known, reason=reason, now=run.now, policy=policy)
     run.pool_cooldowns[pool] = begun
-    run.note(run.facts.rows.put(rows.pool_cooldown_sort(pool), begun))
+    run.note(run.facts.rows.put(rows.pool_cooldown_sort_key(pool), begun))
 
 
 def _open_breaker(run: Execution, region: str, refusal: Refusal, types: Collection[str]) -> None:
@@ -388,7 +388,7 @@ def _block_quotas(run: Execution, request: LaunchRequest, refusal: Refusal) -> N
             until=run.now + run.facts.policy.quota_blocked_for,
             message=refusal.message,
         )
-        run.note(Write(key=account_key(rows.quota_sort(name)), set=encode(row)))
+        run.note(Write(key=account_key(rows.quota_sort_key(name)), set=encode(row)))
         if run.account is not None:
             kept = tuple(q for q in run.account.quotas if q.quota_class != name)
             run.account = replace(run.account, quotas=(*kept, row))

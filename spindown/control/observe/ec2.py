@@ -24,8 +24,8 @@ from spindown.control.observe.observation import (
 )
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import CapacityType
-from spindown.domain.reaping import UNSEEN_FOR, is_heard
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.termination import UNSEEN_FOR, is_heard
 from spindown.error import SpindownError, Throttled
 from spindown.port import ControlPorts
 

@@ -49,7 +49,7 @@ class Fleet:
     remembered: BacklogRow
     #: Instances that run, or may, and that no live row counts (``control.plan.correct_rows``); of
     #: the fleet of one shape, the workers of all others as well.
-    strays: int = 0
+    workers_elsewhere: int = 0
     #: Of a workload with types: what waits in the queue of each shape, by its name.
     shapes: Mapping[str, ShapeQueue] = field(default_factory=dict)
     #: Of the fleet of one shape: USD an hour of all others.
@@ -93,7 +93,14 @@ _sizing_fields = attrgetter(
 _sizing_memory = attrgetter(
     *names_of(
         BacklogRow,
-        but={*NEXT_LOOKS, "described_at", "reclaims_seen_at", "swept_at", "strays", "ends_due"},
+        but={
+            *NEXT_LOOKS,
+            "described_at",
+            "reclaims_seen_at",
+            "swept_at",
+            "workers_elsewhere",
+            "ends_due",
+        },
     )
 )
 

@@ -234,9 +234,9 @@ class LaunchNeed:
     ladder_opens_at: datetime | None = None
     #: Workers that may be bought on demand; None: as many as are wanted.
     on_demand_at_most: int | None = None
-    #: Whether it is for certain jobs alone: such as move from running workers, or wait for a stable
+    #: Whether it is for named jobs alone: such as move from running workers, or wait for a stable
     #: machine. What an item may cost there in USD; None: whatever it costs.
-    is_for_certain_jobs: bool = False
+    is_for_named_jobs: bool = False
     item_at_most: float | None = None
     #: What interruptions have cost the jobs that it is for; None: it is for any job.
     wasted_work: WastedWork | None = None
@@ -339,8 +339,8 @@ class Plan:
     allowance: LaunchAllowance
     #: What is wanted of other shapes than that of ``choice``.
     others: tuple[LaunchChoice, ...] = ()
-    #: Launches for certain jobs: those that move, or need a stable machine.
-    for_certain_jobs: tuple[LaunchChoice, ...] = ()
+    #: Launches for named jobs: those that move, or need a stable machine.
+    for_named_jobs: tuple[LaunchChoice, ...] = ()
     notes: tuple[Reason, ...] = ()
 
     @property
@@ -351,4 +351,4 @@ class Plan:
     @property
     def choices(self) -> tuple[LaunchChoice, ...]:
         """Return all that is wanted, or might be."""
-        return (self.choice, *self.others, *self.for_certain_jobs)
+        return (self.choice, *self.others, *self.for_named_jobs)

@@ -11,8 +11,8 @@ from spindown.control.plan.action import Action, ActionKind, Adopt, PlanDraft, R
 from spindown.control.plan.launch_outcome import close_launch, complete_launch
 from spindown.control.plan.throttling import backing_off_until
 from spindown.domain.fleet import Launch, LaunchState
-from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.termination import ASKED_FOR, UNSEEN_FOR
 from spindown.port import InstanceView, LaunchedInstance, LaunchRequest
 
 #: Making a request again later could launch for a backlog that is long gone; EC2's tokens live
@@ -140,7 +140,10 @@ def _complete(
         reason=reason,
         writes=(
             *outcome.writes,
-            *(draft.rows.delete(rows.pool_cooldown_sort(pool)) for pool in sorted(served, key=str)),
+            *(
+                draft.rows.delete(rows.pool_cooldown_sort_key(pool))
+                for pool in sorted(served, key=str)
+            ),
         ),
         record=outcome.record,
     )

@@ -15,8 +15,8 @@ from spindown.contract.row import (
 from spindown.control.plan.action import PlanDraft
 from spindown.control.plan.learn import learn
 from spindown.domain.fleet import Backlog, Lease
-from spindown.domain.reaping import watch_from
 from spindown.domain.schedule import Waiting, next_margin
+from spindown.domain.termination import watch_from
 
 #: SQS's numbers are approximate: only after so long did an empty queue hold nothing.
 _SURELY_EMPTY = timedelta(minutes=10)
@@ -142,6 +142,6 @@ def tick_fields(row: BacklogRow) -> dict[str, object]:
     return {name: getattr(row, name) for name in _OF_TICK}
 
 
-#: Workers write their claims, and others when they look again; strays are written where they are
-#: counted.
-_OF_TICK = names_of(BacklogRow, but={*names_of(ClaimsRow), *NEXT_LOOKS, "strays"})
+#: Workers write their claims, and others when they look again; ``workers_elsewhere`` is written
+#: where they are counted.
+_OF_TICK = names_of(BacklogRow, but={*names_of(ClaimsRow), *NEXT_LOOKS, "workers_elsewhere"})

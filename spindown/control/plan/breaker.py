@@ -18,15 +18,7 @@ from spindown.control.observe.observation import TickFacts
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.image import give_up_silent
 from spindown.control.plan.launch_outcome import ADOPTED
-from spindown.domain.doubt import doubt_less, doubt_more, doubted
-from spindown.domain.fleet import (
-    Worker,
-    WorkerState,
-)
-from spindown.domain.learning import check_in_within
-from spindown.domain.offer import Pool
-from spindown.domain.pool_cooldown import cool_down
-from spindown.domain.reaping import (
+from spindown.domain.breaker import (
     could_check_in,
     could_not_claim,
     has_declined_all,
@@ -38,6 +30,14 @@ from spindown.domain.reaping import (
     is_of_use,
     known_fault,
 )
+from spindown.domain.doubt import doubt_less, doubt_more, doubted
+from spindown.domain.fleet import (
+    Worker,
+    WorkerState,
+)
+from spindown.domain.learning import check_in_within
+from spindown.domain.offer import Pool
+from spindown.domain.pool_cooldown import cool_down
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.port import Refusal, When
 
@@ -109,7 +109,7 @@ def tests_launch_version(worker: Worker, breaker: BreakerRow, now: datetime) -> 
 
 def breaker_name(facts: TickFacts, region: str) -> str:
     """Return the sort key of a region's breaker."""
-    return rows.breaker_sort("" if region == facts.deployment.region else region)
+    return rows.breaker_sort_key("" if region == facts.deployment.region else region)
 
 
 def open_for_account(
@@ -268,7 +268,7 @@ def cool_down_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = ""
         kind=ActionKind.COOL_DOWN,
         subject=str(pool),
         reason=reason,
-        writes=(draft.rows.put(rows.pool_cooldown_sort(pool), begun),),
+        writes=(draft.rows.put(rows.pool_cooldown_sort_key(pool), begun),),
         needs=needs,
     )
     return draft.act([action], pool_cooldowns={**draft.fleet.pool_cooldowns, pool: begun})
@@ -292,7 +292,7 @@ def _count_silent(draft: PlanDraft, worker: Worker) -> PlanDraft:
 
 
 def _note_counted(draft: PlanDraft, worker: Worker) -> PlanDraft:
-    sort = rows.worker_sort(worker.instance_id)
+    sort = rows.worker_sort_key(worker.instance_id)
     action = Action(
         kind=ActionKind.COUNT,
         subject=worker.instance_id,

@@ -13,7 +13,7 @@ from spindown.control.spend import charge, mark_charged
 from spindown.domain.budget import WorkerNeed
 from spindown.domain.fleet import Launch, Worker, WorkerState
 from spindown.domain.offer import CapacityType
-from spindown.domain.reaping import GONE, UNSEEN_FOR
+from spindown.domain.termination import GONE, UNSEEN_FOR
 from spindown.port import When, Write
 
 #: How often a worker that runs is charged; one that has ended is charged at once. Each charge
@@ -121,7 +121,7 @@ def release_reservations(draft: PlanDraft) -> PlanDraft:
         if not launch.reserved_usd or not own or len(over) < len(launch.instance_ids):
             continue
         as_read = When(exists=True, equals={"reserved_usd": launch.reserved_usd})
-        sort = rows.launch_sort(launch.launch_id)
+        sort = rows.launch_sort_key(launch.launch_id)
         writes = (draft.rows.change(sort, {"reserved_usd": 0.0}, when=as_read), *give_back(launch))
         actions.append(Action(kind=ActionKind.RELEASE, subject=launch.launch_id, writes=writes))
         launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": 0.0})
@@ -135,13 +135,13 @@ def move_reservations(draft: PlanDraft) -> PlanDraft:
     """
     if not has_budget(draft):
         return draft
-    month, launches, actions = rows.budget_sort(draft.now), dict(draft.fleet.launches), []
+    month, launches, actions = rows.budget_sort_key(draft.now), dict(draft.fleet.launches), []
     running = {worker.launch_id for worker in draft.fleet.present}
     for launch_id, launch in draft.fleet.launches.items():
         is_kept = launch.is_open or launch_id not in running
-        if is_kept or not launch.reserved_usd or rows.budget_sort(launch.reserved_at) == month:
+        if is_kept or not launch.reserved_usd or rows.budget_sort_key(launch.reserved_at) == month:
             continue
-        sort, moved = rows.launch_sort(launch_id), {"moved_at": draft.now}
+        sort, moved = rows.launch_sort_key(launch_id), {"moved_at": draft.now}
         as_read = When(exists=True, equals={"reserved_usd": launch.reserved_usd})
         writes = (
             draft.rows.change(sort, moved, when=as_read),

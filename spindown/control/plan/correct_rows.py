@@ -16,8 +16,8 @@ from spindown.control.plan.action import Action, ActionKind, PlanDraft, ReopenRo
 from spindown.control.spend import take_back_refund
 from spindown.domain.fleet import Launch, Worker, WorkerState
 from spindown.domain.interruption import NOTICE, RECLAIM_GRACE
-from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.termination import ASKED_FOR, UNSEEN_FOR
 from spindown.port import InstanceView, When
 
 #: Clocks differ by so much.
@@ -58,7 +58,7 @@ def correct_workers(draft: PlanDraft) -> PlanDraft:
     if changed:
         draft = draft.with_workers(changed, actions)
     draft = _put_missing(draft)
-    return _count_strays(draft, described, found_running)
+    return _count_workers_elsewhere(draft, described, found_running)
 
 
 def _described(draft: PlanDraft) -> Mapping[str, InstanceView]:
@@ -168,7 +168,7 @@ def _put_missing(draft: PlanDraft) -> PlanDraft:
             kind=ActionKind.REPAIR,
             subject=worker.instance_id,
             reason=Reason(ReasonCode.ROW_FALSE),
-            writes=(draft.rows.put(rows.worker_sort(worker.instance_id), worker),),
+            writes=(draft.rows.put(rows.worker_sort_key(worker.instance_id), worker),),
         )
         for worker in missing
     ]
@@ -177,7 +177,7 @@ def _put_missing(draft: PlanDraft) -> PlanDraft:
 
 def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> Action:
     is_there, name = When(exists=True), worker.instance_id
-    writes = [draft.rows.change(rows.worker_sort(name), changes, when=is_there)]
+    writes = [draft.rows.change(rows.worker_sort_key(name), changes, when=is_there)]
     kept = (*rows.DECIDED, *rows.REPORTED_BY_EC2)
     decided = {field: changes[field] for field in kept if field in changes}
     is_kept = name in draft.facts.view.machines
@@ -186,7 +186,7 @@ def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> 
     as_read = {"refunded_usd": worker.refunded_usd}
     when = replace(is_there, equals=as_read) if is_refunded else is_there
     if decided and is_kept:
-        writes.append(draft.rows.change(rows.machine_sort(name), decided, when=when))
+        writes.append(draft.rows.change(rows.machine_sort_key(name), decided, when=when))
     reason = Reason(ReasonCode.NOT_ENDED) if "state" in changes else Reason(ReasonCode.ROW_FALSE)
     if not is_refunded:
         return Action(kind=ActionKind.REPAIR, subject=name, reason=reason, writes=tuple(writes))
@@ -200,7 +200,7 @@ def _repair(draft: PlanDraft, worker: Worker, changes: Mapping[str, object]) -> 
     )
 
 
-def _count_strays(
+def _count_workers_elsewhere(
     draft: PlanDraft, described: Mapping[str, InstanceView], found_running: int
 ) -> PlanDraft:
     """Count the instances that run, or may run, and that are counted in no other way.
@@ -210,21 +210,28 @@ def _count_strays(
     since there cannot be more; any others are counted. Where EC2 was not asked, the last count
     holds.
     """
-    unread, known = draft.facts.view.unreadable_workers, draft.fleet.remembered.strays
+    unread, known = draft.facts.view.unreadable_workers, draft.fleet.remembered.workers_elsewhere
     if draft.facts.ec2.instances is not None:
         running = {i for i, x in described.items() if x.state in _RUNNING}
         unread &= running
         counted = len([w for w in draft.fleet.present if w.holds_place])
         ending = len(running) - counted - len(unread) - found_running
-        strays = found_running + max(ending - draft.facts.policy.max_workers, 0)
-        if strays != known:
-            write = draft.rows.change(rows.BACKLOG, {"strays": strays})
+        workers_elsewhere = found_running + max(ending - draft.facts.policy.max_workers, 0)
+        if workers_elsewhere != known:
+            write = draft.rows.change(rows.BACKLOG, {"workers_elsewhere": workers_elsewhere})
             action = Action(kind=ActionKind.COUNT, subject=rows.BACKLOG, writes=(write,))
-            draft, known = draft.act([action]).remember(strays=strays), strays
+            draft, known = (
+                draft.act([action]).remember(workers_elsewhere=workers_elsewhere),
+                workers_elsewhere,
+            )
     # A worker that says falsely that it has ended is counted until EC2 says that it is gone.
     alive = len([w for w in draft.fleet.workers.values() if _says_it_ended(w)]) - found_running
-    strays = known + len(unread) + max(alive, 0)
-    return draft if strays == draft.fleet.strays else draft.act(strays=strays)
+    workers_elsewhere = known + len(unread) + max(alive, 0)
+    return (
+        draft
+        if workers_elsewhere == draft.fleet.workers_elsewhere
+        else draft.act(workers_elsewhere=workers_elsewhere)
+    )
 
 
 def _says_it_ended(worker: Worker) -> bool:

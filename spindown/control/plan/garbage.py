@@ -55,8 +55,8 @@ def _old_workers(draft: PlanDraft) -> list[tuple[Write, ...]]:
     view, workers, now = draft.facts.view, draft.fleet.workers, draft.now
     return [
         (
-            *draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=now),
-            draft.rows.delete(rows.machine_sort(w.instance_id)),
+            *draft.rows.move_to_history(rows.worker_sort_key(w.instance_id), w, now=now),
+            draft.rows.delete(rows.machine_sort_key(w.instance_id)),
         )
         for w in {**view.machines, **view.workers}.values()
         if w.ended_at is not None
@@ -72,7 +72,7 @@ def _old_launches(draft: PlanDraft) -> list[tuple[Write, ...]]:
     used = {w.launch_id for w in (*draft.fleet.workers.values(), *machines)}
     return [
         (
-            *draft.rows.move_to_history(rows.launch_sort(x.launch_id), x, now=draft.now),
+            *draft.rows.move_to_history(rows.launch_sort_key(x.launch_id), x, now=draft.now),
             *give_back(x),
         )
         for x in draft.facts.view.launches.values()
@@ -85,7 +85,7 @@ def _old_launches(draft: PlanDraft) -> list[tuple[Write, ...]]:
 def _old_pools(draft: PlanDraft) -> list[tuple[Write, ...]]:
     policy = draft.facts.policy
     return [
-        (draft.rows.delete(rows.pool_cooldown_sort(x.pool)),)
+        (draft.rows.delete(rows.pool_cooldown_sort_key(x.pool)),)
         for x in draft.facts.view.pool_cooldowns.values()
         if draft.now - x.until > longest_cooldown(x.reason, policy)
         and draft.fleet.pool_cooldowns.get(x.pool) == x
@@ -111,7 +111,7 @@ def _old_jobs(draft: PlanDraft) -> list[tuple[Write, ...]]:
     empty_since = draft.fleet.remembered.empty_since
     is_empty = empty_since is not None and draft.now - empty_since > _SHOWN_FOR
     return [
-        (draft.rows.delete(rows.requeued_sort(job.job_id)),)
+        (draft.rows.delete(rows.requeued_sort_key(job.job_id)),)
         for job in draft.facts.view.requeued_jobs.values()
         if is_empty or job.job_id in held or draft.now - job.sent_at > _MESSAGE_LIVES
     ]

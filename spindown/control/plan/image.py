@@ -93,7 +93,7 @@ def _give_up(
             changes = {"broken": reason, "failures": known.failures + 1}
             # One baked with other things may be there by now.
             when = When(exists=True, equals={"stamp": known.stamp})
-            write = facts.rows.change(rows.image_sort(architecture), changes, when=when)
+            write = facts.rows.change(rows.image_sort_key(architecture), changes, when=when)
             yield architecture, replace_fields(known, changes), write
 
 

@@ -139,7 +139,7 @@ def why_short(band: Sequence[Candidate], budget: LaunchBudget | None) -> Reason:
         "budget_per_month": budget.month_usd,
         "left": max(budget.left_usd, 0.0),
         "least": least,
-        "when_spent": budget.foresight.when_spent.value,
+        "when_spent": budget.lifetimes.when_spent.value,
     }
     if least > budget.month_usd:
         return Reason(ReasonCode.BUDGET_BELOW_LAUNCH, about)
@@ -189,7 +189,7 @@ def add_to_budget(at: datetime, sums: Mapping[str, float]) -> Write:
 
 def take_call(region: str, account: AccountView | None, now: datetime) -> Write:
     """Return the write that takes one call out of EC2's bucket, which all workloads share."""
-    key, minute = account_key(rows.calls_sort(region)), rows.minute_of(now)
+    key, minute = account_key(rows.calls_sort_key(region)), rows.minute_of(now)
     if account is not None and account.calls_at(region, now):
         when = When(equals={"minute": minute}, at_most={"count": CALLS_PER_MINUTE - 1})
         return Write(key=key, when=when, add={"count": 1})
@@ -197,4 +197,4 @@ def take_call(region: str, account: AccountView | None, now: datetime) -> Write:
 
 
 def _month(at: datetime) -> Key:
-    return account_key(rows.budget_sort(at))
+    return account_key(rows.budget_sort_key(at))

@@ -134,8 +134,8 @@ def _present(draft: PlanDraft) -> Capacity:
         policy=draft.facts.policy,
         now=draft.now,
     )
-    strays = draft.fleet.strays
-    return replace(found, workers=found.workers + strays) if strays else found
+    workers_elsewhere = draft.fleet.workers_elsewhere
+    return replace(found, workers=found.workers + workers_elsewhere) if workers_elsewhere else found
 
 
 def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPlan:

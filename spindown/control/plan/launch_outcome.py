@@ -19,7 +19,7 @@ from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
 
-#: Ticks that a worker for certain jobs stays idle for, from its launch and from each tick that
+#: Ticks that a worker for named jobs stays idle for, from its launch and from each tick that
 #: still wants it.
 CERTAIN_JOBS_WARM_TICKS = 5
 #: Reasons of launches whose workers had no row for a while, and of launches without an answer.
@@ -113,7 +113,7 @@ def complete_launch(
                 )
             ),
             *close_launch(launch, done, facts),
-            facts.rows.add(rows.spend_sort(facts.now), counts),
+            facts.rows.add(rows.spend_sort_key(facts.now), counts),
         ),
         record=LaunchRequestRecord(
             launch_id=launch.launch_id,
@@ -133,7 +133,7 @@ def _new_row(worker: Worker, facts: TickFacts) -> list[Write]:
     """Return the write of a worker's own row, unless a tick that died has written it."""
     if worker.instance_id in facts.view.unlaunched:
         return []
-    put = facts.rows.put(rows.worker_sort(worker.instance_id), worker)
+    put = facts.rows.put(rows.worker_sort_key(worker.instance_id), worker)
     return [replace(put, when=When(exists=False))]
 
 
@@ -144,7 +144,7 @@ def close_launch(launch: Launch, done: Launch, facts: TickFacts) -> tuple[Write,
     }
     when = When(exists=True, equals={"state": LaunchState.INTENDED.value})
     return (
-        facts.rows.change(rows.launch_sort(launch.launch_id), changes, when=when),
+        facts.rows.change(rows.launch_sort_key(launch.launch_id), changes, when=when),
         add_to_budget(launch.reserved_at, {"committed": done.reserved_usd - launch.reserved_usd}),
     )
 
@@ -200,7 +200,7 @@ def _worker(
 
 def _warm_until(launch: Launch, launched_at: datetime, facts: TickFacts) -> datetime | None:
     """Return until when a new worker stays even if it is idle; None: as long as any."""
-    if launch.is_for_certain_jobs:
+    if launch.is_for_named_jobs:
         return facts.now + CERTAIN_JOBS_WARM_TICKS * facts.policy.tick
     return launched_at + LEAST_BILLED if launch.may_take_over else None
 

@@ -88,7 +88,7 @@ def _was_adopted(draft: PlanDraft, worker: Worker) -> bool:
 
 def record_vram(draft: PlanDraft) -> PlanDraft:
     """Keep the most GPU memory that any worker has used today."""
-    sort = rows.spend_sort(draft.now)
+    sort = rows.spend_sort_key(draft.now)
     today = draft.facts.view.spend.get(sort.removeprefix(rows.SPEND), SpendRow())
     most = max((w.vram_gib or 0.0 for w in draft.fleet.workers.values()), default=0.0)
     if most <= today.vram_gib_max:

@@ -16,7 +16,7 @@ from spindown.control.observe.observation import decode_request
 from spindown.control.plan.action import Action, ActionKind, LaunchNeed, PlanDraft
 from spindown.control.plan.launch_need import need_for_jobs
 from spindown.control.plan.launch_outcome import CERTAIN_JOBS_WARM_TICKS
-from spindown.control.plan.reap import change_worker, keep_warm_until
+from spindown.control.plan.terminate import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import worker_throughput
 from spindown.domain.offer import CapacityType
@@ -49,7 +49,7 @@ class Moves:
     #: Instance that is told now to give its jobs back -> where they go.
     leaving: Mapping[str, CapacityType] = field(default_factory=dict)
     #: What is launched for jobs that nobody can take yet, each of one capacity type.
-    for_certain_jobs: tuple[LaunchNeed, ...] = ()
+    for_named_jobs: tuple[LaunchNeed, ...] = ()
 
     def __add__(self, other: Self) -> Self:
         """Return both, of two shapes."""
@@ -57,7 +57,7 @@ class Moves:
             self,
             kept=(*self.kept, *other.kept),
             leaving={**self.leaving, **other.leaving},
-            for_certain_jobs=(*self.for_certain_jobs, *other.for_certain_jobs),
+            for_named_jobs=(*self.for_named_jobs, *other.for_named_jobs),
         )
 
 
@@ -136,10 +136,10 @@ def _move(
         left = [mover for mover in left if mover not in taken_over]
     group = [mover for mover in left if mover.worker.pool == left[0].worker.pool]
     missing = sum(mover.slots for mover in group) - max(_coming(draft, kind) - waiting, 0)
-    for_certain_jobs = moves.for_certain_jobs
+    for_named_jobs = moves.for_named_jobs
     if missing > 0:
-        for_certain_jobs += (_takeover(draft, need, group, missing, kind),)
-    return Moves(kept=tuple(kept), leaving=leaving, for_certain_jobs=for_certain_jobs)
+        for_named_jobs += (_takeover(draft, need, group, missing, kind),)
+    return Moves(kept=tuple(kept), leaving=leaving, for_named_jobs=for_named_jobs)
 
 
 def tell_movers(draft: PlanDraft, moves: Moves) -> PlanDraft:
@@ -197,6 +197,6 @@ def _takeover(
         sizing=replace(sized.sizing, reason=reason),
         opens=kind,
         forecast=need.forecast,
-        is_for_certain_jobs=True,
+        is_for_named_jobs=True,
         item_at_most=None if math.isinf(most) else most,
     )

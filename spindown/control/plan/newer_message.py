@@ -72,7 +72,7 @@ def _is_to_show(known: NewerMessage, now: datetime) -> bool:
 def _forget(draft: PlanDraft, known: NewerMessage) -> Write:
     """Return the removal of a row, unless the message has been received again since."""
     when = When(equals={"receipt_handle": known.receipt_handle})
-    return replace(draft.rows.delete(rows.newer_message_sort(known.message_id)), when=when)
+    return replace(draft.rows.delete(rows.newer_message_sort_key(known.message_id)), when=when)
 
 
 def _reason(hidden: list[NewerMessage]) -> Reason:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
+from spindown.contract.row import CALLS_PER_MINUTE, budget_sort_key
 from spindown.control.market import CATALOGUE_KEY, PriceList, sale_of
 from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import Observation, decode_request
@@ -71,26 +71,26 @@ class Choices:
 
     #: In the order of the shapes.
     missing: tuple[LaunchChoice, ...]
-    for_certain_jobs: tuple[LaunchChoice, ...]
+    for_named_jobs: tuple[LaunchChoice, ...]
     notes: tuple[Reason, ...]
 
     @property
     def all(self) -> tuple[LaunchChoice, ...]:
         """Return them in the order in which they are launched."""
-        return (*self.missing, *self.for_certain_jobs)
+        return (*self.missing, *self.for_named_jobs)
 
 
 def choose_all(
     draft: PlanDraft,
     missing: Sequence[LaunchNeed],
-    for_certain_jobs: Sequence[LaunchNeed],
+    for_named_jobs: Sequence[LaunchNeed],
     seen: Observation,
     allowance: LaunchAllowance,
 ) -> Choices:
     """Choose offers for all that is to be launched."""
     chosen = [
         choose_offers(of_shape(draft, need.shape), need, seen, allowance)
-        for need in (*missing, *for_certain_jobs)
+        for need in (*missing, *for_named_jobs)
     ]
     notes = dict.fromkeys(note for _, some in chosen for note in some)
     choices = _share_places([choice for choice, _ in chosen], allowance.workers)
@@ -98,7 +98,7 @@ def choose_all(
     images = tell_images(draft.facts, draft.fleet.images)
     return Choices(
         missing=choices[: len(missing)],
-        for_certain_jobs=choices[len(missing) :],
+        for_named_jobs=choices[len(missing) :],
         notes=(*notes, *may_take_over, *images),
     )
 
@@ -118,7 +118,7 @@ def _note_possible_takeovers(choices: Sequence[LaunchChoice], policy: Policy) ->
 
 def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchChoice, ...]:
     """Return the choices so that each shape gets a place before any gets all that are left."""
-    wanted = [0 if each.need.is_for_certain_jobs else each.sizing.wanted for each in choices]
+    wanted = [0 if each.need.is_for_named_jobs else each.sizing.wanted for each in choices]
     if sum(map(bool, wanted)) <= 1 or sum(wanted) <= places:
         return tuple(choices)
     shared = []
@@ -170,7 +170,7 @@ def choose_offers(
     )
     if sizing.wanted > 1 and best and is_on_test(draft.facts, draft.fleet, best.offer.region):
         sizing = replace(sizing, wanted=1, bound="test")
-    if need.is_for_certain_jobs:
+    if need.is_for_named_jobs:
         # Which jobs it is for says more than what they ask for.
         sizing = replace(sizing, reason=need.sizing.reason)
     short = _quotas_short(candidates, quotas) if best is None else {}
@@ -217,7 +217,7 @@ def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
     """Return why no request can be made at all: the shared rows that were read say so."""
     if account is None:
         return NO_REASON
-    month = budget_sort(draft.now)
+    month = budget_sort_key(draft.now)
     if month in account.bad_rows:
         return Reason(ReasonCode.MONTH_UNREADABLE, {"row": month})
     regions = sorted(draft.facts.settings.regions)

@@ -13,21 +13,21 @@ from spindown.contract.codec import replace_fields
 from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanDraft
 from spindown.control.plan.launch_allowance import used
 from spindown.control.plan.launch_need import waiting_work
-from spindown.control.plan.reap import change_worker, condemn_and_terminate
+from spindown.control.plan.terminate import change_worker, condemn_and_terminate
 from spindown.domain.budget import (
     ROUNDING,
     LaunchBudget,
     WorkerNeed,
     divide,
-    foresee_workers,
-    foresight,
+    remaining_costs,
+    worker_lifetimes,
 )
 from spindown.domain.fleet import Launch, WorkerState
 from spindown.domain.learning import items_per_job
 from spindown.domain.pricing import open_to_paid
-from spindown.domain.reaping import Condemnation, Reaping
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.surplus import find_surplus
+from spindown.domain.termination import Condemnation, Terminations
 from spindown.ledger import AccountView, account_key
 
 
@@ -38,7 +38,7 @@ def has_budget(draft: PlanDraft) -> bool:
 
 def needs_of(draft: PlanDraft) -> Mapping[str, WorkerNeed]:
     """Return instance id -> what each worker that bills will still cost."""
-    return foresee_workers(
+    return remaining_costs(
         draft.fleet.workers.values(),
         draft.fleet.leases,
         visible=waiting_work(draft).visible,
@@ -58,7 +58,7 @@ def heed_budget(
     What all workloads have spent and set aside is in the month's row. What the workload's own
     launches have set aside gives way to what their workers need by now, where that is more.
     """
-    whole, month = draft.facts.deployment.budget_per_month, rows.budget_sort(draft.now)
+    whole, month = draft.facts.deployment.budget_per_month, rows.budget_sort_key(draft.now)
     if whole is None or account is None or month in account.bad_rows:
         return draft, None
     needs = _uncharged_only_once(draft, needs_of(draft))
@@ -75,9 +75,11 @@ def heed_budget(
     earlier = sum(
         x.reserved_usd
         for x in launches.values()
-        if rows.budget_sort(x.reserved_at) != month and x.launch_id not in running
+        if rows.budget_sort_key(x.reserved_at) != month and x.launch_id not in running
     )
-    own = sum(x.reserved_usd for x in running.values() if rows.budget_sort(x.reserved_at) == month)
+    own = sum(
+        x.reserved_usd for x in running.values() if rows.budget_sort_key(x.reserved_at) == month
+    )
     ends, left = divide(needs.values(), whole - earlier - taken + own)
     spent = account.budget_at(draft.now).dollars
     about = {"budget_per_month": whole, "spent": spent}
@@ -87,7 +89,7 @@ def heed_budget(
     return draft, LaunchBudget(
         month_usd=whole,
         left_usd=left,
-        foresight=foresight(draft.facts.knowledge, draft.facts.policy),
+        lifetimes=worker_lifetimes(draft.facts.knowledge, draft.facts.policy),
         items_waiting=_unserved(draft),
         committed_at_most_usd=left + taken + ROUNDING,
     )
@@ -98,12 +100,12 @@ def end_surplus(draft: PlanDraft) -> PlanDraft:
     live = [worker for worker in draft.fleet.workers.values() if worker.is_live]
     surplus = find_surplus(
         live,
-        for_certain_jobs={
+        for_named_jobs={
             worker.instance_id
             for worker in live
             if worker.claimed_at is None
             and (launch := draft.fleet.launch_of(worker)) is not None
-            and launch.is_for_certain_jobs
+            and launch.is_for_named_jobs
         },
         knowledge=draft.facts.knowledge,
         policy=open_to_paid(
@@ -135,7 +137,7 @@ def _wind_down(draft: PlanDraft, ends: Mapping[str, Reason], since: str) -> Plan
         ],
     )
     condemned = (Condemnation(instance_id=i, reason=ends[i]) for i in booting)
-    return condemn_and_terminate(draft, Reaping(condemn=tuple(condemned)))
+    return condemn_and_terminate(draft, Terminations(condemn=tuple(condemned)))
 
 
 def _uncharged_only_once(

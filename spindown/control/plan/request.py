@@ -189,7 +189,7 @@ class LaunchProgress:
         return bool(self.ended)
 
 
-def foresee(
+def simulate_requests(
     draft: PlanDraft, choices: Sequence[LaunchChoice], allowance: LaunchAllowance
 ) -> Iterator[LaunchWorkers]:
     """Yield launches with the requests that they make if EC2 gives all that it is asked for.

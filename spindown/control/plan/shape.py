@@ -97,7 +97,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
             requeued_jobs={i: x for i, x in fleet.requeued_jobs.items() if x.shape == shape},
             queue=known.queue,
             remembered=replace_fields(fleet.remembered, queue_fields(known.remembered)),
-            strays=fleet.strays + places(others, launched, now),
+            workers_elsewhere=fleet.workers_elsewhere + places(others, launched, now),
             dollars_elsewhere=dollars_per_hour(others) + unanswered_dollars(launched, now),
             shapes={},
         ),

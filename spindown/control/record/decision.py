@@ -201,7 +201,7 @@ def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, .
 
 
 def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
-    """Return the choice to tell of: that for certain jobs, if only that gave something.
+    """Return the choice to tell of: that for named jobs, if only that gave something.
 
     Where nothing else is wanted, that of jobs that need a stable machine.
     """
@@ -212,7 +212,7 @@ def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
     stable = (
         []
         if plan.choice.is_wanted
-        else [x for x in plan.for_certain_jobs if x.need.wasted_work is not None]
+        else [x for x in plan.for_named_jobs if x.need.wasted_work is not None]
     )
     return (*gave, *stable, plan.choice)[0]
 
@@ -287,7 +287,7 @@ def _notes(
     main = _main_choice(plan, record)
     yield from (
         x.sizing.reason
-        for x in plan.for_certain_jobs
+        for x in plan.for_named_jobs
         if x.need.wasted_work is not None and x is not main
     )
     nearest = candidates.nearest if candidates is not None and candidates.best is None else None
@@ -391,7 +391,7 @@ def _keep(
     journal.note((ledger.change(rows.BACKLOG, changes),))
     for name, known in plan.fleet.shapes.items():
         seen_of = encode(rows.queue_fields(known.remembered))
-        journal.note((ledger.change(rows.shape_backlog_sort(name), seen_of),))
+        journal.note((ledger.change(rows.shape_backlog_sort_key(name), seen_of),))
     if rows.CLAIMS in facts.view.bad_rows:
         claims = ClaimsRow(claims=backlog.claims, late=backlog.late)
         journal.note((ledger.put(rows.CLAIMS, claims),))

@@ -202,7 +202,7 @@ def _trouble(tick: TickResult) -> Mapping[str, float]:
         "BudgetStopped": is_blocked_by_budget(tick.plan, tick.record),
         "CheckInsMissed": _silent_strikes(tick),
         "Condemned": len(tick.decision.condemned),
-        "ReapingHeldBack": is_held_back(tick.plan),
+        "TerminationsHeldBack": is_held_back(tick.plan),
         "Interruptions": _interruptions(tick),
         "LeasesFreed": tick.record.leases_freed,
         # One that can be read and not added to shows as no more than what it refuses.

@@ -18,12 +18,12 @@ from spindown.contract.row import (
     DEPLOYMENT_PARTITION,
     BreakerRow,
     BudgetRow,
-    breaker_sort,
-    budget_sort,
+    breaker_sort_key,
+    budget_sort_key,
     control_partition,
 )
 from spindown.domain.boot import BootPhase, BootProfile, usual_boot
-from spindown.domain.budget import LaunchBudget, foresight
+from spindown.domain.budget import LaunchBudget, worker_lifetimes
 from spindown.domain.image import snapshots_at_most
 from spindown.domain.job_type import dispatch_of_type, requirements_of, shape_of
 from spindown.domain.learning import Knowledge
@@ -43,7 +43,7 @@ from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
 from spindown.port import AccountPlan, ImageView, SubnetView, VpcCount
-from spindown.wording import say, say_boot
+from spindown.reason_text import say, say_boot
 
 #: VPCs of a region (Service Quotas, service code vpc).
 VPC_CODE = "L-F678F1CE"
@@ -674,13 +674,13 @@ def _damaged(subject: DoctorSubject, month: BudgetRow, at: datetime) -> Finding:
     }
     return Finding(
         what="budget of the month",
-        found=f"its row {budget_sort(at)} in table {subject.table} cannot be read",
+        found=f"its row {budget_sort_key(at)} in table {subject.table} cannot be read",
         needed="numbers: without them no launch can be charged to it, so none is made",
         remedy="write the sum of the month's days and launches: "
         + _update(
             subject,
             DEPLOYMENT_PARTITION,
-            budget_sort(at),
+            budget_sort_key(at),
             change="dollars = :spent, committed = :committed",
             values=values,
         ),
@@ -698,7 +698,7 @@ def command_to_try(subject: DoctorSubject, workload: str, region: str, at: datet
         at: the new end of the wait.
     """
     values = {":now": {"S": encode_instant(at)}}
-    sort = breaker_sort(region)
+    sort = breaker_sort_key(region)
     return _update(
         subject, control_partition(workload), sort, change="open_until = :now", values=values
     )
@@ -732,8 +732,8 @@ def check_budget(subject: DoctorSubject, choices: Sequence[OfferChoice]) -> Iter
 
 def _least(choice: OfferChoice, budget: float | None) -> float | None:
     """Return the USD that the cheapest launch of a workload sets aside; None: it has no offer."""
-    ahead = foresight(Knowledge(), choice.case.policy)
-    month = LaunchBudget(month_usd=budget or 0.0, left_usd=budget or 0.0, foresight=ahead)
+    ahead = worker_lifetimes(Knowledge(), choice.case.policy)
+    month = LaunchBudget(month_usd=budget or 0.0, left_usd=budget or 0.0, lifetimes=ahead)
     return min(map(month.least, choice.candidates.candidates), default=None)
 
 

@@ -220,7 +220,7 @@ def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obsta
         if (lock := table.get(Ledger(table, case.name).key(rows.LOCK))) is not None
         and is_lock_damaged(lock, at)
     )
-    month = table.get(account_key(rows.budget_sort(at)))
+    month = table.get(account_key(rows.budget_sort_key(at)))
     try:
         committed = decode(BudgetRow, month or {}).committed
     except ContractError:
@@ -234,9 +234,9 @@ def _add_up(subject: DoctorSubject, table: Table, at: datetime) -> BudgetRow:
     views = [Ledger(table, case.name).read() for case in subject.cases]
     days = ((name, day) for view in views for name, day in view.spend.items())
     dollars = sum(day.dollars for name, day in days if name.startswith(f"{at:%Y-%m}-"))
-    month = rows.budget_sort(at)
+    month = rows.budget_sort_key(at)
     launches = (launch for view in views for launch in view.launches.values())
-    reserved = (x.reserved_usd for x in launches if rows.budget_sort(x.intended_at) == month)
+    reserved = (x.reserved_usd for x in launches if rows.budget_sort_key(x.intended_at) == month)
     return BudgetRow(dollars=dollars, committed=dollars + sum(reserved))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.event import InterruptionWarning
-from spindown.contract.row import DEPLOYMENT_PARTITION, SpendRow, worker_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, SpendRow, worker_sort_key
 from spindown.control.alert.judgement import judge
 from spindown.control.interrupt import react
 from spindown.control.market import refresh
@@ -293,7 +293,7 @@ def a_notice(*, ledger_answers: bool) -> Story:
         world.interfere = None
         watched.live(12)
         if ledger_answers:
-            assert world.row(worker_sort(worker.instance_id)) is not None
+            assert world.row(worker_sort_key(worker.instance_id)) is not None
 
     return story
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.row import machine_sort
+from spindown.contract.row import machine_sort_key
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryClock, MemoryTable
 from spindown.port import Key, When, Write
@@ -15,7 +15,7 @@ WORKER = "i-0123456789abcdef0"
 
 def test_memory_finds_an_instance_as_late_as_its_index_lags(clock: MemoryClock) -> None:
     table = MemoryTable(clock, index_lag=timedelta(seconds=2))
-    key = Key(partition="w#a", sort=machine_sort(WORKER))
+    key = Key(partition="w#a", sort=machine_sort_key(WORKER))
     table.write(Write(key=key, set={"instance_id": WORKER}))
 
     assert table.find_machine(WORKER) == []
@@ -45,7 +45,7 @@ def test_memory_compares_only_like_with_like(clock: MemoryClock, when: When) -> 
 
 @pytest.mark.parametrize("value", [None, "", 7])
 def test_memory_indexes_only_an_instance_id(clock: MemoryClock, value: Any) -> None:
-    key = Key(partition="w#a", sort=machine_sort(WORKER))
+    key = Key(partition="w#a", sort=machine_sort_key(WORKER))
     with pytest.raises(ContractError) as caught:
         MemoryTable(clock).write(Write(key=key, set={"instance_id": value}))
     assert (caught.value.field, caught.value.value) == ("instance_id", value)

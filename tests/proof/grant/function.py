@@ -23,13 +23,13 @@ from spindown.contract.row import (
     RateRow,
     ShapeRow,
     SpendRow,
-    alert_sort,
-    image_sort,
-    launch_sort,
-    lease_sort,
-    machine_sort,
-    shape_sort,
-    worker_sort,
+    alert_sort_key,
+    image_sort_key,
+    launch_sort_key,
+    lease_sort_key,
+    machine_sort_key,
+    shape_sort_key,
+    worker_sort_key,
 )
 from spindown.domain.alert import AlertState
 from spindown.domain.boot import BootPhase
@@ -39,7 +39,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.result import read_progress
 from spindown.local.environment import ACCOUNT
 from spindown.port import Absent
-from spindown.wording import say
+from spindown.reason_text import say
 from tests.day import day_rows
 from tests.local.waiting import until
 from tests.proof.grant.image_builder import IMAGE, REGION
@@ -132,9 +132,9 @@ def hold_job(world: World) -> None:
         claimed_at=now,
         sent_at=now,
     )
-    ledger.write(ledger.put(machine_sort(GONE), worker))
-    ledger.write(ledger.put(worker_sort(GONE), worker))
-    ledger.write(ledger.put(lease_sort(GONE, 0), lease))
+    ledger.write(ledger.put(machine_sort_key(GONE), worker))
+    ledger.write(ledger.put(worker_sort_key(GONE), worker))
+    ledger.write(ledger.put(lease_sort_key(GONE, 0), lease))
 
 
 def answers(prompt: Prompt) -> Deed:
@@ -205,9 +205,9 @@ def tells(prompt: Prompt) -> Deed:
 
     def deed(world: World) -> bool:
         ledger, now = world.session.ledger("count"), datetime.now(UTC)
-        ledger.write(ledger.change(launch_sort("bad"), {"state": "no such state"}))
+        ledger.write(ledger.change(launch_sort_key("bad"), {"state": "no such state"}))
         seen = AlertState(since=now - timedelta(hours=1), seen_at=now)
-        ledger.write(ledger.put(alert_sort("bad-rows"), seen))
+        ledger.write(ledger.put(alert_sort_key("bad-rows"), seen))
         prompt(world)
         return bool(world.heard())
 
@@ -250,7 +250,7 @@ def sees_image(world: World) -> bool:
     ledger, now = world.session.ledger("count"), datetime.now(UTC)
     build = f"arn:aws:imagebuilder:{REGION}:{ACCOUNT}:image/iam--count--x86-64/1.0.0/1"
     begun = ImageHistory(build=build, begun_at=now, builds=1)
-    ledger.write(ledger.put(image_sort("x86_64"), begun))
+    ledger.write(ledger.put(image_sort_key("x86_64"), begun))
     prompt_offers(world)
     return ledger.read().images["x86_64"].images == {REGION: IMAGE}
 
@@ -375,7 +375,7 @@ def a_left_queue(world: World, workload: str) -> None:
     url = world.client("sqs").create_queue(QueueName=name)["QueueUrl"]
     row = ShapeRow(shape="c0m8", url=url, used_at=at, closing_at=at, removing_at=at)
     ledger = world.session.ledger(workload)
-    ledger.write(ledger.put(shape_sort("c0m8"), row))
+    ledger.write(ledger.put(shape_sort_key("c0m8"), row))
 
 
 def removes_queue(world: World) -> bool:

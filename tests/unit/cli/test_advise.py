@@ -24,8 +24,8 @@ from spindown.domain.advice import Answer
 from spindown.domain.boot import BootPhase
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
+from spindown.reason_text import say
 from spindown.simulator import SimResult
-from spindown.wording import say
 from tests.unit.cli.guide import not_in_guide
 from tests.unit.cli.trial import a_present
 

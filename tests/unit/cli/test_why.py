@@ -26,7 +26,7 @@ from spindown.contract.decision import (
 )
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.operate.why import explain
-from spindown.wording import say_outcome
+from spindown.reason_text import say_outcome
 from tests.builders import NOW
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 

@@ -59,7 +59,7 @@ def test_each_field_of_a_worker_has_one_writer() -> None:
 def test_a_tick_writes_all_of_the_backlog_that_nobody_else_does() -> None:
     written = tick_fields(BacklogRow())
 
-    others = {*names_of(ClaimsRow), *NEXT_LOOKS, "strays"}
+    others = {*names_of(ClaimsRow), *NEXT_LOOKS, "workers_elsewhere"}
     assert sorted([*written, *others]) == sorted(names_of(BacklogRow))
 
 

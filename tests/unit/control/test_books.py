@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spindown.contract.event import StateChange
-from spindown.contract.row import LOCK_LEASE, worker_sort
+from spindown.contract.row import LOCK_LEASE, worker_sort_key
 from spindown.control.interrupt import react
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
@@ -108,7 +108,7 @@ class _Story:
         elif worker := self._pick(which):
             if act == "damage":
                 self.damaged = worker
-                self.world.put(worker_sort(worker.instance_id), launched_at="some day")
+                self.world.put(worker_sort_key(worker.instance_id), launched_at="some day")
             else:
                 self.end(worker, act)
 
@@ -145,8 +145,8 @@ class _Story:
             return
 
     def repair(self) -> None:
-        if self.damaged is not None and self.world.row(worker_sort(self.damaged.instance_id)):
-            sort = worker_sort(self.damaged.instance_id)
+        if self.damaged is not None and self.world.row(worker_sort_key(self.damaged.instance_id)):
+            sort = worker_sort_key(self.damaged.instance_id)
             self.world.put(sort, launched_at=self.damaged.launched_at)
         self.damaged = None
 

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 
 from spindown.control.plan.launch_allowance import LaunchAllowance, PlannedRequest, affordable
-from spindown.domain.budget import LaunchBudget, foresight
+from spindown.domain.budget import LaunchBudget, worker_lifetimes
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Requirements
 from spindown.domain.ranking import rank
 from tests.builders import NOW, a_demand, a_policy, an_offer, minutes
 
-BUDGET = LaunchBudget(month_usd=2.0, left_usd=2.0, foresight=foresight(Knowledge(), a_policy()))
+BUDGET = LaunchBudget(
+    month_usd=2.0, left_usd=2.0, lifetimes=worker_lifetimes(Knowledge(), a_policy())
+)
 WHOLE = LaunchAllowance(workers=5, per_hour=1.0, budget=BUDGET, calls={"us-west-2": 3})
 
 

@@ -10,7 +10,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.event import InterruptionWarning, StateChange
 from spindown.contract.row import (
-    worker_sort,
+    worker_sort_key,
 )
 from spindown.control.interrupt import react
 from spindown.control.plan.launch_allowance import add_to_budget
@@ -51,7 +51,7 @@ def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
 
     # An event comes between our read and our write.
     mark = {"accrued_until": world.now + minutes(1)}
-    sort = rows.machine_sort(worker.instance_id)
+    sort = rows.machine_sort_key(worker.instance_id)
     world.just_before("backlog", lambda: world.put(sort, **mark))
     world.tick(minutes(5))
 
@@ -75,7 +75,7 @@ def test_a_row_unreadable_for_a_while_is_charged_for_all_of_it() -> None:
     world = with_policy(max_workers=2)
     _, bad = two_at_work(world)
     world.run(2)
-    sort = rows.worker_sort(bad.instance_id)
+    sort = rows.worker_sort_key(bad.instance_id)
 
     world.put(sort, launched_at="some day")
     world.run(3)
@@ -89,7 +89,7 @@ def test_a_worker_ended_before_its_charge_is_charged_no_more() -> None:
     world = with_policy(max_workers=2)
     gone, bad = two_at_work(world)
     world.run(3)
-    world.put(worker_sort(bad.instance_id), launched_at="some day")
+    world.put(worker_sort_key(bad.instance_id), launched_at="some day")
     charged = dollars(world)
     at = world.now - timedelta(seconds=30)
     event = StateChange(instance_id=gone.instance_id, region=REGION, at=at, state="terminated")
@@ -170,9 +170,9 @@ def test_a_fleet_beyond_one_transaction_is_charged_all_the_same(
         launch = a_launch(
             worker.launch_id, state=LaunchState.LAUNCHED, intended_at=world.now, reserved_usd=0.05
         )
-        ledger.write(ledger.put(rows.launch_sort(launch.launch_id), launch))
-        ledger.write(ledger.put(worker_sort(worker.instance_id), worker))
-        ledger.write(ledger.put(rows.machine_sort(worker.instance_id), worker))
+        ledger.write(ledger.put(rows.launch_sort_key(launch.launch_id), launch))
+        ledger.write(ledger.put(worker_sort_key(worker.instance_id), worker))
+        ledger.write(ledger.put(rows.machine_sort_key(worker.instance_id), worker))
     ledger.write(add_to_budget(world.now, {"committed": pools * 0.05}))
     world.tick(minutes(1))
 
@@ -290,7 +290,7 @@ def test_a_made_up_row_is_refunded_nothing() -> None:
         "refunded_usd": 100.0,
         "interrupted_at": world.now + minutes(1),
     }
-    world.put(worker_sort("i-made-up"), **lie)
+    world.put(worker_sort_key("i-made-up"), **lie)
 
     charged = [(world.tick(minutes(1)), dollars(world))[1] for _ in range(8)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort_key
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.error import SpindownError
 from spindown.memory import PortCall
@@ -108,7 +108,7 @@ def all_is_made_good(world: ControlWorld) -> None:
     assert not any(x.state is LaunchState.INTENDED for x in view.launches.values())
     assert len(live) <= world.policy.max_workers
     assert view.leases == ()
-    budget = world.table.query(DEPLOYMENT_PARTITION, budget_sort(world.now))
+    budget = world.table.query(DEPLOYMENT_PARTITION, budget_sort_key(world.now))
     (month,) = budget.values()
     days = sum(day.dollars for day in view.spend.values())
     reserved = sum(x.reserved_usd for x in view.launches.values())

@@ -8,10 +8,15 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, Outcome, RequestOutcome
-from spindown.contract.row import lease_sort, requeued_sort, throughput_sort, worker_sort
+from spindown.contract.row import (
+    lease_sort_key,
+    requeued_sort_key,
+    throughput_sort_key,
+    worker_sort_key,
+)
 from spindown.domain.fleet import RequeuedJob, Worker, WorkerState
 from spindown.domain.reason import ReasonCode
-from spindown.wording import say_notes
+from spindown.reason_text import say_notes
 from tests.builders import ON_DEMAND, SPOT, minutes
 from tests.control import ControlWorld, every_spot_pool, pools, with_policy
 
@@ -24,7 +29,7 @@ def a_world(*, hours: float = 10.0, **policy: Any) -> ControlWorld:
     world = with_policy(**{**changes, **policy})
     for gpu in ("T4", "L4", "A10G"):
         samples = {"count": 10_000.0, "hours": 100.0, "reports": 100, "lives": 100}
-        world.put(throughput_sort(gpu, 1.0), **samples)
+        world.put(throughput_sort_key(gpu, 1.0), **samples)
     return world
 
 
@@ -35,10 +40,10 @@ def a_running_job(world: ControlWorld, *, done: int = 0, sent: float = 0.0) -> W
     world.check_in(worker.instance_id)
     world.claim(worker.instance_id)
     world.put(
-        lease_sort(worker.instance_id, 0),
+        lease_sort_key(worker.instance_id, 0),
         **encode({"sent_at": world.now - sent * HOUR, "items": 1000, "items_done": done}),
     )
-    world.put(lease_sort(worker.instance_id, 0), first_item=done)
+    world.put(lease_sort_key(worker.instance_id, 0), first_item=done)
     return world.view().workers[worker.instance_id]
 
 
@@ -125,7 +130,7 @@ def test_one_urgent_job_does_not_send_all_others_to_on_demand() -> None:
     world.send(3)
     sent_at = world.now - 8.5 * HOUR
     due = RequeuedJob(job_id="old", sent_at=sent_at, items=100, items_done=70, at=world.now)
-    world.put(requeued_sort("old"), **encode(due))
+    world.put(requeued_sort_key("old"), **encode(due))
 
     decision = world.tick()
 
@@ -136,11 +141,11 @@ def test_one_urgent_job_does_not_send_all_others_to_on_demand() -> None:
 def test_a_job_nobody_holds_is_forgotten_with_an_empty_queue() -> None:
     world = a_world()
     due = RequeuedJob(job_id="gone", sent_at=world.now, items=100, items_done=0, at=world.now)
-    world.put(requeued_sort("gone"), **encode(due))
+    world.put(requeued_sort_key("gone"), **encode(due))
 
     ticks(world, 20)
 
-    assert world.row(requeued_sort("gone")) is None
+    assert world.row(requeued_sort_key("gone")) is None
 
 
 def on_demand_for_lack_of_spot(world: ControlWorld, **job: Any) -> Worker:
@@ -150,9 +155,9 @@ def on_demand_for_lack_of_spot(world: ControlWorld, **job: Any) -> Worker:
     due = RequeuedJob(
         job_id="job-1", sent_at=world.now - 20 * HOUR, items=100, items_done=0, at=world.now
     )
-    world.put(requeued_sort("job-1"), **encode(due))
+    world.put(requeued_sort_key("job-1"), **encode(due))
     world.tick()
-    world.remove(requeued_sort("job-1"))
+    world.remove(requeued_sort_key("job-1"))
     worker = a_running_job(world, **job)
     assert worker.capacity_type is ON_DEMAND
     for pool in every_spot_pool():
@@ -246,7 +251,7 @@ def test_a_job_on_spot_with_time_moves_only_to_cheaper_spot() -> None:
 def test_a_worker_is_told_to_leave_once_and_counts_no_more() -> None:
     world = a_world(hours=20.0)
     old = on_demand_for_lack_of_spot(world)
-    world.put(worker_sort(old.instance_id), migrating_at=encode(world.now))
+    world.put(worker_sort_key(old.instance_id), migrating_at=encode(world.now))
 
     ticks(world, 3)
 
@@ -260,7 +265,7 @@ def test_an_interrupted_job_waits_for_spot_while_it_has_time() -> None:
     world.tick()
     old = a_running_job(world)
     without_spot(world)
-    world.put(worker_sort(old.instance_id), interrupted_at=encode(world.now + minutes(2)))
+    world.put(worker_sort_key(old.instance_id), interrupted_at=encode(world.now + minutes(2)))
 
     decision = world.tick()
 
@@ -279,7 +284,7 @@ def test_an_ended_worker_s_job_is_remembered_with_its_progress() -> None:
 
     decision = world.tick()
 
-    row = world.row(requeued_sort("job-1"))
+    row = world.row(requeued_sort_key("job-1"))
     assert row is not None
     assert row["items_done"] == 400
     assert decision.deadlines[0].work_seconds == pytest.approx(6 * 3600, rel=0.05)
@@ -351,12 +356,12 @@ def test_an_adopted_launch_takes_no_place_of_a_takeover() -> None:
     world.send()
     world.tick()
     worker = a_running_job(world, sent=0.05)
-    world.put(lease_sort(worker.instance_id, 0), items=100)
+    world.put(lease_sort_key(worker.instance_id, 0), items=100)
     world.send()
     world.compute.lose_next_answer(is_carried_out=True)
     world.tick()
     late = encode({"sent_at": world.now - 9 * HOUR})
-    world.put(lease_sort(worker.instance_id, 0), **late)
+    world.put(lease_sort_key(worker.instance_id, 0), **late)
 
     decision = world.tick()
 

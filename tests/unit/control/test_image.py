@@ -13,7 +13,7 @@ from spindown.contract.row import (
     BOOT_PHASE,
     BOOT_RATE,
     SpendRow,
-    image_sort,
+    image_sort_key,
 )
 from spindown.control.bake import keep_images
 from spindown.control.observe.observation import TickFacts, read_rows
@@ -27,7 +27,7 @@ from tests.control import REGION, WORKLOAD, ControlWorld, codes
 
 STAMP, IMAGE = "with this", "ami-1"
 DAY = timedelta(days=1)
-SORT = image_sort("x86_64")
+SORT = image_sort_key("x86_64")
 
 
 def a_world(*, boots: int = 400) -> ControlWorld:

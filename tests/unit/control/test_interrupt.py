@@ -71,7 +71,7 @@ def test_a_warning_leaves_the_message_until_the_deadline() -> None:
 @pytest.mark.parametrize("first", ["worker", "event"], ids=lambda who: f"{who}-first")
 def test_an_interruption_is_counted_once_whoever_sees_it_first(first: str) -> None:
     world, worker = a_busy_world()
-    sort = rows.worker_sort(worker.instance_id)
+    sort = rows.worker_sort_key(worker.instance_id)
     if first == "worker":
         world.put(sort, interrupted_at=world.now + minutes(2))
 
@@ -83,7 +83,7 @@ def test_an_interruption_is_counted_once_whoever_sees_it_first(first: str) -> No
     world.run(2)
 
     view = world.view()
-    assert view.rates[rows.pool_sort(worker.pool)].count == 1
+    assert view.rates[rows.pool_sort_key(worker.pool)].count == 1
     assert view.spend[f"{world.now:%Y-%m-%d}"].interruptions == 1
     assert view.pool_cooldowns[worker.pool].strikes == 1
     assert sum(world.metrics.values("Interruptions")) == 1
@@ -92,7 +92,7 @@ def test_an_interruption_is_counted_once_whoever_sees_it_first(first: str) -> No
 def test_a_warning_keeps_the_deadline_that_metadata_told() -> None:
     world, worker = a_busy_world()
     earlier = world.now + timedelta(seconds=90)
-    world.put(rows.worker_sort(worker.instance_id), interrupted_at=earlier)
+    world.put(rows.worker_sort_key(worker.instance_id), interrupted_at=earlier)
 
     act(world, a_warning(world, worker))
 
@@ -103,7 +103,7 @@ def test_a_heartbeat_between_read_and_write_keeps_the_warning() -> None:
     world, worker = a_busy_world()
 
     def beat() -> None:
-        world.put(rows.worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
+        world.put(rows.worker_sort_key(worker.instance_id), interrupted_at=world.now + minutes(2))
 
     world.just_before("transact", beat)
     reaction = act(world, a_warning(world, worker))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.contract.codec import replace_fields
-from spindown.contract.row import budget_sort
+from spindown.contract.row import budget_sort_key
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.over_limits import heed_budget
 from spindown.control.tick import observe
@@ -52,7 +52,7 @@ def observed(world: ControlWorld) -> tuple[PlanDraft, AccountView]:
 
 
 def month_of(world: ControlWorld) -> Key:
-    return account_key(budget_sort(world.now))
+    return account_key(budget_sort_key(world.now))
 
 
 def left_by(draft: PlanDraft, account: AccountView) -> LaunchBudget:
@@ -72,7 +72,7 @@ def with_launches(draft: PlanDraft, *launches: Launch) -> PlanDraft:
 
 def test_what_the_tick_sets_aside_itself_is_no_longer_left() -> None:
     draft, account, _ = at_work()
-    month = account_key(budget_sort(draft.now))
+    month = account_key(budget_sort_key(draft.now))
     writes = (
         Write(key=month, add={"committed": 1.0}),
         # What is spent was set aside before.

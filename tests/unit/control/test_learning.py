@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from spindown.contract.row import BOOT_PHASE, BOOT_RATE, GAP_RATE, pool_sort, worker_sort
+from spindown.contract.row import BOOT_PHASE, BOOT_RATE, GAP_RATE, pool_sort_key, worker_sort_key
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import Pool
@@ -61,11 +61,11 @@ def test_after_3_workers_on_each_of_2_gpus_ranking_follows_them() -> None:
 def test_an_unreadable_pool_row_keeps_no_worker_from_work() -> None:
     world = ControlWorld()
     unknown = read_interruption_rate(world.table, WORKLOAD, T4)
-    world.put(pool_sort(T4.pool), count="many", hours=1.0)
+    world.put(pool_sort_key(T4.pool), count="many", hours=1.0)
 
     assert read_interruption_rate(world.table, WORKLOAD, T4) == unknown > 0.0
 
-    world.put(pool_sort(T4.pool), count=1.0, hours=1.0)
+    world.put(pool_sort_key(T4.pool), count=1.0, hours=1.0)
     assert read_interruption_rate(world.table, WORKLOAD, T4) > unknown
 
 
@@ -123,7 +123,7 @@ def test_the_phases_of_a_boot_are_learned_once() -> None:
     worker = world.launched()
     world.tick(minutes(1))
     told = {"install": 90.0, "first-poll": 4.0, "dance": 5.0, "image": 1e12}
-    sort = worker_sort(worker.instance_id)
+    sort = worker_sort_key(worker.instance_id)
     world.put(sort, polled_at=world.now + minutes(0.5), boot_phases=told)
     for _ in range(3):
         world.beat()
@@ -142,7 +142,7 @@ def test_a_worker_whose_clock_is_ahead_teaches_no_long_boot(hours: int) -> None:
     world = ControlWorld()
     worker = world.launched()
     ahead = world.now + timedelta(hours=hours)
-    world.put(worker_sort(worker.instance_id), checked_in_at=ahead, heartbeat_at=ahead)
+    world.put(worker_sort_key(worker.instance_id), checked_in_at=ahead, heartbeat_at=ahead)
     world.claim(worker.instance_id)
 
     world.run(hours * 60 + 10, beats=True)

@@ -34,7 +34,7 @@ def _leave_to_newer_version(world: ControlWorld, **changes: Any) -> NewerMessage
         **changes,
     }
     known = NewerMessage(**values)
-    world.put(rows.newer_message_sort(known.message_id), **encode(known))
+    world.put(rows.newer_message_sort_key(known.message_id), **encode(known))
     return known
 
 
@@ -97,7 +97,7 @@ def test_a_row_is_forgotten_once_its_message_was_due(again: bool) -> None:
     world.send()
     known = _leave_to_newer_version(world)
     world.clock.advance(HIDDEN_FOR + minutes(16))
-    sort = rows.newer_message_sort(known.message_id)
+    sort = rows.newer_message_sort_key(known.message_id)
     if again:
         # Between what the tick reads and what it writes.
         world.just_before("backlog", lambda: world.put(sort, receipt_handle="newer"))

@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from spindown.contract.row import worker_sort
+from spindown.contract.row import worker_sort_key
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
-from spindown.domain.reaping import ends_within
 from spindown.domain.reason import ReasonCode
+from spindown.domain.termination import ends_within
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
 from tests.spending import dollars
@@ -21,7 +21,7 @@ Forge = Callable[[ControlWorld, str], None]
 
 def beat(world: ControlWorld, instance_id: str, **more: object) -> None:
     """Say, as a worker that was turned may, that it is at work and young."""
-    world.put(worker_sort(instance_id), **{**_AT_WORK, "heartbeat_at": world.now, **more})
+    world.put(worker_sort_key(instance_id), **{**_AT_WORK, "heartbeat_at": world.now, **more})
 
 
 _AT_WORK = {"state": WorkerState.BUSY, "busy_slots": 1, "idle_since": None, "condemned_at": None}
@@ -55,11 +55,11 @@ def _runs(world: ControlWorld, instance_id: str) -> bool:
 
 
 def lose_row(world: ControlWorld, instance_id: str) -> None:
-    world.remove(worker_sort(instance_id))
+    world.remove(worker_sort_key(instance_id))
 
 
 def unreadable(world: ControlWorld, instance_id: str) -> None:
-    world.put(worker_sort(instance_id), state="?", heartbeat_at=world.now)
+    world.put(worker_sort_key(instance_id), state="?", heartbeat_at=world.now)
 
 
 _FORGED: dict[str, Forge] = {

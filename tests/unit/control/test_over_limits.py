@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spindown.contract.codec import encode
-from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort, lease_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort_key, lease_sort_key
 from spindown.control.plan.action import ActionKind
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy, WhenSpent
@@ -34,7 +34,7 @@ def at_work(world: ControlWorld, jobs: int = 5) -> Worker:
 def spend(world: ControlWorld, dollars: float) -> None:
     """Let another workload spend."""
     sums = {"dollars": dollars, "committed": dollars}
-    world.table.write(Write(key=account_key(budget_sort(world.now)), add=sums))
+    world.table.write(Write(key=account_key(budget_sort_key(world.now)), add=sums))
 
 
 def told(world: ControlWorld) -> list[str]:
@@ -87,7 +87,7 @@ def test_what_is_left_beside_a_job_that_takes_longer() -> None:
     world = a_world(WhenSpent.FINISH_JOBS, budget=0.22)
     worker = at_work(world, jobs=1)
     world.run(7, beats=True)
-    world.put(lease_sort(worker.instance_id, 0), **encode({"items": 100, "items_done": 15}))
+    world.put(lease_sort_key(worker.instance_id, 0), **encode({"items": 100, "items_done": 15}))
     world.send(300)
     before = budget_row(world)["committed"]
 
@@ -158,7 +158,7 @@ def test_the_next_job_must_be_paid_for_not_only_the_present() -> None:
 def test_a_damaged_month_ends_nobody() -> None:
     world = a_world(WhenSpent.STOP)
     at_work(world)
-    key = account_key(budget_sort(world.now))
+    key = account_key(budget_sort_key(world.now))
     world.table.write(Write(key=key, set={"committed": "much"}))
 
     assert told(world) == []
@@ -171,7 +171,7 @@ def test_a_charge_corrects_what_is_set_aside_to_a_long_job() -> None:
     # Of 100 items one was done in five minutes: eight hours are left.
     world.run(5, beats=True)
     lease = {"items": 100, "items_done": 1}
-    world.put(lease_sort(worker.instance_id, 0), **encode(lease))
+    world.put(lease_sort_key(worker.instance_id, 0), **encode(lease))
 
     world.run(5, beats=True)
 
@@ -256,7 +256,7 @@ def test_what_machines_still_need_is_set_aside_in_the_new_month() -> None:
     world = a_world(WhenSpent.FINISH_JOBS)
     midnight = datetime(world.now.year + 1, 1, 1, tzinfo=UTC)
     world.clock.advance(midnight - minutes(30) - world.now)
-    old = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    old = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort_key(world.now))
     worker = at_work(world, jobs=300)
     world.run(20, beats=True)
     before = budget_row(world)["committed"] - budget_row(world)["dollars"]

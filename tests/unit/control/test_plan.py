@@ -15,12 +15,12 @@ from spindown.contract.decision import ActionRecord, Decision
 from spindown.contract.row import (
     CALLS_PER_MINUTE,
     DEPLOYMENT_PARTITION,
-    budget_sort,
-    calls_sort,
-    lease_sort,
+    budget_sort_key,
+    calls_sort_key,
+    lease_sort_key,
     minute_of,
-    requeued_sort,
-    throughput_sort,
+    requeued_sort_key,
+    throughput_sort_key,
 )
 from spindown.control.plan.action import ActionKind, LaunchWorkers, Replay
 from spindown.control.plan.launch_need import launch_need_of
@@ -54,7 +54,7 @@ def a_world(
     world = ControlWorld(policy=replace(AT_ONCE, **policy), budget=budget, away=away)
     for gpu in ("T4", "L4", "A10G") if is_measured else ():
         samples = {"count": 10_000.0, "hours": 100.0, "reports": 100, "lives": 100}
-        world.put(throughput_sort(gpu, 1.0), **samples)
+        world.put(throughput_sort_key(gpu, 1.0), **samples)
     return world
 
 
@@ -79,7 +79,7 @@ def _work(world: ControlWorld, number: int) -> None:
         world.claim(instance_id, f"job-{instance_id}-{number}")
         sent_at = world.now - (0, 0.5, 3, 9, 9, 20)[number] * _HOUR
         items = {"sent_at": sent_at, "items": 1000, "items_done": (0, 100, 900)[number % 3]}
-        world.put(lease_sort(instance_id, 0), **encode(items))
+        world.put(lease_sort_key(instance_id, 0), **encode(items))
 
 
 def _run_a_job(world: ControlWorld, number: int) -> None:
@@ -143,18 +143,18 @@ def _requeue(world: ControlWorld, number: int) -> None:
     job = RequeuedJob(
         job_id=f"q{number}", sent_at=sent_at, items=100, items_done=15 * number, at=world.now
     )
-    world.put(requeued_sort(job.job_id), **encode(job))
+    world.put(requeued_sort_key(job.job_id), **encode(job))
 
 
 def _spend(world: ControlWorld, number: int) -> None:
     """Let other workloads reserve some of the month."""
-    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort_key(world.now))
     world.table.write(Write(key=key, add={"committed": (0.1, 0.2, 0.5, 1.0, 3.0, 90.0)[number]}))
 
 
 def _call(world: ControlWorld, number: int) -> None:
     """Let other workloads use up EC2's calls of this minute, but for a few."""
-    key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort_key(REGION))
     made = {"minute": minute_of(world.now), "count": CALLS_PER_MINUTE - number}
     world.table.write(Write(key=key, set=made))
 
@@ -417,7 +417,7 @@ def an_urgent_job_and_others(**policy: Any) -> ControlWorld:
     world.claim(worker.instance_id)
     sent_at = world.now - 0.1 * _HOUR
     items = {"sent_at": sent_at, "items": 1000, "items_done": 0, "first_item": 0}
-    world.put(lease_sort(worker.instance_id, 0), **encode(items))
+    world.put(lease_sort_key(worker.instance_id, 0), **encode(items))
     world.send(5)
     return world
 

@@ -9,7 +9,7 @@ import pytest
 
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
-from spindown.contract.row import breaker_sort, throughput_sort
+from spindown.contract.row import breaker_sort_key, throughput_sort_key
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
@@ -67,7 +67,9 @@ def test_a_launch_at_home_says_nothing_that_its_template_says() -> None:
 
 def test_large_items_stay_at_home_once_they_were_seen() -> None:
     world = a_world()
-    world.put(throughput_sort("T4", 1.0), count=100, hours=0.1, reports=9, moved=100, gib_in=5.0)
+    world.put(
+        throughput_sort_key("T4", 1.0), count=100, hours=0.1, reports=9, moved=100, gib_in=5.0
+    )
     world.send()
 
     decision = world.tick()
@@ -136,7 +138,7 @@ def test_an_image_that_fails_in_one_region_stops_it_alone() -> None:
     world = a_world(max_workers=1, scale_up_timeout=MINUTE, pool_cooldown=timedelta(0))
     world.tick()
     world.put(
-        breaker_sort(AWAY), strikes=2, launch_version=world.view().breakers[AWAY].launch_version
+        breaker_sort_key(AWAY), strikes=2, launch_version=world.view().breakers[AWAY].launch_version
     )
     world.send()
     for _ in range(12):

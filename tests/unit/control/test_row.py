@@ -9,7 +9,7 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
-from spindown.contract.row import DoneRow, NewerMessage, SpendRow, budget_sort
+from spindown.contract.row import DoneRow, NewerMessage, SpendRow, budget_sort_key
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
 from spindown.port import Key, Write
@@ -96,15 +96,15 @@ def test_an_unwritable_spend_day_stops_no_launch_or_charge() -> None:
     world = ControlWorld(budget=100.0)
     busy = world.launched()
     world.claim(busy.instance_id)
-    world.put(rows.spend_sort(world.now), dollars="many")
-    month = budget_sort(world.now)
+    world.put(rows.spend_sort_key(world.now), dollars="many")
+    month = budget_sort_key(world.now)
     before = world.table.query(rows.DEPLOYMENT_PARTITION, month)[month].get("dollars", 0.0)
     world.send(1000)
 
     decision = world.tick(minutes(5))
 
     assert decision.outcome is Outcome.LAUNCHED
-    assert rows.spend_sort(world.now) in decision.bad_rows
+    assert rows.spend_sort_key(world.now) in decision.bad_rows
     started = {i for request in decision.requests for i in request.instances}
     assert started <= world.view().workers.keys()
     assert world.view().workers[busy.instance_id].accrued_until == world.now
@@ -118,7 +118,7 @@ def test_an_unwritable_month_stops_launches_and_nothing_else() -> None:
     world = ControlWorld(budget=100.0)
     busy = world.launched()
     world.claim(busy.instance_id)
-    month = Key(partition=rows.DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    month = Key(partition=rows.DEPLOYMENT_PARTITION, sort=budget_sort_key(world.now))
     world.table.write(Write(key=month, set={"committed": "much"}))
     world.send(1000)
 
@@ -133,7 +133,7 @@ def test_an_unwritable_month_stops_launches_and_nothing_else() -> None:
 def test_rows_of_a_later_version_keep_their_unknown_fields() -> None:
     world = ControlWorld()
     worker = world.launched()
-    sort = rows.worker_sort(worker.instance_id)
+    sort = rows.worker_sort_key(worker.instance_id)
     world.put(sort, battery="full")
 
     world.run(2)
@@ -182,7 +182,7 @@ def test_old_days_and_forgotten_pools_leave_the_live_partition() -> None:
     for day in range(75):
         world.put(f"spend#2026-0{1 + day // 25}-{1 + day % 25:02d}", dollars=1.0)
     world.put(
-        rows.pool_cooldown_sort(a_pool()),
+        rows.pool_cooldown_sort_key(a_pool()),
         pool=a_pool(),
         until=NOW - minutes(60),
         strikes=1,

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.contract import tag
-from spindown.contract.row import lease_sort, shape_sort, throughput_sort
+from spindown.contract.row import lease_sort_key, shape_sort_key, throughput_sort_key
 from spindown.control.plan.action import ActionKind
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool
@@ -13,7 +13,7 @@ from spindown.domain.policy import JobType, Needs
 from spindown.domain.reason import ReasonCode
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.operate.preview import preview
-from spindown.wording import say_outcome
+from spindown.reason_text import say_outcome
 from tests.builders import AT_ONCE, a_type, minutes
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 
@@ -176,7 +176,7 @@ def test_the_job_of_a_lost_worker_returns_to_its_own_queue() -> None:
         sent_at=message.sent_at,
         shape=LARGE,
     )
-    world.put(lease_sort(worker.instance_id, 0), **vars(lease))
+    world.put(lease_sort_key(worker.instance_id, 0), **vars(lease))
     world.change(worker.instance_id, state=WorkerState.BUSY, busy_slots=1, idle_since=None)
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
     decision = world.tick(minutes(11))
@@ -281,7 +281,7 @@ def test_without_any_type_what_a_shape_holds_is_no_work_yet() -> None:
 
 def test_a_queue_that_is_not_made_yet_is_empty() -> None:
     world = a_typed_world()
-    world.put(shape_sort(LARGE), shape=LARGE, url="u", used_at=world.now)
+    world.put(shape_sort_key(LARGE), shape=LARGE, url="u", used_at=world.now)
 
     decision = world.tick()
 
@@ -290,7 +290,7 @@ def test_a_queue_that_is_not_made_yet_is_empty() -> None:
 
 def test_without_types_no_queue_is_looked_at_nobody_is_woken() -> None:
     world = ControlWorld()
-    world.put(shape_sort(LARGE), shape=LARGE, url="u", used_at=world.now)
+    world.put(shape_sort_key(LARGE), shape=LARGE, url="u", used_at=world.now)
     world.send(3)
     decision = world.run(2)[-1]
 
@@ -307,7 +307,7 @@ def test_machines_are_chosen_by_the_speed_of_the_types_at_hand() -> None:
     speeds = {"T4": {"small": 100.0, "large": 100.0}, "A10G": {"small": 1000.0, "large": 100.0}}
     for gpu, rates in speeds.items():
         for name, rate in rates.items():
-            world.put(throughput_sort(gpu, 1.0, name), count=20 * rate, **measured)
+            world.put(throughput_sort_key(gpu, 1.0, name), count=20 * rate, **measured)
     a10g = a_type("g5.4xlarge", gpu_name="A10G", memory_mib=64 * 1024)
     world.market.offer(a10g, region=REGION, zones=ZONES, on_demand=1.6, spot=0.6)
     world.ask("s", type="small")

@@ -10,15 +10,15 @@ from spindown.contract.row import (
     BUDGET,
     DEPLOYMENT_PARTITION,
     SpendRow,
-    worker_sort,
+    worker_sort_key,
 )
 from spindown.control.interrupt import react
 from spindown.control.spend import items_since_yesterday, last_days
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import extra_price_per_hour
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import DRAINED_FOR
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.termination import DRAINED_FOR
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
 from tests.spending import PRICE, budget_row, dollars
@@ -172,9 +172,13 @@ def test_keeps_how_the_gpu_was_used_while_busy() -> None:
     worker = world.launched()
     world.claim(worker.instance_id)
     world.tick()
-    world.put(worker_sort(worker.instance_id), gpu_percent=20.0, vram_percent=40.0, vram_gib=6.4)
+    world.put(
+        worker_sort_key(worker.instance_id), gpu_percent=20.0, vram_percent=40.0, vram_gib=6.4
+    )
     world.tick(minutes(5))
-    world.put(worker_sort(worker.instance_id), gpu_percent=50.0, vram_percent=10.0, vram_gib=1.6)
+    world.put(
+        worker_sort_key(worker.instance_id), gpu_percent=50.0, vram_percent=10.0, vram_gib=1.6
+    )
     world.tick(minutes(5))
 
     day = _day(world)

@@ -8,7 +8,12 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, LaunchRequestRecord, Outcome
-from spindown.contract.row import lease_sort, pool_sort, requeued_sort, throughput_sort
+from spindown.contract.row import (
+    lease_sort_key,
+    pool_sort_key,
+    requeued_sort_key,
+    throughput_sort_key,
+)
 from spindown.domain.fleet import RequeuedJob, Worker, WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
@@ -35,7 +40,7 @@ def requeue(world: ControlWorld, job_id: str, wasted_work: WastedWork | None) ->
     job = RequeuedJob(
         job_id=job_id, sent_at=sent_at, items=1, items_done=0, at=world.now, wasted_work=wasted_work
     )
-    world.put(requeued_sort(job_id), **encode(job))
+    world.put(requeued_sort_key(job_id), **encode(job))
 
 
 def kinds(decision: Decision) -> list[str]:
@@ -78,7 +83,7 @@ def test_a_launch_without_an_answer_counts_with_its_slots() -> None:
         sized.append(world.tick(minutes(1)).summary.sizing.code)
 
     (lost,) = world.view().launches.values()
-    assert (lost.is_for_certain_jobs, lost.count, lost.slots) == (True, 1, 4)
+    assert (lost.is_for_named_jobs, lost.count, lost.slots) == (True, 1, 4)
     assert [code is ReasonCode.TO_STABLE for code in sized] == [True, False, False]
 
 
@@ -127,7 +132,7 @@ def test_an_idle_machine_that_suits_is_enough(
 ) -> None:
     world, worker = a_world_with_a_machine(bought)
     world.change(worker.instance_id, **changes)
-    world.put(pool_sort(worker.pool), count=interruptions, hours=10.0)
+    world.put(pool_sort_key(worker.pool), count=interruptions, hours=10.0)
     requeue(world, "job-1", wasted_work)
 
     decision = world.tick(minutes(1))
@@ -150,7 +155,7 @@ def test_a_busy_machine_counts_that_came_for_one(
     if came_for_one:
         world.change(worker.instance_id, warm_until=world.now + HOUR)
     world.claim(worker.instance_id, "job-2")
-    world.put(lease_sort(worker.instance_id, 0), is_pinned=is_pinned)
+    world.put(lease_sort_key(worker.instance_id, 0), is_pinned=is_pinned)
     requeue(world, "job-1", WASTED)
 
     decision = world.tick(minutes(1))
@@ -217,14 +222,14 @@ def test_a_pinned_job_is_not_moved_back_to_spot(*, is_pinned: bool) -> None:
     world = a_world(finish_within=100 * HOUR, max_workers=2)
     for gpu in ("T4", "L4", "A10G"):
         samples = {"count": 10_000.0, "hours": 100.0, "reports": 100, "lives": 100}
-        world.put(throughput_sort(gpu, 1.0), **samples)
+        world.put(throughput_sort_key(gpu, 1.0), **samples)
     world.tick()
     (worker,) = world.workers(WorkerState.BOOTING)
     world.clock.advance(minutes(2))
     world.check_in(worker.instance_id)
     world.claim(worker.instance_id)
     lease = {"is_pinned": is_pinned, "items": 1000, "sent_at": world.now}
-    world.put(lease_sort(worker.instance_id, 0), **encode(lease))
+    world.put(lease_sort_key(worker.instance_id, 0), **encode(lease))
 
     moved: list[LaunchRequestRecord] = []
     for _ in range(5):

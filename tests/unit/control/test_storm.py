@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
-from spindown.contract.row import LOCK, LOCK_LEASE, lease_sort, machine_sort, pool_sort, worker_sort
+from spindown.contract.row import (
+    LOCK,
+    LOCK_LEASE,
+    lease_sort_key,
+    machine_sort_key,
+    pool_sort_key,
+    worker_sort_key,
+)
 from spindown.control.interrupt import react
 from spindown.domain.fleet import WorkerState
 from spindown.error import SpindownError
@@ -38,7 +45,7 @@ def all_is_booked(world: Storm) -> None:
     assert len(view.requeued_jobs) == world.size
     assert world.queue.backlog().in_flight == 0
     assert sum(day.interruptions for day in view.spend.values()) == world.size
-    counted = sum(view.rates[pool_sort(pool)].count for pool in {w.pool for w in gone})
+    counted = sum(view.rates[pool_sort_key(pool)].count for pool in {w.pool for w in gone})
     assert counted == world.size
 
 
@@ -94,7 +101,7 @@ def test_leases_that_changed_meanwhile_keep_nobody_else_s() -> None:
     taken = world.view().leases[3]
 
     def claim() -> None:
-        world.put(lease_sort(taken.instance_id, taken.slot), receipt_handle="newer")
+        world.put(lease_sort_key(taken.instance_id, taken.slot), receipt_handle="newer")
 
     def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.method == "transact" and world.workers(WorkerState.ENDED):
@@ -144,8 +151,8 @@ def test_an_event_of_a_storm_waits_for_nobody(
         world.interfere, world.trips = watch, 0
         written.clear()
         react(event, world.ports, holder=f"event-{event.instance_id}")
-        own = {sort(event.instance_id) for sort in (machine_sort, worker_sort)}
-        own |= {lease_sort(event.instance_id, 0), LOCK}
+        own = {sort(event.instance_id) for sort in (machine_sort_key, worker_sort_key)}
+        own |= {lease_sort_key(event.instance_id, 0), LOCK}
         assert {write.key.sort for write in written} <= own
         assert world.trips <= 8
 

@@ -14,8 +14,8 @@ from spindown.control.tick import observe
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import GONE
 from spindown.domain.reason import ReasonCode
+from spindown.domain.termination import GONE
 from spindown.operate.preview import preview
 from tests.builders import minutes
 from tests.control import REGION, WORKLOAD, ControlWorld
@@ -121,7 +121,7 @@ def test_who_comes_to_take_a_job_over_is_no_surplus() -> None:
     _, early = observe(WORKLOAD, world.ports, now=world.now, source="")
     fleet = early.draft.fleet
     (launch,) = fleet.launches.values()
-    takeover = replace_fields(launch, {"launch_id": "takeover", "is_for_certain_jobs": True})
+    takeover = replace_fields(launch, {"launch_id": "takeover", "is_for_named_jobs": True})
 
     def told(claimed_at: datetime | None) -> list[str]:
         changes = {"launch_id": "takeover", "claimed_at": claimed_at}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spindown.contract.row import throughput_sort
+from spindown.contract.row import throughput_sort_key
 from spindown.control.market import refresh
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Requirements
@@ -46,7 +46,7 @@ def test_what_it_showed_decides_the_next_launch() -> None:
     world = a_world()
     # Twenty jobs on each: c7i is far slower than its benchmark says, c7a as fast.
     for name, count, items in (("c7i vCPU", 4.0, 200.0), ("c7a vCPU", 8.0, 8_000.0)):
-        world.put(throughput_sort(name, count), count=items, hours=20.0, reports=20, lives=20)
+        world.put(throughput_sort_key(name, count), count=items, hours=20.0, reports=20, lives=20)
     world.send()
 
     decision = world.tick()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown import wording
+from spindown import reason_text
 from spindown.contract.learned_size import sizes_key
 from spindown.contract.usage import encode_usage, measured_key
 from spindown.control.rightsizing import learn_sizes
@@ -58,10 +58,10 @@ def _learn_and_route() -> tuple[object, ...]:
 @pytest.fixture
 def other_words() -> Iterator[None]:
     """Rewrite every text of the product."""
-    before = dict(wording._WORDS)
-    wording._WORDS.update({code: f"<{code.value}>" for code in ReasonCode if code})  # type: ignore[attr-defined]
+    before = dict(reason_text._WORDS)
+    reason_text._WORDS.update({code: f"<{code.value}>" for code in ReasonCode if code})  # type: ignore[attr-defined]
     yield
-    wording._WORDS.update(before)  # type: ignore[attr-defined]
+    reason_text._WORDS.update(before)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("play", [_run, _learn_and_route])
@@ -72,5 +72,5 @@ def test_other_words_change_no_decision(
 
     request.getfixturevalue("other_words")
 
-    assert wording.say(Reason(ReasonCode.IDLE)) == "<idle>"
+    assert reason_text.say(Reason(ReasonCode.IDLE)) == "<idle>"
     assert play() == before

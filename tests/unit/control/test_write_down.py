@@ -13,7 +13,7 @@ from spindown.contract.row import DECISION
 from spindown.domain.reason import ReasonCode
 from spindown.memory import MemoryMetricSink
 from spindown.port import Datum
-from spindown.wording import say_outcome
+from spindown.reason_text import say_outcome
 from tests.builders import minutes
 from tests.control import LAUNCH_VERSION, ControlWorld
 from tests.failure import failing

@@ -12,8 +12,8 @@ from spindown.domain.budget import (
     LaunchBudget,
     WorkerNeed,
     divide,
-    foresee_workers,
-    foresight,
+    remaining_costs,
+    worker_lifetimes,
 )
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.learning import Knowledge
@@ -45,8 +45,8 @@ def a_policy(when_spent: WhenSpent) -> Policy:
 
 
 def a_budget(when_spent: WhenSpent, left: float = 1.0, items_waiting: float = 0.0) -> LaunchBudget:
-    ahead = foresight(Knowledge(), a_policy(when_spent))
-    return LaunchBudget(month_usd=1.0, left_usd=left, foresight=ahead, items_waiting=items_waiting)
+    ahead = worker_lifetimes(Knowledge(), a_policy(when_spent))
+    return LaunchBudget(month_usd=1.0, left_usd=left, lifetimes=ahead, items_waiting=items_waiting)
 
 
 def a_candidate(price: float = 0.6, items: float = 1000.0, kind: str = "g4dn.xlarge") -> Candidate:
@@ -91,7 +91,9 @@ def test_a_launch_pays_for_a_job_in_each_slot() -> None:
 def test_a_launch_pays_for_the_idle_end_that_was_learned() -> None:
     """Without gaps a worker stays for what a boot is worth: 3 min x 6 / (3 + 6) for jobs of 6."""
     policy = replace(a_policy(WhenSpent.STOP_LAUNCHES), idle_timeout=None)
-    budget = LaunchBudget(month_usd=1.0, left_usd=1.0, foresight=foresight(Knowledge(), policy))
+    budget = LaunchBudget(
+        month_usd=1.0, left_usd=1.0, lifetimes=worker_lifetimes(Knowledge(), policy)
+    )
 
     assert budget.least(a_candidate()) == pytest.approx(0.6 * (minutes(3 + 2) / HOUR))
 
@@ -122,7 +124,7 @@ def test_what_three_machines_cost_is_room_for_three(when_spent: WhenSpent) -> No
 @pytest.mark.parametrize("stop_grace", [timedelta(0), timedelta(seconds=90)])
 def test_what_puts_back_has_the_time_that_its_worker_takes(stop_grace: timedelta) -> None:
     policy = a_policy(WhenSpent.STOP)
-    ahead = foresight(replace(Knowledge(), stop_grace=stop_grace), policy)
+    ahead = worker_lifetimes(replace(Knowledge(), stop_grace=stop_grace), policy)
 
     bound = overshoot_at_most(
         [1.0], policy, longest_job=HOUR, until_idle=HOUR, stop_grace=stop_grace
@@ -263,7 +265,7 @@ def test_what_a_machine_will_still_cost(
     spans: tuple[float, float, float],
 ) -> None:
     """``spans`` are minutes: though it is told now, on top if it goes on, with all in sight."""
-    need = foresee_workers(
+    need = remaining_costs(
         [replace(worker, price_per_hour=60.0, accrued_until=NOW - minutes(2))],
         [] if held is None else [a_lease(items=held)],
         visible=waiting,
@@ -278,7 +280,7 @@ def test_what_a_machine_will_still_cost(
 
 
 def test_what_waits_is_drained_by_those_that_take_jobs() -> None:
-    needs = foresee_workers(
+    needs = remaining_costs(
         [a_busy_worker(instance_id="i-1"), a_busy_worker(instance_id="i-2", migrating_at=NOW)],
         [a_lease("i-1"), a_lease("i-2", items=50)],
         visible=10,
@@ -305,7 +307,7 @@ def test_what_waits_is_drained_by_those_that_take_jobs() -> None:
 def test_who_can_be_told_to_end(when_spent: WhenSpent, worker: Worker, *, can_end: bool) -> None:
     """One that finishes its jobs and takes no more has nothing to hear; one that stops has."""
     policy, known = a_policy(when_spent), Knowledge()
-    (need,) = foresee_workers(
+    (need,) = remaining_costs(
         [worker], [a_lease()], visible=1, knowledge=known, policy=policy, now=NOW
     ).values()
 
@@ -314,7 +316,7 @@ def test_who_can_be_told_to_end(when_spent: WhenSpent, worker: Worker, *, can_en
 
 def test_machines_that_go_on_until_idle_are_never_told() -> None:
     worker = a_worker("i-1", state=WorkerState.BUSY, busy_slots=1)
-    needs = foresee_workers(
+    needs = remaining_costs(
         [worker],
         [a_lease("i-1")],
         visible=1000,
@@ -331,7 +333,7 @@ def test_machines_that_go_on_until_idle_are_never_told() -> None:
 
 def test_a_machine_is_told_once() -> None:
     worker = a_worker("i-1", spent_at=NOW - minutes(1))
-    needs = foresee_workers(
+    needs = remaining_costs(
         [worker],
         [],
         visible=5,
@@ -352,7 +354,7 @@ def test_a_boot_that_is_paid_for_is_not_ended() -> None:
             worker = a_booting_worker(
                 "i-1", age=minutes(age), price_per_hour=candidate.offer.price, slots=1
             )
-            needs = foresee_workers(
+            needs = remaining_costs(
                 [worker],
                 [],
                 visible=1,
@@ -444,7 +446,7 @@ def _spend(
             one.worker.price_per_hour * ((min(one.off_at or now, now) - NOW) / HOUR)
             for one in fleet
         )
-        needs = foresee_workers(
+        needs = remaining_costs(
             [replace(one.worker, accrued_until=now) for one in alive],
             [one.lease() for one in alive if one.free_at is not None],
             visible=10**6,

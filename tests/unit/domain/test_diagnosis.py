@@ -17,7 +17,7 @@ from spindown.domain.diagnosis import (
     split_rise,
 )
 from spindown.domain.reason import ReasonCode
-from spindown.wording import say_remedy
+from spindown.reason_text import say_remedy
 
 #: 0.5 USD/h, 1000 items an hour, boots of 6 and idle tails of 3 minutes for 500 items each:
 #: 0.00066 USD an item.

@@ -15,7 +15,7 @@ from spindown.domain.verification import (
     has_passed,
     judge_run,
 )
-from spindown.wording import say_check
+from spindown.reason_text import say_check
 from tests.builders import NOW, minutes
 
 #: An hour at 0.60 USD is 0.01 USD a minute. The first machine ran 8 min, the second 10.

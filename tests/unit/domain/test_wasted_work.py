@@ -144,28 +144,32 @@ def test_a_slot_is_risked_up_to_its_bound(wasted_work: WastedWork, most: float) 
 
 
 @pytest.mark.parametrize(
-    ("is_alone", "policy"),
+    ("has_waited_in_vain", "policy"),
     [
         pytest.param(False, SPOT_ONLY, id="none is allowed"),
         pytest.param(True, Policy(), id="none came"),
     ],
 )
-def test_with_state_spot_goes_on_where_none_stays(policy: Policy, *, is_alone: bool) -> None:
+def test_with_state_spot_goes_on_where_none_stays(
+    policy: Policy, *, has_waited_in_vain: bool
+) -> None:
     of_item = Attempts(attempts=9, hours=9.0, boot=0.1, dollars=1e6)
 
-    assert may_be_risked(WastedWork(of_item=of_item, is_alone=is_alone), T4, policy)
+    assert may_be_risked(
+        WastedWork(of_item=of_item, has_waited_in_vain=has_waited_in_vain), T4, policy
+    )
     assert not may_be_risked(WastedWork(of_item=of_item), T4, Policy())
 
 
 def test_new_state_leaves_what_the_item_has_cost() -> None:
     of_item = Attempts(attempts=2, hours=1.0, boot=0.1, dollars=0.3)
-    lasting = WastedWork(of_item=of_item, is_alone=True, item_hours=5.0)
+    lasting = WastedWork(of_item=of_item, has_waited_in_vain=True, item_hours=5.0)
 
     assert replace(lasting, attempts=1, hours=1.0, boot=0.1, dollars=0.2).saved() == lasting
 
 
 def test_a_reason_tells_of_the_attempts_that_say_most() -> None:
-    wasted_work = replace(after(2.0), is_alone=True)
+    wasted_work = replace(after(2.0), has_waited_in_vain=True)
     saved = replace(wasted_work, of_item=after(2.0, 1.0))
 
     assert never_done(wasted_work) == Reason(
@@ -175,7 +179,7 @@ def test_a_reason_tells_of_the_attempts_that_say_most() -> None:
             "hours": 2.0,
             "dollars": wasted_work.dollars,
             "saves": False,
-            "is_alone": True,
+            "has_waited_in_vain": True,
         },
     )
     about = never_done(saved).about

@@ -14,8 +14,8 @@ from spindown.error import BadInput
 from spindown.job.again import send_failed_again
 from spindown.job.cancel import cancel
 from spindown.job.commit import Portion, commit, complete
-from spindown.job.fence import read_fence, write_fence
 from spindown.job.held import Finished
+from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.submit import Draft, submit_items
 from tests.work import WORKLOAD, WorkWorld, a_record, a_slot_id
 
@@ -95,9 +95,9 @@ def test_a_batch_of_which_more_items_may_fail_is_refused(state: JobState | None)
         world.hold()
     else:
         work_off(world, lambda _: False)
-        fence = read_fence("b-00001", world.objects)
+        fence = load_manifest("b-00001", world.objects)
         assert fence is not None
-        write_fence(replace(fence.manifest, state=state), fence.etag, world.ports)
+        save_manifest(replace(fence.manifest, state=state), fence.etag, world.ports)
     before = world.queue.bodies()
 
     with pytest.raises(BadInput):

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.codec import decode, encode
-from spindown.contract.row import requeued_sort, worker_partition
+from spindown.contract.row import requeued_sort_key, worker_partition
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound, PreconditionFailed
@@ -135,7 +135,7 @@ def test_a_new_process_frees_the_jobs_of_the_one_before() -> None:
 
     assert world.lease() is None
     assert world.queue.backlog().visible == 1
-    row = world.table.get(Key(partition=worker_partition(WORKLOAD), sort=requeued_sort("j")))
+    row = world.table.get(Key(partition=worker_partition(WORKLOAD), sort=requeued_sort_key("j")))
     assert row is not None
     assert decode(RequeuedJob, row) == lease.requeued(0, world.clock.now())
 
@@ -147,7 +147,7 @@ def test_a_lapsed_lease_is_remembered_from_when_it_lapsed() -> None:
 
     unknown(world).check_in(patience=timedelta(0))
 
-    row = world.table.get(Key(partition=worker_partition(WORKLOAD), sort=requeued_sort("j")))
+    row = world.table.get(Key(partition=worker_partition(WORKLOAD), sort=requeued_sort_key("j")))
     assert row is not None
     assert decode(RequeuedJob, row).at == lease.deadline < world.clock.now()
 

@@ -15,8 +15,8 @@ from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable
 from spindown.job.attachment.state import restore_state, upload_state
 from spindown.job.commit import commit
-from spindown.job.fence import read_fence, read_older
 from spindown.job.held import ClaimedJob, LocalFile
+from spindown.job.manifest_store import load_manifest, read_older
 from spindown.job.release import release, settle_release
 from spindown.job.result import read_records
 from spindown.memory.interception import PortCall
@@ -87,7 +87,7 @@ def test_a_damaged_manifest_gives_way_to_the_one_before(
     world: WorkWorld, changes: Sequence[int]
 ) -> None:
     history = versions(world)
-    current = read_fence("j", world.objects)
+    current = load_manifest("j", world.objects)
     assert current is not None
     assert current.manifest.epoch == 3
     served_before = 0
@@ -96,7 +96,7 @@ def test_a_damaged_manifest_gives_way_to_the_one_before(
         for data in (*history[:-1], damaged):
             store.put(KEY, data)
 
-        fence = read_fence("j", store)
+        fence = load_manifest("j", store)
 
         assert fence is not None, what
         assert fence.epoch_floor >= current.manifest.epoch, what

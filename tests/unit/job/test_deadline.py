@@ -15,7 +15,7 @@ from spindown.contract.job.manifest import (
     manifest_key,
 )
 from spindown.contract.job.message import encode_job, encode_stored, parse_job, stored_key
-from spindown.contract.row import lease_sort, requeued_sort, worker_partition
+from spindown.contract.row import lease_sort_key, requeued_sort_key, worker_partition
 from spindown.control.machine_gone import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob
@@ -36,7 +36,7 @@ DAY = timedelta(days=1)
 JOB = {"job_id": "j", "items": items(4)}
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
 PARENT = Manifest(job_id="p", epoch=1, owner="i-9/0", state=JobState.SPLIT)
-KEY = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort("j"))
+KEY = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort_key("j"))
 
 
 def a_world(within: timedelta | None = DAY) -> WorkWorld:
@@ -193,7 +193,7 @@ def test_what_an_instance_held_that_is_gone_is_remembered() -> None:
     world = a_world()
     held = world.hold(JOB)
     ledger = Ledger(world.table, WORKLOAD)
-    ledger.write(ledger.change(lease_sort("i-1", 0), {"items_done": 3}))
+    ledger.write(ledger.change(lease_sort_key("i-1", 0), {"items_done": 3}))
     lease, now = replace(held.lease, items_done=3), world.clock.now()
 
     free_leases((lease,), ledger, world.queue, now=now)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.row import lease_sort
+from spindown.contract.row import lease_sort_key
 from spindown.control.machine_gone import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.policy import Policy
@@ -15,7 +15,7 @@ from spindown.job.commit import commit
 from spindown.job.held import ClaimedJob
 from spindown.job.release import release, settle_release
 from spindown.ledger import Ledger
-from spindown.wording import say
+from spindown.reason_text import say
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
@@ -38,7 +38,7 @@ def test_knows_how_far_a_lease_freed_by_the_control_plane_was() -> None:
     held = world.hold({"items": items(9)})
     lease = replace(held.lease, items_done=6)
     ledger = Ledger(world.table, WORKLOAD)
-    ledger.write(ledger.change(lease_sort("i-1", 0), {"items_done": 6}))
+    ledger.write(ledger.change(lease_sort_key("i-1", 0), {"items_done": 6}))
     free_leases((lease,), ledger, world.queue, now=world.clock.now())
 
     taken = world.hold(slot_id=a_slot_id("i-2"))
@@ -52,10 +52,10 @@ def test_a_lease_freed_in_another_epoch_says_nothing_of_this() -> None:
     held = world.hold({"items": items(9)})
     ledger = Ledger(world.table, WORKLOAD)
     _, past = ledger.move_to_history(
-        lease_sort("i-1", 0), replace(held.lease, epoch=7, items_done=6), now=world.clock.now()
+        lease_sort_key("i-1", 0), replace(held.lease, epoch=7, items_done=6), now=world.clock.now()
     )
     ledger.write(past)
-    ledger.write(ledger.delete(lease_sort("i-1", 0)))
+    ledger.write(ledger.delete(lease_sort_key("i-1", 0)))
     world.clock.advance(timedelta(minutes=6))
 
     assert world.hold(slot_id=a_slot_id("i-2")).lease.items_done == 0
@@ -66,7 +66,7 @@ def test_a_freed_lease_says_nothing_of_a_properly_released_job() -> None:
     held = world.hold({"job_id": "j", "items": items(9)})
     ledger = Ledger(world.table, WORKLOAD)
     freed = replace(held.lease, items_done=6)
-    _, past = ledger.move_to_history(lease_sort("i-1", 0), freed, now=world.clock.now())
+    _, past = ledger.move_to_history(lease_sort_key("i-1", 0), freed, now=world.clock.now())
     ledger.write(past)
     release(
         settle(world, held),

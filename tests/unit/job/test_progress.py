@@ -13,9 +13,9 @@ from spindown.contract.row import (
     JOB_RATE,
     RATE,
     RateRow,
-    done_sort,
-    job_sort,
-    throughput_sort,
+    done_sort_key,
+    job_sort_key,
+    throughput_sort_key,
     worker_partition,
 )
 from spindown.domain.prior import relative_throughput
@@ -39,7 +39,7 @@ def counts(found: Row) -> Row:
 
 
 def throughput(world: WorkWorld) -> Row:
-    return row(world, throughput_sort("T4", 1.0))
+    return row(world, throughput_sort_key("T4", 1.0))
 
 
 def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
@@ -59,7 +59,7 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
     reporter.flush()
 
     rows = world.table.query(worker_partition(WORKLOAD))
-    day = rows[done_sort(world.clock.now())]
+    day = rows[done_sort_key(world.clock.now())]
     assert counts(day) == {"items": 3, "items_failed": 1, "items_redone": 2, "jobs": 1}
     assert rows[JOB_RATE]["samples"] == [8.0]
     assert rows[CHECKPOINT_RATE]["samples"] == [2.0]
@@ -88,7 +88,7 @@ def test_what_a_client_repeats_after_a_lost_answer_adds_once() -> None:
     for _ in range(3):
         reporter.report(Progress(items_ok=3, busy=timedelta(minutes=6), job_items=3))
 
-    day, known = row(world, done_sort(world.clock.now())), throughput(world)
+    day, known = row(world, done_sort_key(world.clock.now())), throughput(world)
     assert (day["items"], day["jobs"]) == (9, 3)
     assert (known["count"], known["reports"], known["samples"]) == (9, 3, [30.0])
 
@@ -99,7 +99,7 @@ def test_a_restarted_process_counts_from_its_first_report() -> None:
     for _ in range(2):
         a_reporter(world).report(Progress(items_ok=1))
 
-    assert row(world, done_sort(world.clock.now()))["items"] == 2
+    assert row(world, done_sort_key(world.clock.now()))["items"] == 2
 
 
 def test_work_without_a_commit_or_end_tells_nothing_of_them() -> None:
@@ -111,7 +111,7 @@ def test_work_without_a_commit_or_end_tells_nothing_of_them() -> None:
 
     names = {datum.name for datum in world.metrics.data}
     assert names == {"ItemsDone", "ItemsFailed", "ItemsRedone"}
-    assert counts(row(world, done_sort(world.clock.now()))) == {"items": 1}
+    assert counts(row(world, done_sort_key(world.clock.now()))) == {"items": 1}
     assert row(world, JOB_RATE) == {}
 
 
@@ -252,7 +252,7 @@ def test_an_item_of_two_gpus_is_divided_by_hours_and_speed() -> None:
     progress = Progress(items_ok=2, busy=timedelta(hours=30), earlier={"T4#1": 36_000.0})
     reporter.report(progress)
 
-    other = row(world, throughput_sort("twice", 1.0))
+    other = row(world, throughput_sort_key("twice", 1.0))
     assert (other["count"], other["hours"], other["samples"]) == (1.5, 30.0, [0.05])
     assert counts(throughput(world)) == {"count": 0.5, "hours": 10.0}
 
@@ -330,11 +330,11 @@ def test_each_type_of_jobs_is_learned_by_itself() -> None:
         reporter.report(told)
         world.clock.advance(2 * minute)
 
-    scan, fit = (row(world, throughput_sort("T4", 1.0, name)) for name in ("scan", "fit"))
+    scan, fit = (row(world, throughput_sort_key("T4", 1.0, name)) for name in ("scan", "fit"))
     assert (scan["count"], scan["reports"], scan["lives"]) == (120, 2, 1)
     assert (fit["count"], fit["lives"]) == (1, 1)
     assert (throughput(world)["count"], throughput(world)["lives"]) == (6, 1)
-    sizes = [row(world, job_sort(name))["samples"] for name in ("scan", "", "fit")]
+    sizes = [row(world, job_sort_key(name))["samples"] for name in ("scan", "", "fit")]
     assert sizes == [[60.0, 60.0], [6.0], [1.0]]
 
 

@@ -14,8 +14,8 @@ from spindown.job import claim as claiming
 from spindown.job.cancel import CancelOutcome, cancel
 from spindown.job.claim import Declined
 from spindown.job.commit import commit, complete
-from spindown.job.fence import read_fence, write_fence
 from spindown.job.item import settle_items
+from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.redrive import Redriven, RedriveOutcome, find_unsendable, redrive
 from spindown.job.release import dead_letter_job, release, settle_failure, settle_rejection
 from spindown.memory import PortCall
@@ -124,9 +124,9 @@ def test_what_is_no_job_stays_and_is_told_of_once() -> None:
 def test_a_job_that_is_over_is_not_sent_again(state: JobState) -> None:
     world = WorkWorld()
     give_up(world, JOB)
-    fence = read_fence("j", world.objects)
+    fence = load_manifest("j", world.objects)
     assert fence is not None
-    write_fence(replace(fence.manifest, state=state), fence.etag, world.ports)
+    save_manifest(replace(fence.manifest, state=state), fence.etag, world.ports)
 
     assert [one.outcome for one in redriven(world)] == [RedriveOutcome.OVER]
 

@@ -23,7 +23,7 @@ from spindown.job.release import (
     settle_release,
 )
 from spindown.ledger import Ledger
-from spindown.wording import say
+from spindown.reason_text import say
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(5)}

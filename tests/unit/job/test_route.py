@@ -18,7 +18,7 @@ from spindown.contract.job.message import (
     stored_key,
 )
 from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
-from spindown.contract.row import shape_sort
+from spindown.contract.row import shape_sort_key
 from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
@@ -26,7 +26,7 @@ from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import TypeSize
 from spindown.error import NotFound, Unreachable
-from spindown.job.fence import read_fence, write_fence
+from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.redrive import redrive
 from spindown.job.route import SHAPES_AT_MOST, Routed
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
@@ -268,7 +268,7 @@ def test_a_message_that_comes_meanwhile_is_not_lost(world: ControlWorld, steps: 
 
 
 def test_nothing_is_sent_to_a_queue_that_is_just_removed(world: ControlWorld) -> None:
-    world.put(shape_sort(SMALL), shape=SMALL, url="u", used_at=world.now, removing_at=world.now)
+    world.put(shape_sort_key(SMALL), shape=SMALL, url="u", used_at=world.now, removing_at=world.now)
     world.ask("j", type="small")
     first = world.route()
     world.clock.advance(minutes(20))
@@ -276,7 +276,7 @@ def test_nothing_is_sent_to_a_queue_that_is_just_removed(world: ControlWorld) ->
 
     assert (first.postponed, second.routed) == (1, 1)
     assert jobs_of(world, SMALL) == ["j"]
-    assert (world.table.get(live_key(shape_sort(SMALL))) or {})["removing_at"] is None
+    assert (world.table.get(live_key(shape_sort_key(SMALL))) or {})["removing_at"] is None
 
 
 def test_a_tick_routes_while_anything_waits(world: ControlWorld) -> None:
@@ -372,7 +372,7 @@ def sell(world: ControlWorld, memory_gib: int) -> None:
 
 
 def manifest_of(world: ControlWorld, job_id: str) -> Manifest | None:
-    fence = read_fence(job_id, world.work_objects)
+    fence = load_manifest(job_id, world.work_objects)
     return None if fence is None else fence.manifest
 
 
@@ -405,7 +405,7 @@ def test_a_job_that_outgrows_what_is_sold_fails() -> None:
         body_digest=body_digest(begun),
         next_item=1,
     )
-    write_fence(manifest, None, world.work_ports())
+    save_manifest(manifest, None, world.work_ports())
     world.ask("j", type="small", requirements={"memory_gib": 96})
     world.route()
 
@@ -432,7 +432,7 @@ def test_a_message_of_no_size_leaves_another_s_job(
     owned = Manifest(
         job_id="j", epoch=3, owner="i-1/0", state=JobState.RUNNING, released=True, items=1
     )
-    write_fence(replace(owned, **changes), None, world.work_ports())
+    save_manifest(replace(owned, **changes), None, world.work_ports())
     world.ask("j", requirements={"memory_gib": 96})
     world.route()
 

@@ -14,7 +14,7 @@ from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.job.attachment.log import keep_log, read_logs
-from spindown.job.fence import read_fence, write_fence
+from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.policy import read_standing
 from spindown.memory.interception import PortCall
 from spindown.port import Key, Write
@@ -81,7 +81,7 @@ def test_a_fence_gives_up_after_8_tries_with_growing_waits() -> None:
     world.before = refuse
     manifest = Manifest(job_id="j", epoch=1, owner="i-1/0", state=JobState.RUNNING)
     with pytest.raises(Unreachable):
-        write_fence(manifest, None, world.ports)
+        save_manifest(manifest, None, world.ports)
 
     assert len(tries) == 8
     waits = [after - before for before, after in pairwise(tries)]
@@ -96,7 +96,7 @@ def test_each_corrupt_version_may_have_been_a_claim(corrupt: int) -> None:
     for number in range(corrupt):
         world.objects.put(manifest_key("j"), b"{" + b" " * number)
 
-    fence = read_fence("j", world.objects)
+    fence = load_manifest("j", world.objects)
 
     assert fence is not None
     assert (fence.manifest.epoch, fence.epoch_floor) == (4, 4 + corrupt)
@@ -108,7 +108,7 @@ def test_a_part_of_a_hidden_epoch_raises_the_floor() -> None:
     world.objects.put("jobs/j/parts/9-0-3.jsonl", b"")
     world.objects.put(manifest_key("j"), b"{")
 
-    fence = read_fence("j", world.objects)
+    fence = load_manifest("j", world.objects)
 
     assert fence is not None
     assert fence.epoch_floor == 9
@@ -118,7 +118,7 @@ def test_with_no_part_and_no_version_the_floor_counts_versions() -> None:
     world = WorkWorld()
     world.objects.put(manifest_key("j"), b"{")
 
-    fence = read_fence("j", world.objects)
+    fence = load_manifest("j", world.objects)
 
     assert fence is not None
     assert (fence.manifest.epoch, fence.epoch_floor) == (0, 1)

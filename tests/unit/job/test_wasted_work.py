@@ -10,7 +10,7 @@ import pytest
 
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState
-from spindown.contract.row import requeued_sort, worker_partition
+from spindown.contract.row import requeued_sort_key, worker_partition
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
@@ -64,7 +64,7 @@ def interrupted(
 
 
 def remembered(world: WorkWorld) -> RequeuedJob | None:
-    key = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort("j"))
+    key = Key(partition=worker_partition(WORKLOAD), sort=requeued_sort_key("j"))
     row = world.table.get(key)
     return None if row is None else decode(RequeuedJob, row)
 
@@ -265,7 +265,7 @@ def test_what_waits_a_day_for_a_sure_machine_goes_on_without() -> None:
 
     world.clock.advance(timedelta(hours=2))
     held = world.hold(slot_id=on_spot("i-4"))
-    assert held.manifest.wasted_work.is_alone
+    assert held.manifest.wasted_work.has_waited_in_vain
     world.clock.advance(4 * HOUR)
     ended = interrupted(world, held, slot_id=on_spot("i-4"))
     assert ended.manifest.code == ReasonCode.NEVER_DONE
@@ -277,7 +277,7 @@ def test_a_sure_machine_that_comes_late_is_waited_for_again() -> None:
     world.clock.advance(timedelta(hours=25))
     held = world.hold(slot_id=a_slot_id("i-5"))
 
-    assert not held.manifest.wasted_work.is_alone
+    assert not held.manifest.wasted_work.has_waited_in_vain
     assert held.lease.is_pinned
 
 

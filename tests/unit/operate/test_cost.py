@@ -7,7 +7,7 @@ from rich.console import Console
 
 from spindown.cli.explain.cost import render_cost, say_accepted
 from spindown.contract.codec import decode, encode
-from spindown.contract.row import SpendRow, history_partition, spend_sort
+from spindown.contract.row import SpendRow, history_partition, spend_sort_key
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.ledger import Ledger
@@ -44,7 +44,7 @@ def screen_of(trend: CostTrend) -> str:
 
 def test_shows_days_and_whole_weeks() -> None:
     world = a_world(*[1.0] * 15, 3.0)
-    past = Key(partition=history_partition(WORKLOAD), sort=spend_sort(world.now - 80 * DAY))
+    past = Key(partition=history_partition(WORKLOAD), sort=spend_sort_key(world.now - 80 * DAY))
     world.table.write(Write(key=past, set=encode(SpendRow(dollars=9.0, items=1))))
 
     trend = trend_of(world, days=5)

@@ -11,7 +11,7 @@ from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.operate.drain import begin_drain, read_remainder, terminate_all
-from spindown.wording import say_outcome
+from spindown.reason_text import say_outcome
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
 from tests.reading import only_reading
 

@@ -80,7 +80,7 @@ def put_worker(world: ControlWorld, instance: str, dollars: float, **changes: ob
         on_demand_price=1.5,
         **changes,
     )
-    key = Key(partition=rows.history_partition(WORKLOAD), sort=rows.worker_sort(instance))
+    key = Key(partition=rows.history_partition(WORKLOAD), sort=rows.worker_sort_key(instance))
     world.table.write(Write(key=key, set=encode(worker)))
 
 

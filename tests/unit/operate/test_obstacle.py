@@ -29,12 +29,12 @@ OPEN = BreakerRow(strikes=3, reason=account_refused(), open_until=NOW + minutes(
 
 
 def put_breaker(world: Examined, row: BreakerRow, region: str = "") -> None:
-    key = Ledger(world.table, "classify").key(rows.breaker_sort(region))
+    key = Ledger(world.table, "classify").key(rows.breaker_sort_key(region))
     world.table.write(Write(key=key, set=encode(row)))
 
 
 def spend(world: Examined, usd: float) -> None:
-    key = account_key(rows.budget_sort(NOW))
+    key = account_key(rows.budget_sort_key(NOW))
     world.table.write(Write(key=key, set=encode(BudgetRow(dollars=usd / 2, committed=usd))))
 
 
@@ -159,7 +159,7 @@ def test_an_unreadable_month_stops_launches_until_fixed(
     busy = world.launched()
     world.claim(busy.instance_id)
     world.run(3, beats=True)
-    key = account_key(rows.budget_sort(world.now))
+    key = account_key(rows.budget_sort_key(world.now))
     before = world.table.get(key) or {}
     world.table.write(Write(key=key, set={"committed": "much"}))
     world.send(900)

@@ -8,8 +8,8 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     CALLS_PER_MINUTE,
     DEPLOYMENT_PARTITION,
-    budget_sort,
-    calls_sort,
+    budget_sort_key,
+    calls_sort_key,
     minute_of,
 )
 from spindown.domain.reason import ReasonCode
@@ -61,13 +61,13 @@ def test_plans_for_a_backlog_that_was_asked_for() -> None:
     ("sort", "row", "code"),
     [
         pytest.param(
-            calls_sort(REGION),
+            calls_sort_key(REGION),
             {"minute": minute_of(NOW), "count": CALLS_PER_MINUTE},
             ReasonCode.CALLS_USED_UP,
             id="the calls of the minute are used up",
         ),
         pytest.param(
-            budget_sort(NOW),
+            budget_sort_key(NOW),
             {"committed": "much"},
             ReasonCode.MONTH_UNREADABLE,
             id="the month cannot be read",
@@ -103,7 +103,7 @@ def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:
 @pytest.mark.parametrize("jobs", [0, 3])
 def test_shows_what_is_reserved_and_left(jobs: int) -> None:
     world = ControlWorld(budget=10.0)
-    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(NOW))
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort_key(NOW))
     world.table.write(Write(key=key, set={"dollars": 4.0, "committed": 5.0}))
     world.send(jobs)
 

@@ -33,7 +33,7 @@ def a_first_day() -> ControlWorld:
         accrued_until=world.now - HOUR,
         on_demand_price=0.5,
     )
-    key = Key(partition=rows.history_partition(WORKLOAD), sort=rows.worker_sort("i-gone"))
+    key = Key(partition=rows.history_partition(WORKLOAD), sort=rows.worker_sort_key("i-gone"))
     world.table.write(Write(key=key, set=encode(gone)))
     day = SpendRow(
         dollars=0.2,

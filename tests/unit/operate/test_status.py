@@ -29,7 +29,7 @@ from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.table import MemoryTable
 from spindown.operate.status import Status, read_status
 from spindown.port import Key, Outgoing, Table, Write
-from spindown.wording import say
+from spindown.reason_text import say
 from tests.builders import NOW, a_lease, a_worker, account_refused
 
 
@@ -60,7 +60,7 @@ def put_row(table: Table, sort: str, value: object) -> None:
     table.write(Write(key=key, set=encode(value)))
     if isinstance(value, Worker):
         # As its launch has written it.
-        machine = Key(rows.control_partition("ocr"), rows.machine_sort(value.instance_id))
+        machine = Key(rows.control_partition("ocr"), rows.machine_sort_key(value.instance_id))
         table.write(Write(key=machine, set=encode(value)))
 
 
@@ -79,9 +79,9 @@ def test_an_empty_deployment_says_that_nothing_bills() -> None:
 
 def test_what_code_says_of_its_progress_stands_beside_its_job() -> None:
     world = World()
-    world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.BUSY, busy_slots=1))
+    world.put(rows.worker_sort_key("i-1"), a_worker("i-1", state=WorkerState.BUSY, busy_slots=1))
     said = CodeProgress(done=120, of=500, text="epoch 3")
-    world.put(rows.lease_sort("i-1", 0), a_lease("i-1", progress=said))
+    world.put(rows.lease_sort_key("i-1", 0), a_lease("i-1", progress=said))
 
     shown = screen_of(world.status(), width=200)
 
@@ -92,7 +92,7 @@ def test_what_code_says_of_its_progress_stands_beside_its_job() -> None:
 def test_the_line_of_a_worker_fits_a_terminal_of_80_columns() -> None:
     world = World()
     world.put(
-        rows.worker_sort("i-0123456789abcdef0"),
+        rows.worker_sort_key("i-0123456789abcdef0"),
         a_worker("i-0123456789abcdef0", state=WorkerState.BUSY),
     )
 
@@ -110,8 +110,8 @@ def test_the_line_of_a_worker_fits_a_terminal_of_80_columns() -> None:
 )
 def test_shows_how_the_gpu_of_a_busy_worker_is_used(told: dict[str, float], *, shown: bool) -> None:
     world = World()
-    world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.BUSY, **told))
-    world.put(rows.lease_sort("i-1", 0), a_lease("i-1"))
+    world.put(rows.worker_sort_key("i-1"), a_worker("i-1", state=WorkerState.BUSY, **told))
+    world.put(rows.lease_sort_key("i-1", 0), a_lease("i-1"))
 
     assert ("GPU 35 %, VRAM 20 %" in screen_of(world.status())) is shown
 
@@ -119,8 +119,8 @@ def test_shows_how_the_gpu_of_a_busy_worker_is_used(told: dict[str, float], *, s
 def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
     world = World()
     lately = AlertState(since=NOW - timedelta(days=1), seen_at=NOW - timedelta(hours=1))
-    world.put(rows.alert_sort("cost-sparse-queue"), lately)
-    world.put(rows.alert_sort("cost-idle"), replace(lately, seen_at=NOW - timedelta(hours=3)))
+    world.put(rows.alert_sort_key("cost-sparse-queue"), lately)
+    world.put(rows.alert_sort_key("cost-idle"), replace(lately, seen_at=NOW - timedelta(hours=3)))
 
     (trouble,) = world.status().troubles
     assert "sparse queue" in trouble
@@ -136,10 +136,10 @@ def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
 def test_says_that_a_job_is_late_or_will_be_as_long_as_it_is_so(name: str, said: str) -> None:
     world = World()
     seen = AlertState(since=NOW - timedelta(hours=5), seen_at=NOW - timedelta(minutes=4))
-    world.put(rows.alert_sort(name), seen)
+    world.put(rows.alert_sort_key(name), seen)
 
     (trouble,) = world.status().troubles
-    world.put(rows.alert_sort(name), replace(seen, seen_at=NOW - timedelta(hours=3)))
+    world.put(rows.alert_sort_key(name), replace(seen, seen_at=NOW - timedelta(hours=3)))
 
     assert trouble.startswith(said)
     assert world.status().troubles == ()
@@ -157,8 +157,8 @@ def test_what_a_person_must_fix_is_said_once() -> None:
 def test_names_a_job_that_waits_after_a_failure() -> None:
     world = World()
     waiting = a_lease(job_id="j-7").requeued(0, NOW)
-    world.put(rows.requeued_sort("j-7"), replace(waiting, failures=2))
-    world.put(rows.requeued_sort("j-8"), replace(waiting, job_id="j-8"))
+    world.put(rows.requeued_sort_key("j-7"), replace(waiting, failures=2))
+    world.put(rows.requeued_sort_key("j-8"), replace(waiting, job_id="j-8"))
 
     (trouble,) = world.status().troubles
 
@@ -168,10 +168,10 @@ def test_names_a_job_that_waits_after_a_failure() -> None:
 
 def test_what_a_worker_has_cost_since_the_last_tick_counts() -> None:
     world = World()
-    world.put(rows.done_sort(NOW), DoneRow(items=10))
+    world.put(rows.done_sort_key(NOW), DoneRow(items=10))
     free = world.status()
     charged = a_worker(accrued_until=NOW - timedelta(minutes=1), price_per_hour=0.60)
-    for sort in (rows.worker_sort, rows.machine_sort):
+    for sort in (rows.worker_sort_key, rows.machine_sort_key):
         world.put(sort(charged.instance_id), charged)
 
     assert (free.last_day.cost_per_item, free.today.dollars) == (None, 0.0)
@@ -184,16 +184,16 @@ def test_a_worker_that_ended_is_told_with_the_reason() -> None:
     world = World()
     reason = Reason(ReasonCode.IDLE)
     ended = a_worker("i-1", state=WorkerState.ENDED, ended_at=NOW, accrued_until=NOW, reason=reason)
-    world.put(rows.worker_sort("i-1"), ended)
+    world.put(rows.worker_sort_key("i-1"), ended)
 
     assert say(reason) in screen_of(world.status(), ended=True)
 
 
 def test_a_worker_that_ended_is_only_counted_unless_asked_for() -> None:
     world = World()
-    world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.IDLE))
+    world.put(rows.worker_sort_key("i-1"), a_worker("i-1", state=WorkerState.IDLE))
     gone = a_worker("i-2", state=WorkerState.ENDED, ended_at=NOW, accrued_until=NOW)
-    world.put(rows.worker_sort("i-2"), gone)
+    world.put(rows.worker_sort_key("i-2"), gone)
 
     said = screen_of(world.status())
 
@@ -205,11 +205,12 @@ def test_a_worker_that_ended_is_only_counted_unless_asked_for() -> None:
 def test_shows_workers_with_their_jobs_and_price() -> None:
     world = World()
     world.put(
-        rows.worker_sort("i-1"),
+        rows.worker_sort_key("i-1"),
         a_worker(instance_id="i-1", state=WorkerState.BUSY, price_per_hour=0.123),
     )
     world.put(
-        rows.lease_sort("i-1", 0), a_lease(instance_id="i-1", job_id="j-7", items=9, items_done=4)
+        rows.lease_sort_key("i-1", 0),
+        a_lease(instance_id="i-1", job_id="j-7", items=9, items_done=4),
     )
 
     shown = screen_of(world.status())
@@ -221,7 +222,7 @@ def test_shows_workers_with_their_jobs_and_price() -> None:
 def test_an_interruption_is_shown_before_the_state() -> None:
     world = World()
     world.put(
-        rows.worker_sort("i-1"),
+        rows.worker_sort_key("i-1"),
         a_worker(instance_id="i-1", state=WorkerState.BUSY, interrupted_at=NOW),
     )
 
@@ -232,7 +233,7 @@ def test_an_interruption_is_shown_before_the_state() -> None:
 def test_who_was_told_to_end_is_shown_so(told: dict[str, Any]) -> None:
     world = World()
     worker = a_worker(instance_id="i-1", state=WorkerState.BUSY, **told)
-    world.put(rows.worker_sort("i-1"), worker)
+    world.put(rows.worker_sort_key("i-1"), worker)
 
     assert world.status().workers[0].word == "ending"
 
@@ -260,12 +261,12 @@ def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
 
 def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     world = World()
-    world.put(rows.spend_sort(NOW), SpendRow(dollars=2.0))
-    world.put(rows.done_sort(NOW), DoneRow(items=1000))
-    world.put(rows.spend_sort(NOW - timedelta(days=1)), SpendRow(dollars=3.0))
-    world.put(rows.done_sort(NOW - timedelta(days=1)), DoneRow(items=1))
+    world.put(rows.spend_sort_key(NOW), SpendRow(dollars=2.0))
+    world.put(rows.done_sort_key(NOW), DoneRow(items=1000))
+    world.put(rows.spend_sort_key(NOW - timedelta(days=1)), SpendRow(dollars=3.0))
+    world.put(rows.done_sort_key(NOW - timedelta(days=1)), DoneRow(items=1))
     for at, dollars in ((NOW, 90.0), (NOW - timedelta(days=60), 50.0)):
-        key = account_key(rows.budget_sort(at))
+        key = account_key(rows.budget_sort_key(at))
         world.table.write(Write(key=key, add={"dollars": dollars, "committed": dollars}))
 
     status = world.status()
@@ -284,7 +285,7 @@ def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
 @pytest.mark.parametrize(("failed", "shown"), [(0, False), (2345, True)])
 def test_failed_items_of_today_are_counted(failed: int, *, shown: bool) -> None:
     world = World()
-    world.put(rows.done_sort(NOW), DoneRow(items=6, items_failed=failed))
+    world.put(rows.done_sort_key(NOW), DoneRow(items=6, items_failed=failed))
 
     assert ("2,345 failed" in screen_of(world.status())) is shown
 
@@ -299,7 +300,7 @@ def test_names_what_a_person_must_fix() -> None:
             reason=account_refused("the role may not be passed"),
         ),
     )
-    world.put(rows.requeued_sort("job-2"), {"job_id": "job-2"})
+    world.put(rows.requeued_sort_key("job-2"), {"job_id": "job-2"})
 
     status = world.status(refusal="max_workers is -1")
 
@@ -312,8 +313,8 @@ def test_names_what_a_person_must_fix() -> None:
 
 def test_says_that_an_unreadable_month_stops_launches() -> None:
     world = World()
-    world.put(rows.requeued_sort("job-2"), {"job_id": "job-2"})
-    key = account_key(rows.budget_sort(NOW))
+    world.put(rows.requeued_sort_key("job-2"), {"job_id": "job-2"})
+    key = account_key(rows.budget_sort_key(NOW))
     world.table.write(Write(key=key, set={"committed": "much"}))
 
     rows_unread, month_unread = world.status().troubles
@@ -339,7 +340,7 @@ def test_names_the_quota_that_must_be_raised(quota_class: str, name: str) -> Non
         message="64 vCPUs",
     )
     for sort, until in (("now", row.until), ("before", NOW)):
-        key = Key(partition=rows.DEPLOYMENT_PARTITION, sort=rows.quota_sort(sort))
+        key = Key(partition=rows.DEPLOYMENT_PARTITION, sort=rows.quota_sort_key(sort))
         world.table.write(Write(key=key, set=encode(replace(row, until=until))))
 
     (trouble,) = world.status().troubles
@@ -378,7 +379,7 @@ def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:
         interrupted_at=NOW - timedelta(minutes=9),
         ended_at=NOW - timedelta(minutes=7),
     )
-    world.put(rows.worker_sort("i-1"), ended)
+    world.put(rows.worker_sort_key("i-1"), ended)
 
     status = world.status()
 
@@ -390,11 +391,11 @@ def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:
 def test_no_id_and_no_offer_is_cut_however_narrow_the_screen(width: int) -> None:
     world = World()
     world.put(
-        rows.worker_sort("i-0123456789abcdef0"),
+        rows.worker_sort_key("i-0123456789abcdef0"),
         a_worker(instance_id="i-0123456789abcdef0", state=WorkerState.BUSY),
     )
     world.put(
-        rows.lease_sort("i-0123456789abcdef0", 0),
+        rows.lease_sort_key("i-0123456789abcdef0", 0),
         a_lease(instance_id="i-0123456789abcdef0", job_id="b-20261120-153632-495757f5-00000"),
     )
     pool = str(a_worker().pool)
@@ -438,8 +439,8 @@ def test_the_last_decision_is_told_with_its_age() -> None:
 def test_the_cost_of_an_item_of_the_first_minutes_is_explained(busy: float, *, shown: bool) -> None:
     world = World()
     row = SpendRow(dollars=1.0, boot_seconds=500.0, busy_seconds=busy, idle_seconds=40.0)
-    world.put(rows.spend_sort(NOW), row)
-    world.put(rows.done_sort(NOW), DoneRow(items=10))
+    world.put(rows.spend_sort_key(NOW), row)
+    world.put(rows.done_sort_key(NOW), DoneRow(items=10))
 
     assert ("% boot and" in screen_of(world.status(), width=300).replace(" %", "%")) is shown
 
@@ -447,8 +448,8 @@ def test_the_cost_of_an_item_of_the_first_minutes_is_explained(busy: float, *, s
 def test_what_was_saved_is_told_as_an_estimate() -> None:
     world = World()
     day = SpendRow(dollars=1.0, on_demand_dollars=4.0, busy_seconds=3600.0)
-    world.put(rows.spend_sort(NOW), day)
-    world.put(rows.done_sort(NOW), DoneRow(items=10))
+    world.put(rows.spend_sort_key(NOW), day)
+    world.put(rows.done_sort_key(NOW), DoneRow(items=10))
 
     saving = world.status().saving
 

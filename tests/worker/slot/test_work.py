@@ -8,7 +8,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus
-from spindown.contract.row import JOB_RATE, done_sort, throughput_sort, worker_partition
+from spindown.contract.row import JOB_RATE, done_sort_key, throughput_sort_key, worker_partition
 from spindown.domain.fleet import CodeProgress, WorkerState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
@@ -59,9 +59,9 @@ def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=slowly))
     slot.world.send(JOB)
     slot.step()
-    day = row(slot.world, done_sort(slot.world.clock.now()))
+    day = row(slot.world, done_sort_key(slot.world.clock.now()))
     assert (day["items"], day["items_failed"], day["jobs"]) == (2, 3, 1)
-    rate = row(slot.world, throughput_sort("T4", 1.0))
+    rate = row(slot.world, throughput_sort_key("T4", 1.0))
     assert (rate["count"], rate["hours"], rate["reports"]) == (5, pytest.approx(0.05), 1)
     assert rate["samples"] == [pytest.approx(100)]
     assert row(slot.world, JOB_RATE)["samples"] == [5.0]
@@ -154,7 +154,7 @@ def test_tells_the_ledger_how_many_bytes_an_item_moves(tmp_path: Path) -> None:
     world.send({"job_id": "j", "items": ["s3://inputs/a.png", "s3://inputs/b.png", "inline"]})
     slot.step()
 
-    rate = row(world, throughput_sort("T4", 1.0))
+    rate = row(world, throughput_sort_key("T4", 1.0))
     (part,) = world.manifest("j").parts
     assert rate["moved"] == 3
     assert rate["gib_in"] == pytest.approx(3050 / 2**30)
@@ -337,7 +337,7 @@ def test_counts_items_that_had_to_be_computed_again(tmp_path: Path) -> None:
     slot.world.clock.advance(6 * MINUTE)
     other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
     other.step()
-    spend = row(slot.world, done_sort(slot.world.clock.now()))
+    spend = row(slot.world, done_sort_key(slot.world.clock.now()))
     assert (spend["items"], spend["items_redone"]) == (5, 2)
 
 

@@ -13,7 +13,7 @@ from spindown.domain.diagnosis import Cause
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
-from spindown.wording import say
+from spindown.reason_text import say
 from tests.control import ControlWorld
 from tests.failure import failing
 from tests.wording import strangers

@@ -13,9 +13,9 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     DEPLOYMENT_PARTITION,
-    breaker_sort,
-    lease_sort,
-    quota_sort,
+    breaker_sort_key,
+    lease_sort_key,
+    quota_sort_key,
 )
 from spindown.control.market import refresh
 from spindown.domain.policy import Policy
@@ -113,7 +113,7 @@ def a_refused_policy() -> ControlWorld:
 
 def a_row_that_cannot_be_read() -> ControlWorld:
     world = ControlWorld()
-    world.put(lease_sort("i-0bad", 0), job_id="job-1")
+    world.put(lease_sort_key("i-0bad", 0), job_id="job-1")
     world.run(17)
     return world
 
@@ -296,7 +296,7 @@ def test_workers_ended_one_after_the_other_are_no_alert() -> None:
             a_row_that_cannot_be_read, "bad-rows", ["lease#i-0bad#0", "demo--ledger"], id="bad row"
         ),
         pytest.param(
-            workers_that_all_look_stale, "reaping-held-back", ["DynamoDB"], id="all look stale"
+            workers_that_all_look_stale, "terminations-held-back", ["DynamoDB"], id="all look stale"
         ),
         pytest.param(
             an_instance_that_ec2_keeps, "unended", ["ec2:TerminateInstances"], id="kept by EC2"
@@ -421,7 +421,7 @@ def test_a_quota_that_only_others_fill_explains_nothing() -> None:
     world = with_policy(max_price_per_hour=0.01)
     # Another workload asks for machines of another class.
     row = {"quota_class": f"{REGION}/P/Spot", "code": "Max", "until": world.now + 90 * MINUTE}
-    key = Key(partition=DEPLOYMENT_PARTITION, sort=quota_sort(f"{REGION}/P/Spot"))
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=quota_sort_key(f"{REGION}/P/Spot"))
     world.table.write(Write(key=key, set=encode(row)))
 
     after_a_job(world, 20)
@@ -431,7 +431,7 @@ def test_a_quota_that_only_others_fill_explains_nothing() -> None:
 
 def stop_away(world: ControlWorld, **counts: int) -> None:
     world.put(
-        breaker_sort(AWAY),
+        breaker_sort_key(AWAY),
         **counts,
         launch_version="lt-2@1 subnet-z abc",
         reason=Reason(

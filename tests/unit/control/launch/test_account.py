@@ -10,8 +10,8 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     CALLS_PER_MINUTE,
     DEPLOYMENT_PARTITION,
-    budget_sort,
-    calls_sort,
+    budget_sort_key,
+    calls_sort_key,
     minute_of,
 )
 from spindown.control.market import refresh
@@ -43,7 +43,7 @@ def test_all_workloads_share_ec2s_bucket_of_calls() -> None:
     world = with_policy(**STRICT, **start_plan)
     world.dry(*every_spot_pool())
     # Others have asked all but two times in this minute.
-    key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort_key(REGION))
     used = {"minute": minute_of(world.now), "count": CALLS_PER_MINUTE - 2}
     world.table.write(Write(key=key, set=used))
     world.send()
@@ -65,7 +65,7 @@ def test_counts_a_call_that_another_workload_takes_in_between() -> None:
     def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
         # Between our look at the account and our intent another workload begins the minute.
         if call.method == "spot_prices":
-            key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))
+            key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort_key(REGION))
             world.table.write(Write(key=key, set={"minute": minute_of(world.now), "count": 1}))
         return proceed()
 
@@ -196,7 +196,7 @@ def test_two_workloads_cannot_reserve_the_same_dollars() -> None:
 
 
 def _spend(world: ControlWorld, dollars: float) -> None:
-    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort_key(world.now))
     world.table.write(Write(key=key, add={"dollars": dollars, "committed": dollars}))
 
 

@@ -11,8 +11,8 @@ from spindown.contract.row import (
     BOOT_RATE,
     DEPLOYMENT_PARTITION,
     LOCK_LEASE,
-    budget_sort,
-    worker_sort,
+    budget_sort_key,
+    worker_sort_key,
 )
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import LaunchState
@@ -205,7 +205,7 @@ def test_an_adopted_instance_leaves_its_unreadable_row_alone() -> None:
     world.compute.lose_next_answer(is_carried_out=True)
     world.tick()
     (bill,) = world.compute.bills()
-    sort = worker_sort(bill.instance_id)
+    sort = worker_sort_key(bill.instance_id)
     world.put(sort, instance_id=bill.instance_id, state="later")
 
     world.tick(minutes(1))
@@ -263,7 +263,7 @@ def test_a_launch_in_a_removed_region_is_dropped_and_refunded() -> None:
 
 
 def _committed(world: ControlWorld) -> float:
-    row = world.table.get(Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now)))
+    row = world.table.get(Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort_key(world.now)))
     return float((row or {}).get("committed", 0.0))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.decision import Decision, Outcome
-from spindown.contract.row import spend_sort
+from spindown.contract.row import spend_sort_key
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.domain.reason import ReasonCode
@@ -59,7 +59,7 @@ def test_recent_worker_costs_say_how_many_a_ceiling_leaves() -> None:
     world = with_policy(**PATIENT, max_dollars_per_hour=1.0)
     # Two hours at 0.3 USD each: room for three.
     paid = {"dollars": 0.6, "boot_seconds": 600.0, "busy_seconds": 6000.0, "idle_seconds": 600.0}
-    world.put(spend_sort(NOW - timedelta(days=3)), **paid)
+    world.put(spend_sort_key(NOW - timedelta(days=3)), **paid)
     # Of a day without any worker nothing is known.
     world.put_day(NOW, items=0)
     world.send(10)
@@ -70,9 +70,9 @@ def test_recent_worker_costs_say_how_many_a_ceiling_leaves() -> None:
 def test_a_day_of_refunds_says_nothing_of_what_a_worker_costs() -> None:
     world = with_policy(**PATIENT, max_dollars_per_hour=1.0)
     paid = {"dollars": 0.6, "boot_seconds": 600.0, "busy_seconds": 6000.0, "idle_seconds": 600.0}
-    world.put(spend_sort(NOW - timedelta(days=1)), **paid)
+    world.put(spend_sort_key(NOW - timedelta(days=1)), **paid)
     # Reclaimed ten minutes past midnight: the half an hour of yesterday is given back today.
-    world.put(spend_sort(NOW), dollars=-0.1, busy_seconds=600.0)
+    world.put(spend_sort_key(NOW), dollars=-0.1, busy_seconds=600.0)
     world.send(10)
 
     assert world.tick().outcome is Outcome.HELD

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort_key
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
@@ -44,7 +44,7 @@ def fails_between(error: BaseException) -> Callable[[PortCall, Callable[[], Any]
 
 
 def committed(world: ControlWorld) -> float:
-    row = world.table.get(Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now)))
+    row = world.table.get(Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort_key(world.now)))
     return float((row or {}).get("committed", 0.0))
 
 

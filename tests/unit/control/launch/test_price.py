@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.contract.row import launch_sort
+from spindown.contract.row import launch_sort_key
 from spindown.control.market import refresh
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
@@ -132,7 +132,7 @@ def test_a_price_above_the_ceiling_is_charged_as_it_is() -> None:
     world = ControlWorld()
     worker = world.launched(max_workers=1)
     world.claim(worker.instance_id)
-    world.remove(launch_sort(worker.launch_id))
+    world.remove(launch_sort_key(worker.launch_id))
     world.market.move_spot_price("g4dn.xlarge", ZONES[0], 3.0)
 
     world.run(30, beats=True)

@@ -9,7 +9,7 @@ import pytest
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.contract.event import StateChange
-from spindown.contract.row import lease_sort, requeued_sort, worker_sort
+from spindown.contract.row import lease_sort_key, requeued_sort_key, worker_sort_key
 from spindown.control.interrupt import react
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.domain.offer import CapacityType
@@ -52,7 +52,7 @@ def _is_known_to_be_gone(world: ControlWorld, lease: Lease) -> None:
 
 
 def _is_being_taken(world: ControlWorld, lease: Lease) -> None:
-    world.put(worker_sort(lease.instance_id), interrupted_at=world.now + minutes(2))
+    world.put(worker_sort_key(lease.instance_id), interrupted_at=world.now + minutes(2))
     world.run(2)
     _is_gone(world, lease)
 
@@ -60,16 +60,16 @@ def _is_being_taken(world: ControlWorld, lease: Lease) -> None:
 def _gives_it_back(world: ControlWorld, lease: Lease) -> None:
     due = lease.requeued(0, world.now)
     assert due is not None
-    world.put(requeued_sort(lease.job_id), **encode(due))
-    world.remove(lease_sort(lease.instance_id, lease.slot))
-    world.put(worker_sort(lease.instance_id), state=WorkerState.DRAINED)
+    world.put(requeued_sort_key(lease.job_id), **encode(due))
+    world.remove(lease_sort_key(lease.instance_id, lease.slot))
+    world.put(worker_sort_key(lease.instance_id), state=WorkerState.DRAINED)
     world.queue.extend(lease.receipt_handle, timedelta(0))
 
 
 def _is_silent(world: ControlWorld, lease: Lease) -> None:
-    world.put(lease_sort(lease.instance_id, lease.slot), deadline=world.now)
+    world.put(lease_sort_key(lease.instance_id, lease.slot), deadline=world.now)
     world.queue.extend(lease.receipt_handle, timedelta(0))
-    world.put(worker_sort(lease.instance_id), draining_at=world.now)
+    world.put(worker_sort_key(lease.instance_id), draining_at=world.now)
 
 
 _ENDS: dict[str, Callable[[ControlWorld, Lease], None]] = {
@@ -108,7 +108,7 @@ def test_a_job_that_had_started_has_no_promise_to_keep(
 def test_a_job_on_an_instance_being_taken_has_no_promise() -> None:
     # A boot and a tick take as long: for a new job the ladder would be open at once.
     world, lease = a_world_without_spot(start_within=3.0)
-    world.put(worker_sort(lease.instance_id), interrupted_at=world.now + minutes(2))
+    world.put(worker_sort_key(lease.instance_id), interrupted_at=world.now + minutes(2))
 
     assert _bought([world.tick(), *world.run(1)]) == []
 

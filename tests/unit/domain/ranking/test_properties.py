@@ -16,7 +16,7 @@ from spindown.domain.ranking.constraint import PRECEDENCE, rulings
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.requirement import misfit
-from spindown.wording import say
+from spindown.reason_text import say
 from tests.builders import (
     NOW,
     SPOT,

@@ -13,9 +13,9 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     history_partition,
-    lease_sort,
-    machine_sort,
-    worker_sort,
+    lease_sort_key,
+    machine_sort_key,
+    worker_sort_key,
 )
 from spindown.control.policy import edit_policy
 from spindown.control.tick import reconcile
@@ -35,7 +35,7 @@ def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
     worker = world.launched()
     world.claim(worker.instance_id)
     launch = next(iter(world.view().launches))
-    for sort in (worker_sort, machine_sort):
+    for sort in (worker_sort_key, machine_sort_key):
         world.remove(sort(worker.instance_id))
     world.remove(f"launch#{launch}")
 
@@ -103,12 +103,12 @@ def test_a_row_that_names_another_s_instance_is_none() -> None:
     world = _six_at_work()
     foreign = world.launch_astray(**{tag.DEPLOYMENT: "other"})
     named = replace(world.workers()[0], instance_id=foreign)
-    world.put(worker_sort(foreign), **encode(named))
+    world.put(worker_sort_key(foreign), **encode(named))
 
     world.run(8, beats=True)
 
     assert foreign not in world.view().workers
-    assert world.row(worker_sort(foreign)) is None
+    assert world.row(worker_sort_key(foreign)) is None
     state = world.compute.instance(region="us-west-2", instance_id=foreign).state
     assert state == "running"
 
@@ -136,7 +136,7 @@ def test_two_answers_end_a_row_and_one_that_of_a_silent_worker(beats: bool) -> N
     if not beats:
         world.change(gone, heartbeat_at=world.now - minutes(11), checked_in_at=NOW)
         lease = next(x for x in world.view().leases if x.instance_id == gone)
-        world.put(lease_sort(gone, lease.slot), deadline=world.now)
+        world.put(lease_sort_key(gone, lease.slot), deadline=world.now)
     del world.compute.ec2.instances[gone]
     before = world.calls["compute.described"]
 
@@ -171,9 +171,9 @@ def test_what_ec2_forgot_was_reclaimed_if_it_had_said_so(told: bool) -> None:
     world = ControlWorld()
     worker = world.launched()
     # What the worker itself says of it counts for nothing.
-    world.put(worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
+    world.put(worker_sort_key(worker.instance_id), interrupted_at=world.now + minutes(2))
     if told:
-        world.put(machine_sort(worker.instance_id), noticed_at=world.now)
+        world.put(machine_sort_key(worker.instance_id), noticed_at=world.now)
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
 
     # EC2 describes an instance for an hour after its end.
@@ -190,7 +190,7 @@ def test_an_instance_gone_early_is_charged_until_it_was_found() -> None:
     world = ControlWorld()
     world.send()
     (instance_id,) = [i for a in world.tick().requests for i in a.instances]
-    world.put(worker_sort(instance_id), interrupted_at=world.now + minutes(2))
+    world.put(worker_sort_key(instance_id), interrupted_at=world.now + minutes(2))
     world.compute.power_off(instance_id)
     # A tick that launches would not look.
     world.queue.receive(wait=timedelta(0), visibility=minutes(30))
@@ -212,7 +212,7 @@ def test_finds_an_interruption_by_its_request_without_an_event() -> None:
 
     row = world.view().workers[worker.instance_id]
     assert row.interruption_counted
-    assert world.view().rates[rows.pool_sort(worker.pool)].count == 1
+    assert world.view().rates[rows.pool_sort_key(worker.pool)].count == 1
     assert sum(world.metrics.values("Interruptions")) == 1
     noted = [each.kind for decision in decisions for each in decision.actions]
     assert "interrupt" in noted
@@ -249,7 +249,7 @@ def test_a_drained_worker_is_left_to_power_off_by_itself() -> None:
 
     assert world.calls["compute.terminate"] == 0
     assert [e.reason.code for d in decisions for e in d.ended] == [ReasonCode.IDLE]
-    assert world.view().rates[rows.pool_sort(worker.pool)].count == 0
+    assert world.view().rates[rows.pool_sort_key(worker.pool)].count == 0
 
 
 @pytest.mark.parametrize("again", [1, 3])
@@ -271,7 +271,7 @@ def test_a_reclaimed_worker_is_replaced_before_its_job_shows() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    world.put(rows.worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
+    world.put(rows.worker_sort_key(worker.instance_id), interrupted_at=world.now + minutes(2))
 
     decision = world.tick()
 
@@ -316,8 +316,8 @@ def test_a_job_counts_once_while_ec2_is_late_to_take_a_worker() -> None:
     worker = world.launched()
     lease = world.claim(worker.instance_id)
     deadline = world.now + minutes(2)
-    world.put(worker_sort(worker.instance_id), interrupted_at=deadline)
-    world.put(lease_sort(worker.instance_id, 0), deadline=deadline, not_after=deadline)
+    world.put(worker_sort_key(worker.instance_id), interrupted_at=deadline)
+    world.put(lease_sort_key(worker.instance_id, 0), deadline=deadline, not_after=deadline)
     world.queue.extend(lease.receipt_handle, minutes(2))
 
     world.run(5)
@@ -407,7 +407,7 @@ def test_an_end_by_an_event_counts_though_nothing_is_described() -> None:
     worker = world.launched()
     world.empty_the_queue()
     unseen(world)
-    world.put(machine_sort(worker.instance_id), gone_at=world.now)
+    world.put(machine_sort_key(worker.instance_id), gone_at=world.now)
 
     world.run(10)
 

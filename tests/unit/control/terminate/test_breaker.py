@@ -203,7 +203,7 @@ def _fails_all(world: ControlWorld, decision: Decision) -> int:
         world.check_in(instance_id)
         lease = world.claim(instance_id)
         world.queue.extend(lease.receipt_handle, minutes(0))
-        world.remove(rows.lease_sort(instance_id, 0))
+        world.remove(rows.lease_sort_key(instance_id, 0))
         marks = {
             "unfit_at": world.now,
             "draining_at": world.now,
@@ -333,11 +333,11 @@ def test_a_row_that_is_gone_is_not_made_anew_to_count() -> None:
     (instance_id,) = [i for a in world.tick().requests for i in a.instances]
     world.change(instance_id, state=WorkerState.ENDED, end_price_per_hour=0.2)
     world.end(instance_id)
-    world.just_before("transact", lambda: world.remove(rows.worker_sort(instance_id)))
+    world.just_before("transact", lambda: world.remove(rows.worker_sort_key(instance_id)))
 
     world.tick(minutes(1))
 
-    assert world.row(rows.worker_sort(instance_id)) is None
+    assert world.row(rows.worker_sort_key(instance_id)) is None
 
 
 @pytest.mark.parametrize("ends", ["by itself", "as condemned"])
@@ -507,7 +507,7 @@ def _is_faulty(world: ControlWorld, instance_id: str) -> None:
 def _takes_a_job_and_is_faulty(world: ControlWorld, instance_id: str) -> None:
     lease = world.claim(instance_id)
     world.queue.extend(lease.receipt_handle, minutes(0))
-    world.remove(rows.lease_sort(instance_id, 0))
+    world.remove(rows.lease_sort_key(instance_id, 0))
     _is_faulty(world, instance_id)
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy, WhenSpent
-from spindown.domain.reaping import DueKind, ends_within, find_due, outstayed
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.termination import DueKind, ends_within, find_due, outstayed
 from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 from tests.builders import NOW, minutes
-from tests.unit.domain.reaping.fleet import Box
+from tests.unit.domain.termination.fleet import Box
 
 policies = st.builds(
     Policy,

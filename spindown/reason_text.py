@@ -372,7 +372,7 @@ def _pool_never_checked_in(about: About) -> str:
     return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
 
 
-#: After what an instance still runs, by ``domain.reaping.DueKind``.
+#: After what an instance still runs, by ``domain.termination.DueKind``.
 _DUE = {
     "old": "its lifetime and grace were over",
     "spent": "it was told that the budget is used up",
@@ -831,9 +831,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
     ReasonCode.NEVER_DONE: lambda about: (
         f"{_wasted_work(about)}; "
-        + ("for a day no" if about.get("is_alone") else "the policy allows no")
+        + ("for a day no" if about.get("has_waited_in_vain") else "the policy allows no")
         + " stable machine"
-        + (" could be had" if about.get("is_alone") else "")
+        + (" could be had" if about.get("has_waited_in_vain") else "")
         + ": let it keep a checkpoint, or allow more on-demand"
     ),
     ReasonCode.OUTLIVES_WORKER: (

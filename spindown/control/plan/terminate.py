@@ -1,4 +1,4 @@
-"""Plan the ends that ``domain.reaping`` decides, and what follows when machines are gone.
+"""Plan the ends that ``domain.termination`` decides, and what follows when machines are gone.
 
 A worker is condemned under the version of its row that was read, which fails if it has just taken
 a job or begun to leave; only then its instance is terminated, and again in every tick until EC2
@@ -31,16 +31,16 @@ from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.job_type import own_shape
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import (
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.termination import (
     DRAINED_FOR,
     UNSEEN_FOR,
     Condemnation,
-    Reaping,
+    Terminations,
     find_due,
+    find_terminations,
     outstayed,
-    reap,
 )
-from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
 from spindown.port import InstanceView, When, Write
 
@@ -135,16 +135,17 @@ def keep_warm_until(draft: PlanDraft, instance_ids: Sequence[str], until: dateti
 
 def change_worker(draft: PlanDraft, instance_id: str, changes: Mapping[str, object]) -> Write:
     """Return the change of a worker's row, if it is still there."""
-    return draft.rows.change(rows.worker_sort(instance_id), changes, when=When(exists=True))
+    return draft.rows.change(rows.worker_sort_key(instance_id), changes, when=When(exists=True))
 
 
-def find_ends(draft: PlanDraft) -> Reaping:
+def find_ends(draft: PlanDraft) -> Terminations:
     """Return what is to be ended; where EC2 has said nothing every row is taken as running."""
-    return reap(
+    return find_terminations(
         workers=list(draft.fleet.workers.values()),
         instances=_instances(draft),
         launches=list(draft.fleet.launches.values()),
         leases=draft.fleet.leases,
+        unreadable=draft.facts.view.unreadable_workers,
         # By the timeout that workers were told, not by what has been learned since.
         policy=replace_fields(draft.facts.policy, {"idle_timeout": draft.facts.idle_timeout}),
         knowledge=draft.facts.knowledge,
@@ -175,11 +176,11 @@ def _as_known(worker: Worker, now: datetime) -> InstanceView:
     return replace(instance, state="terminated") if is_gone else instance
 
 
-def end_gone_rows(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
+def end_gone_rows(draft: PlanDraft, terminations: Terminations) -> PlanDraft:
     """End the rows of instances that are gone."""
-    for ending in reaping.ended:
+    for ending in terminations.ended:
         draft = _end(draft, ending.instance_id, ending.reason, reclaimed=ending.reclaimed)
-    for instance_id in reaping.lost_rows:
+    for instance_id in terminations.lost_rows:
         worker = draft.fleet.workers[instance_id]
         # What EC2 had announced is what happened, unless we were quicker.
         reclaimed = worker.noticed_at is not None and worker.state is not WorkerState.CONDEMNED
@@ -299,23 +300,23 @@ def _shown(queue: Backlog, messages: int) -> Backlog:
     return replace(queue, visible=queue.visible + shown, in_flight=queue.in_flight - shown)
 
 
-def condemn_and_terminate(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
+def condemn_and_terminate(draft: PlanDraft, terminations: Terminations) -> PlanDraft:
     """Condemn what breaks its contract; terminate what is condemned, and what no row knows."""
-    doomed = list(reaping.terminate)
-    for condemnation in reaping.condemn:
+    doomed = list(terminations.terminate)
+    for condemnation in terminations.condemn:
         # One that was adopted in this very tick could not check in before it had a row.
         if condemnation.instance_id in draft.facts.view.workers:
             draft = _condemn(draft, condemnation)
             doomed.append(condemnation.instance_id)
     described = {each.instance_id: each for each in _instances(draft)}
-    orphans = [described[i] for i in reaping.orphans if not _may_be_at_work(draft, described[i])]
+    orphans = [described[i] for i in terminations.orphans]
     by_region: dict[str, list[str]] = {}
     places = [(draft.fleet.workers[i].region, i) for i in doomed]
     for region, instance_id in (*places, *((o.region, o.instance_id) for o in orphans)):
         by_region.setdefault(region, []).append(instance_id)
     notes = [
-        *filter(None, (reaping.held_back, reaping.doubt)),
-        *(Reason(ReasonCode.WORKER_OVERDUE, {"instance_id": i}) for i in reaping.overdue),
+        *filter(None, (terminations.held_back, terminations.doubt)),
+        *(Reason(ReasonCode.WORKER_OVERDUE, {"instance_id": i}) for i in terminations.overdue),
     ]
     no_row = {orphan.instance_id for orphan in orphans}
     return draft.act(
@@ -396,13 +397,6 @@ def end_outstayed(draft: PlanDraft) -> PlanDraft:
     )
 
 
-def _may_be_at_work(draft: PlanDraft, instance: InstanceView) -> bool:
-    """Tell whether an instance may be a worker whose row cannot be read, within its lifetime."""
-    policy = draft.facts.policy
-    is_young = draft.now - instance.launched_at <= policy.max_lifetime + policy.lifetime_grace
-    return is_young and instance.instance_id in draft.facts.view.unreadable_workers
-
-
 def _condemn(draft: PlanDraft, condemnation: Condemnation) -> PlanDraft:
     worker = draft.fleet.workers[condemnation.instance_id]
     # As it is stored, by whatever clock.
@@ -420,7 +414,7 @@ def _condemn(draft: PlanDraft, condemnation: Condemnation) -> PlanDraft:
         kind=ActionKind.CONDEMN,
         subject=worker.instance_id,
         reason=condemnation.reason,
-        writes=(draft.rows.change(rows.worker_sort(worker.instance_id), changes, when=when),),
+        writes=(draft.rows.change(rows.worker_sort_key(worker.instance_id), changes, when=when),),
     )
     condemned = draft.with_workers([replace_fields(worker, changes)], [action])
     return count_silence(condemned, worker) if condemnation.never_checked_in else condemned

@@ -1,4 +1,4 @@
-"""The fence: read and write a job's manifest so that of two owners only one goes on.
+"""Read and write a job's manifest, its fence, so that of two owners only one goes on.
 
 Every write is conditional on the ETag that its writer has read and carries a nonce, by which
 the writer knows its own write again after a lost answer.
@@ -38,7 +38,7 @@ _FIRST_PAUSE = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class StoredManifest:
     """A manifest as read or written, and the ETag that the next write must match."""
 
     manifest: Manifest
@@ -50,7 +50,7 @@ class Fence:
     stored_at: datetime | None = None
 
 
-def read_fence(job_id: str, objects: ObjectStore) -> Fence | None:
+def load_manifest(job_id: str, objects: ObjectStore) -> StoredManifest | None:
     """Return a job's manifest, or None if it has none.
 
     A corrupt one is replaced by the newest version that can be read, under the ETag of the
@@ -65,7 +65,7 @@ def read_fence(job_id: str, objects: ObjectStore) -> Fence | None:
         return None
     manifest = _decode(stored, job_id)
     if manifest is not None:
-        return Fence(
+        return StoredManifest(
             manifest=manifest,
             etag=stored.etag,
             epoch_floor=manifest.epoch,
@@ -85,7 +85,7 @@ def read_older(job_id: str, objects: ObjectStore) -> Iterator[Manifest]:
             yield manifest
 
 
-def write_fence(manifest: Manifest, etag: str | None, ports: WorkPorts) -> Fence:
+def save_manifest(manifest: Manifest, etag: str | None, ports: WorkPorts) -> StoredManifest:
     """Write a manifest over the one with ``etag`` (None: over none), with a fresh nonce.
 
     Raises:
@@ -118,7 +118,7 @@ def write_patiently(write: Callable[[], T], ports: WorkPorts) -> T:
         raise Unreachable(str(exc)) from exc
 
 
-def _write_once(fresh: Manifest, etag: str | None, objects: ObjectStore) -> Fence:
+def _write_once(fresh: Manifest, etag: str | None, objects: ObjectStore) -> StoredManifest:
     condition = Absent() if etag is None else Matches(etag=etag)
     try:
         written = objects.put(
@@ -126,7 +126,7 @@ def _write_once(fresh: Manifest, etag: str | None, objects: ObjectStore) -> Fenc
         )
     except PreconditionFailed:
         written = _confirm_own(fresh, objects)
-    return Fence(manifest=fresh, etag=written, epoch_floor=fresh.epoch)
+    return StoredManifest(manifest=fresh, etag=written, epoch_floor=fresh.epoch)
 
 
 def _confirm_own(fresh: Manifest, objects: ObjectStore) -> str:
@@ -152,7 +152,7 @@ def _decode(stored: StoredObject, job_id: str) -> Manifest | None:
     return manifest if manifest.job_id == job_id else None
 
 
-def _read_older(job_id: str, current: StoredObject, objects: ObjectStore) -> Fence:
+def _read_older(job_id: str, current: StoredObject, objects: ObjectStore) -> StoredManifest:
     unread = 0
     for version in objects.versions(manifest_key(job_id)):
         try:
@@ -162,11 +162,11 @@ def _read_older(job_id: str, current: StoredObject, objects: ObjectStore) -> Fen
         if manifest is not None:
             # Each one that cannot be read may have been a claim, which raises the epoch by one.
             floor = max(manifest.epoch + unread, _last_part_epoch(job_id, objects))
-            return Fence(manifest=manifest, etag=current.etag, epoch_floor=floor)
+            return StoredManifest(manifest=manifest, etag=current.etag, epoch_floor=floor)
         unread += 1
     floor = max(unread, _last_part_epoch(job_id, objects))
     blank = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
-    return Fence(manifest=blank, etag=current.etag, epoch_floor=floor)
+    return StoredManifest(manifest=blank, etag=current.etag, epoch_floor=floor)
 
 
 def _last_part_epoch(job_id: str, objects: ObjectStore) -> int:
@@ -184,7 +184,7 @@ def first_sent(message: Message, job: JobMessage, ports: WorkPorts) -> datetime:
     """Return when a job was sent; of a part of a split job, when that was."""
     if job.parent is not None:
         try:
-            parent = read_fence(job.parent, ports.objects)
+            parent = load_manifest(job.parent, ports.objects)
         except NewerSchema:
             parent = None
         if parent is not None and parent.manifest.sent_at is not None:

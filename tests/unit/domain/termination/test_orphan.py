@@ -1,13 +1,14 @@
 """Rows without an instance, and instances without a row."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from spindown.domain.fleet import LaunchState, WorkerState
-from spindown.domain.reaping import Reaping
+from spindown.domain.termination import Terminations
 from tests.builders import NOW, a_booting_worker, a_launch, a_worker, minutes
-from tests.unit.domain.reaping.fleet import Box, reaped
+from tests.unit.domain.termination.fleet import POLICY, Box, reaped
 
 
 def test_a_row_unknown_to_ec2_is_lost_once_it_cannot_be_late() -> None:
@@ -17,7 +18,7 @@ def test_a_row_unknown_to_ec2_is_lost_once_it_cannot_be_late() -> None:
 
     found = reaped(young, old, ended, instances=[])
 
-    assert found == Reaping(lost_rows=("i-old",))
+    assert found == Terminations(lost_rows=("i-old",))
     # Whatever comes before it in the list, and not a moment earlier.
     just = a_booting_worker("i-just", age=minutes(5))
     assert reaped(ended, old, just, instances=[]).lost_rows == ("i-old",)
@@ -63,3 +64,18 @@ def test_an_intent_protects_nothing_before_or_long_after_it(age: int) -> None:
     intent = a_launch(intended_at=NOW - minutes(age))
 
     assert reaped(instances=[Box()], launches=[intent]).orphans == ("i-1",)
+
+
+@pytest.mark.parametrize(
+    ("age", "orphans"),
+    [
+        pytest.param(POLICY.max_lifetime + POLICY.lifetime_grace, (), id="within its lifetime"),
+        pytest.param(
+            POLICY.max_lifetime + POLICY.lifetime_grace + minutes(1), ("i-1",), id="past it"
+        ),
+    ],
+)
+def test_whose_row_cannot_be_read_may_be_at_work(age: timedelta, orphans: tuple[str, ...]) -> None:
+    found = reaped(instances=[Box(launched_at=NOW - age)], unreadable={"i-1"})
+
+    assert found.orphans == orphans

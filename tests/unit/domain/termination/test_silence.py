@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
+from spindown.domain.breaker import (
+    could_check_in,
+)
 from spindown.domain.fleet import Worker
-from spindown.domain.reaping import could_check_in, is_heard, watch_from
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.termination import (
+    is_heard,
+    watch_from,
+)
 from tests.builders import NOW, a_booting_worker, a_lease, minutes
-from tests.unit.domain.reaping.fleet import POLICY, busy, condemned, reaped
+from tests.unit.domain.termination.fleet import POLICY, busy, condemned, reaped
 
 
 def test_a_lease_that_was_just_extended_is_a_sign_of_life() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import Reaping, reap
+from spindown.domain.termination import Terminations, find_terminations
 from tests.builders import NOW, a_worker, minutes
 
 POLICY = Policy(idle_timeout=minutes(10), scale_down_delay=minutes(2), tick=minutes(1))
@@ -24,9 +24,11 @@ class Box:
     state_reason: str = ""
 
 
-def reaped(*workers: Worker, instances: Sequence[Box] | None = None, **changes: Any) -> Reaping:
+def reaped(
+    *workers: Worker, instances: Sequence[Box] | None = None, **changes: Any
+) -> Terminations:
     running = [Box(instance_id=w.instance_id, launched_at=w.launched_at) for w in workers]
-    return reap(
+    return find_terminations(
         **{
             "workers": workers,
             "instances": running if instances is None else instances,
@@ -38,7 +40,7 @@ def reaped(*workers: Worker, instances: Sequence[Box] | None = None, **changes: 
     )
 
 
-def condemned(found: Reaping) -> list[str]:
+def condemned(found: Terminations) -> list[str]:
     return [each.instance_id for each in found.condemn]
 
 

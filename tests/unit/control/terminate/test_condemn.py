@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.contract.row import worker_sort
+from spindown.contract.row import worker_sort_key
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, Unreachable
@@ -44,7 +44,7 @@ def test_terminates_only_condemned_rows_and_until_they_are_gone() -> None:
 
     def watch(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.method == "terminate":
-            log.append((world.row(worker_sort(worker.instance_id)) or {})["state"])
+            log.append((world.row(worker_sort_key(worker.instance_id)) or {})["state"])
             # The first call is lost.
             return {} if len(log) == 1 else proceed()
         return proceed()
@@ -90,7 +90,7 @@ def test_ends_nothing_when_most_of_the_fleet_looks_stale() -> None:
     decision = world.run(20)[-1]
 
     assert world.workers(WorkerState.CONDEMNED, WorkerState.ENDED) == []
-    assert world.metric("ReapingHeldBack") == 1
+    assert world.metric("TerminationsHeldBack") == 1
     assert ReasonCode.MOST_ARE_STALE in codes(decision)
 
 
@@ -122,10 +122,10 @@ def test_a_few_workers_may_report_after_a_ledger_outage(workers: int, is_dead: b
     later = []
     for _ in range(12):
         for instance_id in fleet if not is_dead else ():
-            world.put(worker_sort(instance_id), heartbeat_at=world.now)
+            world.put(worker_sort_key(instance_id), heartbeat_at=world.now)
         later.append(world.tick(minutes(1)))
 
-    assert (first.condemned, world.metric("ReapingHeldBack")) == ((), 0)
+    assert (first.condemned, world.metric("TerminationsHeldBack")) == ((), 0)
     assert ReasonCode.NOBODY_LISTENED in codes(first)
     ended = [len(decision.condemned) for decision in later]
     assert ended == [0] * 10 + ([workers] if is_dead else [0]) + [0]
@@ -142,7 +142,9 @@ def test_ends_one_silent_worker_and_requeues_its_job() -> None:
     for _ in range(16):
         world.clock.advance(minutes(1))
         for worker in rest:
-            world.put(worker_sort(worker.instance_id), heartbeat_at=world.now, idle_since=world.now)
+            world.put(
+                worker_sort_key(worker.instance_id), heartbeat_at=world.now, idle_since=world.now
+            )
         world.tick()
 
     ended = [w for w in world.workers() if w.instance_id == first.instance_id]
@@ -158,7 +160,7 @@ def test_an_unreadable_row_costs_nobody_instance_or_job() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    world.put(worker_sort(worker.instance_id), state="of-a-later-version")
+    world.put(worker_sort_key(worker.instance_id), state="of-a-later-version")
 
     for _ in range(40):
         world.clock.advance(minutes(1))
@@ -175,7 +177,7 @@ def test_an_unreadable_row_costs_nobody_instance_or_job() -> None:
 def test_an_unreadable_row_saves_no_instance_past_its_lifetime() -> None:
     world = with_policy(max_lifetime=timedelta(hours=1), lifetime_grace=minutes(15))
     worker = world.launched()
-    world.put(worker_sort(worker.instance_id), state="of-a-later-version")
+    world.put(worker_sort_key(worker.instance_id), state="of-a-later-version")
 
     world.run(90)
 
@@ -206,7 +208,7 @@ def test_a_worker_that_was_just_heard_is_not_condemned() -> None:
     def wake(call: PortCall, proceed: Callable[[], Any]) -> Any:
         answer = proceed()
         if call.port == "table" and call.method == "query_each":
-            world.put(worker_sort(worker.instance_id), heartbeat_at=world.now)
+            world.put(worker_sort_key(worker.instance_id), heartbeat_at=world.now)
         return answer
 
     world.interfere = wake

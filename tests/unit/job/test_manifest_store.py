@@ -6,7 +6,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.error import NotFound, PreconditionFailed, Unreachable
-from spindown.job.fence import read_fence, read_older, write_fence
+from spindown.job.manifest_store import load_manifest, read_older, save_manifest
 from spindown.memory.interception import PortCall
 from tests.work import WorkWorld
 
@@ -34,7 +34,7 @@ def test_a_sound_manifest_is_read_with_one_request() -> None:
     manifest = world.put_manifest(epoch=4)
     world.calls.clear()
 
-    fence = read_fence("j", world.ports.objects)
+    fence = load_manifest("j", world.ports.objects)
 
     assert fence is not None
     assert (fence.manifest, fence.epoch_floor) == (manifest, 4)
@@ -48,7 +48,7 @@ def test_the_manifest_of_another_job_is_taken_for_damage() -> None:
     other = Manifest(job_id="k", epoch=1, owner="i-1/0", state=JobState.COMPLETED)
     world.objects.put(KEY, encode_manifest(other))
 
-    fence = read_fence("j", world.ports.objects)
+    fence = load_manifest("j", world.ports.objects)
 
     assert fence is not None
     assert (fence.manifest.job_id, fence.manifest.epoch, fence.epoch_floor) == ("j", 4, 5)
@@ -58,7 +58,7 @@ def test_a_job_without_a_readable_manifest_begins_anew() -> None:
     world = WorkWorld()
     world.objects.put(KEY, b"{")
 
-    fence = read_fence("j", world.ports.objects)
+    fence = load_manifest("j", world.ports.objects)
 
     assert fence is not None
     assert fence.manifest == Manifest(job_id="j", epoch=0, owner="", state=JobState.RUNNING)
@@ -72,7 +72,7 @@ def test_a_version_that_has_expired_may_have_been_a_claim_too() -> None:
     _, third, _ = world.objects.versions(KEY)
     lose(world, third)
 
-    fence = read_fence("j", world.ports.objects)
+    fence = load_manifest("j", world.ports.objects)
 
     assert fence is not None
     assert (fence.manifest.epoch, fence.epoch_floor) == (2, 4)
@@ -95,7 +95,7 @@ def test_the_second_writer_is_told_that_another_has_written() -> None:
     manifest = world.put_manifest()
 
     with pytest.raises(PreconditionFailed, match=f"^{KEY} "):
-        write_fence(manifest, None, world.ports)
+        save_manifest(manifest, None, world.ports)
 
 
 @pytest.mark.parametrize("conflicts", range(8))
@@ -105,7 +105,7 @@ def test_each_of_eight_tries_writes_over_the_manifest_read(conflicts: int) -> No
     etag = world.objects.get(KEY).etag
     world.objects.conflict_next(KEY, times=conflicts)
 
-    fence = write_fence(replace(manifest, next_item=5), etag, world.ports)
+    fence = save_manifest(replace(manifest, next_item=5), etag, world.ports)
 
     assert (fence.manifest, fence.etag) == (world.manifest("j"), world.objects.get(KEY).etag)
     assert (fence.manifest.next_item, fence.manifest.previous) == (5, etag)
@@ -117,4 +117,4 @@ def test_an_endless_write_conflict_says_what_the_store_said() -> None:
     world.objects.conflict_next(KEY, times=100)
 
     with pytest.raises(Unreachable, match=KEY):
-        write_fence(MANIFEST, None, world.ports)
+        save_manifest(MANIFEST, None, world.ports)

@@ -1,5 +1,16 @@
 """Decide which machines the scaler ends: those that break their contract, and those without a row.
 
+Three words, by strength. To *wind down* is to tell a worker to end by itself. To *condemn* is to
+mark the row of a worker that breaks its contract. To *terminate* is the call that ends an instance:
+of each condemned worker, of each that has outstayed (``outstayed``), and of each orphan.
+
+An instance is terminated when
+
+- it never checked in, or gives no sign of life (``find_terminations``: ``_stale``);
+- it is idle for too long, too old without a job, or drained and did not power off (``_reason``);
+- it has outstayed the end that every honest worker keeps (``find_due``, ``outstayed``);
+- no row and no open launch knows it (``_orphans``).
+
 Which it tells to end for money is in ``budget`` and ``surplus``; when a worker ends itself in
 ``worker_lifecycle``.
 
@@ -15,6 +26,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from spindown.domain.breaker import REQUEST, blamed_party
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
 from spindown.domain.interruption import RECLAIM_GRACE
@@ -25,23 +37,6 @@ from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
 from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 
-#: StateReason.Code of an instance that somebody ended by a call (EC2 API reference, StateReason).
-_ENDED_BY_CALL = "Client.UserInitiatedShutdown"
-#: The party that a StateReason.Code blames, which is its first part, and those codes that blame the
-#: request and name no fault (EC2 API reference, StateReason).
-_EC2, _REQUEST = "Server", "Client"
-_NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
-#: Why a worker leaves although it could work.
-_SENT_AWAY = frozenset(
-    {
-        ReasonCode.OTHER_CODE,
-        ReasonCode.NO_ROOM,
-        ReasonCode.MIGRATED,
-        ReasonCode.BUDGET_SPENT,
-    }
-)
-#: A worker that has taken a job and found no fault for so long is of use.
-_PROVEN_AFTER = timedelta(minutes=5)
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 
@@ -83,7 +78,7 @@ class Ending:
 def ending_of(worker: Worker, instance: Instance) -> Ending:
     """Say why an instance that is gone has ended, and whether EC2 took it back."""
     reclaimed = instance.state_reason in _RECLAIMED or (
-        worker.noticed_at is not None and _blamed(instance.state_reason) != _REQUEST
+        worker.noticed_at is not None and blamed_party(instance.state_reason) != REQUEST
     )
     if instance.state_reason:
         found = Reason(ReasonCode.EC2_SAID, {"state_reason": instance.state_reason})
@@ -91,103 +86,6 @@ def ending_of(worker: Worker, instance: Instance) -> Ending:
         found = Reason(ReasonCode.EC2_STATE, {"state": instance.state})
     reason = worker.reason or found
     return Ending(instance_id=worker.instance_id, reason=reason, reclaimed=reclaimed)
-
-
-def has_missed_check_in(worker: Worker) -> bool:
-    """Tell whether a worker ended by itself before it checked in.
-
-    Not if EC2 took it back or somebody ended it by a call. If every instance ends like this, new
-    launches must stop. A worker that was condemned for its silence has been counted already.
-    """
-    return (
-        worker.state is WorkerState.ENDED
-        and worker.checked_in_at is None
-        and worker.condemned_at is None
-        and not worker.is_interrupting
-        and _state_reason(worker) != _ENDED_BY_CALL
-    )
-
-
-def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
-    """Tell whether a worker came up and ended without a job, though one waited all the time.
-
-    A worker that was told to leave, by a deploy for example, does not count.
-
-    Args:
-        worker: as the ledger holds it.
-        waiting_since: since when work is visible that nobody has claimed; None: there is none.
-    """
-    return (
-        _took_nothing(worker)
-        and worker.checked_in_at is not None
-        and waiting_since is not None
-        and waiting_since <= worker.checked_in_at
-    )
-
-
-def has_declined_all(worker: Worker) -> bool:
-    """Tell whether a worker ended without a job since what waited was none that it can do."""
-    return worker.declined_at is not None and _took_nothing(worker)
-
-
-def could_not_claim(worker: Worker) -> bool:
-    """Tell whether a worker ended without a job since AWS answered none of its claims."""
-    return worker.unanswered_at is not None and _took_nothing(worker)
-
-
-def _took_nothing(worker: Worker) -> bool:
-    """Tell whether a worker ended of its own accord without a job."""
-    return (
-        worker.state is WorkerState.ENDED
-        and worker.claimed_at is None
-        and not worker.is_interrupting
-        and worker.reason.code not in _SENT_AWAY
-        and _state_reason(worker) != _ENDED_BY_CALL
-    )
-
-
-def has_failed_all(worker: Worker) -> bool:
-    """Tell whether a worker took jobs and ended because its last ones had all failed."""
-    return (
-        worker.state is WorkerState.ENDED
-        and worker.claimed_at is not None
-        and worker.unfit_at is not None
-    )
-
-
-def is_of_use(worker: Worker, now: datetime) -> bool:
-    """Tell whether a worker took a job and was not faulty then; a fault shows in minutes."""
-    is_proven = (
-        worker.state is WorkerState.ENDED or now - (worker.checked_in_at or now) >= _PROVEN_AFTER
-    )
-    return worker.claimed_at is not None and worker.unfit_at is None and is_proven
-
-
-def is_faulty(worker: Worker) -> bool:
-    """Tell whether a machine has found itself at fault, and not the jobs that it took."""
-    return worker.unfit_at is not None and worker.reason.code is ReasonCode.FAULTY
-
-
-def known_fault(worker: Worker) -> Reason:
-    """Return why an instance has ended, if it or EC2 has said so; an empty reason: neither has."""
-    said = _state_reason(worker)
-    is_blamed = worker.unfit_at is not None or (_blamed(said) == _REQUEST and said not in _NO_FAULT)
-    return worker.reason if is_blamed else NO_REASON
-
-
-def is_fault_of_ec2(worker: Worker) -> bool:
-    """Tell whether EC2 says that it ended an instance; else image, code or account may have."""
-    return _blamed(_state_reason(worker)) == _EC2
-
-
-def _blamed(state_reason: str) -> str:
-    """Return the party that a StateReason.Code blames; "": there is none."""
-    return state_reason.partition(".")[0]
-
-
-def _state_reason(worker: Worker) -> str:
-    """Return EC2's StateReason.Code of an instance that has ended; "": another reason is known."""
-    return str(worker.reason.about.get("state_reason", ""))
 
 
 def is_heard(worker: Worker, leased: Collection[str], policy: Policy, now: datetime) -> bool:
@@ -225,22 +123,6 @@ def watch_from(
     return watched_since
 
 
-def could_check_in(
-    launched_at: datetime, until: datetime, watched_since: datetime | None, within: timedelta
-) -> bool:
-    """Tell whether anybody would have seen a check-in of a worker that never checked in.
-
-    Args:
-        launched_at: when it began to boot.
-        until: its end, or the present.
-        watched_since: since when ticks have reached the ledger without a break; None: always.
-        within: how long a boot may take.
-    """
-    if watched_since is None or watched_since <= launched_at:
-        return True
-    return until - watched_since > within
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condemnation:
     """A live worker to be condemned, then terminated."""
@@ -252,7 +134,7 @@ class Condemnation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reaping:
+class Terminations:
     """What to end, and what has ended."""
 
     condemn: tuple[Condemnation, ...] = ()
@@ -287,20 +169,22 @@ DRAINED_FOR = timedelta(minutes=5)
 GONE = frozenset({"shutting-down", "terminated"})
 
 
-def reap(
+def find_terminations(  # noqa: PLR0913 - the whole situation, each part with its own name
     *,
     workers: Sequence[Worker],
     instances: Sequence[Instance],
     launches: Sequence[Launch] = (),
     leases: Sequence[Lease] = (),
+    unreadable: Collection[str] = (),
     policy: Policy,
     knowledge: Knowledge,
     now: datetime,
     watched_since: datetime | None = None,
-) -> Reaping:
+) -> Terminations:
     """Decide what to end. A worker appears in at most one list.
 
-    Silence counts from ``watched_since`` on at the earliest; None: it counts in full.
+    ``unreadable`` are the instances whose rows cannot be read. Silence counts from
+    ``watched_since`` on at the earliest; None: it counts in full.
     """
     seen = {instance.instance_id: instance for instance in instances}
     present: list[Worker] = []
@@ -321,12 +205,12 @@ def reap(
     verdicts = _Verdicts(policy, knowledge, now, leased, watched_since)
     stale, held_back, doubt = _stale(verdicts, present)
     condemn = [*stale, *verdicts.broken(present, {c.instance_id for c in stale})]
-    return Reaping(
+    return Terminations(
         condemn=tuple(condemn),
         terminate=tuple(w.instance_id for w in present if w.state is WorkerState.CONDEMNED),
         ended=tuple(ended),
         lost_rows=tuple(lost),
-        orphans=_orphans(workers, instances, launches, now),
+        orphans=_orphans(workers, instances, launches, unreadable, policy, now),
         overdue=tuple(w.instance_id for w in present if verdicts.is_overdue(w)),
         held_back=held_back,
         doubt=doubt,
@@ -426,9 +310,13 @@ def _orphans(
     workers: Sequence[Worker],
     instances: Sequence[Instance],
     launches: Sequence[Launch],
+    unreadable: Collection[str],
+    policy: Policy,
     now: datetime,
 ) -> tuple[str, ...]:
     known = {worker.instance_id for worker in workers}
+    # One whose row cannot be read may be at work, as long as its lifetime lasts.
+    lifetime = policy.max_lifetime + policy.lifetime_grace
     # An instance that began within this time of an open intent may belong to it and be adopted. One
     # that began later does not, or an intent without an answer would protect all instances.
     intents = [x.intended_at for x in launches if x.is_open]
@@ -439,6 +327,7 @@ def _orphans(
         and instance.state not in GONE
         and not any(at <= instance.launched_at <= at + ASKED_FOR for at in intents)
         and now - instance.launched_at > UNSEEN_FOR
+        and (instance.instance_id not in unreadable or now - instance.launched_at > lifetime)
     )
 
 

@@ -15,10 +15,10 @@ from spindown.contract.decision import (
     Outcome,
 )
 from spindown.domain.price_ladder import PurchaseMode
-from spindown.domain.reaping import DueKind
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.termination import DueKind
 from spindown.error import printable
-from spindown.wording import say, say_action, say_notes, say_outcome, say_shape
+from spindown.reason_text import say, say_action, say_notes, say_outcome, say_shape
 from tests.builders import NOW
 
 AT = "2026-11-20T12:15:00+00:00"

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.reaping import (
-    Ending,
+from spindown.domain.breaker import (
     could_not_claim,
     has_declined_all,
     has_failed_all,
@@ -16,9 +14,13 @@ from spindown.domain.reaping import (
     is_fault_of_ec2,
     known_fault,
 )
+from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.termination import (
+    Ending,
+)
 from tests.builders import NOW, a_worker, ec2_said, minutes, unfit
-from tests.unit.domain.reaping.fleet import Box, reaped
+from tests.unit.domain.termination.fleet import Box, reaped
 
 _SILENT = Reason(ReasonCode.NEVER_CHECKED_IN, {"within_seconds": 600.0})
 

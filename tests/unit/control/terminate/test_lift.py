@@ -91,7 +91,7 @@ def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
         items_done=64 * 100,
     )
     # The day of today is the 65th.
-    world.put(rows.spend_sort(world.now), launches=1)
+    world.put(rows.spend_sort_key(world.now), launches=1)
 
     world.run(3)
 
@@ -210,7 +210,7 @@ def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
 def test_the_breaker_of_another_version_is_forgotten() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
     until = world.now + minutes(60)
-    for sort in (rows.BREAKER, rows.breaker_sort(AWAY)):
+    for sort in (rows.BREAKER, rows.breaker_sort_key(AWAY)):
         world.put(
             sort,
             strikes=3,

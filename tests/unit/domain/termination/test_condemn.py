@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import Knowledge
-from spindown.domain.reaping import Condemnation
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.termination import Condemnation
 from tests.builders import NOW, a_booting_worker, a_worker, minutes
-from tests.unit.domain.reaping.fleet import POLICY, Box, busy, condemned, reaped
+from tests.unit.domain.termination.fleet import POLICY, Box, busy, condemned, reaped
 
 
 @pytest.mark.parametrize(
