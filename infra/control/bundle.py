@@ -57,7 +57,7 @@ PARTS = (
     "operate",
     "port.py",
     "user.py",
-    "wording.py",
+    "reason_text.py",
 )
 
 #: What uv installs beside the packages, and what no function reads.

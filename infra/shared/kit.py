@@ -33,7 +33,7 @@ WORKER_PARTS = (
     "ledger",
     "port.py",
     "user.py",
-    "wording.py",
+    "reason_text.py",
     "worker",
 )
 #: What the instance installs, with hashes.
