@@ -27,7 +27,6 @@ from spindown.contract.name import queue_name, resource_name
 from spindown.contract.queue import (
     HIDDEN_FOR,
     KEPT_FOR,
-    MAX_RECEIVE_COUNT,
     POLL,
     SHAPES,
     shape_queue,
@@ -38,6 +37,9 @@ from spindown.contract.settings import (
     RunSettings,
     TemplateRef,
     WorkloadSettings,
+)
+from spindown.domain.dead_letter import (
+    MAX_RECEIVE_COUNT,
 )
 from spindown.domain.pricing import Pricing
 from spindown.infra.iam import worker as grants

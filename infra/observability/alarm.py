@@ -16,7 +16,9 @@ from constructs import Construct
 
 from spindown.config import format_duration
 from spindown.contract.name import WEBHOOK_ALARM, resource_name
-from spindown.contract.queue import MAX_RECEIVE_COUNT
+from spindown.domain.dead_letter import (
+    MAX_RECEIVE_COUNT,
+)
 from spindown.domain.policy import Policy
 from spindown.infra.observability.metric import (
     DAY,

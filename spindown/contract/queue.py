@@ -4,9 +4,6 @@ from datetime import timedelta
 
 from spindown.contract.name import SEPARATOR
 
-#: SQS counts every receive, also after an interruption, which must not use up a job's tries. The
-#: manifest counts failures; this limit only stops what nothing else counts.
-MAX_RECEIVE_COUNT = 100
 #: A dead letter keeps the age of its message, so the dead-letter queue keeps it for longer.
 KEPT_FOR = timedelta(days=12)
 #: What a receive waits for that does not say how long: SQS's longest.

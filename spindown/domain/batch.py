@@ -1,4 +1,8 @@
-"""When people are told of a batch, and what its end means for the batch that waits for it."""
+"""When people are told of a batch, and what its end means for the batch that waits for it.
+
+A batch is over once each of its jobs is: ``contract.row.BatchRow.is_over``. ``job.batch_end`` looks
+at them in their order, and ``is_forgotten`` says when it gives up.
+"""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -61,8 +65,8 @@ class BatchTally:
         return BatchEnd.CANCELLED if self.cancelled else BatchEnd.COMPLETED
 
 
-def is_given_up(since: datetime, now: datetime) -> bool:
-    """Tell whether a batch that is not over is forgotten now, submitted as it was back then."""
+def is_forgotten(since: datetime, now: datetime) -> bool:
+    """Tell whether a batch that is not over is forgotten now: nobody could start it any more."""
     return now - since >= FORGOTTEN_AFTER
 
 

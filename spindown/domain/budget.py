@@ -1,5 +1,10 @@
 """Where the month's budget stops work: what a launch takes of it, which workers it still pays for.
 
+*Is there budget for a launch?* ``left_for_workers`` is what the month leaves to a workload,
+``divide`` what its running workers take of that, and ``LaunchBudget.workers`` how many new ones the
+rest pays for. ``control.plan.launch_allowance.reserve`` then sets the money aside by a conditional
+write, since other workloads may have been quicker.
+
 Nothing here knows of rows: ``control.plan.over_limits`` does. ``WorkerLifetimes`` says how long
 beginnings and ends of workers take; ``LaunchBudget`` how many workers of an offer the rest of a
 budget pays for; ``divide`` which of the workers that run may go on, and which end first.
@@ -246,6 +251,28 @@ def _spans(
     if is_stop or not worker.takes_jobs:
         return end, timedelta(0), in_sight
     return end, job if waits else idle, in_sight
+
+
+def left_for_workers(
+    whole: float, *, used: float, reserved_before: float, reserved_by_own: float
+) -> float:
+    """Return the USD of a month's budget that a workload's own workers may still cost.
+
+    What launches of its running workers have set aside is counted in ``used``, and is theirs, so
+    it is added again. Launches of an earlier month have set aside nothing in this one.
+
+    Worked: of a budget of 100, 60 are spent or set aside by all workloads, 10 of them by the
+    launches of the workers that run here; a launch that was asked for last month, and has no worker
+    yet, has set 5 aside there. So 100 - 60 - 5 + 10 = 45 are left for the workers that run here and
+    for further launches; ``divide`` shares them out.
+
+    Args:
+        whole: the budget of the month.
+        used: spent or set aside in it by all workloads, what this very tick adds included.
+        reserved_before: set aside in earlier months by launches that have no worker yet.
+        reserved_by_own: set aside in this month by the launches of workers that run here.
+    """
+    return whole - used - reserved_before + reserved_by_own
 
 
 def divide(needs: Iterable[WorkerNeed], left: float) -> tuple[tuple[str, ...], float]:

@@ -1,7 +1,8 @@
 """When to commit progress, and how much longer work takes because of it and of interruptions.
 
-That the last commit is made in time at a notice is decided in ``interruption`` (``commit_by``) and
-``worker_lifecycle``.
+A commit that is due waits while one is under way, and the last one goes with the end of the job
+(``worker.writer.Writer.write_if_due``). That the last commit is made in time at a notice is decided
+in ``interruption`` (``commit_by``) and ``worker_lifecycle``.
 """
 
 import math

@@ -1,18 +1,50 @@
-"""When a job is a poison message and becomes a dead letter, and when a worker counts as at fault.
+"""When a job becomes a dead letter, and when a worker counts as at fault.
 
-Failures and losses count; interruptions never do.
+All ways into the dead-letter queue, and what decides each:
+
+===============================================  =================================================
+its failures and losses are too many             ``dead_letter_reason``
+interruptions have cost it too much              ``never_done``, where ``wasted_work.goes_on`` says
+                                                 that it may go on nowhere
+one item takes too long, however attempts end    ``too_long``
+its manifest says that it has failed             ``lease.claim_verdict``: the move is repeated
+no machine may do it, or none is sold            ``job.route`` and ``job.claim``, when they take it
+its message is no job, or not the one of its id  ``job.route`` and ``job.claim``, when they read it
+only a later version can read its message        ``is_unreadable_for_good``
+nothing above saw it for 100 receives            SQS, by ``MAX_RECEIVE_COUNT``
+===============================================  =================================================
+
+*What counts.* A failure counts, unless an outage caused it (``is_excused``). An epoch that ended
+without a word counts as a loss, unless it had made progress (``epoch_end``). An interruption, as of
+spot, is no failure and no loss: it counts only as work wasted, which ends the job by ``never_done``
+where no machine that stays may be bought. Every receive counts for SQS, also one after an
+interruption; so a message is replaced by a copy after half of them (``RENEW_RECEIVES``), and the
+count begins anew.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
 from spindown.domain.bound import Tally
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.wasted_work import WastedWork, numbers_of
 
+#: Of SQS. It counts every receive and never resets; the manifest counts what is a failure. So this
+#: limit only stops what nothing else counts.
+MAX_RECEIVE_COUNT = 100
+#: After so many receives a message is replaced by a copy, whose count begins at 0.
+RENEW_RECEIVES = MAX_RECEIVE_COUNT // 2
+#: An attempt that an outage ended does not count against a job until its message is this old. Then
+#: perhaps only this job meets the outage, and it must not be tried for ever.
+OUTAGE_EXCUSES_FOR = timedelta(hours=12)
+#: A message that only a later version can read is nobody's once it is so old and was received so
+#: often: no deploy takes so long.
+UNREADABLE_FOR = timedelta(days=2)
+UNREADABLE_RECEIVES = 4
 _HOUR = 3600.0
 #: EC2 bills each instance for a minute at least (EC2 User Guide, "Billing and purchasing options").
 _BILLED_AT_LEAST = 60.0
@@ -60,7 +92,7 @@ class EpochEnd(StrEnum):
     """How an epoch ended, as its successor finds it."""
 
     RELEASED = "released"
-    #: EC2 took the instance away: this never counts against the job.
+    #: EC2 took the instance away: no failure, and no loss; ``wasted_work`` counts what it cost.
     INTERRUPTED = "interrupted"
     #: Without a release, but with progress that was worth a boot: another try is worth it.
     PROGRESSED = "progressed"
@@ -105,6 +137,39 @@ def dead_letter_reason(failures: Sequence[Failure], policy: Policy) -> Reason:
         about = {"failures": counted, "instances": instances}
         return Reason(ReasonCode.FAILED_ON_SEVERAL, about)
     return NO_REASON
+
+
+def never_done(wasted_work: WastedWork) -> Reason:
+    """Return why a job becomes a dead letter that goes on nowhere."""
+    return Reason(
+        ReasonCode.NEVER_DONE,
+        {**numbers_of(wasted_work), "has_waited_in_vain": wasted_work.has_waited_in_vain},
+    )
+
+
+def too_long(wasted_work: WastedWork, dollars: float, policy: Policy) -> Reason:
+    """Return why no further attempt at an item is begun; no reason while one is.
+
+    Args:
+        wasted_work: of its job.
+        dollars: what the job has cost.
+        policy: ``max_item_time``.
+    """
+    most = policy.max_item_time / timedelta(hours=1)
+    if wasted_work.item_hours < most:
+        return NO_REASON
+    about = {"hours": wasted_work.item_hours, "most": most, "dollars": dollars}
+    return Reason(ReasonCode.ITEM_TOO_LONG, about)
+
+
+def is_unreadable_for_good(sent_at: datetime, receive_count: int, now: datetime) -> bool:
+    """Tell whether nobody will read a message any more that a later version wrote."""
+    return now - sent_at >= UNREADABLE_FOR and receive_count >= UNREADABLE_RECEIVES
+
+
+def is_excused(sent_at: datetime, now: datetime) -> bool:
+    """Tell whether an attempt that an outage ended does not count against its job."""
+    return now - sent_at < OUTAGE_EXCUSES_FOR
 
 
 def is_quarantined(outcomes: Sequence[tuple[str, bool]], policy: Policy) -> bool:

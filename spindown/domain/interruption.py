@@ -1,4 +1,9 @@
-"""What an interruption notice bounds, the last commit too; the hour that EC2 does not charge."""
+"""The times of an interruption notice: two minutes, the last commit, the hour that is not charged.
+
+What a worker *does* with a notice is in ``worker_lifecycle``: the row ``Noticed`` of the table
+"What ends a worker", and what follows from ``leave_by``. ``worker.attempt`` stops the job in hand
+by then.
+"""
 
 import math
 from datetime import datetime, timedelta

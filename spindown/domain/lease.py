@@ -81,6 +81,10 @@ def claim_verdict(
 ) -> ClaimVerdict:
     """Decide what the receiver of a message does with it.
 
+    So a redelivered message is taken from its holder once the holder's lease is over. Before and
+    after this, ``job.claim`` leaves a message to others that was begun by newer code, that is not
+    for this machine, or whose job only a newer version can read.
+
     A split job whose message comes again is over too, since its children do the work.
     """
     if job is None:
@@ -124,9 +128,6 @@ def put_back_for(lease: Lease | None, now: datetime, jitter: float) -> timedelta
 
 #: After an outage, a message is tried again after this time at the latest.
 OUTAGE_WAIT_AT_MOST = timedelta(minutes=30)
-#: An attempt that an outage ended does not count against a job until its message is this old. Then
-#: perhaps only this job meets the outage, and it must not be tried for ever.
-OUTAGE_EXCUSES_FOR = timedelta(hours=12)
 
 
 def outage_wait(receive_count: int, jitter: float) -> timedelta:
@@ -146,14 +147,6 @@ _DOUBLINGS = 10
 
 #: What a later version wrote, a worker of that version reads, which comes with the running deploy.
 UNREADABLE_WAIT = timedelta(minutes=5)
-#: So old and received so often, it is nobody's: no deploy takes so long.
-UNREADABLE_FOR = timedelta(days=2)
-UNREADABLE_RECEIVES = 4
-
-
-def is_given_up(sent_at: datetime, receive_count: int, now: datetime) -> bool:
-    """Tell whether nobody will read a message any more that a later version wrote."""
-    return now - sent_at >= UNREADABLE_FOR and receive_count >= UNREADABLE_RECEIVES
 
 
 def unreadable_wait(receive_count: int, *, is_noted: bool) -> timedelta:
@@ -170,11 +163,6 @@ def unreadable_wait(receive_count: int, *, is_noted: bool) -> timedelta:
         return PUT_BACK_AT_MOST
     doublings = min(max(receive_count, 1) - 1, _DOUBLINGS)
     return min(UNREADABLE_WAIT * 2.0**doublings, PUT_BACK_AT_MOST)
-
-
-def is_excused(sent_at: datetime, now: datetime) -> bool:
-    """Tell whether an attempt that an outage ended does not count against its job."""
-    return now - sent_at < OUTAGE_EXCUSES_FOR
 
 
 def extended_until(now: datetime, not_after: datetime, policy: Policy) -> datetime:

@@ -1,13 +1,23 @@
 """How many machines: how many of an offer the work takes, and how many are launched now.
 
-What they are wanted for, and when, is in ``schedule``. ``share_work`` says for the ranking how many
-machines of one speed share that; ``count_machines`` how many of the best offer are launched now,
-within all bounds, those that stay warm included; ``count_instead`` how many of another offer.
+From a queue's depth to a number, step by step:
+
+1. what the present machines do, and will do soon: ``schedule.capacity``;
+2. what must start now, and what can wait: ``schedule.plan_starts`` (``start_within``), and what
+   deadlines ask for: ``schedule.forecast_deadlines`` (``finish_within``);
+3. what is missing, as throughput and as slots: ``schedule.join``, which gives a ``Demand``;
+4. how many machines of one speed share that: ``share_work``, for each offer that is ranked;
+5. how many of the best offer are launched now: ``count_machines``. The work and the machines to be
+   kept warm ask for a number, and the tightest of the ``Bounds`` cuts it;
+6. what each shape of machine gets of the places left: ``share_places``;
+7. how many of another offer stand in for the best one: ``count_instead``.
+
+``control.plan.launch_need`` does steps 1 to 3 for a workload, and ``control.plan.offers`` the rest.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -91,8 +101,14 @@ class Sizing:
     waited: timedelta
     #: Launches without bounds, for the alarm that says that a bound was hit.
     unbounded: int = 0
-    #: Name of the bound that cut ``wanted``: "max_workers", "budget", ...; "" for none.
+    #: Name of the bound that cut ``wanted``: "max_workers", "budget", "test" (one machine is to
+    #: show whether the version is of use), "shape" (others have places too), ...; "" for none.
     bound: str = ""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Tell whether workers are wanted now, whatever may prevent them."""
+        return self.unbounded > 0
 
     @property
     def left(self) -> int:
@@ -129,6 +145,23 @@ def in_turn(wanted: Sequence[int], places: int) -> list[int]:
     return given
 
 
+def share_places(sizings: Sequence[Sizing], places: int) -> list[Sizing]:
+    """Return the sizings of all shapes so that each gets a place before any gets all.
+
+    Args:
+        sizings: of one launch each.
+        places: that ``max_workers`` leaves to all.
+    """
+    wanted = [each.wanted for each in sizings]
+    if sum(map(bool, wanted)) <= 1 or sum(wanted) <= places:
+        return list(sizings)
+    # What bounds the number holds for each offer, however slow.
+    return [
+        replace(each, wanted=share, bound="shape") if 0 < share < each.wanted else each
+        for each, share in zip(sizings, in_turn(wanted, places), strict=True)
+    ]
+
+
 def latest_launch(backlog_since: datetime, knowledge: Knowledge, policy: Policy) -> datetime:
     """Return until when a launch may be held while ``start_within`` is still kept.
 
@@ -149,6 +182,8 @@ class Bounds:
     headroom_per_hour: float | None = None
     #: vCPUs left in the quota of the best offer; unknown: EC2 will say.
     quota_vcpus_left: float | None = None
+    #: Whether one machine is to show whether the version is of use, since its last ones were not.
+    is_on_test: bool = False
 
 
 _NO_BOUNDS = Bounds()
@@ -183,37 +218,42 @@ def count_machines(  # noqa: PLR0913 - the whole situation, each part with its o
     """
     since = now if backlog_since is None else backlog_since
     due = latest_launch(since, knowledge, policy)
-    wanted, reason = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
-    reason = reason or _why_none(backlog, capacity)
-    is_each = policy.dispatch is Dispatch.DEDICATED and demand.jobs > 0
-    hold_until = None
+    asked = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
+    for_work, why_work = asked[0], asked[1] or _why_none(backlog, capacity)
     if start_plan is not None:
-        wanted = best.workers if best and start_plan.slots else min(start_plan.slots, 1)
-        if start_plan.until is not None and not wanted:
-            hold_until = start_plan.until
-            reason = _why_held(backlog, policy, hold_until)
-        elif wanted:
-            reason = _why_now(start_plan)
-    if is_each and wanted:
-        reason = Reason(ReasonCode.MACHINE_EACH, {"jobs": demand.jobs})
+        for_work, why_work = _planned(start_plan, best, backlog, policy) or (0, why_work)
+    if for_work and policy.dispatch is Dispatch.DEDICATED and demand.jobs > 0:
+        why_work = Reason(ReasonCode.MACHINE_EACH, {"jobs": demand.jobs})
     # A warm worker is wanted with or without work, so no hold applies to it.
-    wanted_warm = policy.warm_workers
-    if wanted_warm - capacity.workers > wanted:
-        wanted = wanted_warm - capacity.workers
-        reason = Reason(ReasonCode.KEPT_WARM, {"workers": wanted_warm})
+    for_warm = policy.warm_workers - capacity.workers
+    why_warm = Reason(ReasonCode.KEPT_WARM, {"workers": policy.warm_workers})
+    wanted, why = (for_warm, why_warm) if for_warm > for_work else (for_work, why_work)
     allowed, bound = _bounded(wanted, capacity, best, policy, bounds)
     # Without an offer the number stands for "some", and something else says why none is launched.
     if bound and best is not None:
-        reason = reason.within(ReasonCode.CUT_BY_BOUND, bound=bound, allowed=allowed, wanted=wanted)
+        why = why.within(ReasonCode.CUT_BY_BOUND, bound=bound, allowed=allowed, wanted=wanted)
+    if bounds.is_on_test and allowed > 1:
+        allowed, bound = 1, "test"
     return Sizing(
         need_items_per_hour=demand.need_items_per_hour,
         wanted=allowed,
-        hold_until=hold_until,
-        reason=reason,
+        hold_until=None if start_plan is None or for_work else start_plan.until,
+        reason=why,
         waited=_waited(backlog_since, start_plan, now),
         unbounded=wanted,
         bound=bound,
     )
+
+
+def _planned(
+    start_plan: StartPlan, best: CountedOffer | None, backlog: Backlog, policy: Policy
+) -> tuple[int, Reason] | None:
+    """Return what a start plan asks for now, and why that or why it is held; None: nothing."""
+    if start_plan.slots:
+        return (best.workers if best else min(start_plan.slots, 1)), _why_now(start_plan)
+    if start_plan.until is not None:
+        return 0, _why_held(backlog, policy, start_plan.until)
+    return None
 
 
 def _why_none(backlog: Backlog, capacity: Capacity) -> Reason:

@@ -1,12 +1,26 @@
 """What interruptions have cost a job that makes no progress, and where it may go on.
 
-An item that saves nothing needs a machine for all its time at once. How long that is, nobody knows;
-each attempt that EC2 ended without progress took less. So the longest is a lower bound L of what
-the next progress needs, and S is what all of them have cost. A machine costs p an hour as spot and
-D >= p on demand, and a boot takes b.
+A job goes on where it likes as long as attempts that EC2 ended have wasted little. Then it goes on
+only on a machine that stays (on demand), and if none can be had it becomes a dead letter:
 
-*The rule.* Another attempt on spot is made only while ``S + p (b + L) <= D (b + L)``: if it ended
-at the bound too, all would have cost no more than on-demand up to the bound.
+1. ``may_be_risked``: another attempt on spot is made only if the job would not have cost more, with
+   that attempt, than the longest attempt so far costs on demand. Where on-demand is ruled out,
+   twice as much is allowed; also where attempts save state, which is counted apart (``of_item``).
+2. ``pays_here``: within that bound, a machine that stays is looked for as soon as it is expected to
+   be cheaper than spot with its reclaims.
+3. ``goes_on`` puts both together: anywhere, on a stable machine, or nowhere. Nowhere ends the job
+   (``dead_letter.never_done``). One that has waited ``STABLE_WITHIN`` for a stable machine and got
+   none (``has_waited_in_vain``) counts as if on-demand were ruled out.
+4. However its attempts end, an item is not begun again after ``max_item_time``
+   (``dead_letter.too_long``).
+
+The rest is why this is enough. An item that saves nothing needs a machine for all its time at once.
+How long that is, nobody knows; each attempt that EC2 ended without progress took less. So the
+longest (L, ``Attempts.hours``) is a lower bound of what the next progress needs, and S
+(``Attempts.dollars``) is what all of them have cost. A machine costs p an hour as spot
+(``SpotTerms.price``) and D >= p on demand (``SpotTerms.on_demand``), and a boot takes b
+(``Attempts.boot``). The rule is ``S + p (b + L) <= D (b + L)``: if the next attempt ended at the
+bound too, all would have cost no more than on-demand up to the bound.
 
 *Why it costs at most twice what on-demand from the start would have* (the ski rental: rent until
 the rent has reached the price, then buy). The item needs T in truth, and on-demand from the start
@@ -52,7 +66,7 @@ from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.policy import Policy
 from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.prior import relative_throughput
-from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.reason import About
 
 #: EC2 sells spot at a discount of up to 90 % (EC2 User Guide, "Spot Instances"): where nobody knows
 #: the price on demand, it is taken for this many times the price of spot.
@@ -257,29 +271,6 @@ def goes_on(wasted_work: WastedWork, terms: SpotTerms | None, policy: Policy) ->
         return GoesOn.STABLE if _has_stable(wasted_work, terms, policy) else GoesOn.NOWHERE
     is_worth_it = wasted_work.has_waited_in_vain or pays_here(wasted_work, terms)
     return GoesOn.ANYWHERE if is_worth_it else GoesOn.STABLE
-
-
-def never_done(wasted_work: WastedWork) -> Reason:
-    """Return why a job becomes a dead letter that goes on nowhere."""
-    return Reason(
-        ReasonCode.NEVER_DONE,
-        {**numbers_of(wasted_work), "has_waited_in_vain": wasted_work.has_waited_in_vain},
-    )
-
-
-def too_long(wasted_work: WastedWork, dollars: float, policy: Policy) -> Reason:
-    """Return why no further attempt at an item is begun; no reason while one is.
-
-    Args:
-        wasted_work: of its job.
-        dollars: what the job has cost.
-        policy: ``max_item_time``.
-    """
-    most = policy.max_item_time / _HOUR
-    if wasted_work.item_hours < most:
-        return NO_REASON
-    about = {"hours": wasted_work.item_hours, "most": most, "dollars": dollars}
-    return Reason(ReasonCode.ITEM_TOO_LONG, about)
 
 
 def numbers_of(wasted_work: WastedWork) -> About:

@@ -33,7 +33,7 @@ from spindown.domain.batch import (
     FORGOTTEN_AFTER,
     EndsTold,
     OnFailure,
-    is_given_up,
+    is_forgotten,
     is_told,
     start_or_cancel,
 )
@@ -186,7 +186,7 @@ class _BatchLook:
                 batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
             except (ContractError, NotFound) as exc:
                 vain += 1
-                if isinstance(exc, NotFound) or is_given_up(mark.modified_at, self.now):
+                if isinstance(exc, NotFound) or is_forgotten(mark.modified_at, self.now):
                     self._store.delete(mark.key)
                 continue
             row = BatchRow(since=mark.modified_at, after=batch.after)
@@ -195,7 +195,7 @@ class _BatchLook:
 
     def look_at(self, batch_id: str, row: BatchRow) -> None:
         """Look how far a batch is, or the one that it waits for; act if that is over."""
-        if is_given_up(row.since, self.now):
+        if is_forgotten(row.since, self.now):
             self._give_up(batch_id, row)
             return
         batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)

@@ -20,7 +20,15 @@ from spindown.contract.row import (
     worker_sort_key,
 )
 from spindown.contract.run import OnNewCode
-from spindown.domain.dead_letter import EpochEnd, Failure, dead_letter_reason, epoch_end
+from spindown.domain.dead_letter import (
+    EpochEnd,
+    Failure,
+    dead_letter_reason,
+    epoch_end,
+    is_unreadable_for_good,
+    never_done,
+    too_long,
+)
 from spindown.domain.fleet import Lease, RequeuedJob, Worker
 from spindown.domain.job_type import Shape, parse_shape
 from spindown.domain.lease import (
@@ -28,7 +36,6 @@ from spindown.domain.lease import (
     claim_verdict,
     extended_until,
     is_claimable,
-    is_given_up,
     put_back_for,
     unreadable_wait,
     visibility_not_after,
@@ -41,8 +48,6 @@ from spindown.domain.wasted_work import (
     WastedWork,
     goes_on,
     may_be_risked,
-    never_done,
-    too_long,
 )
 from spindown.error import (
     AccessDenied,
@@ -411,7 +416,7 @@ def _leave_to_newer_version(
     """Hide what only a later version can read, and let the ledger know; at last give it up."""
     now, reason = ports.clock.now(), str(error)
     presence.note_declined()
-    if is_given_up(message.sent_at, message.receive_count, now):
+    if is_unreadable_for_good(message.sent_at, message.receive_count, now):
         dead_letter_untouched(message, reason, ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, job_id=job_id, reason=reason)
     until = now + unreadable_wait(message.receive_count, is_noted=True)

@@ -22,15 +22,14 @@ from spindown.contract.job.message import (
     stored_key,
     with_id,
 )
+from spindown.domain.dead_letter import RENEW_RECEIVES
 from spindown.domain.reason import ReasonCode
 from spindown.error import ContractError, StaleHandle
 from spindown.job.held import WorkPorts
 from spindown.port import JobQueue, Message, ObjectStore, Outgoing
 
-#: SQS keeps a message at most 14 days; a copy is sent well before (DESIGN: 7 days).
+#: SQS keeps a message at most 14 days; a copy is sent well before.
 RENEW_AFTER = timedelta(days=7)
-#: Half of the queue's maxReceiveCount, which counts every receive and never resets.
-_RENEW_RECEIVES = 50
 #: SQS allows these in attribute values besides what is printable.
 _ALLOWED_BLANKS = "\t\n"
 _ATTRIBUTE_CHARACTERS = 1000
@@ -56,7 +55,7 @@ def delete(receipt_handle: str, queue: JobQueue) -> bool:
 
 def near_expiry(message: Message, now: datetime) -> bool:
     """Tell whether a message nears one of SQS's limits and must be replaced by a copy."""
-    return now - message.sent_at >= RENEW_AFTER or message.receive_count >= _RENEW_RECEIVES
+    return now - message.sent_at >= RENEW_AFTER or message.receive_count >= RENEW_RECEIVES
 
 
 def resend(message: Message, job: JobMessage, ports: WorkPorts) -> None:

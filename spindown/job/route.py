@@ -28,6 +28,9 @@ from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
 from spindown.contract.settings import WorkloadSettings
+from spindown.domain.dead_letter import (
+    is_unreadable_for_good,
+)
 from spindown.domain.job_type import (
     SettledNeeds,
     Shape,
@@ -40,7 +43,9 @@ from spindown.domain.job_type import (
     why_not_sold,
     why_unmet,
 )
-from spindown.domain.lease import is_given_up, unreadable_wait
+from spindown.domain.lease import (
+    unreadable_wait,
+)
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode
@@ -282,7 +287,7 @@ class MessageRouter:
 
     def _postpone(self, message: Message, error: NewerSchema) -> Routed:
         """Hide what only a later version can read; at last give it up."""
-        if is_given_up(message.sent_at, message.receive_count, self._ports.clock.now()):
+        if is_unreadable_for_good(message.sent_at, message.receive_count, self._ports.clock.now()):
             dead_letter_untouched(message, str(error), self._ports)
             return _MALFORMED
         wait = unreadable_wait(message.receive_count, is_noted=False)

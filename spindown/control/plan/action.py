@@ -248,14 +248,9 @@ class LaunchNeed:
     retry_at: datetime | None = None
 
     @property
-    def is_wanted(self) -> bool:
-        """Tell whether workers are wanted now, whatever may prevent them."""
-        return self.sizing.unbounded > 0
-
-    @property
     def may_launch(self) -> bool:
         """Tell whether workers are wanted now and nothing known prevents them."""
-        return self.is_wanted and not self.blocked_by
+        return self.sizing.is_wanted and not self.blocked_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,11 +268,6 @@ class LaunchChoice:
     retry_at: datetime | None = None
     #: Quota class without room for what fits -> vCPUs left, and what the smallest offer takes.
     quotas_short: Mapping[str, tuple[float, int]] = field(default_factory=dict)
-
-    @property
-    def is_wanted(self) -> bool:
-        """Tell whether workers are wanted now, whatever may prevent them."""
-        return self.sizing.unbounded > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

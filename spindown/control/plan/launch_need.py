@@ -67,7 +67,7 @@ def launch_need_of(draft: PlanDraft) -> LaunchNeed:
 def launch_needs(draft: PlanDraft) -> tuple[LaunchNeed, ...]:
     """Return what each shape needs, those first in which a launch is due; one, without types."""
     found = [launch_need_of(of_shape(draft, shape)) for shape in shapes_of(draft)]
-    return tuple(sorted(found, key=lambda need: (not need.may_launch, not need.is_wanted)))
+    return tuple(sorted(found, key=lambda need: (not need.may_launch, not need.sizing.is_wanted)))
 
 
 def launch_needs_again(

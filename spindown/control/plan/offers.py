@@ -26,7 +26,7 @@ from spindown.domain.budget import LaunchBudget
 from spindown.domain.doubt import traits_of
 from spindown.domain.job_type import of_dispatch
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
-from spindown.domain.machine_count import Bounds, Sizing, count_machines, in_turn, vcpus_left
+from spindown.domain.machine_count import Bounds, Sizing, count_machines, share_places, vcpus_left
 from spindown.domain.offer import CapacityType, Offer, Pool, slot_count
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch, Policy
@@ -118,18 +118,12 @@ def _note_possible_takeovers(choices: Sequence[LaunchChoice], policy: Policy) ->
 
 def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchChoice, ...]:
     """Return the choices so that each shape gets a place before any gets all that are left."""
-    wanted = [0 if each.need.is_for_named_jobs else each.sizing.wanted for each in choices]
-    if sum(map(bool, wanted)) <= 1 or sum(wanted) <= places:
-        return tuple(choices)
-    shared = []
-    for choice, share in zip(choices, in_turn(wanted, places), strict=True):
-        if 0 < share < choice.sizing.wanted:
-            # What bounds the number holds for each offer, however slow.
-            sizing = replace(choice.sizing, wanted=share, bound="shape")
-            shared.append(replace(choice, sizing=sizing))
-        else:
-            shared.append(choice)
-    return tuple(shared)
+    missing = [each for each in choices if not each.need.is_for_named_jobs]
+    shared = iter(share_places([each.sizing for each in missing], places))
+    return tuple(
+        each if each.need.is_for_named_jobs else replace(each, sizing=next(shared))
+        for each in choices
+    )
 
 
 def choose_offers(
@@ -166,10 +160,9 @@ def choose_offers(
             ),
             headroom_per_hour=allowance.per_hour,
             quota_vcpus_left=None if best is None else quotas.get(best.offer.quota_class),
+            is_on_test=best is not None and is_on_test(draft.facts, draft.fleet, best.offer.region),
         ),
     )
-    if sizing.wanted > 1 and best and is_on_test(draft.facts, draft.fleet, best.offer.region):
-        sizing = replace(sizing, wanted=1, bound="test")
     if need.is_for_named_jobs:
         # Which jobs it is for says more than what they ask for.
         sizing = replace(sizing, reason=need.sizing.reason)

@@ -19,6 +19,7 @@ from spindown.domain.budget import (
     LaunchBudget,
     WorkerNeed,
     divide,
+    left_for_workers,
     remaining_costs,
     worker_lifetimes,
 )
@@ -62,25 +63,29 @@ def heed_budget(
     if whole is None or account is None or month in account.bad_rows:
         return draft, None
     needs = _uncharged_only_once(draft, needs_of(draft))
+    # Instance -> its launch; only launches with a worker that bills are in ``running``.
     owners = {i: draft.fleet.workers[i].launch_id for i in needs}
     launches = draft.fleet.launches
     running = {i: launches[i] for i in owners.values() if i in launches}
-    coming = sum(
+    added_now = sum(
         write.add.get("committed", 0.0)
         for action in draft.actions
         for write in action.writes
         if write.key == account_key(month)
     )
-    taken = used(account, draft.now) + coming
-    earlier = sum(
+    month_used = used(account, draft.now) + added_now
+    reserved_before = sum(
         x.reserved_usd
         for x in launches.values()
         if rows.budget_sort_key(x.reserved_at) != month and x.launch_id not in running
     )
-    own = sum(
+    reserved_by_own = sum(
         x.reserved_usd for x in running.values() if rows.budget_sort_key(x.reserved_at) == month
     )
-    ends, left = divide(needs.values(), whole - earlier - taken + own)
+    left = left_for_workers(
+        whole, used=month_used, reserved_before=reserved_before, reserved_by_own=reserved_by_own
+    )
+    ends, left = divide(needs.values(), left)
     spent = account.budget_at(draft.now).dollars
     about = {"budget_per_month": whole, "spent": spent}
     ended = dict.fromkeys(ends, Reason(ReasonCode.BUDGET_ENDS_WORKER, about))
@@ -91,7 +96,7 @@ def heed_budget(
         left_usd=left,
         lifetimes=worker_lifetimes(draft.facts.knowledge, draft.facts.policy),
         items_waiting=_unserved(draft),
-        committed_at_most_usd=left + taken + ROUNDING,
+        committed_at_most_usd=left + month_used + ROUNDING,
     )
 
 

@@ -211,7 +211,7 @@ def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
     gave = [action.choice for action, made in record.launched if any(a.instances for a in made)]
     stable = (
         []
-        if plan.choice.is_wanted
+        if plan.choice.sizing.is_wanted
         else [x for x in plan.for_named_jobs if x.need.wasted_work is not None]
     )
     return (*gave, *stable, plan.choice)[0]
@@ -222,7 +222,7 @@ def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
         return Outcome.LAUNCHED
     if choice.sizing.hold_until is not None:
         return Outcome.HELD
-    if choice.is_wanted:
+    if choice.sizing.is_wanted:
         if choice.blocked_by:
             return Outcome.BLOCKED
         if choice.candidates is not None and choice.candidates.best is None:

@@ -10,7 +10,7 @@ from spindown.domain.batch import (
     BatchTally,
     EndsTold,
     OnFailure,
-    is_given_up,
+    is_forgotten,
     is_told,
     start_or_cancel,
 )
@@ -64,5 +64,5 @@ def test_what_waits_starts_after_success(on_failure: OnFailure) -> None:
 
 
 def test_a_batch_is_given_up_after_30_days() -> None:
-    assert not is_given_up(NOW, NOW + FORGOTTEN_AFTER - timedelta(seconds=1))
-    assert is_given_up(NOW, NOW + timedelta(days=30))
+    assert not is_forgotten(NOW, NOW + FORGOTTEN_AFTER - timedelta(seconds=1))
+    assert is_forgotten(NOW, NOW + timedelta(days=30))

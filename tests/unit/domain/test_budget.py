@@ -12,6 +12,7 @@ from spindown.domain.budget import (
     LaunchBudget,
     WorkerNeed,
     divide,
+    left_for_workers,
     remaining_costs,
     worker_lifetimes,
 )
@@ -493,3 +494,9 @@ def test_the_bound_of_four_machines() -> None:
     assert bound(WhenSpent.STOP_LAUNCHES) == pytest.approx(2.4)
     assert bound(WhenSpent.FINISH_JOBS) == pytest.approx(0.84)
     assert bound(WhenSpent.STOP) == pytest.approx(0.0467, abs=1e-4)
+
+
+def test_what_own_workers_have_set_aside_is_left_to_them() -> None:
+    left = left_for_workers(100.0, used=60.0, reserved_before=5.0, reserved_by_own=10.0)
+
+    assert left == pytest.approx(45.0)

@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.domain.dead_letter import Failure
+from spindown.domain.dead_letter import (
+    Failure,
+    is_excused,
+)
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
     ClaimVerdict,
@@ -15,7 +18,6 @@ from spindown.domain.lease import (
     claim_verdict,
     extended_until,
     is_claimable,
-    is_excused,
     is_left_to_others,
     must_release,
     outage_wait,

@@ -7,6 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.checkpointing import slowdown
+from spindown.domain.dead_letter import (
+    never_done,
+    too_long,
+)
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import Reason, ReasonCode
@@ -19,10 +23,8 @@ from spindown.domain.wasted_work import (
     goes_on,
     has_on_demand,
     may_be_risked,
-    never_done,
     pays_here,
     terms_of_offer,
-    too_long,
 )
 from tests.builders import an_offer, minutes
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from spindown.domain.fleet import WorkerState
-from spindown.domain.machine_count import Bounds, vcpus_left
+from spindown.domain.machine_count import Bounds, share_places, vcpus_left
 from spindown.domain.reason import ReasonCode
 from spindown.domain.schedule import missing
 from tests.builders import NOW, SPOT, a_backlog, a_ranking, a_type, a_worker, an_offer, minutes
@@ -27,10 +28,16 @@ from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present, sized
             id="the tightest",
         ),
         pytest.param({"quota_vcpus_left": 12.0}, 3, "", id="just enough"),
+        pytest.param(
+            {"headroom_per_hour": 0.1, "is_on_test": True},
+            0,
+            "max_dollars_per_hour",
+            id="no test without room",
+        ),
     ],
 )
 def test_bounds_cut_what_is_wanted_and_are_named(
-    bounds: dict[str, float], wanted: int, bound: str
+    bounds: dict[str, Any], wanted: int, bound: str
 ) -> None:
     found = sized(20, bounds=Bounds(**bounds))
 
@@ -94,3 +101,17 @@ def test_a_quota_counts_all_that_ec2_has_not_taken_back() -> None:
         "us-west-2/P/Spot": 8.0,
     }
     assert fleet[0].capacity_type is SPOT
+
+
+def test_a_version_on_test_gets_one_machine() -> None:
+    found = sized(20, bounds=Bounds(is_on_test=True))
+
+    assert (found.wanted, found.unbounded, found.bound) == (1, 3, "test")
+
+
+def test_each_shape_gets_a_place_before_any_gets_all() -> None:
+    many, one, none = sized(20), replace(sized(20), wanted=1), replace(sized(20), wanted=0)
+
+    assert share_places([many, one, none], 4) == [many, one, none]
+    shared = share_places([many, one, none], 3)
+    assert [(each.wanted, each.bound) for each in shared] == [(2, "shape"), (1, ""), (0, "")]
