@@ -16,6 +16,7 @@ from spindown.contract.decision import (
     DeadlineRecord,
     Decision,
     DecisionSummary,
+    LaunchRequestRecord,
     Outcome,
     ShapeRecord,
 )
@@ -258,6 +259,24 @@ def say_action(action: ActionRecord) -> str:
     if words is None:
         return _line(f"{action.kind} {action.subject}")
     return _line(words.format(subject=action.subject))
+
+
+def say_asked_pools(decision: Decision) -> Mapping[str, str]:
+    """Return what came of each pool that EC2 was asked for: its name -> words."""
+    by_offer: dict[str, str] = {}
+    for request in decision.requests:
+        by_offer.update({pool: _say_asked_pool(request, pool) for pool in request.pools})
+    return by_offer
+
+
+def _say_asked_pool(request: LaunchRequestRecord, pool: str) -> str:
+    given = list(request.instances.values()).count(pool)
+    if given:
+        return f"{request.outcome} {given}"
+    codes = [refusal.code for refusal in request.refusals if refusal.pool in {"", pool}]
+    if codes:
+        return f"refused: {codes[0]}"
+    return "asked for; EC2 chose another" if request.instances else f"asked for: {request.outcome}"
 
 
 def say_notes(decision: Decision) -> Iterator[str]:

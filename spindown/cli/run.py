@@ -34,9 +34,9 @@ from spindown.job.submit import Draft, name_batch, submit_items
 from spindown.operate.batch import expect_shape, shapes_of
 from spindown.operate.download import fetch_outputs
 from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
-from spindown.operate.why import fates, read_decisions
+from spindown.operate.why import read_decisions
 from spindown.port import Key
-from spindown.reason_text import say_outcome, say_shape_outcome
+from spindown.reason_text import say_asked_pools, say_outcome, say_shape_outcome
 
 _MIB_PER_GIB = 1024
 #: Told at once, at most.
@@ -213,7 +213,7 @@ class Launches:
 def say_tried(decision: Decision, shapes: Collection[str]) -> Iterator[str]:
     """Yield what was tried for some shapes, ``{""}`` of a workload without types, or why not."""
     own = tuple(request for request in decision.requests if request.shape in shapes)
-    for pool, words in fates(replace(decision, requests=own)).items():
+    for pool, words in say_asked_pools(replace(decision, requests=own)).items():
         yield f"{pool} {words}"
     # Of this run nothing waits only when it is at work or over, which its output tells.
     if own:

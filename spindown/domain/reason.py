@@ -146,7 +146,7 @@ class ReasonCode(StrEnum):
     CORES_FEWER_TRIED = "cores-fewer-tried"
     CORES_MORE_TRIED = "cores-more-tried"
 
-    # Why a pool is left alone.
+    # Why a pool cools down.
     #: EC2 took an instance of it back.
     POOL_INTERRUPTED = "pool-interrupted"
     #: EC2 refused: ``refusal`` is its code.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import decode, from_json
-from spindown.contract.decision import Decision, LaunchRequestRecord, decision_prefix
+from spindown.contract.decision import Decision, decision_prefix
 from spindown.control.policy import current_policy
 from spindown.control.rightsizing import read_learned
 from spindown.domain.fleet import Worker
@@ -154,21 +154,3 @@ def _newest_keys(workload: str, objects: ObjectStore, *, last: int, today: datet
             return found[:last]
     listed = deque((summary.key for summary in objects.list(prefix)), maxlen=last)
     return list(reversed(listed))
-
-
-def fates(decision: Decision) -> Mapping[str, str]:
-    """Return what came of each pool that EC2 was asked for: its name -> words."""
-    by_offer: dict[str, str] = {}
-    for request in decision.requests:
-        by_offer.update({pool: _fate(request, pool) for pool in request.pools})
-    return by_offer
-
-
-def _fate(request: LaunchRequestRecord, pool: str) -> str:
-    given = list(request.instances.values()).count(pool)
-    if given:
-        return f"{request.outcome} {given}"
-    codes = [refusal.code for refusal in request.refusals if refusal.pool in {"", pool}]
-    if codes:
-        return f"refused: {codes[0]}"
-    return "asked for; EC2 chose another" if request.instances else f"asked for: {request.outcome}"

@@ -20,11 +20,12 @@ from spindown.contract.decision import (
 )
 from spindown.contract.event import ALARM, NUDGE, TICK
 from spindown.operate.preview import Preview
-from spindown.operate.why import Why, fates
+from spindown.operate.why import Why
 from spindown.reason_text import (
     name_of,
     say,
     say_action,
+    say_asked_pools,
     say_mode,
     say_notes,
     say_number,
@@ -176,7 +177,7 @@ class _Candidates:
         for name in ("$/h", "items/h", "from", "$/1000 items", *parts):
             table.add_column(name, justify="right")
         table.add_column("what came of it")
-        by_offer = fates(self.decision)
+        by_offer = say_asked_pools(self.decision)
         for number, candidate in enumerate(self.decision.candidates):
             if number < self.top or candidate.offer in by_offer:
                 fate = by_offer.get(candidate.offer, "not reached")
@@ -196,7 +197,7 @@ def _row(candidate: CandidateRecord, parts: Sequence[str]) -> Iterator[str]:
 
 
 def _reasons(decision: Decision, top: int) -> Iterator[str]:
-    by_offer = fates(decision)
+    by_offer = say_asked_pools(decision)
     hidden = sum(c.offer not in by_offer for c in decision.candidates[top:])
     if hidden:
         yield f"and {hidden} more candidates, more expensive by the item: not reached"

@@ -10,8 +10,9 @@ from spindown.cli.render.screen import TextConsole
 from spindown.contract.decision import Outcome, decision_prefix
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from spindown.operate.why import Why, explain, fates
+from spindown.operate.why import Why, explain
 from spindown.port import Outgoing, RefusalKind
+from spindown.reason_text import say_asked_pools
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 
@@ -162,7 +163,7 @@ def test_tells_what_came_of_each_pool_that_was_asked_for() -> None:
     world.dry(dry)
     world.send()
 
-    told = fates(world.tick())
+    told = say_asked_pools(world.tick())
 
     assert told == {
         str(dry): "refused: InsufficientInstanceCapacity",
@@ -174,7 +175,7 @@ def test_tells_that_ec2_chose_another_pool_of_the_same_request() -> None:
     world = ControlWorld()
     world.send()
 
-    told = fates(world.tick())
+    told = say_asked_pools(world.tick())
 
     assert sorted(told.values()) == ["asked for; EC2 chose another", "launched 1"]
 
@@ -184,7 +185,7 @@ def test_a_refusal_of_a_whole_request_counts_for_each_pool() -> None:
     world.send()
     world.compute.refuse_next(RefusalKind.ACCOUNT, "OptInRequired")
 
-    told = fates(world.tick())
+    told = say_asked_pools(world.tick())
 
     assert len(told) == 2
     assert set(told.values()) == {"refused: OptInRequired"}
