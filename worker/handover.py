@@ -1,4 +1,8 @@
-"""How a held job leaves its slot: the last steps of every ending, each told to log and ledger."""
+"""How a held job leaves its slot: the last steps of every ending, each told to log and ledger.
+
+Which ending it is says ``worker.attempt``; when a worker must leave, as at a notice of EC2, the
+table in ``domain.worker_lifecycle``. Whether a failed job is tried again: ``domain.dead_letter``.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor

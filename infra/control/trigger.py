@@ -1,4 +1,7 @@
-"""What invokes the functions: ticks, wake-up alarms, and EC2's events about instances."""
+"""What AWS invokes functions by: ticks, wake-up alarms, and EC2's events about instances.
+
+Commands and other functions wake the scaler besides; ``functions.scaler`` names all that do.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

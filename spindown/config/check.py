@@ -9,7 +9,7 @@ from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rung
 from spindown.error import ConfigError
 
-#: Messages that are older are sent anew, and their age is lost (``app.work.message``).
+#: Messages that are older are sent anew, and their age is lost (``job.message``).
 _LONGEST = timedelta(days=7)
 #: An instance whose worker gives no sign of life for 15 minutes powers off by itself
 #: (``worker/system/deadman.sh``); three heartbeats may fail.

@@ -1,4 +1,4 @@
-"""When a job becomes a dead letter, and when a worker counts as at fault.
+"""When a failed job is tried again, or becomes a dead letter, and when a worker is at fault.
 
 All ways into the dead-letter queue, and what decides each:
 

@@ -1,7 +1,9 @@
 """Who may take a job, and for how long.
 
 The job's manifest is the fence, the lease row is the lease. Both are read through the protocols
-below, so that this module knows nothing of how they are stored.
+below, so that this module knows nothing of how they are stored. A message is hidden, and its job
+leased, for ``lease_duration`` from the receive on (``worker.slot``); ``worker.watch`` has
+``job.heartbeat`` extend both every ``heartbeat_interval``.
 """
 
 from collections.abc import Sequence

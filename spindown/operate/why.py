@@ -1,7 +1,8 @@
 """Why there is what there is: the last decisions as carried out, and the one due when none runs.
 
 Decisions are read from the bucket, where one lies for each change of mind; the ledger says until
-when the newest of them still held.
+when the newest of them still held. What blocks a launch is decided where it is planned:
+``control.plan.launch_need`` and ``control.plan.offers``, of single offers ``domain.ranking``.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Try offers: one band of nearly equal ones a request, until the need is met.
+"""Ask EC2 for the offers that were planned (``control.plan.request``), until the need is met.
 
 Each request is written down as an intent, under the fence and within the budget, before EC2
 hears of it; its answer after it. A pool without capacity, or in a zone without addresses, cools

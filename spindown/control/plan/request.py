@@ -1,4 +1,4 @@
-"""Which requests a launch makes: one band of nearly equal offers a request, until the need is met.
+"""Plan the requests of a launch: one band of nearly equal offers each, until the need is met.
 
 The plan foresees the requests as if EC2 gave all that it is asked for. The executor makes them one
 by one by the same rule and what EC2 has answered meanwhile: until EC2 refuses something, both name
