@@ -19,6 +19,7 @@ from spindown.control.usage import ReadBounds, read_written
 from spindown.domain.job_type import (
     SCALES,
     Shape,
+    dispatch_of_type,
     most_of,
     parse_shape,
     requirements_of,
@@ -117,25 +118,29 @@ def learn_types(
 def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
     """Return the type of an attempt, and it as the machine had to bear it: by all slots at once.
 
-    Of a machine that jobs share only the job's own part counts: the shape is of one job. None: its
-    machine had no shape.
+    Of a machine that jobs share only the job's own part counts: the shape is of one job. A job of
+    which every item failed has failed, and says nothing of how much those need that go well. None:
+    its machine had no shape.
     """
     shape = parse_shape(record.shape)
     if shape is None:
         return record.type, None
     slots = 1 if shape.dispatch is Dispatch.SHARED else record.slots
+    is_useless = 0 < record.items <= record.items_failed
     seen = SeenAttempt(
         at=record.routed_at or record.started_at,
         shape=shape,
         vcpus=record.vcpus * slots,
         cores=None if record.cpu_mean is None else record.cpu_mean * slots,
-        memory_gib=None if record.memory_max is None else record.memory_max * slots,
-        vram_gib=None if record.vram_max is None else record.vram_max / max(record.gpu_count, 1.0),
+        memory_gib=None if record.memory_max is None or is_useless else record.memory_max * slots,
+        vram_gib=None
+        if record.vram_max is None or is_useless
+        else record.vram_max / max(record.gpu_count, 1.0),
         seconds=record.seconds,
         dollars=record.dollars,
         items=float(record.items),
         ends_job=record.end in _ENDED,
-        has_failed=record.end is UsageEnd.FAILED,
+        has_failed=record.end is UsageEnd.FAILED or is_useless,
         ran_out=record.end is UsageEnd.OUTGROWN,
     )
     return record.type, seen
@@ -159,6 +164,7 @@ def ranges_of(
         memory_gib=others.memory_gib,
         gpu_memory_gib=others.gpu_memory_gib,
         vcpus=others.vcpus,
+        dispatch=dispatch_of_type(declared, policy),
     )
     floors = {
         MEMORY: wanted.memory_mib_min / _MIB_PER_GIB,
@@ -175,7 +181,7 @@ def ranges_of(
             need=need,
             least=least(need),
             most=size_up(need, most_of(need, of, policy.requirements_at_most)),
-            prices=_prices(need, shape, settings, catalogue),
+            prices=_prices(need, shape, settings, catalogue, policy.shared_slots),
         )
         for need in LEARNED
     }
@@ -196,17 +202,22 @@ def _least_of(size: TypeSize) -> Needs:
 
 
 def _prices(
-    need: str, shape: Shape, settings: WorkloadSettings, catalogue: Catalogue | None
+    need: str,
+    shape: Shape,
+    settings: WorkloadSettings,
+    catalogue: Catalogue | None,
+    shared_slots: int,
 ) -> Mapping[int, float]:
-    """Return size -> list price of the cheapest machine of a shape that has it.
+    """Return size -> list price of the cheapest machine of a shape that has it, for each job.
 
     List prices, since spot prices would move sizes to and fro.
     """
     if catalogue is None:
         return {}
     nothing: dict[str, Any] = {need: 0}
-    fitting = _fitting(replace(shape, **nothing), settings, catalogue)
-    listed = [(_size_of(need, kind), price) for kind, price in fitting]
+    jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
+    fitting = _fitting(replace(shape, **nothing), settings, catalogue, shared_slots)
+    listed = [(_size_of(need, kind) / jobs, price) for kind, price in fitting]
     found = {}
     for size in SCALES[need]:
         price = min((price for has, price in listed if has >= size), default=None)

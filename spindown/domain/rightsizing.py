@@ -622,7 +622,11 @@ def decide(
             for need, size in history.sizes.items()
         }
     changed = {n: size.size for n, size in sizes.items() if size.size != asked[n].size}
-    advised = {need: want.size for need, want in wants.items() if want and sizes[need].size}
+    advised = {
+        need: _advised(want, asked[need].size, ranges[need])
+        for need, want in wants.items()
+        if want and sizes[need].size
+    }
     cores = _best_cores(sizes[VCPUS], scaling, ranges[VCPUS])
     memory = sizes[MEMORY].size
     return replace(history, sizes=sizes), TypeSize(
@@ -632,6 +636,16 @@ def decide(
         hours=_sizes_of_hours(history.peaks[MEMORY], memory, ranges[MEMORY]),
         reasons=tuple(sizes[need].reason for need in LEARNED if sizes[need].reason),
     )
+
+
+def _advised(want: Enough, asked: int, sizes: SizeRange) -> int:
+    """Return the size that is advised: no more than is asked for, where that is enough.
+
+    Of sizes that cost the same the largest is chosen from. Nobody need ask for it.
+    """
+    prices = sizes.prices
+    is_free = prices.get(want.size) == prices.get(asked)
+    return asked if want.fits <= asked < want.size and is_free else want.size
 
 
 def _needs(sizes: Mapping[str, Any]) -> Needs:

@@ -24,7 +24,7 @@ from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
-from spindown.domain.rightsizing import TypeSize
+from spindown.domain.rightsizing import TypeSize, are_few
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.preview import preview
@@ -112,7 +112,10 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         seconds=sum(record.seconds for record in records),
         dollars=sum(record.dollars for record in records),
         types=tuple(sorted({record.instance_type for record in records})),
-        footprint=find_footprint(uses, settings.requirements, settings.run.slots),
+        # What types need is told for each of them.
+        footprint=None
+        if policy.types
+        else find_footprint(uses, settings.requirements, settings.run.slots),
         sizings=tuple(_sizings(records, settings, policy, ports, days)) if policy.types else (),
         dispatch=policy.dispatch,
         dispatches=compared,
@@ -142,23 +145,32 @@ def _sizings(
         applies = policy.rightsize is Rightsize.APPLY
         sized = Sized(of=size.of, needs=size.needs if applies else Needs())
         given = settle(declared.name, None, policy, sized).needs
-        is_known = size.advised != Needs()
+        jobs = len({record.job_id for record in own})
+        is_known = size.advised != Needs() and not are_few(jobs)
         advised = settle(declared.name, size.advised, policy).needs if is_known else Needs()
         seen = [one for record in own if (one := seen_attempt(record)[1]) is not None]
         dollars = sum(record.dollars for record in own) / months
+        dispatch = dispatch_of_type(declared, policy)
 
-        def cost(needs: Needs, given: Needs = given, dollars: float = dollars) -> float | None:
+        def cost(
+            needs: Needs,
+            given: Needs = given,
+            dollars: float = dollars,
+            dispatch: Dispatch = dispatch,
+        ) -> float | None:
             if catalogue is None:
                 return None
-            here = list_price(shape_of(given), settings, catalogue)
-            there = list_price(shape_of(needs), settings, catalogue)
+            here, there = (
+                list_price(shape_of(each, dispatch), settings, catalogue, policy.shared_slots)
+                for each in (given, needs)
+            )
             return None if here is None or there is None else dollars * there / here
 
         held = sum(one.seconds for one in seen if one.cores is not None)
         spent = sum((one.cores or 0.0) * one.seconds for one in seen)
         yield TypeSizing(
             name=declared.name,
-            jobs=len({record.job_id for record in own}),
+            jobs=jobs,
             asked=declared.needs,
             used=Needs(
                 memory_gib=max((one.memory_gib or 0.0 for one in seen), default=None),
@@ -174,7 +186,7 @@ def _sizings(
             dollars_asked=cost(declared.needs),
             dollars_advised=cost(advised) if is_known else None,
             reasons=size.reasons,
-            dispatch=dispatch_of_type(declared, policy),
+            dispatch=dispatch,
             dispatches=_compare(own, given, settings, policy, ports),
         )
 

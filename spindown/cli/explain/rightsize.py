@@ -77,7 +77,7 @@ def render_rightsizing(
     yield from _say_dispatches(found)
     footprint = found.footprint
     if footprint is None:
-        if found.jobs:
+        if found.jobs and not found.sizings:
             yield "Nothing was seen of what they used; workers log why (usage_not_sampled)."
         return
     yield _table(footprint)
@@ -191,9 +191,7 @@ def _say_advice(
         if extent.advised is not None
     ]
     if not lines and found.now == found.then:
-        seen = [each for each in found.sizings if each.jobs]
-        if all(each.advised == each.given and not each.is_short for each in seen):
-            yield "What is required fits what was used: nothing to change."
+        yield "What is required fits what was used: nothing to change."
         return
     yield _compare(found)
     if lines:

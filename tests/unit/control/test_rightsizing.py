@@ -10,10 +10,10 @@ import pytest
 from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
-from spindown.control.rightsizing import learn_sizes, learn_types, read_learned
+from spindown.control.rightsizing import learn_sizes, learn_types, ranges_of, read_learned
 from spindown.domain.job_type import Shape
 from spindown.domain.offer import Catalogue, Requirements
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import MEMORY, SeenAttempt, TypeSize
 from spindown.error import Unreachable
@@ -30,6 +30,14 @@ POLICY = replace(
     types=(SCAN,),
     requirements_at_most=Needs(memory_gib=32),
     rightsize=Rightsize.APPLY,
+)
+SETTINGS = WorkloadSettings(
+    name="w",
+    queue_url="",
+    dlq_url="",
+    log_group="",
+    regions={},
+    requirements=Requirements(gpu_count_min=0.0),
 )
 
 
@@ -116,6 +124,36 @@ def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
     world.ask("j", type="scan")
     world.route()
     assert shapes_with_jobs(world) == ["c0m16"]
+
+
+def test_jobs_of_which_every_item_failed_shrink_nothing(world: ControlWorld) -> None:
+    measure(world, 9, memory_max=0.03, items=4, items_failed=4)
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == Needs()
+    assert learned(world).advised == Needs()
+
+
+def test_shared_machines_are_priced_for_all_their_jobs() -> None:
+    """Eight jobs of 2 GiB fit into the small machine, eight of 8 GiB only into the large one."""
+    sql = JobType(name="sql", needs=Needs(vcpus=1, memory_gib=2), dispatch=Dispatch.SHARED)
+    kinds = {
+        "m7a.2xlarge": a_cpu_type("m7a.2xlarge", vcpus=8, memory_mib=32 * 1024),
+        "r7i.4xlarge": a_cpu_type("r7i.4xlarge", vcpus=16, memory_mib=128 * 1024),
+    }
+    catalogue = Catalogue(
+        taken_at=NOW,
+        instance_types=kinds,
+        offerings={},
+        on_demand={"r": {"m7a.2xlarge": 0.4, "r7i.4xlarge": 1.0}},
+    )
+
+    prices = ranges_of(sql, sql.needs, SETTINGS, replace(POLICY, types=(sql,)), catalogue)[
+        MEMORY
+    ].prices
+
+    assert (prices[2], prices[4], prices[8], prices[16]) == (0.4, 0.4, 1.0, 1.0)
+    assert 32 not in prices
 
 
 def test_a_job_carries_what_it_was_given(world: ControlWorld) -> None:
@@ -254,14 +292,7 @@ def test_a_size_is_priced_beside_the_vcpus_in_force() -> None:
     after = learn_types(
         LearnedSizes(sizes={"scan": before}),
         seen,
-        WorkloadSettings(
-            name="w",
-            queue_url="",
-            dlq_url="",
-            log_group="",
-            regions={},
-            requirements=Requirements(gpu_count_min=0.0),
-        ),
+        SETTINGS,
         replace(POLICY, types=(scan,)),
         Catalogue(taken_at=NOW, instance_types=kinds, offerings={}, on_demand={"r": prices}),
         NOW,

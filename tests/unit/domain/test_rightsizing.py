@@ -421,6 +421,24 @@ def test_what_is_asked_for_too_much_comes_down_size_by_size() -> None:
     assert grown == [8, 16, 32, 48, 48, 48]
 
 
+@pytest.mark.parametrize(
+    ("prices", "used", "advised"),
+    [
+        pytest.param({2: 0.1, 4: 0.1, 8: 0.1, 16: 0.2}, 0.1, 2, id="larger ones cost the same"),
+        pytest.param({2: 0.1, 4: 0.1, 8: 0.1, 16: 0.2}, 3.0, 8, id="it is too small"),
+        pytest.param({1: 0.05, 2: 0.1, 4: 0.1, 8: 0.2}, 0.1, 1, id="a smaller one costs less"),
+    ],
+)
+def test_no_more_is_advised_than_is_asked_for_in_vain(
+    prices: dict[int, float], used: float, advised: int
+) -> None:
+    of = Needs(memory_gib=2)
+    history = learn(begin(of, MONDAY), [an_attempt(used, size=2)] * 30, MONDAY)
+    ranges = {**RANGES, MEMORY: a_range(prices=prices)}
+
+    assert decide(history, ranges, MONDAY, applies=False)[1].advised.memory_gib == advised
+
+
 def test_people_s_word_counts_where_sizes_are_only_advised() -> None:
     size = settled([an_attempt(5.0) for _ in range(20)], MONDAY, applies=False)
 

@@ -163,3 +163,20 @@ def test_a_size_in_force_is_given_with_its_reason() -> None:
     assert [reason.code for reason in scan.reasons] == [ReasonCode.SIZE_LOWERED]
     assert explain(WORKLOAD, world.ports, last=1).sizes == {"scan": scan.reasons}
     assert (scan.dollars_asked or 0) > scan.dollars
+
+
+def test_too_few_jobs_of_a_type_get_no_advice() -> None:
+    world = a_typed_world()
+    keep(world, type="idle", shape="c0m32")
+    learn_sizes(WORKLOAD, world.ports)
+
+    scan, idle = rightsize(WORKLOAD, world.ports, days=14).sizings
+
+    assert scan.advised != Needs()
+    assert (idle.jobs, idle.advised, idle.dollars_advised) == (1, Needs(), None)
+
+
+def test_with_types_nothing_is_said_of_the_workload_as_a_whole() -> None:
+    found = rightsize(WORKLOAD, a_typed_world().ports, days=14)
+
+    assert (found.footprint, found.now, found.then) == (None, None, None)
