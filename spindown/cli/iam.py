@@ -144,6 +144,7 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
         role_name_prefix=loaded.deployment.role_name_prefix or "",
         boundary_arn=_boundary_arn(loaded.deployment.permissions_boundary, account),
         key_arns=[one.kms_key_arn for one in loaded.deployment.regions.values() if one.kms_key_arn],
+        archive_key_arns=sorted({key for one in loaded.workload.values() for key in one.kms_keys}),
     )
 
 

@@ -40,6 +40,9 @@ OUTPOSTS_AT_MOST = 9
 #: CDK's own.
 USUAL_QUALIFIER = "hnb659fds"
 
+#: Characters that are kept of a stack's name in the names that CloudFormation makes.
+KEPT_OF_STACK = 20
+
 #: A resource takes 50 tags, and an instance bears up to 18 of Spindown's own (``contract.tag``).
 TAGS_AT_MOST = 25
 #: Of all keys and values together: they are in a parameter, whose smallest size is 4 KiB.
@@ -179,6 +182,17 @@ class DeploymentConfig(TomlTable):
                 if len(key) > 1 and key[4] != boundary[4]:
                     advice = f"name a policy of {key[4]}, the account of kms_key_arn, or its name"
                     raise remedy("permissions_boundary", advice)
+        return self
+
+    @model_validator(mode="after")
+    def _keep_the_boundary_apart(self) -> "DeploymentConfig":
+        """Refuse a boundary whose name is one that a deploy may write (``spindown iam``)."""
+        named = self.permissions_boundary or ""
+        written = named.partition(":policy")[2] if named.startswith("arn:") else f"/{named}"
+        begins = (self.role_name_prefix or "") + f"{self.name}-"[:KEPT_OF_STACK]
+        if written.startswith(f"{self.role_path or '/'}{begins}"):
+            advice = f"name a policy that does not begin with {begins}: a deploy may change those"
+            raise remedy("permissions_boundary", advice)
         return self
 
     @model_validator(mode="after")

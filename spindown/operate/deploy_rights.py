@@ -7,11 +7,13 @@ is what CloudFormation's registry tells of the type (``resource_rights.json``, w
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from spindown.config.deployment import KEPT_OF_STACK
+from spindown.contract import tag
 from spindown.error import BadInput
 from spindown.operate.iam_policy import Statement, Whose, allow
 
@@ -24,7 +26,7 @@ Policy = Mapping[str, Any]
 #: What is made of types that the registry does not know: a custom resource is a function's call.
 _CUSTOM = "Custom::"
 #: Takes no resource, and changes nothing.
-_LOOKS = re.compile(r"[a-z0-9-]+:(Describe|List)")
+_LOOKS = re.compile(r"[a-z0-9-]+:(BatchGet|Describe|List)")
 #: Of users and groups, whom no template makes.
 _OF_PEOPLE = re.compile(r"iam:\w+(Group|User)")
 #: Services whose resources bear a name. The rest of EC2 and FIS bears ids.
@@ -40,7 +42,21 @@ _NAMED: Mapping[str, Sequence[str]] = {
     "scheduler": ("schedule/default/{begins}",),
     "sns": ("{begins}",),
     "sqs": ("{begins}",),
-    "ssm": ("parameter/spindown/{name}/*", "parameter/cdk-bootstrap/{qualifier}/version"),
+    "ssm": (
+        "parameter/spindown/{name}/*",
+        "parameter/imagebuilder/spindown/{name}/*",
+        "parameter/cdk-bootstrap/{qualifier}/version",
+    ),
+}
+#: Services of which the registry asks more than to look -> why our templates need none of it.
+LEFT_OUT: Mapping[str, str] = {
+    "application-autoscaling": "the ledger is billed by request and has no capacity to scale",
+    "firehose": "logs go to no delivery stream",
+    "kinesis": "the ledger sends its changes to no stream",
+    "lakeformation": "tables of Glue are governed by IAM",
+    "s3tables": "no bucket has metadata tables",
+    "vpc-lattice": "endpoints lead to AWS's services alone",
+    "vpce": "endpoints lead to services of their own region",
 }
 #: Services whose resources bear ids that nobody knows before.
 _BY_ID = ("ec2", "fis")
@@ -50,8 +66,32 @@ _WITHOUT_RESOURCE = frozenset(
     for action in ("Put", "Delete")
     for what in ("QueryDefinition", "ResourcePolicy")
 )
-#: Characters that are kept of a stack's name in the names that CloudFormation makes.
-_KEPT_OF_STACK = 20
+#: What deletes something that bears the deployment's tag, or a route of a table that does.
+_DELETES_TAGGED = frozenset(
+    f"ec2:Delete{what}"
+    for what in (
+        "FlowLogs",
+        "InternetGateway",
+        "Route",
+        "RouteTable",
+        "SecurityGroup",
+        "Subnet",
+        "Vpc",
+        "VpcEndpoints",
+    )
+)
+_TAGS_BY_ID = frozenset({"ec2:CreateTags", "ec2:DeleteTags"})
+#: What of EC2 a deploy makes that bears tags.
+_TAGGED_KINDS = (
+    "internet-gateway",
+    "launch-template",
+    "route-table",
+    "security-group",
+    "subnet",
+    "vpc",
+    "vpc-endpoint",
+    "vpc-flow-log",
+)
 
 
 def execution(whose: Whose, templates: Sequence[Template]) -> Mapping[str, Policy]:
@@ -74,8 +114,8 @@ def execution(whose: Whose, templates: Sequence[Template]) -> Mapping[str, Polic
         ),
         *_change_by_id(whose, [one for name in _BY_ID for one in by_service.get(name, [])]),
         *_keep_bucket(whose, by_service.get("s3", [])),
-        *_keep_roles(whose, by_service.get("iam", [])),
-        *_use_keys(whose, by_service.get("kms", [])),
+        *_keep_roles(whose, by_service.get("iam", []), templates),
+        *_use_keys(whose, by_service.get("kms", []), made),
         *_read_outputs(whose, templates),
     ]
     return {
@@ -163,8 +203,35 @@ def _change(whose: Whose, service: str, actions: Sequence[str]) -> Statement:
 
 
 def _change_by_id(whose: Whose, actions: Sequence[str]) -> list[Statement]:
+    """Allow what ids cannot bound; deletes only of what bears the deployment's tag.
+
+    Of the other changes it is not sure that CloudFormation has tagged the resource before.
+    """
     changes = [one for one in actions if not _LOOKS.match(one)]
-    return [allow("ChangeById", changes, ["*"], _regions(whose))] if changes else []
+    if not changes:
+        return []
+    deletes = [one for one in changes if one in _DELETES_TAGGED]
+    tags = [one for one in changes if one in _TAGS_BY_ID]
+    rest = [one for one in changes if one not in _DELETES_TAGGED | _TAGS_BY_ID]
+    regions = _regions(whose)
+    ours = {f"aws:ResourceTag/{tag.DEPLOYMENT}": whose.deployment}
+    kinds = [f"arn:aws:ec2:*:{whose.account}:{kind}/*" for kind in _TAGGED_KINDS]
+    return [
+        allow("ChangeById", rest, ["*"], regions),
+        *([allow("TagById", tags, kinds, regions)] if tags else []),
+        *(
+            [
+                allow(
+                    "DeleteTagged",
+                    deletes,
+                    ["*"],
+                    {"StringEquals": {**regions["StringEquals"], **ours}},
+                )
+            ]
+            if deletes
+            else []
+        ),
+    ]
 
 
 def _keep_bucket(whose: Whose, actions: Sequence[str]) -> list[Statement]:
@@ -192,31 +259,117 @@ _GIVES = frozenset(
 )
 
 
-def _keep_roles(whose: Whose, actions: Sequence[str]) -> list[Statement]:
-    """Allow roles, policies and profiles of the deployment alone, and no role without boundary."""
-    linked = "iam:CreateServiceLinkedRole"
+#: Type of which the registry asks to make a role of AWS's own -> the services that get one.
+_LINKED: Mapping[str, Sequence[str]] = {
+    # Its workgroup only says where answers go.
+    "AWS::Athena::WorkGroup": (),
+    "AWS::DynamoDB::GlobalTable": (
+        "contributorinsights.dynamodb.amazonaws.com",
+        "dynamodb.application-autoscaling.amazonaws.com",
+        "replication.dynamodb.amazonaws.com",
+    ),
+    "AWS::EC2::FlowLog": ("delivery.logs.amazonaws.com",),
+    "AWS::ImageBuilder": ("imagebuilder.amazonaws.com",),
+}
+_MAKES_LINKED = "iam:CreateServiceLinkedRole"
+
+
+def _keep_roles(
+    whose: Whose, actions: Sequence[str], templates: Sequence[Template]
+) -> list[Statement]:
+    """Allow roles, policies and profiles of the deployment alone, and no role without boundary.
+
+    It changes neither its own rights nor the boundary, whatever their names match.
+    """
     free = "iam:DeleteRolePermissionsBoundary"
     own = [
         f"arn:aws:iam::{whose.account}:{kind}{whose.role_path}{_role_begins(whose)}"
         for kind in ("role", "policy", "instance-profile")
     ]
-    rest = [one for one in actions if one != linked]
+    rest = [one for one in actions if one not in {_MAKES_LINKED, "iam:PassRole"}]
+    kept = [one for one in rest if not re.match(r"iam:(Get|List)", one)]
     found = []
     if whose.boundary_arn is not None:
         bounded = {"StringEquals": {"iam:PermissionsBoundary": whose.boundary_arn}}
         gives = sorted(_GIVES & {*rest})
         rest = [one for one in rest if one not in _GIVES and one != free]
         found = [allow("KeepBoundedRoles", gives, [_own_roles(whose)], bounded)]
+    passed = {"StringEquals": {"iam:PassedToService": trusted_services(templates)}}
+    linked = {"StringEquals": {"iam:AWSServiceName": linked_services(templates)}}
     return [
         *found,
         allow("KeepRoles", rest, own),
-        allow("MakeRolesOfAws", [linked], [_roles(whose, "/aws-service-role/*")]),
+        allow("PassRoles", ["iam:PassRole"], [_own_roles(whose)], passed),
+        allow("MakeRolesOfAws", [_MAKES_LINKED], [_roles(whose, "/aws-service-role/*")], linked),
+        {**allow("KeepOwnRights", kept, _own_rights(whose)), "Effect": "Deny"},
     ]
 
 
-def _use_keys(whose: Whose, actions: Sequence[str]) -> list[Statement]:
-    used = [one for one in actions if not _LOOKS.match(one) or one == "kms:DescribeKey"]
-    return [allow("UseKeys", used, whose.key_arns)] if whose.key_arns and used else []
+def trusted_services(templates: Sequence[Template]) -> list[str]:
+    """Return the services that roles of the templates trust, and so may be passed to."""
+    return sorted(
+        {
+            service
+            for each in templates
+            for one in each["Resources"].values()
+            if one["Type"] == "AWS::IAM::Role"
+            for statement in one["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+            for service in _listed(statement["Principal"]["Service"])
+        }
+    )
+
+
+def linked_services(templates: Sequence[Template]) -> list[str]:
+    """Return the services for which making the templates' resources may make a role of AWS's own.
+
+    Raises BadInput for a type of which that is not known.
+    """
+    found: set[str] = set()
+    for kind in types_of(templates):
+        if _MAKES_LINKED in rights_of(kind):
+            known = kind if kind in _LINKED else kind.rpartition("::")[0]
+            if known not in _LINKED:
+                remedy = "name the service for which it makes a role"
+                raise BadInput("resource type", kind, remedy)
+            found.update(_LINKED[known])
+    return sorted(found)
+
+
+def _own_rights(whose: Whose) -> list[str]:
+    """Return what the role must not change: its policies, what bounds its roles, the bootstrap."""
+    return [
+        f"arn:aws:iam::{whose.account}:policy/*{whose.deployment}-execution-*",
+        f"arn:aws:iam::{whose.account}:role/*cdk-{whose.qualifier}-*",
+        *([whose.boundary_arn] if whose.boundary_arn is not None else []),
+    ]
+
+
+#: Services that use a key of yours for what a deploy makes.
+_KEY_SERVICES = ("athena", "dynamodb", "imagebuilder", "lambda", "logs", "s3", "sns", "sqs")
+_GRANTS_KEYS = ("kms:CreateGrant", "kms:RevokeGrant")
+
+
+def _use_keys(whose: Whose, actions: Sequence[str], made: Collection[str]) -> list[Statement]:
+    """Allow the use of keys through services alone; of the bootstrap's own, through S3."""
+    found = []
+    used = [one for one in actions if not _LOOKS.match(one) and one not in _GRANTS_KEYS]
+    lent = [one for one in actions if one in _GRANTS_KEYS]
+    if whose.key_arns and actions:
+        through = _through(whose, [one for one in _KEY_SERVICES if one in made or one == "s3"])
+        aws_alone = {**through, "Bool": {"kms:GrantIsForAWSResource": "true"}}
+        found = [
+            allow("UseKeys", used, whose.key_arns, through),
+            allow("LendKeys", lent, whose.key_arns, aws_alone),
+        ]
+    archives = [one for one in whose.archive_key_arns if one.split(":")[3] in whose.regions]
+    if archives:
+        found.append(allow("ReadArchivesByKey", ["kms:Decrypt"], archives, _through(whose, ["s3"])))
+    return found
+
+
+def _through(whose: Whose, services: Sequence[str]) -> Mapping[str, Any]:
+    places = [f"{one}.{region}.amazonaws.com" for one in services for region in whose.regions]
+    return {"StringEquals": {"kms:ViaService": places}}
 
 
 def _read_outputs(whose: Whose, templates: Sequence[Template]) -> list[Statement]:
@@ -241,7 +394,7 @@ def _role_begins(whose: Whose) -> str:
 
 def _begins(whose: Whose) -> str:
     """Return how every name begins, given or made by CloudFormation of the stack's."""
-    return f"{whose.deployment}-"[:_KEPT_OF_STACK] + "*"
+    return f"{whose.deployment}-"[:KEPT_OF_STACK] + "*"
 
 
 def _words(whose: Whose) -> Mapping[str, str]:

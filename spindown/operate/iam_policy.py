@@ -9,15 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spindown.config.deployment import USUAL_QUALIFIER
+from spindown.config.deployment import KEPT_OF_STACK, USUAL_QUALIFIER
 from spindown.contract import tag
 from spindown.contract.folder import folder_prefix
 from spindown.contract.job.batch import BATCHES, OPEN, SUBMITTED, UPLOADS
 from spindown.contract.location import work_root
 from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
-
-#: Characters of a stack's name that its bucket's name surely begins with.
-_KEPT_OF_STACK = 20
 
 Statement = Mapping[str, Any]
 
@@ -35,6 +32,8 @@ class Whose:
     qualifier: str = USUAL_QUALIFIER
     #: The account's own keys, that of the home region first; none: AWS's keys encrypt.
     key_arns: Sequence[str] = ()
+    #: Keys that may encrypt the buckets of ``cdk bootstrap``.
+    archive_key_arns: Sequence[str] = ()
     #: Path and beginning of the names of its roles, and what bounds them.
     role_path: str = "/"
     role_name_prefix: str = ""
@@ -49,7 +48,7 @@ class Whose:
     def objects(self, *keys: str) -> list[str]:
         """Return the ARNs of objects of the bucket; no key: the bucket's own."""
         stack = f"{self.deployment}-core"
-        pattern = f"{stack}-storebucket*" if len(stack) <= _KEPT_OF_STACK else f"{stack[:20]}*"
+        pattern = f"{stack}-storebucket*" if len(stack) <= KEPT_OF_STACK else f"{stack[:20]}*"
         name = self.bucket or pattern
         return [f"arn:aws:s3:::{name}/{key}" for key in keys] or [f"arn:aws:s3:::{name}"]
 

@@ -12,6 +12,7 @@ import pytest
 from spindown.config import load
 from spindown.error import BadInput
 from spindown.operate.deploy_rights import (
+    LEFT_OUT,
     POLICY_CHARACTERS_MAX,
     boundary,
     execution,
@@ -22,10 +23,19 @@ from spindown.operate.deploy_rights import (
 from spindown.operate.iam_policy import Whose
 from tests.infra.assembly import Assembly, listed, synthesise_once
 from tests.infra.policy import ACCOUNT
-from tests.infra.ruled import BOUNDARY, HOME_KEY, PATH, PREFIX, QUALIFIER, write_ruled_project
+from tests.infra.ruled import (
+    AWAY_KEY,
+    BOUNDARY,
+    HOME_KEY,
+    PATH,
+    PREFIX,
+    QUALIFIER,
+    write_ruled_project,
+)
 from tools.resource_rights import FILE, text_of
 
 Template = Mapping[str, Any]
+FOREIGN_KEY = HOME_KEY.replace("eu-west-1", "eu-north-1")
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +64,7 @@ def whose(assembly: Assembly) -> Whose:
             role_name_prefix=PREFIX,
             boundary_arn=BOUNDARY,
             key_arns=[HOME_KEY],
+            archive_key_arns=[HOME_KEY, AWAY_KEY, FOREIGN_KEY],
         )
         if is_ruled
         else plain
@@ -127,7 +138,11 @@ def test_each_policy_of_a_deploy_fits(each: Assembly) -> None:
 
 
 def test_a_deploy_touches_no_role_of_others(each: Assembly) -> None:
-    gives = [one for one in statements(each) if any("iam:" in action for action in one["Action"])]
+    gives = [
+        one
+        for one in statements(each)
+        if one["Effect"] == "Allow" and any("iam:" in action for action in one["Action"])
+    ]
 
     assert gives
     for statement in gives:
@@ -138,11 +153,122 @@ def test_a_deploy_touches_no_role_of_others(each: Assembly) -> None:
 
 def test_a_deploy_makes_no_role_without_the_boundary(ruled: Assembly) -> None:
     found = list(statements(ruled))
+    allowed = [one for one in found if one["Effect"] == "Allow"]
     for action in ("CreateRole", "PutRolePolicy", "AttachRolePolicy"):
-        (one,) = (one for one in found if f"iam:{action}" in one["Action"])
+        (one,) = (one for one in allowed if f"iam:{action}" in one["Action"])
         assert one["Condition"] == {"StringEquals": {"iam:PermissionsBoundary": BOUNDARY}}
 
-    assert not [one for one in found if "iam:DeleteRolePermissionsBoundary" in one["Action"]]
+    assert not [one for one in allowed if "iam:DeleteRolePermissionsBoundary" in one["Action"]]
+
+
+def test_a_deploy_changes_neither_its_rights_nor_the_boundary(each: Assembly) -> None:
+    named = [f"policy/{name}" for name in execution(whose(each), templates_of(each))]
+    role = f"role/cdk-{whose(each).qualifier}-cfn-exec-role-{ACCOUNT}-eu-west-1"
+    arns = [f"arn:aws:iam::{ACCOUNT}:{one}" for one in (*named, role)]
+    bound = whose(each).boundary_arn
+    found = list(statements(each))
+    (denied,) = (one for one in found if one["Effect"] == "Deny")
+    writes = {
+        action
+        for one in found
+        for action in one["Action"]
+        if re.match(r"iam:(?!Get|List|Pass|CreateServiceLinkedRole)", action)
+    }
+
+    assert {"iam:CreatePolicyVersion", "iam:DeletePolicy", "iam:PutRolePolicy"} <= writes
+    assert writes == set(denied["Action"])
+    for arn in (*arns, *([bound] if bound else [])):
+        assert any(fnmatchcase(arn, one) for one in denied["Resource"])
+
+
+def test_no_policy_of_a_deploy_is_one_that_it_must_not_change(each: Assembly) -> None:
+    (denied,) = (one for one in statements(each) if one["Effect"] == "Deny")
+    for one in (one for stack in each.stacks.values() for one in stack.values()):
+        properties = one.get("Properties", {})
+        name = properties.get("RoleName") or properties.get("ManagedPolicyName")
+        for kind in ("role", "policy"):
+            arn = f"arn:aws:iam::{ACCOUNT}:{kind}{properties.get('Path', '/')}{name}"
+            assert not any(fnmatchcase(arn, pattern) for pattern in denied["Resource"])
+
+
+def test_roles_are_passed_to_services_that_use_them_alone(each: Assembly) -> None:
+    (one,) = (one for one in statements(each) if "iam:PassRole" in one["Action"])
+    passed = one["Condition"]["StringEquals"]["iam:PassedToService"]
+
+    assert {"ec2.amazonaws.com", "lambda.amazonaws.com", "scheduler.amazonaws.com"} <= {*passed}
+    assert all(isinstance(name, str) and name.endswith(".amazonaws.com") for name in passed)
+
+
+def test_roles_of_aws_are_made_for_known_services_alone(each: Assembly) -> None:
+    (one,) = (one for one in statements(each) if "iam:CreateServiceLinkedRole" in one["Action"])
+    named = set(one["Condition"]["StringEquals"]["iam:AWSServiceName"])
+
+    assert "replication.dynamodb.amazonaws.com" in named
+    is_baked = any(kind.startswith("AWS::ImageBuilder") for kind in types_of(templates_of(each)))
+    assert ("imagebuilder.amazonaws.com" in named) is is_baked
+
+
+def test_a_deploy_uses_keys_through_services_alone(ruled: Assembly) -> None:
+    used = [
+        one
+        for one in statements(ruled)
+        if any(re.match(r"kms:(?!Describe|List)", action) for action in one["Action"])
+    ]
+
+    assert all(one["Condition"]["StringEquals"]["kms:ViaService"] for one in used)
+    (lent,) = (one for one in used if "kms:CreateGrant" in one["Action"])
+    assert lent["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+
+
+def test_archives_that_a_key_of_one_s_own_encrypts_are_read(ruled: Assembly) -> None:
+    (one,) = (one for one in statements(ruled) if one["Sid"] == "ReadArchivesByKey")
+
+    # That of a region without workers encrypts no archive that is read.
+    assert one["Resource"] == [HOME_KEY, AWAY_KEY]
+    assert one["Condition"]["StringEquals"]["kms:ViaService"] == [
+        "s3.eu-west-1.amazonaws.com",
+        "s3.us-west-2.amazonaws.com",
+    ]
+
+
+def test_what_the_registry_asks_is_allowed_or_left_out_by_name(each: Assembly) -> None:
+    allowed = {action for one in statements(each) for action in one["Action"]}
+    asked = {action for kind in types_of(templates_of(each)) for action in rights_of(kind)}
+    lacking = {
+        one
+        for one in asked - allowed
+        if not re.match(r"iam:\w+(Group|User)|iam:DeleteRolePermissionsBoundary$", one)
+        # A key of one's own: without it none is used.
+        and not (one.startswith("kms:") and not whose(each).key_arns)
+    }
+
+    assert {one.partition(":")[0] for one in lacking} <= LEFT_OUT.keys()
+    assert lacking
+
+
+def test_only_what_bears_the_tag_is_deleted(each: Assembly) -> None:
+    free, bound = (
+        next(one for one in statements(each) if one["Sid"] == sid)
+        for sid in ("ChangeById", "DeleteTagged")
+    )
+    tagged = {
+        "AWS::EC2::FlowLog",
+        "AWS::EC2::InternetGateway",
+        "AWS::EC2::RouteTable",
+        "AWS::EC2::SecurityGroup",
+        "AWS::EC2::Subnet",
+        "AWS::EC2::VPC",
+        "AWS::EC2::VPCEndpoint",
+    }
+
+    assert bound["Condition"]["StringEquals"]["aws:ResourceTag/spindown:deployment"] == "lab"
+    deletes = {one for one in free["Action"] if one.startswith("ec2:Delete")}
+    # Whether a launch template bears tags, only a rule of the account says.
+    assert deletes == {"ec2:DeleteLaunchTemplate"}
+    for stack in each.stacks.values():
+        for one in stack.values():
+            if one["Type"] in tagged:
+                assert {"Key": "spindown:deployment", "Value": "lab"} in one["Properties"]["Tags"]
 
 
 def test_the_boundary_has_all_that_roles_may_and_no_more(each: Assembly) -> None:

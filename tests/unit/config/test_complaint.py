@@ -330,6 +330,13 @@ _KEY_FORM = (
             id="no managed policy",
         ),
         pytest.param(
+            "deployment.permissions_boundary",
+            "arn:aws:iam::111122223333:policy/demo-limits",
+            "deployment.permissions_boundary",
+            "name a policy that does not begin with demo-: a deploy may change those",
+            id="a boundary that a deploy may change",
+        ),
+        pytest.param(
             "deployment.role_path",
             "team/",
             "deployment.role_path",
