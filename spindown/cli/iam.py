@@ -19,7 +19,7 @@ from spindown.cli.group import make_group
 from spindown.error import AccessDenied, BadInput, NotFound
 from spindown.installed import cdk_command
 from spindown.operate import deploy_rights
-from spindown.operate.iam_policy import Whose, policy
+from spindown.operate.iam_policy import Whose, policies
 
 app = make_group("Print what somebody must be allowed to do, as a policy of IAM.")
 
@@ -144,6 +144,14 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
         role_name_prefix=loaded.deployment.role_name_prefix or "",
         boundary_arn=_boundary_arn(loaded.deployment.permissions_boundary, account),
         key_arns=[one.kms_key_arn for one in loaded.deployment.regions.values() if one.kms_key_arn],
+        image_parameters=sorted(
+            {
+                path
+                for one in loaded.workload.values()
+                for path in one.image.parameters.values()
+                if not path.startswith("/aws/service/")
+            }
+        ),
         archive_key_arns=sorted({key for one in loaded.workload.values() for key in one.kms_keys}),
     )
 
@@ -170,4 +178,7 @@ def _find_bucket(whose: Whose, account: str | None, bucket: str | None) -> Whose
 
 
 def _print(role: str, whose: Whose) -> None:
-    print(json.dumps(policy(role, whose), indent=2))
+    found = policies(role, whose)
+    (first, *more) = found.values()
+    # What has no room in one is printed by the names to give them.
+    print(json.dumps(found if more else first, indent=2))

@@ -15,13 +15,9 @@ from typing import Any
 from spindown.config.deployment import KEPT_OF_STACK
 from spindown.contract import tag
 from spindown.error import BadInput
-from spindown.operate.iam_policy import Statement, Whose, allow
-
-#: Characters of a managed policy (AWS IAM User Guide, "IAM and AWS STS quotas").
-POLICY_CHARACTERS_MAX = 6_144
+from spindown.operate.iam_policy import Policy, Statement, Whose, allow, document, split
 
 Template = Mapping[str, Any]
-Policy = Mapping[str, Any]
 
 #: What is made of types that the registry does not know: a custom resource is a function's call.
 _CUSTOM = "Custom::"
@@ -119,8 +115,8 @@ def execution(whose: Whose, templates: Sequence[Template]) -> Mapping[str, Polic
         *_read_outputs(whose, templates),
     ]
     return {
-        f"{whose.deployment}-execution-{number}": _policy(part)
-        for number, part in enumerate(_split(statements), 1)
+        f"{whose.deployment}-execution-{number}": document(part)
+        for number, part in enumerate(split(statements), 1)
     }
 
 
@@ -137,7 +133,7 @@ def boundary(whose: Whose, templates: Sequence[Template]) -> Policy:
         "iam:CreateServiceLinkedRole": _roles(whose, "/aws-service-role/*"),
         "iam:PassRole": _own_roles(whose),
     }
-    return _policy(
+    return document(
         [
             allow("Work", sorted(asked - {*gives}), ["*"]),
             *(allow(one.partition(":")[2], [one], [bounded[one]]) for one in gives),
@@ -408,22 +404,6 @@ def _words(whose: Whose) -> Mapping[str, str]:
 
 def _regions(whose: Whose) -> Mapping[str, Any]:
     return {"StringEquals": {"aws:RequestedRegion": list(whose.regions)}}
-
-
-def _split(statements: Sequence[Statement]) -> list[list[Statement]]:
-    """Divide the statements, in their order, among as few policies as have room for them."""
-    parts: list[list[Statement]] = [[]]
-    for one in statements:
-        if len(json.dumps(_policy([*parts[-1], one]), separators=(",", ":"))) > (
-            POLICY_CHARACTERS_MAX
-        ):
-            parts.append([])
-        parts[-1].append(one)
-    return parts
-
-
-def _policy(statements: Sequence[Statement]) -> Policy:
-    return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
 def _listed(value: Any) -> list[Any]:

@@ -5,18 +5,23 @@ service. What is made by CloudFormation has a name that nobody knows before: the
 and the account bounds it.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spindown.config.deployment import KEPT_OF_STACK, USUAL_QUALIFIER
+from spindown.config.deployment import KEPT_OF_STACK, USUAL_QUALIFIER, bootstrap_parameter
 from spindown.contract import tag
 from spindown.contract.folder import folder_prefix
 from spindown.contract.job.batch import BATCHES, OPEN, SUBMITTED, UPLOADS
 from spindown.contract.location import work_root
 from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
 
+#: Characters of a managed policy (AWS IAM User Guide, "IAM and AWS STS quotas").
+POLICY_CHARACTERS_MAX = 6_144
+
 Statement = Mapping[str, Any]
+Policy = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,8 @@ class Whose:
     key_arns: Sequence[str] = ()
     #: Keys that may encrypt the buckets of ``cdk bootstrap``.
     archive_key_arns: Sequence[str] = ()
+    #: SSM parameters of one's own that name images.
+    image_parameters: Sequence[str] = ()
     #: Path and beginning of the names of its roles, and what bounds them.
     role_path: str = "/"
     role_name_prefix: str = ""
@@ -56,6 +63,10 @@ class Whose:
     def ours(self) -> Mapping[str, Any]:
         """Return the condition that a bucket is this account's."""
         return {"StringEquals": {"aws:ResourceAccount": self.account}}
+
+
+#: With which EC2 launches spot instances.
+_SPOT_ROLE = "spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 
 
 def deployer(whose: Whose) -> list[Statement]:
@@ -161,8 +172,12 @@ def operator(whose: Whose) -> list[Statement]:
         allow(
             "ReadLogs",
             ["logs:FilterLogEvents", "logs:StartQuery"],
-            # Of workers, and of the functions.
-            [whose.arn("logs", f"log-group:/spindown/{name}/*")],
+            # Of workers, and of the functions; and of images that are baked.
+            [
+                f"arn:aws:logs:{region}:{whose.account}:log-group:{group}"
+                for region in whose.regions
+                for group in (f"/spindown/{name}/*", f"/aws/imagebuilder/{name}{SEPARATOR}*")
+            ],
         ),
         _wake_scaler(whose),
         # `spindown doctor`: whether the function of the webhook can read its secret. The runbook:
@@ -194,6 +209,27 @@ def operator(whose: Whose) -> list[Statement]:
             [f"arn:aws:ec2:{region}:{whose.account}:instance/*" for region in whose.regions],
             {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
         ),
+        # `spindown doctor`, before the first deploy: what it needs to be there.
+        allow(
+            "SeeSpotRole",
+            ["iam:GetRole"],
+            [f"arn:aws:iam::{whose.account}:role/aws-service-role/{_SPOT_ROLE}"],
+        ),
+        allow(
+            "SeeParameters",
+            ["ssm:GetParameter"],
+            # AWS's own belong to no account.
+            [
+                f"arn:aws:ssm:*:{owner}:parameter{path}"
+                for owner, path in (
+                    ("", "/aws/service/*"),
+                    (whose.account, bootstrap_parameter(whose.qualifier)),
+                    (whose.account, f"/imagebuilder/spindown/{name}/*"),
+                    *((whose.account, path) for path in whose.image_parameters),
+                )
+            ],
+            {"StringEquals": {"aws:RequestedRegion": list(whose.regions)}},
+        ),
         # `spindown doctor`: whether the buckets of sources, which are people's own, send events.
         allow("SeeSources", ["s3:GetBucketNotification"], ["arn:aws:s3:::*"], whose.ours),
         # Dashboards belong to no region.
@@ -220,10 +256,13 @@ def operator(whose: Whose) -> list[Statement]:
                 "ec2:DescribeRouteTables",
                 "ec2:DescribeSubnets",
                 "ec2:DescribeVpcEndpoints",
+                "ec2:DescribeVpcs",
                 "freetier:GetAccountPlanState",
                 "lambda:GetAccountSettings",
+                "logs:DescribeQueryDefinitions",
                 "logs:GetQueryResults",
                 "pricing:GetProducts",
+                "servicequotas:GetServiceQuota",
                 "servicequotas:ListServiceQuotas",
             ],
             ["*"],
@@ -292,9 +331,48 @@ RIGHTS: Mapping[str, Callable[[Whose], list[Statement]]] = {
 }
 
 
-def policy(role: str, whose: Whose) -> Mapping[str, Any]:
-    """Return the policy document of a role of ``RIGHTS``."""
-    return {"Version": "2012-10-17", "Statement": [*RIGHTS[role](whose), *_use_key(role, whose)]}
+def policy(role: str, whose: Whose) -> Policy:
+    """Return the policy document of a role of ``RIGHTS``, however long it is."""
+    return document([*RIGHTS[role](whose), *_use_key(role, whose)])
+
+
+def policies(role: str, whose: Whose) -> Mapping[str, Policy]:
+    """Return the same, by names to give them, as policies of which each has room for its part."""
+    parts = split(policy(role, whose)["Statement"])
+    return {f"{whose.deployment}-{role}-{n}": document(part) for n, part in enumerate(parts, 1)}
+
+
+def document(statements: Sequence[Statement]) -> Policy:
+    """Return a policy of these statements."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def split(statements: Sequence[Statement]) -> list[list[Statement]]:
+    """Divide the statements, in their order, among as few policies as have room for them."""
+    parts: list[list[Statement]] = [[]]
+    for one in (piece for whole in statements for piece in _pieces(whole)):
+        if not _has_room([*parts[-1], one]):
+            parts.append([])
+        parts[-1].append(one)
+    return parts
+
+
+def _pieces(statement: Statement) -> list[Statement]:
+    """Return the statement, or several of a part of its resources each if it is too long."""
+    if _has_room([statement]) or len(statement["Resource"]) == 1:
+        return [statement]
+    middle = len(statement["Resource"]) // 2
+    halves = (statement["Resource"][:middle], statement["Resource"][middle:])
+    return [
+        piece
+        for side, half in zip("AB", halves, strict=True)
+        for piece in _pieces({**statement, "Sid": statement["Sid"] + side, "Resource": half})
+    ]
+
+
+def _has_room(statements: Sequence[Statement]) -> bool:
+    text = json.dumps(document(statements), separators=(",", ":"))
+    return len(text) <= POLICY_CHARACTERS_MAX
 
 
 #: Who -> through which services they use what the account's own key encrypts, and for what.

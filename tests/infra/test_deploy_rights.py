@@ -13,14 +13,13 @@ from spindown.config import load
 from spindown.error import BadInput
 from spindown.operate.deploy_rights import (
     LEFT_OUT,
-    POLICY_CHARACTERS_MAX,
     boundary,
     execution,
     rights_of,
     role_statements,
     types_of,
 )
-from spindown.operate.iam_policy import Whose
+from spindown.operate.iam_policy import POLICY_CHARACTERS_MAX, Whose
 from tests.infra.assembly import Assembly, listed, synthesise_once
 from tests.infra.policy import ACCOUNT
 from tests.infra.ruled import (

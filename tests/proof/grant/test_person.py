@@ -32,6 +32,8 @@ OPERATOR = {
     "ReadLogs": "logs once",
     "WakeScaler": "submit count spindown.toml",
     "SeeDashboards": "dashboard --html page.html",
+    "SeeParameters": "doctor",
+    "SeeSpotRole": "doctor",
 }
 SUBMITTER = {
     "SendWork": "submit count spindown.toml",
@@ -221,9 +223,8 @@ def test_doctor_reports_though_it_may_not_see_all(operator: Person) -> None:
     done = operator.run("doctor --json")
 
     assert json.loads(done.stdout)["findings"]
-    # Roles, images, secrets, keys and inputs, which are not the deployment's own.
+    # Secrets, keys and inputs, which are not the deployment's own.
     assert {one.split()[1] for one in operator.denied} <= {
-        "iam:GetRole",
         "kms:DescribeKey",
         "s3:ListBucket",
         "secretsmanager:DescribeSecret",

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from spindown.contract.folder import digest_of, folder_key
-from spindown.operate.iam_policy import RIGHTS, Whose, policy
+from spindown.operate.iam_policy import RIGHTS, Whose, policies, policy
 
 ACCOUNT = "123456789012"
 #: Characters of a managed policy (AWS IAM User Guide, "IAM and AWS STS quotas").
@@ -23,7 +23,14 @@ def a_deployment(name: str = "lab", workloads: tuple[str, ...] = ("ocr", "video"
 def test_each_resource_is_of_the_deployment_or_its_account(role: str) -> None:
     statements = {one["Sid"]: one for one in policy(role, a_deployment())["Statement"]}
     # What takes no resource, what no name can bound, and a role of AWS's own.
-    unbound = {"SeeMarket", "SeeProof", "SeeSources", "MakeRoleOfExperiments"}
+    unbound = {
+        "MakeRoleOfExperiments",
+        "SeeMarket",
+        "SeeParameters",
+        "SeeProof",
+        "SeeSources",
+        "SeeSpotRole",
+    }
     for sid in unbound:
         statements.pop(sid, None)
 
@@ -51,6 +58,70 @@ def test_it_fits_into_a_policy(role: str) -> None:
     whose = a_deployment("a" * 30, tuple(f"workload-{n:02}" for n in range(15)))
 
     assert len(json.dumps(policy(role, whose), separators=(",", ":"))) <= POLICY_CHARACTERS
+
+
+@pytest.mark.parametrize("role", RIGHTS)
+def test_a_large_deployment_has_as_many_policies_as_it_needs(role: str) -> None:
+    regions = tuple(f"ap-southeast-{n}" for n in range(1, 11))
+    names = tuple(f"a-workload-of-a-long-name-{n:02}" for n in range(36))
+    whose = replace(a_deployment("a" * 30, names), regions=regions)
+
+    made = policies(role, whose)
+
+    assert [*made] == [f"{'a' * 30}-{role}-{n}" for n in range(1, len(made) + 1)]
+    assert len(made) <= 5
+    split: dict[str, set[str]] = {}
+    for one in made.values():
+        assert len(json.dumps(one, separators=(",", ":"))) <= POLICY_CHARACTERS
+        sids = [statement["Sid"] for statement in one["Statement"]]
+        assert len(set(sids)) == len(sids)
+        for statement in one["Statement"]:
+            for action in statement["Action"]:
+                split.setdefault(action, set()).update(statement["Resource"])
+    whole: dict[str, set[str]] = {}
+    for statement in policy(role, whose)["Statement"]:
+        for action in statement["Action"]:
+            whole.setdefault(action, set()).update(statement["Resource"])
+    assert split == whole
+
+
+def test_the_first_doctor_reads_what_must_be_there() -> None:
+    whose = replace(a_deployment(), image_parameters=["/images/ocr"])
+    granted = {
+        (action, arn)
+        for one in policy("operator", whose)["Statement"]
+        for action in one["Action"]
+        for arn in one["Resource"]
+    }
+    role = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    asked = [
+        ("iam:GetRole", f"arn:aws:iam::{ACCOUNT}:{role}"),
+        ("ec2:DescribeVpcs", "*"),
+        ("servicequotas:GetServiceQuota", "*"),
+        *(
+            ("ssm:GetParameter", f"arn:aws:ssm:us-east-1:{owner}:parameter{name}")
+            for owner, name in (
+                ("", "/aws/service/deeplearning/ami/x86_64/latest/ami-id"),
+                (ACCOUNT, "/cdk-bootstrap/hnb659fds/version"),
+                (ACCOUNT, "/imagebuilder/spindown/lab/ocr"),
+                (ACCOUNT, "/images/ocr"),
+            )
+        ),
+    ]
+
+    for action, arn in asked:
+        assert any(action == one and fnmatchcase(arn, of) for one, of in granted), (action, arn)
+
+
+def test_an_operator_reads_the_logs_of_every_region() -> None:
+    (one,) = (
+        one for one in policy("operator", a_deployment())["Statement"] if one["Sid"] == "ReadLogs"
+    )
+
+    for region in ("eu-west-1", "us-east-1"):
+        for group in ("/spindown/lab/worker/ocr", "/aws/imagebuilder/lab--ocr--x86_64"):
+            arn = f"arn:aws:logs:{region}:{ACCOUNT}:log-group:{group}:*"
+            assert any(fnmatchcase(arn, of) for of in one["Resource"])
 
 
 def test_who_submits_to_one_workload_sends_to_no_other() -> None:
