@@ -54,6 +54,11 @@ def say(reason: Reason) -> str:
     return _line(_say_code(reason.code, reason.about))
 
 
+def say_outgrown(reason: Reason, memory_gib: float) -> str:
+    """Return why a job fails that has run out of memory with so many GiB, and may have no more."""
+    return _line(f"ran out of memory with {memory_gib:g} GiB; {say(reason)}")
+
+
 def say_mode(deadline: DeadlineRecord) -> str:
     """Return what a deadline lets a waiting job be bought; "" if it does not say."""
     return _line(_say_code(deadline.mode, {}))
@@ -339,6 +344,22 @@ def _jobs(about: About) -> str:
 
 def _day(about: About) -> str:
     return str(about["until"])[:10]
+
+
+def _no_such_size(about: About) -> str:
+    """Of a machine that jobs share, numbers are for each job: they must not seem too small."""
+    field, asked, most = about["field"], _plain(about["asked"]), _plain(about["most"])
+    if about.get("given", about["asked"]) != about["asked"]:
+        asked = f"{_plain(about['given'])}, rounded up to {asked}"
+    shared = f" for each of {about['slots']} jobs on it" if about.get("slots", 1) != 1 else ""
+    what = f"{field} is {asked}, and the most on sale is {most}{shared}"
+    if field == "architectures":
+        what = "none on sale has all of it at once"
+    size = say_shape(str(about["shape"]))
+    return (
+        f"no machine that this workload may have is of the size {size}: {what}: "
+        "ask for less, or allow larger machines"
+    )
 
 
 def _size_learned(about: About) -> str:
@@ -893,8 +914,12 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.TYPE_UNKNOWN: "the workload declares no type {type}: name one of {known}",
     ReasonCode.REQUIREMENT_FORBIDDEN: lambda about: (
-        f"{about['field']} is {_plain(about['asked'])}, and the most is {_plain(about['most'])}: "
-        "ask for less"
+        (
+            f"architectures is {about['asked']}, and allowed is {about['most']}: ask for that"
+            if about["field"] == "architectures"
+            else f"{about['field']} is {_plain(about['asked'])}, and the most is "
+            f"{_plain(about['most'])}: ask for less"
+        )
         + (
             f", or change {about['setting']} of the workload in spindown.toml and deploy"
             if about.get("setting")
@@ -905,11 +930,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "{shapes} sizes of machines that no type declares are in use, and none covers {shape}: "
         "declare it as a type, or ask for one of these sizes"
     ),
-    ReasonCode.NO_SUCH_SIZE: lambda about: (
-        f"no machine that this workload may have is of the size {say_shape(str(about['shape']))}: "
-        f"{about['field']} is {_plain(about['asked'])}, and the most on sale is "
-        f"{_plain(about['most'])}: ask for less, or allow larger machines"
-    ),
+    ReasonCode.NO_SUCH_SIZE: _no_such_size,
     ReasonCode.SIZE_LOWERED: _size_learned,
     ReasonCode.SIZE_RAISED: _size_learned,
     ReasonCode.SIZE_BACK_FAILURES: _size_back_failures,

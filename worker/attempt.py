@@ -13,7 +13,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import needs_of
 from spindown.contract.log import ATTEMPT_FAILED
 from spindown.domain.lease import RELEASE_AFTER, must_release
-from spindown.domain.out_of_memory import larger_needs
+from spindown.domain.out_of_memory import had_used_little, larger_needs, memory_of
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, LeaseLost, SpindownError, printable
 from spindown.job.commit import Portion
@@ -303,7 +303,7 @@ class Attempt:
             return self._handover.complete(self._held)
         started, before = context.ports.clock.elapsed(), self._held
         larger = self._larger(end.broken)
-        if end.broken is None or larger is not None:
+        if end.broken is None or (larger is not None and not self._had_used_little(end.broken)):
             self._held = settle_release(
                 self._held,
                 portion,
@@ -344,10 +344,21 @@ class Attempt:
             memory_gib=context.memory_gib,
             policy=context.policy,
         )
+        had = memory_of(context.slot_id.shape, context.memory_gib)
+        self._held = replace(
+            self._held, manifest=replace(self._held.manifest, ran_out_gib=round(had, 1))
+        )
         if larger is not None:
             why = f"out of memory: goes on with {larger.memory_gib:g} GiB"
             self._place.output_log.add(f"[spindown] {why}")
         return larger
+
+    def _had_used_little(self, broken: Broken) -> bool:
+        """Tell whether it had memory left by far, so that its attempts must not be many."""
+        context = self._context
+        seen = None if context.recorder is None else context.recorder.memory_peak
+        peak = None if broken.peak_gib is None else max(broken.peak_gib, seen or 0.0)
+        return had_used_little(peak, memory_of(context.slot_id.shape, context.memory_gib))
 
     def _has_moved(self, last: Portion) -> bool:
         """Tell whether the job is further than it was claimed, the last portion included."""

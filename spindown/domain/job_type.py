@@ -322,10 +322,18 @@ def why_not_sold(
     for mosts in (beside, alone):
         for need, size in asked.items():
             if 0.0 < mosts[need] < size:
-                about: About = {"field": need, "asked": size, "most": mosts[need]}
+                about: About = {"field": need, "asked": size, "most": mosts[need], "slots": jobs}
                 return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
     about = {"field": "architectures", "asked": shape.architecture or "any", "most": "another"}
     return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
+
+
+def as_asked(rejected: Reason, needs: Needs) -> Reason:
+    """Return why a size is not sold, with the number of its need before it was rounded up."""
+    given = getattr(needs, str(rejected.about.get("field")), None)
+    if rejected.code is not ReasonCode.NO_SUCH_SIZE or isinstance(given, frozenset | None):
+        return rejected
+    return replace(rejected, about={**rejected.about, "given": given})
 
 
 def _without(shape: Shape, need: str) -> Shape:

@@ -1,12 +1,35 @@
 """What becomes of a job that has run out of memory: it is tried again on the next larger size.
 
-Where this is not possible, its attempt has failed like any other (``dead_letter``).
+Where this is not possible, its attempt has failed like any other (``dead_letter``). So has one that
+had used little (``had_used_little``), which also goes on with more.
 """
 
 from dataclasses import replace
 
 from spindown.domain.job_type import SCALES, parse_shape, settle
 from spindown.domain.policy import Needs, Policy
+
+#: Of the memory that there is: code that has used less may raise MemoryError for another reason.
+_LITTLE = 0.25
+
+
+def memory_of(shape: str, memory_gib: float) -> float:
+    """Return the GiB that a job had: those of its machine's shape, or what is known to be more."""
+    known = parse_shape(shape)
+    return max(float(known.memory_gib) if known else 0.0, memory_gib)
+
+
+def had_used_little(peak_gib: float | None, memory_gib: float) -> bool:
+    """Tell whether a job said that memory ran out and had used less than a quarter of it.
+
+    Then each attempt counts as a failure, so that there are not many. More memory may help all the
+    same: an array for which there is no room is refused before it uses any.
+
+    Args:
+        peak_gib: the most that it has used; None: not known, or the kernel itself said so.
+        memory_gib: what it had.
+    """
+    return peak_gib is not None and peak_gib < _LITTLE * memory_gib
 
 
 def larger_needs(
@@ -24,10 +47,9 @@ def larger_needs(
         memory_gib: what its machine had, as far as that is known.
         policy: the types, and the ceilings.
     """
-    known = parse_shape(shape)
-    if known is None:
+    if parse_shape(shape) is None:
         return None
-    had = max(float(known.memory_gib), memory_gib)
+    had = memory_of(shape, memory_gib)
     larger = next((size for size in SCALES["memory_gib"] if size > had), None)
     if larger is None:
         return None

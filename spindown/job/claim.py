@@ -390,8 +390,7 @@ def _misfit(
         put_back(message, _LEFT_TO_INTAKE, ports.queue)
         return Declined(outcome=ClaimOutcome.PUT_BACK, job_id=job.job_id, reason="to be routed")
     presence.note_declined()
-    reason, code = say(settled.rejected), settled.rejected.code
-    fail_unclaimed(job, settled.rejected, ports)
+    code, reason = settled.rejected.code, fail_unclaimed(job, settled.rejected, ports)
     dead_letter_untouched(message, reason, ports, code=code, job_id=job.job_id or "")
     return Declined(
         outcome=ClaimOutcome.FORBIDDEN, job_id=job.job_id, reason=reason, code=code.value

@@ -178,6 +178,7 @@ def send_to_larger(
     queue.send([copy_message(held.message, job, ports.objects)])
     delete(handle, ports.queue)
     requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
+    requeued = replace(requeued, failures=len(held.manifest.failures))
     own = parse_shape(slot_id.shape) or Shape()
     requeued = replace(requeued, shape=shape_of(needs, own.dispatch).name)
     presence.vacate(slot_id, held.lease, requeued=requeued)

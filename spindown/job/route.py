@@ -35,6 +35,7 @@ from spindown.domain.job_type import (
     SettledNeeds,
     Shape,
     Sized,
+    as_asked,
     dispatch_of_type,
     is_possible,
     parse_shape,
@@ -73,7 +74,7 @@ from spindown.port import (
     JobQueue,
     Message,
 )
-from spindown.reason_text import say
+from spindown.reason_text import say, say_outgrown
 
 #: Well within the timeout of the function; what is left is routed after the next tick.
 RUN_FOR = timedelta(seconds=40)
@@ -136,12 +137,13 @@ def read_sized(message: Message) -> Sized | None:
         return None
 
 
-def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> None:
+def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
     """Say in its manifest that a job has failed, unless it is another's or somebody has it.
 
-    Else its batch would wait for it, and nobody would see why.
+    Else its batch would wait for it, and nobody would see why. Return the words of the reason,
+    which begin with what happened if the job has run out of memory.
     """
-    job_id = job.job_id or ""
+    job_id, words = job.job_id or "", say(reason)
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
     with suppress(NewerSchema, PreconditionFailed):
         stored = load_manifest(job_id, ports.objects)
@@ -149,11 +151,12 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> None:
             known = replace(stored.manifest, epoch=stored.epoch_floor)
             is_held = bool(known.owner) and not known.released
             if known.state is not JobState.RUNNING or is_held or is_other_body(known, job):
-                return
+                return words
+            words = say_outgrown(reason, known.ran_out_gib) if known.ran_out_gib else words
         failed = replace(
             known,
             state=JobState.FAILED,
-            reason=say(reason),
+            reason=words,
             code=reason.code.value,
             batch_id=known.batch_id or job.batch_id,
             body_digest=known.body_digest or body_digest(job),
@@ -161,6 +164,7 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> None:
             released=True,
         )
         save_manifest(failed, None if stored is None else stored.etag, ports)
+    return words
 
 
 class MessageRouter:
@@ -241,7 +245,7 @@ class MessageRouter:
         rejected = settled.rejected or why_unmet(
             settled.needs, settings.requirements, settings.run.root_volume_gib
         )
-        rejected = rejected or self._why_not_sold(settled.shape)
+        rejected = rejected or as_asked(self._why_not_sold(settled.shape), settled.needs)
         if rejected:
             return self._give_up(message, whole, rejected)
         return self._move(message, whole, job, settled.shape, sized)
@@ -304,11 +308,12 @@ class MessageRouter:
 
     def _give_up(self, message: Message, job: JobMessage, reason: Reason) -> Routed:
         """Make a job that no machine may do a dead letter, and say so where its batch is read."""
-        fail_unclaimed(job, reason, self._ports)
-        return self._reject(message, job.job_id or "", reason)
+        words = fail_unclaimed(job, reason, self._ports)
+        return self._reject(message, job.job_id or "", reason, words)
 
-    def _reject(self, message: Message, job_id: str, reason: Reason) -> Routed:
-        dead_letter_untouched(message, say(reason), self._ports, code=reason.code, job_id=job_id)
+    def _reject(self, message: Message, job_id: str, reason: Reason, words: str = "") -> Routed:
+        told = words or say(reason)
+        dead_letter_untouched(message, told, self._ports, code=reason.code, job_id=job_id)
         return Routed(rejected={reason.code.value: 1})
 
     def _queue_for(self, shape: Shape, job_type: str) -> JobQueue | None:

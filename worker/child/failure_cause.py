@@ -51,6 +51,8 @@ class Broken:
 
     cause: FailureCause
     reason: str
+    #: The most memory that its processes have used, GiB; None: the code has not told it.
+    peak_gib: float | None = None
 
 
 def describe_end(status: int, last_line: str, *, out_of_memory: bool) -> Broken:

@@ -221,7 +221,7 @@ class ChildRunner:
                 return self._break(Broken(FailureCause.NOT_LOADED, reason))
             case "memory":
                 reason = f"memory ran out: {_read_text(frame, 'reason')}"
-                return self._break(Broken(FailureCause.OUT_OF_MEMORY, reason))
+                return self._break(Broken(FailureCause.OUT_OF_MEMORY, reason, _read_peak(frame)))
             case "end":
                 return self._break(child.describe_end(out_of_memory=self._kills.has_killed))
             case _:
@@ -356,6 +356,16 @@ def _read_text(row: Frame, name: str) -> str:
     return text[:_TEXT_CHARACTERS]
 
 
+def _read_peak(frame: Frame) -> float:
+    peak = frame.get("peak_bytes")
+    if type(peak) is not int or not 0 <= peak < _MEMORY_BYTES_MAX:
+        raise BadFrame("a frame without peak_bytes")
+    return peak / _GIB
+
+
+_GIB = 1024**3
+#: More than a machine can address.
+_MEMORY_BYTES_MAX = 2**64
 #: Of an error, as the child cuts it; and the longest time that an item can have taken.
 _TEXT_CHARACTERS = 4000
 _LONGEST = timedelta(days=365).total_seconds()

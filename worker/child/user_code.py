@@ -9,6 +9,7 @@ is gone the line ends, and so does this process at once, whatever the user's cod
 import importlib
 import os
 import queue
+import resource
 import sys
 import threading
 import time
@@ -240,7 +241,8 @@ class ServedBatch:
             if self._ready:
                 self._flush()
             reason = f"{describe(exc)} at item {item.index}"
-            self._send(encode_frame({"type": "memory", "reason": reason}))
+            frame = {"type": "memory", "reason": reason, "peak_bytes": _peak_bytes()}
+            self._send(encode_frame(frame))
             return
         if item.index in self._rest:
             self._keep(Result(item, error=describe(exc)), 0.0, describe_whole(exc))
@@ -288,6 +290,13 @@ def _as_json(frame: Frame) -> Frame:
         error = f"the result is not JSON: {why_not_json(frame.get('value'))}"
         return {"index": frame["index"], "seconds": frame["seconds"], "error": error}
     return frame
+
+
+def _peak_bytes() -> int:
+    """Return the most that this process has had resident, with the largest that it waited for."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    # Linux tells KiB: getrusage(2), ru_maxrss.
+    return 1024 * sum(resource.getrusage(each).ru_maxrss for each in who)
 
 
 def _files(root: Path) -> list[str]:

@@ -111,6 +111,11 @@ class UsageRecorder:
         self._meter.begin()
         self._look(wait=False)
 
+    @property
+    def memory_peak(self) -> float | None:
+        """Return the most memory that the job was seen to use, GiB; None: nobody has looked."""
+        return self._meter.memory_peak
+
     def end(
         self,
         taken: ClaimedJob,

@@ -100,6 +100,12 @@ class _Job:
         """Return for how long it has been looked at, seconds."""
         return self._seen_at - self._began_at
 
+    @property
+    def memory_peak(self) -> float | None:
+        """Return the most memory that was seen in use, GiB; None: nobody has looked."""
+        peaks = [peak for peak in (self._peak, self._memory.max) if peak is not None]
+        return max(peaks, default=None)
+
     def take(self, machine: MeteredMachine, use: SlotUse | None) -> None:
         """Add the machine as it stands; ``use`` is None while no process of the slot runs."""
         is_new = self._is_seen
@@ -120,7 +126,6 @@ class _Job:
         """Return a record with what was seen."""
         spent, cpu = self._spent.grown, self._cpu
         mean = None if spent is None or self.seen_for <= 0.0 else spent / self.seen_for
-        peaks = [peak for peak in (self._peak, self._memory.max) if peak is not None]
         figures: dict[str, Any] = {name: _whole(self._flows[name].grown) for name in _FLOWS}
         for name, tally in (("memory", self._memory), *vars(self._all_gpus).items()):
             figures |= {
@@ -137,7 +142,7 @@ class _Job:
             cpu_p95=_round(mean if cpu.p95 is None else cpu.p95),
             cpu_max=_round(mean if cpu.max is None else cpu.max),
             throttled_seconds=_round(self._throttled.grown),
-            memory_peak=_round(max(peaks, default=None)),
+            memory_peak=_round(self.memory_peak),
             cores=_busy(self._first_cores, self._last_cores),
             devices=tuple(_device_use(n, seen) for n, seen in sorted(self._devices.items())),
             series=_series(self._series),
@@ -233,6 +238,12 @@ class Meter:
     def seen_for(self) -> float:
         """Return for how long the job has been looked at, seconds."""
         return self._job.seen_for
+
+    @property
+    def memory_peak(self) -> float | None:
+        """Return the most memory that the job was seen to use, GiB; None: nobody has looked."""
+        with self._lock:
+            return self._job.memory_peak
 
     def take(self, machine: MeteredMachine, use: SlotUse | None) -> None:
         """Add the machine as it stands; ``use`` is None while no process of the slot runs."""

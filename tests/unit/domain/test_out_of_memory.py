@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.job_type import SCALES
-from spindown.domain.out_of_memory import larger_needs
+from spindown.domain.out_of_memory import had_used_little, larger_needs
 from spindown.domain.policy import JobType, Needs, Policy
 
 TYPED = replace(
@@ -42,3 +42,20 @@ def test_what_runs_out_of_memory_asks_for_the_next_step(
 
 def test_without_types_it_has_failed() -> None:
     assert larger_needs("", None, shape="c0m2", memory_gib=2, policy=Policy()) is None
+
+
+@pytest.mark.parametrize(
+    ("peak", "had", "is_little"),
+    [
+        pytest.param(None, 64.0, False, id="not known, or the kernel has killed it"),
+        pytest.param(0.1, 2.0, True, id="far below"),
+        pytest.param(15.9, 64.0, True, id="just under a quarter"),
+        pytest.param(16.0, 64.0, False, id="a quarter"),
+        pytest.param(1.9, 2.0, False, id="nearly all"),
+        pytest.param(0.1, 0.0, False, id="what it had is not known"),
+    ],
+)
+def test_who_has_used_little_counts_each_attempt(
+    peak: float | None, had: float, is_little: bool
+) -> None:
+    assert had_used_little(peak, had) is is_little

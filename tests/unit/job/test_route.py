@@ -404,6 +404,7 @@ def test_a_job_that_outgrows_what_is_sold_fails() -> None:
         released=True,
         body_digest=body_digest(begun),
         next_item=1,
+        ran_out_gib=64,
     )
     save_manifest(manifest, None, world.work_ports())
     world.ask("j", type="small", requirements={"memory_gib": 96})
@@ -412,6 +413,7 @@ def test_a_job_that_outgrows_what_is_sold_fails() -> None:
     told = manifest_of(world, "j")
     assert told is not None
     assert (told.state, told.next_item, told.epoch) == (JobState.FAILED, 1, 3)
+    assert told.reason.startswith("ran out of memory with 64 GiB")
     assert letters(world) == {"j": ReasonCode.NO_SUCH_SIZE.value}
 
 

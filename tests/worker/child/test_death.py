@@ -132,6 +132,9 @@ def test_running_out_of_memory_fails_the_attempt_and_keeps_work(make: Make, tmp_
     assert isinstance(end, Broken)
     assert end.cause is FailureCause.OUT_OF_MEMORY
     assert end.reason.endswith("MemoryError at item 1")
+    assert end.peak_gib is not None
+    # A Python with the module, and not the 16 GiB for which there was no room.
+    assert 0.001 < end.peak_gib < 4
     assert runner.pid is None
 
 

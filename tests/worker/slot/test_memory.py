@@ -63,6 +63,31 @@ def test_a_job_without_memory_is_sent_to_the_next_step(tmp_path: Path) -> None:
     assert [event["memory_gib"] for event in slot.events("job_outgrown")] == [16]
 
 
+@pytest.mark.parametrize(("peak", "failures"), [(0.5, 1), (2.0, 0), (None, 0)])
+def test_it_counts_if_it_had_used_little(tmp_path: Path, peak: float | None, failures: int) -> None:
+    slot, intake = a_slot(tmp_path, "c0m8")
+    broken = Broken(FailureCause.OUT_OF_MEMORY, "MemoryError", peak)
+    slot.runner.script = lambda task, batch: [broken]
+    slot.world.send(JOB)
+    slot.step()
+
+    manifest = slot.world.manifest("j")
+    assert len(manifest.failures) == failures
+    assert manifest.ran_out_gib == 8
+    assert only(intake)["requirements"] == {"memory_gib": 16}
+
+
+def test_what_always_seems_to_run_out_is_given_up(tmp_path: Path) -> None:
+    slot, intake = a_slot(tmp_path, "c0m8", replace(TYPED, max_failures=1))
+    broken = Broken(FailureCause.OUT_OF_MEMORY, "MemoryError", 0.5)
+    slot.runner.script = lambda task, batch: [broken]
+    slot.world.send(JOB)
+    slot.step()
+
+    assert intake.bodies() == []
+    assert slot.world.manifest("j").state is JobState.FAILED
+
+
 def test_what_a_machine_has_besides_its_shape_counts(tmp_path: Path) -> None:
     slot, intake = a_slot(tmp_path, "c0m1")
     slot.slot._context = replace(slot.context, memory_gib=7.6)
