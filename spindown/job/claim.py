@@ -567,7 +567,19 @@ class _Claim(Epochs):
     def _put_back(self, lease: Lease | None, why: str = "left to others") -> Declined:
         wait = put_back_for(lease, self.ports.clock.now(), self.ports.random.random())
         put_back(self.message, wait, self.ports.queue)
+        if lease is None:
+            self._note_next_try(self.ports.clock.now() + wait)
         return self._decline(ClaimOutcome.PUT_BACK, _HELD if lease else why)
+
+    def _note_next_try(self, at: datetime) -> None:
+        """Let the ledger know when a job that waits for its next holder can be received again."""
+        sort = requeued_sort_key(self.job_id)
+        key = Key(partition=worker_partition(self.slot_id.workload), sort=sort)
+        # Only what people read depends on it; a job that was claimed meanwhile has no such row.
+        with suppress(SpindownError):
+            self.ports.table.write(
+                Write(key=key, when=When(exists=True), set=encode({"next_try_at": at}))
+            )
 
     def _leave_to_stable(self, manifest: Manifest, before: Lease | None) -> Declined:
         """Leave a job to a stable machine, and let the ledger know that it wants one."""

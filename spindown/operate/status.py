@@ -165,7 +165,7 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
             where = f" in {region}" if region else ""
             yield f"launching{where} is stopped: {say(breaker.reason)}"
     yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
-    yield from say_failing(view)
+    yield from say_failing(view, now)
     if refusal:
         yield f"the live policy is refused: {refusal}"
     for name, alert_state in sorted(view.alerts.items()):
@@ -182,8 +182,14 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     yield from _damages(view.bad_rows + account.bad_rows, now)
 
 
-def say_failing(view: LedgerView) -> Iterator[str]:
-    """Yield what waits to be tried again after a failure, the latest named."""
+def next_try(view: LedgerView, now: datetime) -> datetime | None:
+    """Return when the first job comes back that nobody can receive before; None: there is none."""
+    tries = (job.next_try_at for job in view.requeued_jobs.values())
+    return min((at for at in tries if at is not None and at > now), default=None)
+
+
+def say_failing(view: LedgerView, now: datetime) -> Iterator[str]:
+    """Yield what waits to be tried again after a failure, the latest named; and until when."""
     failing = sorted((x for x in view.requeued_jobs.values() if x.failures), key=lambda x: x.at)
     if failing:
         last = failing[-1]
@@ -191,6 +197,11 @@ def say_failing(view: LedgerView) -> Iterator[str]:
         yield (
             f"{number} after a failure, the last {last.job_id} (failed {last.failures} times): "
             f"`spindown logs {last.job_id}` shows why"
+        )
+    if (at := next_try(view, now)) is not None:
+        yield (
+            f"a job that was put back for later is received again from {at:%H:%M:%S} UTC on; until "
+            "then it counts as in flight"
         )
 
 

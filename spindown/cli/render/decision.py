@@ -219,7 +219,8 @@ def say_now(found: Why) -> str:
         return f"Nothing runs. What would be launched cannot be said: {found.unknown}."
     choice = made.plan.choice
     if made.queue.is_empty:
-        why = "nothing waits"
+        hidden = found.hidden_until
+        why = f"a job waits until {hidden:%H:%M:%S} UTC" if hidden else "nothing waits"
     else:
         reason = choice.blocked_by or choice.sizing.reason
         why = f"{say_waiting(made.queue.visible)}; {say(reason)}"
@@ -244,7 +245,7 @@ def _say_offer(made: Preview) -> str:
 
 
 def _say_try(found: Why) -> str:
-    due = found.now.next_try_at if found.now else None
+    due = (found.now.next_try_at if found.now else None) or found.hidden_until
     if due is None and found.barred:
         return f"The next message would launch nothing: {say(found.barred)}."
     if due is None:

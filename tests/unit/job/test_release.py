@@ -78,6 +78,30 @@ def test_a_job_given_back_for_later_says_when_it_comes() -> None:
     assert world.queue.backlog().visible == 0
 
 
+def test_a_job_left_to_others_says_when_it_comes() -> None:
+    world = WorkWorld()
+    fail(world, world.hold(JOB), "a crash")
+    assert isinstance(world.claim(a_slot_id()), Declined)
+
+    (job,) = Ledger(world.table, WORKLOAD).read().requeued_jobs.values()
+    hidden = timedelta(seconds=60)
+    assert job.failures == 1
+    assert job.next_try_at is not None
+    assert hidden <= job.next_try_at - world.clock.now() <= 1.5 * hidden
+    assert world.queue.backlog().visible == 0
+    world.clock.advance(job.next_try_at - world.clock.now())
+    assert world.queue.backlog().visible == 1
+
+
+def test_of_a_job_that_somebody_holds_no_try_is_noted() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    assert isinstance(world.claim(a_slot_id("i-2")), Declined)
+
+    assert not Ledger(world.table, WORKLOAD).read().requeued_jobs
+
+
 def test_releases_through_the_handle_that_was_left_in_the_row() -> None:
     world = WorkWorld()
     held = world.hold(JOB)

@@ -7,11 +7,14 @@ from typing import Any
 
 from spindown.cli.explain.why import show
 from spindown.cli.render.screen import TextConsole
+from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome, decision_prefix
+from spindown.contract.row import requeued_sort_key, worker_partition
+from spindown.domain.fleet import RequeuedJob
 from spindown.error import Unreachable
 from spindown.memory import PortCall
 from spindown.operate.why import Why, explain
-from spindown.port import Outgoing, RefusalKind
+from spindown.port import Key, Outgoing, RefusalKind, Write
 from spindown.reason_text import say_asked_pools
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
@@ -139,6 +142,20 @@ def test_no_try_is_due_while_nothing_waits() -> None:
     assert now is not None
     assert now.next_try_at is None
     assert now.candidates.best is not None
+
+
+def test_says_when_a_hidden_job_can_be_received_again() -> None:
+    world = ControlWorld()
+    at = world.now + timedelta(seconds=77)
+    key = Key(worker_partition(WORKLOAD), requeued_sort_key("j"))
+    job = RequeuedJob(
+        job_id="j", sent_at=world.now, items=2, items_done=0, at=world.now, next_try_at=at
+    )
+    world.table.write(Write(key=key, set=encode(job)))
+    found = explain(WORKLOAD, world.ports, last=1)
+
+    assert found.hidden_until == at
+    assert _shown(found).count(f"{at:%H:%M:%S} UTC") == 3
 
 
 def test_tells_decisions_even_when_the_market_is_unreadable() -> None:
