@@ -25,7 +25,8 @@ from spindown.contract.decision import Decision
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
 from spindown.control.market import load_catalogue, types_on_sale
-from spindown.domain.offer import Catalogue
+from spindown.domain.offer import Catalogue, Requirements
+from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
@@ -74,7 +75,10 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Run a command in a copy of a folder on a machine. Exit with its status, or 1."""
+    """Run a command in a copy of a folder on a machine. Exit with its status, or 1.
+
+    Without --gpu, --gpus and --type it gets a machine without a GPU, where the workload has such.
+    """
     session = open_session(config, deployment=deployment, local=local)
     owner = _find_workload(session, workload)
     asked: dict[str, float | None] = {"vcpus": cpu, "memory_gib": memory, "gpus": gpus}
@@ -83,7 +87,10 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         memory_gib = least_gpu_memory(gpu, load_catalogue(session.store))
         asked |= {"gpus": gpus or 1, "gpu_memory_gib": memory_gib}
         options |= {"gpu_memory_gib": "--gpu"} | ({} if gpus else {"gpus": "--gpu"})
+    deployed, is_local = session.workload(owner), session.options.endswith(option.LOCAL)
     needs = {name: value for name, value in asked.items() if value is not None}
+    if type_name is None:
+        needs = without_gpu(needs, deployed.policy, deployed.requirements)
     draft = Draft(
         workload=owner,
         batch_id=name_batch(datetime.now(UTC), SystemRandom()),
@@ -91,7 +98,6 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         requirements=needs or None,
         command=shlex.join(command)[:_COMMAND_SHOWN],
     )
-    deployed, is_local = session.workload(owner), session.options.endswith(option.LOCAL)
     check_type(
         draft,
         deployed.policy,
@@ -99,6 +105,7 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         deployed.run.root_volume_gib,
         sold=types_on_sale(deployed, session.control_ports(), session.aws.clock.now()),
         options=options,
+        shown={"gpu_memory_gib": f"{gpu} ({asked['gpu_memory_gib']} GiB)"} if gpu else {},
         is_local=is_local,
     )
     expected = expect_shape(type_name or "", needs or None, session.outlook(owner))
@@ -146,6 +153,26 @@ def _send(session: Session, draft: Draft, folder: Path, command: Sequence[str]) 
     (job_id,) = submit_items([address], draft, queue=queue, store=store).jobs
     session.nudge(draft.workload)
     return job_id
+
+
+def without_gpu(
+    needs: Mapping[str, float], policy: Policy, workload: Requirements
+) -> dict[str, float]:
+    """Return needs for which no machine with a GPU is bought, if they ask for none.
+
+    That are needs with vCPUs (``domain.job_type.requirements_of``). Unchanged where the workload
+    has no machines without a GPU, or its policy allows no message to ask for vCPUs.
+
+    Args:
+        needs: as the person has asked, of a run without a type.
+        policy: of the workload.
+        workload: what its machines must have.
+    """
+    is_said = any(needs.get(name) for name in ("vcpus", "gpus", "gpu_memory_gib"))
+    may_ask = bool(policy.types) and (policy.requirements_at_most.vcpus or 0) >= 1
+    if is_said or not may_ask or not workload.allows_no_gpu:
+        return dict(needs)
+    return {**needs, "vcpus": 1}
 
 
 def least_gpu_memory(name: str, catalogue: Catalogue | None) -> int:

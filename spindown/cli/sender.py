@@ -19,7 +19,7 @@ from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
-from spindown.domain.job_type import settle, why_not_sold, why_unmet
+from spindown.domain.job_type import as_asked, settle, why_not_sold, why_unmet
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
@@ -125,6 +125,7 @@ def check_type(
     *,
     sold: Collection[InstanceType] = (),
     options: Mapping[str, str] = MappingProxyType({}),
+    shown: Mapping[str, str] = MappingProxyType({}),
     is_local: bool = False,
 ) -> None:
     """Refuse a type or requirements of which the workload makes dead letters (raises BadInput).
@@ -136,6 +137,7 @@ def check_type(
         root_volume_gib: size of their root volume.
         sold: the types of instances on sale; none: not known.
         options: need -> the option by which the person has asked for it.
+        shown: need -> what the person has given there, if not its number.
         is_local: the local market sells them.
     """
     if draft.type is not None and draft.type not in (
@@ -150,7 +152,7 @@ def check_type(
     rejected = (
         settled.rejected
         or why_unmet(settled.needs, workload, root_volume_gib)
-        or why_not_sold(settled.shape, workload, policy.shared_slots, sold)
+        or as_asked(why_not_sold(settled.shape, workload, policy.shared_slots, sold), settled.needs)
     )
     if rejected:
         need = str(rejected.about.get("field", ""))
@@ -158,7 +160,7 @@ def check_type(
         if is_local and rejected.code is ReasonCode.NO_SUCH_SIZE:
             remedy += "; this is the local market, and `spindown docs local` lists what it sells"
         if asked is not None and need in options:
-            raise BadInput(options[need], asked, remedy)
+            raise BadInput(options[need], shown.get(need, asked), remedy)
         field = "requirements" if draft.type is None else "--type"
         raise BadInput(field, draft.type or draft.requirements, remedy)
 

@@ -1,8 +1,10 @@
 """What ``spindown run`` makes of its options; that it runs is in tests/e2e/test_run.py."""
 
+from dataclasses import replace
+
 import pytest
 
-from spindown.cli.run import least_gpu_memory, say_tried
+from spindown.cli.run import least_gpu_memory, say_tried, without_gpu
 from spindown.cli.sender import check_type
 from spindown.contract.decision import (
     Decision,
@@ -12,6 +14,7 @@ from spindown.contract.decision import (
     RequestOutcome,
     ShapeRecord,
 )
+from spindown.domain.job_type import requirements_of, settle
 from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -88,6 +91,59 @@ def test_a_run_that_nothing_fits_is_refused_by_its_option(
     # Where the local market sells too little, its list is named.
     assert told == [False, field != "--gpus"]
     check_type(Draft(workload="lab", batch_id="b", type="small"), _POLICY, _NO_GPU, 100)
+
+
+def test_a_refusal_names_what_the_person_has_given() -> None:
+    asked = {"gpus": 1, "gpu_memory_gib": 80, "memory_gib": 300}
+    options = {"gpu_memory_gib": "--gpu", "memory_gib": "--memory"}
+    most = Needs(memory_gib=512, gpus=1)
+    by_name = Draft(workload="lab", batch_id="b", requirements=asked)
+    with pytest.raises(BadInput) as refused:
+        check_type(
+            by_name,
+            replace(_POLICY, requirements_at_most=most),
+            _NO_GPU,
+            100,
+            options=options,
+            shown={"gpu_memory_gib": "H100 (80 GiB)"},
+        )
+    assert (refused.value.field, refused.value.value) == ("--gpu", "H100 (80 GiB)")
+
+    rounded = Draft(workload="lab", batch_id="b", requirements={"memory_gib": 300})
+    with pytest.raises(BadInput) as refused:
+        check_type(rounded, _POLICY, _NO_GPU, 100, sold=[a_cpu_type()], options=options)
+    assert refused.value.value == 300
+    # As asked, then as rounded up.
+    assert refused.value.remedy.index("300") < refused.value.remedy.index("384,")
+
+
+_SOME_CPU = Policy(types=(JobType(name="a"),), requirements_at_most=Needs(vcpus=2))
+
+
+@pytest.mark.parametrize(
+    ("needs", "policy", "workload", "vcpus"),
+    [
+        pytest.param({}, _SOME_CPU, _NO_GPU, 1, id="nothing asked"),
+        pytest.param({"memory_gib": 9}, _SOME_CPU, _NO_GPU, 1, id="memory alone"),
+        pytest.param({"gpus": 0}, _SOME_CPU, _NO_GPU, 1, id="no GPU in so many words"),
+        pytest.param({"vcpus": 2}, _SOME_CPU, _NO_GPU, 2, id="vCPUs"),
+        pytest.param({"gpus": 1}, _SOME_CPU, _NO_GPU, None, id="a GPU"),
+        pytest.param({"gpu_memory_gib": 9}, _SOME_CPU, _NO_GPU, None, id="its memory"),
+        pytest.param({}, _SOME_CPU, Requirements(), None, id="all its machines have one"),
+        pytest.param({}, _POLICY, _NO_GPU, None, id="no message may ask for vCPUs"),
+        pytest.param({}, Policy(), _NO_GPU, None, id="no types"),
+    ],
+)
+def test_a_run_that_asks_for_no_gpu_gets_none(
+    needs: dict[str, float], policy: Policy, workload: Requirements, vcpus: int | None
+) -> None:
+    asked = without_gpu(needs, policy, workload)
+
+    assert asked.get("vcpus") == vcpus
+    assert asked | needs == asked
+    if vcpus:
+        shape = settle("", Needs(vcpus=vcpus), policy).shape
+        assert requirements_of(shape, workload).gpu_count_max == 0.0
 
 
 def a_request(shape: str) -> LaunchRequestRecord:

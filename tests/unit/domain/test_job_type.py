@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spindown.domain.job_type import (
     SCALES,
     Shape,
+    as_asked,
     is_possible,
     of_dispatch,
     own_shape,
@@ -25,6 +26,7 @@ from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
+from spindown.reason_text import say
 from tests.builders import a_cpu_type, a_type
 
 GIB = 1024
@@ -393,6 +395,31 @@ def test_a_size_that_nobody_sells_is_told_by_numbers(
         assert told == (ReasonCode.NO_SUCH_SIZE, field, asked, most, shape.name)
     else:
         assert rejected.code is ReasonCode.NO_SUCH_SIZE
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "given", "slots"),
+    [(Dispatch.POOL, 700.0, 1), (Dispatch.SHARED, 768, 4)],
+)
+def test_a_size_that_was_rounded_up_keeps_what_was_asked(
+    dispatch: Dispatch, given: float, slots: int
+) -> None:
+    needs = Needs(memory_gib=given)
+    rejected = as_asked(why_not_sold(shape_of(needs, dispatch), ANY_CPU, 4, ON_SALE), needs)
+
+    told = map(rejected.about.get, ("field", "given", "asked", "slots"))
+    assert tuple(told) == ("memory_gib", given, 768, slots)
+    words = say(rejected)
+    assert ("700" in words) is (given == 700)
+    assert ("4 jobs" in words) is (slots == 4)
+
+
+def test_architectures_are_asked_for_by_name_not_by_size() -> None:
+    asked = Needs(architectures=frozenset({"arm64"}))
+    words = say(why_unmet(asked, NO_GPU, 100))
+
+    assert "less" not in words
+    assert "x86_64" in words
 
 
 @pytest.mark.parametrize(
