@@ -55,11 +55,8 @@ def start(
     """
     directory = StateDirectory(state or Path(".spindown"))
     directory.make()
-    given = {"--scenario": scenario, "--port": port, "--tick": tick}
     if (holder := directory.holder()) is not None:
-        for option, value in given.items():
-            if value is not None:
-                raise BadInput(option, str(value), f"a local system runs already: {_DOWN_FIRST}")
+        _refuse_other(holder, scenario, port, tick)
         _change(config_path, holder, directory, tell)
         found = status(state)
         if found is None:
@@ -96,6 +93,30 @@ def start(
 _DOWN_FIRST = "run `spindown local down` first"
 
 
+def _refuse_other(
+    holder: Mapping[str, str], scenario: str | None, port: int | None, tick: timedelta | None
+) -> None:
+    """Refuse options with which the system that runs was not started; None: not given."""
+    # Slow to import, and for this alone.
+    from spindown.local.market.scenario import digest_of, load_scenario  # noqa: PLC0415
+
+    if "endpoint" not in holder:
+        raise DaemonError(_STARTING)
+    if "tick" not in holder:
+        raise DaemonError(f"The local system that runs is of another version: {_DOWN_FIRST}.")
+    seconds = None if tick is None else tick.total_seconds()
+    is_other = {
+        ("--scenario", scenario): scenario is not None
+        and digest_of(load_scenario(scenario)) != holder["scenario"],
+        ("--port", port): port not in {None, 0, urlsplit(holder["endpoint"]).port},
+        ("--tick", seconds): seconds not in {None, float(holder["tick"])},
+    }
+    for (option, value), differs in is_other.items():
+        if differs:
+            remedy = f"a local system runs already, with another: {_DOWN_FIRST}"
+            raise BadInput(option, str(value), remedy)
+
+
 def _change(
     config_path: Path,
     holder: Mapping[str, str],
@@ -114,10 +135,6 @@ def _change(
         stacks_of,
     )
 
-    if "endpoint" not in holder:
-        raise DaemonError(_STARTING)
-    if "regions" not in holder:
-        raise DaemonError(f"The local system that runs is of another version: {_DOWN_FIRST}.")
     deployment = config.load(config_path, named="--config").deployment
     regions = tuple(deployment.regions)
     here = {"deployment.name": deployment.name, "deployment.outpost": " ".join(regions)}

@@ -37,6 +37,7 @@ from spindown.local.market import (
     MetadataApp,
     RoleCredentials,
     Scenario,
+    digest_of,
     load_scenario,
 )
 from spindown.local.market.wire.asgi import App
@@ -154,6 +155,8 @@ class LocalSystem:
                 region=self.region,
                 regions=" ".join(self.regions),
                 deployment=self.deployment,
+                scenario=digest_of(self.scenario),
+                tick=str(self._tick.total_seconds()),
             )
             self._stack = stack.pop_all()
 

@@ -3,11 +3,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spindown.error import BadInput
 from spindown.local import daemon
+from spindown.local.market.scenario import digest_of, load_scenario
 from spindown.local.reaper import carriers
 from spindown.local.state import StateDirectory
 from tests.local.waiting import until
@@ -49,6 +53,38 @@ def test_what_is_wrong_with_the_input_reaches_the_user(tmp_path: Path, state: Pa
     with pytest.raises(daemon.DaemonError, match=r"did not start: deployment\.zones is "):
         daemon.start(path, state=state, port=0)
     assert StateDirectory(state).holder() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        pytest.param({}, "--config", id="nothing"),
+        pytest.param({"scenario": "demo"}, "--config", id="the same scenario"),
+        pytest.param({"scenario": "storm"}, "--scenario", id="another scenario"),
+        pytest.param({"port": 4599}, "--config", id="the same port"),
+        pytest.param({"port": 4600}, "--port", id="another port"),
+        pytest.param({"tick": timedelta(seconds=2)}, "--config", id="the same tick"),
+        pytest.param({"tick": timedelta(seconds=3)}, "--tick", id="another tick"),
+    ],
+)
+def test_only_what_differs_from_what_runs_is_refused(
+    tmp_path: Path, given: dict[str, Any], field: str
+) -> None:
+    directory = StateDirectory(tmp_path)
+    with directory.held():
+        directory.tell(
+            endpoint="http://127.0.0.1:4599",
+            region="us-east-1",
+            regions="us-east-1",
+            deployment="d",
+            scenario=digest_of(load_scenario("demo")),
+            tick="2.0",
+        )
+        # What is not refused goes on to read the file, which is not there.
+        with pytest.raises(BadInput) as refused:
+            daemon.start(tmp_path / "missing.toml", state=tmp_path, **given)
+
+    assert refused.value.field == field
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -21,6 +21,7 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "UpstreamNetwork",
+    "digest_of",
     "load_scenario",
     "service_of",
 ]

@@ -4,6 +4,7 @@ A scenario is a TOML file. Every time in it is counted from the start of the mar
 file plays the same on every run; what is random draws from `seed`.
 """
 
+import hashlib
 import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
@@ -237,6 +238,11 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
             "scenario", str(path), f"name a .toml file or one of {', '.join(names)}"
         )
     return parse_scenario(source.read_text(encoding="utf-8"), origin=path.name)
+
+
+def digest_of(scenario: Scenario) -> str:
+    """Return what tells a scenario from others, wherever it was read."""
+    return hashlib.sha256(scenario.model_dump_json().encode()).hexdigest()
 
 
 def _check_types(scenario: Scenario, *, origin: str) -> Scenario:
