@@ -31,12 +31,12 @@ def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     yield (
         "pool_cooldown_at_most",
         policy.pool_cooldown_at_most >= policy.pool_cooldown,
-        "make it at least pool_cooldown",
+        f"make it at least {_named('pool_cooldown', policy)}",
     )
     yield (
         "lease_duration",
         policy.lease_duration >= 2 * policy.heartbeat_interval,
-        "make it at least twice heartbeat_interval",
+        f"make it at least twice {_named('heartbeat_interval', policy)}",
     )
     # A message is received for the length of a lease, and SQS hides it for 12 h at most.
     yield "lease_duration", policy.lease_duration <= RELEASE_AFTER, "make it at most 11h"
@@ -48,13 +48,13 @@ def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     yield (
         "heartbeat_stale_after",
         policy.heartbeat_stale_after > policy.heartbeat_interval,
-        "make it longer than heartbeat_interval",
+        f"make it longer than {_named('heartbeat_interval', policy)}",
     )
     yield from _deadline(policy)
     yield (
         "max_lifetime",
         policy.max_lifetime > policy.boot_estimate,
-        "make it longer than boot_estimate",
+        f"make it longer than {_named('boot_estimate', policy)}",
     )
 
 
@@ -63,23 +63,28 @@ def _deadline(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     if within is None:
         return
     least = policy.start_within + policy.boot_estimate
-    yield "finish_within", within > least, "make it longer than start_within and boot_estimate"
+    both = f"{_named('start_within', policy)} and {_named('boot_estimate', policy)}"
+    yield "finish_within", within > least, f"make it longer than {both} together"
     # Every epoch is an instance; as many changes of machines must have room as may count.
     yield (
         "finish_within",
         within >= policy.max_failures * policy.boot_estimate,
-        "leave room for max_failures boots of boot_estimate",
+        f"leave room for {_named('max_failures', policy)} times {_named('boot_estimate', policy)}",
     )
     yield "finish_within", within <= _LONGEST, "make it at most 7d"
 
 
 def _counts(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     afters = [rung.after for rung in policy.ladder]
-    yield "warm_workers", policy.warm_workers <= policy.max_workers, "make it at most max_workers"
+    yield (
+        "warm_workers",
+        policy.warm_workers <= policy.max_workers,
+        f"make it at most {_named('max_workers', policy)}",
+    )
     yield (
         "max_failures",
         policy.max_failures >= policy.max_failures_on_two,
-        "make it at least max_failures_on_two",
+        f"make it at least {_named('max_failures_on_two', policy)}",
     )
     is_warm = policy.warm_workers > 0 or bool(policy.warm_schedule)
     yield (
@@ -100,6 +105,11 @@ def _types(policy: Policy) -> Iterator[tuple[str, bool, str]]:
             yield "types", asked is None or asked <= most, f"make {name} at most {most}"
     has_ceilings = policy.requirements_at_most != Needs()
     yield "requirements_at_most", bool(names) or not has_ceilings, "declare types as well"
+
+
+def _named(name: str, policy: Policy) -> str:
+    """Return a key with its value, which may be a default that no file shows."""
+    return f"{name} ({_shown(getattr(policy, name))})"
 
 
 def _shown(value: object) -> object:

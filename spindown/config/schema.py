@@ -242,7 +242,9 @@ class RequirementsConfig(TomlTable):
         if self.gpu_manufacturer == "":
             raise remedy("gpu_manufacturer", "write a maker, such as NVIDIA")
         if self.gpu_count_max is not None and self.gpu_count_max < self.gpu_count_min:
-            raise remedy("gpu_count_max", "make it at least gpu_count_min")
+            raise remedy(
+                "gpu_count_max", f"make it at least gpu_count_min ({self.gpu_count_min:g})"
+            )
         for name in sorted(self.gpu_names or ()):
             if name not in GPU_NAMES:
                 raise remedy("gpu_names", _near_gpu(name))

@@ -404,6 +404,17 @@ class ReasonCode(StrEnum):
     NOTHING_ON_DEMAND = "nothing-on-demand"
 
 
+#: Why a job that is sent again fails again, as long as nobody has changed what the reason names.
+UNTIL_CHANGED = frozenset(
+    {
+        ReasonCode.NO_TYPES,
+        ReasonCode.TYPE_UNKNOWN,
+        ReasonCode.REQUIREMENT_FORBIDDEN,
+        ReasonCode.TOO_MANY_SHAPES,
+        ReasonCode.NO_SUCH_SIZE,
+    }
+)
+
 #: Parameters of a reason, by name.
 About = Mapping[str, str | int | float]
 

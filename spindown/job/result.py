@@ -45,6 +45,8 @@ class JobProgress:
     busy_seconds: float = 0.0
     cost_usd: float = 0.0
     reason: str = ""
+    #: ``ReasonCode`` of it, where there is one.
+    code: str = ""
     #: Whether a worker holds it; of a split one, one of its children.
     is_held: bool = False
     #: Failures and losses that count, and what was said of the last.
@@ -324,6 +326,7 @@ def read_progress(
         busy_seconds=manifest.busy_seconds,
         cost_usd=manifest.cost_usd,
         reason=manifest.reason,
+        code=manifest.code,
         is_held=manifest.state is JobState.RUNNING and is_held(manifest),
         failures=len(manifest.failures),
         last_failure=next((x.reason for x in reversed(manifest.failures) if x.reason), ""),

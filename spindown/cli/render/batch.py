@@ -12,6 +12,7 @@ from rich.text import Text
 from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import format_seconds
 from spindown.domain.eta import Eta
+from spindown.domain.reason import UNTIL_CHANGED
 from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchState, BatchStatus
 from spindown.reason_text import say_dollars
@@ -92,8 +93,13 @@ def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:
     if batch.decision:
         yield f"why no machine works on it: spindown why {batch.workload}{options}"
     if batch.jobs_given_up:
-        named = " ".join(job.job_id for job in detail.given_up)
-        yield f"send them back: spindown redrive {batch.workload} {named}{options}"
+        for when, needs_change in (
+            ("send them back", False),
+            ("after you have changed what the reason names, send them back", True),
+        ):
+            given_up = (x for x in detail.given_up if (x.code in UNTIL_CHANGED) is needs_change)
+            if named := " ".join(job.job_id for job in given_up):
+                yield f"{when}: spindown redrive {batch.workload} {named}{options}"
     if not batch.items_failed:
         return
     yield f"all that failed: spindown results {batch.batch_id} --failed{options}"

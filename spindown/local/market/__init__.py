@@ -7,7 +7,7 @@
 from spindown.local.market.app import MarketApp, service_of
 from spindown.local.market.market import EmitEvent, InstanceDriver, LocalMarket
 from spindown.local.market.metadata import MetadataApp, RoleCredentials
-from spindown.local.market.scenario import Scenario, ScenarioError, load_scenario
+from spindown.local.market.scenario import Scenario, ScenarioError, digest_of, load_scenario
 from spindown.local.market.wire.upstream import DeployedNetwork, UpstreamNetwork
 
 __all__ = [

@@ -191,7 +191,7 @@ _KEY_FORM = (
             "workload.ocr.requirements.gpu_count_max",
             0.5,
             "workload.ocr.requirements.gpu_count_max",
-            "make it at least gpu_count_min",
+            "make it at least gpu_count_min (1)",
             id="an impossible range",
         ),
         pytest.param(
@@ -212,7 +212,7 @@ _KEY_FORM = (
             "workload.ocr.requirements.gpu_count_max",
             0,
             "workload.ocr.requirements.gpu_count_max",
-            "make it at least gpu_count_min",
+            "make it at least gpu_count_min (1)",
             id="no GPU at most and one at least",
         ),
         pytest.param(
@@ -544,7 +544,7 @@ _KEY_FORM = (
             "workload.ocr.policy.lease_duration",
             "30s",
             "workload.ocr.policy.lease_duration",
-            "make it at least twice heartbeat_interval",
+            "make it at least twice heartbeat_interval (1m)",
             id="a lease shorter than its heartbeat",
         ),
         pytest.param(

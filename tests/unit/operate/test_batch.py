@@ -406,6 +406,19 @@ def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
     assert "\nat" not in captured.get()
 
 
+def test_what_fails_again_unless_changed_is_sent_back_apart() -> None:
+    world = World()
+    world.submit("b", jobs=2)
+    world.leave("b-00000", JobState.FAILED, reason="too often")
+    world.leave("b-00001", JobState.FAILED, reason="too large", code=ReasonCode.NO_SUCH_SIZE.value)
+
+    lines = [line for line in screen_of(world.detail("b")).splitlines() if "redrive" in line]
+
+    assert ["b-00000" in line for line in lines] == [True, False]
+    assert ["b-00001" in line for line in lines] == [False, True]
+    assert ["changed" in line for line in lines] == [False, True]
+
+
 def test_a_job_by_its_own_name_is_shown_as_well() -> None:
     world = World()
     world.leave("alone", HALF)
