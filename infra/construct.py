@@ -146,6 +146,7 @@ def add_stacks(
         config=config,
         bucket_name=core.bucket.bucket_name,
         topic_arn=core.topic.topic_arn,
+        failed_events=core.failed_events.queue_name,
         synthesizer=make_synthesizer(),
     )
     return core

@@ -133,6 +133,8 @@ class CoreStack(DeploymentStack):
             for name, one in config.workloads.items()
         ]
         control = self._add_control(shared, workloads, target)
+        #: The queue of events on which functions have failed for good.
+        self.failed_events = control.failed_events
         self._write_settings(config, shared, workloads, control)
 
     def _add_control(

@@ -16,15 +16,15 @@ def add_source(
     source: SourceConfig,
     queue: sqs.Queue,
     dead_letters: sqs.Queue,
-) -> None:
-    """Add the rule that puts S3's events of a source's objects on a queue, as they are.
+) -> events.Rule:
+    """Add, and return, the rule that puts S3's events of a source on a queue, as they are.
 
     What the queue has refused for a day becomes a dead letter. The bucket stays as it is: whoever
     owns it turns EventBridge on there.
     """
     keys = key_pattern(source.prefix, source.suffix)
     detail: dict[str, object] = {"bucket": {"name": [source.bucket]}}
-    events.Rule(
+    return events.Rule(
         scope,
         construct_id,
         description=f"Jobs of s3://{source.bucket}/{source.prefix}"[:_DESCRIPTION_CHARACTERS],

@@ -44,6 +44,7 @@ from spindown.domain.dead_letter import (
 from spindown.domain.pricing import Pricing
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, regional, write_log
+from spindown.infra.observability.alarm import lost_events, make_alarm
 from spindown.infra.shared.archive import CodeArchive
 from spindown.infra.shared.resources import (
     NO_DEAD_LETTERS,
@@ -313,7 +314,20 @@ class WorkloadResources(Construct):
                 expiration=FOLDERS_KEPT_FOR,
             )
         for number, source in enumerate(config.sources):
-            add_source(self, f"Source{number}", source, self.jobs.queue, self.jobs.dead_letters)
+            rule = add_source(
+                self, f"Source{number}", source, self.jobs.queue, self.jobs.dead_letters
+            )
+            make_alarm(
+                self,
+                lost_events(
+                    rule.rule_name,
+                    number,
+                    bucket=source.bucket,
+                    queue=queue_name(shared.deployment.name, name),
+                ),
+                prefix=resource_name(shared.deployment.name, name),
+                topic=shared.topic.topic,
+            )
         self.archive = CodeArchive(
             self,
             "Code",

@@ -160,9 +160,17 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
 
 
 def deployment_alarms(
-    metrics: MetricScope, *, budget_per_month: float | None, has_webhook: bool = False
+    metrics: MetricScope,
+    *,
+    budget_per_month: float | None,
+    failed_events: str | None,
+    has_webhook: bool = False,
 ) -> Iterator[AlarmDefinition]:
-    """Yield the alarms of what all workloads share: the budget (USD) and the control plane."""
+    """Yield the alarms of what all workloads share: the budget (USD) and the control plane.
+
+    ``failed_events`` is the name of the queue of what functions have failed on for good; None:
+    nobody would hear of it.
+    """
     deployment = metrics.deployment
     if budget_per_month is not None:
         yield from _budget(metrics, budget_per_month)
@@ -183,6 +191,8 @@ def deployment_alarms(
         "Interrupted jobs return to the queue when their lease expires instead of at once.",
         remedy=f"read the log /spindown/{deployment}/interruption.",
     )
+    if failed_events is not None:
+        yield _failed_events(deployment, failed_events)
     yield AlarmDefinition(
         name="untold",
         metric=metrics.metric("Untold", "Maximum", period=FIVE_MINUTES),
@@ -204,6 +214,46 @@ def deployment_alarms(
             "secret that `alarm_webhook` names.",
         )
     yield _control_share(metrics)
+
+
+def _failed_events(deployment: str, queue: str) -> AlarmDefinition:
+    return AlarmDefinition(
+        name="failed-events",
+        metric=cloudwatch.Metric(
+            namespace="AWS/SQS",
+            metric_name="ApproximateNumberOfMessagesVisible",
+            dimensions_map={"QueueName": queue},
+            statistic="Maximum",
+            period=FIVE_MINUTES,
+        ),
+        problem=f"A function of {deployment} has failed on an event for good. Nothing tries it "
+        "again; the queue keeps it for 14 days.",
+        remedy=f"read the logs /spindown/{deployment}/interruption, offers and webhook, and the "
+        f"messages of the queue {deployment}-core-ControlFailedEvents; repair the cause, then "
+        "purge the queue. Jobs are not lost by it.",
+    )
+
+
+def lost_events(rule_name: str, number: int, *, bucket: str, queue: str) -> AlarmDefinition:
+    """Return the alarm of events that neither a queue nor that of its dead letters takes.
+
+    Both are encrypted by one key, so a policy of it that leaves out EventBridge loses them. The
+    metric is that of a rule (Amazon EventBridge User Guide, "Monitoring Amazon EventBridge").
+    """
+    return AlarmDefinition(
+        name=f"source-{number}-lost",
+        metric=cloudwatch.Metric(
+            namespace="AWS/Events",
+            metric_name="InvocationsFailedToBeSentToDlq",
+            dimensions_map={"RuleName": rule_name},
+            statistic="Sum",
+            period=FIVE_MINUTES,
+        ),
+        problem=f"Events of new objects in {bucket} reach neither the queue {queue} nor that of "
+        "its dead letters, and are lost.",
+        remedy="let events.amazonaws.com use the key `kms_key_arn`, and look for a policy that "
+        "denies sqs:SendMessage; then submit what was written meanwhile by `spindown submit`.",
+    )
 
 
 def _budget(metrics: MetricScope, dollars: float) -> Iterator[AlarmDefinition]:

@@ -31,11 +31,13 @@ class InsightStack(DeploymentStack):
         config: Config,
         bucket_name: str,
         topic_arn: str,
+        failed_events: str,
         synthesizer: IStackSynthesizer,
     ) -> None:
         """Describe what people see of ``config``.
 
-        Usage records are in the bucket; the topic carries alarms to people.
+        Usage records are in the bucket; the topic carries alarms to people. ``failed_events`` is
+        the name of the queue of what functions have failed on for good.
         """
         deployment = config.deployment
         super().__init__(
@@ -46,6 +48,7 @@ class InsightStack(DeploymentStack):
             synthesizer=synthesizer,
         )
         self._config = config
+        self._failed_events = failed_events
         self._topic = sns.Topic.from_topic_arn(self, "Alarms", topic_arn)
         workloads = tuple(config.workloads)
         for name in workloads:
@@ -77,10 +80,12 @@ class InsightStack(DeploymentStack):
     def _show_deployment(self) -> None:
         deployment = self._config.deployment
         metrics = MetricScope(deployment=deployment.name)
+        is_heard = deployment.alarm_email is not None or deployment.alarm_webhook is not None
         scope = Construct(self, "Deployment")
         definitions = deployment_alarms(
             metrics,
             budget_per_month=deployment.budget_per_month,
+            failed_events=self._failed_events if is_heard else None,
             has_webhook=deployment.alarm_webhook is not None,
         )
         OverviewDashboard(

@@ -42,6 +42,24 @@ def test_a_source_is_one_rule_that_leads_to_the_queue(sourced: Assembly) -> None
     assert not {"Input", "InputPath", "InputTransformer"} & target.keys()
 
 
+def test_events_that_no_queue_takes_ring(sourced: Assembly) -> None:
+    alarm = sourced.one_of("AWS::CloudWatch::Alarm", AlarmName="lab--plain--source-0-lost")
+    (rule,) = (
+        name
+        for name, one in sourced.resources.items()
+        if one["Type"] == "AWS::Events::Rule" and "s3" in str(one["Properties"]["EventPattern"])
+    )
+
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == (
+        "AWS/Events",
+        "InvocationsFailedToBeSentToDlq",
+        "Sum",
+    )
+    assert alarm["Dimensions"] == [{"Name": "RuleName", "Value": {"Ref": rule}}]
+    assert (alarm["Threshold"], alarm["TreatMissingData"]) == (1, "notBreaching")
+    assert len(alarm["AlarmActions"]) == 1
+
+
 def test_only_that_rule_may_send(sourced: Assembly) -> None:
     allowed = [
         statement

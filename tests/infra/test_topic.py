@@ -79,6 +79,26 @@ def test_a_webhook_that_fails_rings_once_an_hour_at_most(tmp_path: Path) -> None
     assert alarm["TreatMissingData"] == "notBreaching"
 
 
+def test_an_event_that_no_function_took_rings_where_somebody_hears(tmp_path: Path) -> None:
+    told = PLAIN.format(image="").replace("zones", 'alarm_email = "a@example.com"\nzones')
+    made = synthesise(write_project(tmp_path, told), tmp_path / "out")
+
+    (alarm,) = (
+        one["Properties"]
+        for one in made.stacks["lab-insight"].values()
+        if one.get("Properties", {}).get("AlarmName") == "lab--failed-events"
+    )
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == (
+        "AWS/SQS",
+        "ApproximateNumberOfMessagesVisible",
+        "Maximum",
+    )
+    (dimension,) = alarm["Dimensions"]
+    assert "ControlFailedEvents" in str(dimension["Value"])
+    assert (alarm["Threshold"], alarm["TreatMissingData"]) == (1, "notBreaching")
+    assert len(alarm["AlarmActions"]) == 1
+
+
 def test_without_a_webhook_there_is_no_function_for_one(assembly: Assembly) -> None:
     names = [one.get("FunctionName") for one in assembly.all_of("AWS::Lambda::Function")]
 

@@ -55,6 +55,7 @@ def synthesise(config: Config, directory: Path) -> Mapping[str, Any]:
         config=config,
         bucket_name=BUCKET,
         topic_arn=TOPIC,
+        failed_events="lab-core-ControlFailedEvents-1",
         synthesizer=DefaultStackSynthesizer(),
     )
     app.synth()
