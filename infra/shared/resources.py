@@ -55,6 +55,7 @@ class LedgerTable(Construct):
                 point_in_time_recovery_enabled=True
             ),
             time_to_live_attribute="expires",
+            deletion_protection=DeploymentStack.holding(self).deployment.protect or None,
             removal_policy=RemovalPolicy.DESTROY,
             global_secondary_indexes=[
                 dynamodb.GlobalSecondaryIndexPropsV2(

@@ -42,6 +42,7 @@ class DeploymentStack(Stack):
             # A template may have one megabyte (AWS CloudFormation User Guide, "Quotas"). With
             # indentation half of it would be blanks.
             suppress_template_indentation=True,
+            termination_protection=deployment.protect,
             # Of the stack itself.
             tags=deployment.tags or None,
         )

@@ -87,6 +87,9 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
     if not settings.keys() & {"profile", "plugin"} and not has_credentials():
         remedy = "log in to AWS, or try it with `spindown local up`"
         raise NoCredentials("credentials", None, remedy)
+    if command == "destroy" and loaded is not None and loaded.deployment.protect:
+        remedy = "set it to false and run `spindown deploy` first; then destroy again"
+        raise BadInput("deployment.protect", "true", remedy)
     if command == "deploy" and loaded is not None:
         _tell_unknown_names(loaded)
 

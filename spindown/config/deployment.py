@@ -152,6 +152,8 @@ class DeploymentConfig(TomlTable):
     log_retention: Retention = timedelta(days=30)
     #: Whether they stay so long when the deployment is deleted.
     keep_logs: Flag = False
+    #: Whether its stacks and its ledger refuse to be deleted.
+    protect: Flag = False
     #: How long inputs, results and all else of jobs stay in the bucket; None: for ever.
     work_retention: WorkRetention | None = None
     #: Further regions where workers may run.

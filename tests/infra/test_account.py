@@ -1,5 +1,6 @@
 """What an account's rules ask for is on all that they ask it for: every stack is walked."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.infra.assembly import (
     listed,
     make_app,
     report_findings,
+    synthesise,
     synthesise_core,
     synthesise_once,
     words,
@@ -278,6 +280,26 @@ def test_logs_outlive_their_stack_where_it_is_asked(key: str, policy: str, tmp_p
     assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in groups} == {
         (policy, policy if policy == "Delete" else "Retain")
     }
+
+
+@pytest.mark.parametrize(("key", "protected"), [("", False), ("protect = true\n", True)])
+def test_stacks_and_ledger_are_not_deleted_where_it_is_asked(
+    key: str, protected: bool, tmp_path: Path
+) -> None:
+    head, tail = PLAIN.format(image="").split("zones =")
+    text = f'{head}{key}outpost.{AWAY}.zones = ["{AWAY}b"]\nzones ={tail}'
+    made = synthesise(write_project(tmp_path, text), tmp_path / "out")
+
+    manifest = json.loads((made.directory / "manifest.json").read_bytes())
+    stacks = {
+        name: one["properties"].get("terminationProtection")
+        for name, one in manifest["artifacts"].items()
+        if one["type"] == "aws:cloudformation:stack"
+    }
+    assert stacks.keys() >= {"lab-core", "lab-insight", f"lab-outpost-{AWAY}"}
+    assert {*stacks.values()} == {protected}
+    (table,) = of_type(made, "AWS::DynamoDB::GlobalTable")
+    assert table["Replicas"][0].get("DeletionProtectionEnabled", False) is protected
 
 
 def test_cloudwatch_knows_every_retention() -> None:

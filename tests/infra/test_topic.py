@@ -79,7 +79,7 @@ def test_a_webhook_that_fails_rings_once_an_hour_at_most(tmp_path: Path) -> None
     assert alarm["TreatMissingData"] == "notBreaching"
 
 
-def test_an_event_that_no_function_took_rings_where_somebody_hears(tmp_path: Path) -> None:
+def test_an_event_that_no_function_took_rings(tmp_path: Path) -> None:
     told = PLAIN.format(image="").replace("zones", 'alarm_email = "a@example.com"\nzones')
     made = synthesise(write_project(tmp_path, told), tmp_path / "out")
 

@@ -106,6 +106,19 @@ def read_terminal(terminal: int) -> str:
     return b"".join(parts).decode()
 
 
+def test_what_is_protected_is_not_destroyed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = project / "spindown.toml"
+    path.write_text(path.read_text().replace("[deployment]\n", "[deployment]\nprotect = true\n", 1))
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nobody")
+
+    with pytest.raises(BadInput) as caught:
+        destroy(config=path)
+
+    assert (caught.value.field, caught.value.value) == ("deployment.protect", "true")
+
+
 def pinned() -> str:
     package = Path(cdk_command()[1]).parents[1] / "package.json"
     return str(json.loads(package.read_text())["version"])
