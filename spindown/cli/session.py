@@ -21,6 +21,7 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
+from spindown.domain.job_type import declared_shapes
 from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
 from spindown.job.held import WorkPorts
 from spindown.job.lost import count_lost
@@ -131,6 +132,7 @@ class Session:
             budget_usd=self.deployment.budget_per_month,
             refusal=effective.refusal,
             now=self.aws.clock.now(),
+            declared=declared_shapes(effective.policy),
         )
 
     def outlook(self, workload: str) -> Outlook:

@@ -145,6 +145,13 @@ def dispatch_of_type(job_type: JobType, policy: Policy) -> Dispatch:
     return job_type.dispatch or policy.dispatch
 
 
+def declared_shapes(policy: Policy) -> frozenset[str]:
+    """Return the names of shapes of jobs that ask for nothing beside their types, as declared."""
+    return frozenset(
+        shape_of(each.needs, dispatch_of_type(each, policy)).name for each in policy.types
+    )
+
+
 def own_shape(policy: Policy) -> Shape:
     """Return the shape of jobs that state no needs."""
     return Shape(dispatch=policy.dispatch)

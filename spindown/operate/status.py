@@ -1,6 +1,6 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -59,7 +59,8 @@ class Status:
     at: datetime
     #: Of all its queues together.
     backlog: Backlog
-    #: Of a workload with types: what waits in the queue of each shape; "": what is to be routed.
+    #: Of a workload with types: what waits in the queue of each shape that is declared or has
+    #: anything; "": what is to be routed.
     shapes: Mapping[str, Backlog]
     dead_letters: int
     #: How long visible work has waited without a claim.
@@ -98,6 +99,7 @@ def read_status(
     budget_usd: float | None,
     refusal: str,
     now: datetime,
+    declared: Collection[str] = (),
 ) -> Status:
     """Gather the status of one workload.
 
@@ -109,6 +111,7 @@ def read_status(
         budget_usd: of the deployment, a month; None: there is none.
         refusal: why the live policy as stored is not in force; "": it is.
         now: the time.
+        declared: shapes of its types; of others only those that have anything are listed.
     """
     view, account = ledger.read(), ledger.read_account()
     decision, spent = view.decision, spent_of(ledger, view, now)
@@ -120,7 +123,7 @@ def read_status(
         workload=workload,
         at=now,
         backlog=all_of(waiting.values()),
-        shapes=waiting if len(waiting) > 1 else {},
+        shapes=_shown_shapes(waiting, view, declared),
         dead_letters=dead_letters.backlog().visible,
         waited=_waited(view.backlog.backlog_since, now),
         workers=_workers(view),
@@ -140,6 +143,20 @@ def read_status(
         held_until=decision.held_until if decision else None,
         troubles=tuple(_troubles(view, account, now, refusal)),
     )
+
+
+def _shown_shapes(
+    waiting: Mapping[str, Backlog], view: LedgerView, declared: Collection[str]
+) -> Mapping[str, Backlog]:
+    if waiting.keys() == {""}:
+        return {}
+    live = {worker.shape for worker in view.workers.values() if worker.is_live}
+    kept = {"", *declared, *live}
+    return {
+        shape: each
+        for shape, each in waiting.items()
+        if shape in kept or each.visible or each.in_flight
+    }
 
 
 def _waited(since: datetime | None, now: datetime) -> timedelta:

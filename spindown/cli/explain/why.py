@@ -1,7 +1,7 @@
 """``spindown why``: the last decisions as carried out, and what stands in the way now."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,9 @@ from spindown.contract.decision import Decision
 from spindown.domain.fleet import Worker
 from spindown.operate.why import Why, explain
 from spindown.reason_text import say
+
+#: Instances that were lost lately are told up to so many.
+_LOST_SHOWN = 3
 
 
 def why(
@@ -60,7 +63,7 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
                 "the batches, and `spindown status BATCH` says why"
             )
         sized = (f"{n}: {say(reason)}" for n, why in entry.sizes.items() for reason in why)
-        for line in (*map(_say_lost, entry.lost), *entry.failing, *sized):
+        for line in (*_say_all_lost(entry.lost), *entry.failing, *sized):
             console.print(line)
         for number, decision in enumerate(entry.decisions):
             console.print()
@@ -80,6 +83,15 @@ def _render(console: TextConsole, decision: Decision, of: Why | None, top: int) 
         return Segments(console.render(shown))
     except Exception as exc:  # noqa: BLE001 - whatever it is, the line says it
         return Text(f"{decision.key} cannot be shown: {exc!r}")
+
+
+def _say_all_lost(lost: Sequence[Worker]) -> Iterator[str]:
+    """Yield the last that were lost, and how many more there are."""
+    latest = sorted(lost, key=lambda worker: worker.ended_at or worker.launched_at, reverse=True)
+    yield from map(_say_lost, latest[:_LOST_SHOWN])
+    if (more := len(latest) - _LOST_SHOWN) > 0:
+        said = f"and {say_count(more, 'more instance')} ended before"
+        yield f"{said}: `spindown status --ended` lists them"
 
 
 def _say_lost(worker: Worker) -> str:

@@ -11,6 +11,7 @@ from spindown.domain.job_type import (
     SCALES,
     Shape,
     as_asked,
+    declared_shapes,
     is_possible,
     of_dispatch,
     own_shape,
@@ -354,6 +355,15 @@ def test_what_no_machine_of_the_workload_has_is_unmet(
     }
     about: About = {"field": fields[setting], "asked": value, "most": most, "setting": setting}
     assert why_unmet(asked, NO_GPU, 100) == Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
+
+
+def test_a_declared_type_has_a_shape_of_its_own_dispatch() -> None:
+    types = (
+        JobType(name="a", needs=Needs(memory_gib=3)),
+        JobType(name="b", needs=Needs(vcpus=2), dispatch=Dispatch.SHARED),
+    )
+
+    assert declared_shapes(Policy(types=types)) == {"c0m4", "c2m0s"}
 
 
 def test_what_its_machines_have_is_met() -> None:

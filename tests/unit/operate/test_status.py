@@ -154,6 +154,29 @@ def test_what_a_person_must_fix_is_said_once() -> None:
     assert screen_of(status).count(stopped) == 1
 
 
+def test_lists_the_shapes_that_have_anything_or_are_declared() -> None:
+    world = World()
+    names = ("", "c0m2", "c0m4", "c0m8", "c0m16")
+    queues = {name: MemoryJobQueue(world.clock, Random(1)) for name in names}
+    queues["c0m4"].send([Outgoing(body="{}")])
+    worker = a_worker("i-1", shape="c0m8")
+    world.put(rows.worker_sort_key("i-1"), worker)
+
+    status = read_status(
+        "ocr",
+        ledger=Ledger(world.table, "ocr"),
+        queues=queues,
+        dead_letters=world.dead_letters,
+        budget_usd=None,
+        refusal="",
+        now=NOW,
+        declared={"c0m2"},
+    )
+
+    assert list(status.shapes) == ["", "c0m2", "c0m4", "c0m8"]
+    assert status.backlog.visible == 1
+
+
 def test_names_a_job_that_waits_after_a_failure() -> None:
     world = World()
     waiting = a_lease(job_id="j-7").requeued(0, NOW)

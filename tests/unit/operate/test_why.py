@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from spindown.memory import PortCall
 from spindown.operate.why import Why, explain
 from spindown.port import Key, Outgoing, RefusalKind, Write
 from spindown.reason_text import say_asked_pools
+from tests.builders import a_worker
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 
@@ -63,6 +65,19 @@ def _shown(found: Why) -> str:
     file = io.StringIO()
     show(TextConsole(file=file, width=200), [found], 3)
     return file.getvalue()
+
+
+def test_tells_the_last_of_many_lost_workers_and_a_count() -> None:
+    found = explain(WORKLOAD, ControlWorld().ports, last=1)
+    ends = [found.at - timedelta(minutes=age) for age in (9, 1, 2, 8, 3)]
+    lost = tuple(a_worker(f"i-{n}", ended_at=at) for n, at in enumerate(ends))
+
+    shown = _shown(replace(found, lost=lost))
+
+    assert ["i-1" in shown, "i-2" in shown, "i-4" in shown] == [True] * 3
+    assert ["i-0" in shown, "i-3" in shown] == [False] * 2
+    assert "2 more instances" in shown
+    assert "more instance" not in _shown(replace(found, lost=lost[:3]))
 
 
 def test_tells_no_more_decisions_than_asked_for() -> None:
