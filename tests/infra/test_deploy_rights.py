@@ -20,7 +20,7 @@ from spindown.operate.deploy_rights import (
     types_of,
 )
 from spindown.operate.iam_policy import POLICY_CHARACTERS_MAX, Whose
-from tests.infra.assembly import Assembly, listed, synthesise_once
+from tests.infra.assembly import PLAIN, Assembly, listed, synthesise_once, write_project
 from tests.infra.policy import ACCOUNT
 from tests.infra.ruled import (
     AWAY_KEY,
@@ -40,6 +40,14 @@ FOREIGN_KEY = HOME_KEY.replace("eu-west-1", "eu-north-1")
 @pytest.fixture(scope="session")
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
     return synthesise_once(tmp_path_factory, "ruled", write_ruled_project)
+
+
+@pytest.fixture(scope="session")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    image = 'mode = "ami"\nparameters = { x86_64 = "/my/image" }'
+    head, tail = PLAIN.format(image=image).split("zones =")
+    text = f"{head}flow_log = true\npublic_addresses = false\nzones ={tail}"
+    return synthesise_once(tmp_path_factory, "private", lambda path: write_project(path, text))
 
 
 def templates_of(assembly: Assembly) -> list[Template]:
@@ -75,7 +83,7 @@ def statements(assembly: Assembly) -> Iterator[Mapping[str, Any]]:
         yield from policy["Statement"]
 
 
-@pytest.fixture(params=["assembly", "ruled"])
+@pytest.fixture(params=["assembly", "private", "ruled"])
 def each(request: pytest.FixtureRequest) -> Assembly:
     found: Assembly = request.getfixturevalue(request.param)
     return found
@@ -174,7 +182,9 @@ def test_a_deploy_changes_neither_its_rights_nor_the_boundary(each: Assembly) ->
         if re.match(r"iam:(?!Get|List|Pass|CreateServiceLinkedRole)", action)
     }
 
-    assert {"iam:CreatePolicyVersion", "iam:DeletePolicy", "iam:PutRolePolicy"} <= writes
+    assert "iam:PutRolePolicy" in writes
+    makes = "AWS::IAM::ManagedPolicy" in types_of(templates_of(each))
+    assert ("iam:CreatePolicyVersion" in writes) is makes
     assert writes == set(denied["Action"])
     for arn in (*arns, *([bound] if bound else [])):
         assert any(fnmatchcase(arn, one) for one in denied["Resource"])
