@@ -5,8 +5,9 @@ knows no IAM. It asks KMS for nothing: of the key only that all is deployed with
 """
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.proof.grant.world import SCALER, WORKER, FunctionFailed, World, deplo
 
 pytestmark = pytest.mark.proof
 
-PAGE = (Path(__file__).parents[3] / "docs" / "account.md").read_text(encoding="utf-8")
+Statements = list[dict[str, Any]]
 KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 TAGS = {"team": "vision", "cost:center": "12"}
 RULES = f"""
@@ -34,25 +35,43 @@ kms_key_arn = "{KEY}"
 """
 
 
-#: All that any role does, as docs/account.md lists it.
-BOUNDS = re.findall(
-    r"`([a-z0-9]+:[*A-Za-z]+)`",
-    next(one for one in PAGE.splitlines() if one.startswith("- *Boundary.*")),
-)
+def printed_boundary(config: Path) -> Statements:
+    """Return the statements of the boundary that the product prints."""
+    command = [str(Path(sys.executable).with_name("spindown")), "iam", "boundary"]
+    done = subprocess.run(
+        [*command, "--config", str(config), "--account", ACCOUNT],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    statements: Statements = json.loads(done.stdout)["Statement"]
+    return statements
 
 
-def a_policy(system: LocalSystem, name: str, actions: Sequence[str]) -> str:
-    """Make a managed policy that allows some actions; return its ARN."""
-    allowed = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+def a_policy(system: LocalSystem, name: str, statements: Statements) -> str:
+    """Make a managed policy; return its ARN."""
+    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
     made = system.client("iam").create_policy(PolicyName=name, PolicyDocument=document)
     return str(made["Policy"]["Arn"])
 
 
+def without_sqs(statements: Statements) -> Statements:
+    return [
+        {**one, "Action": [action for action in one["Action"] if not action.startswith("sqs:")]}
+        for one in statements
+    ]
+
+
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    for world in deployed(tmp_path_factory.mktemp("rules"), rules=RULES):
-        boundary = a_policy(world.system, "limits", BOUNDS)
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rules")
+
+
+@pytest.fixture(scope="module")
+def world(directory: Path) -> Iterator[World]:
+    for world in deployed(directory, rules=RULES):
+        limits = printed_boundary(directory / "spindown.toml")
+        boundary = a_policy(world.system, "limits", limits)
+        a_policy(world.system, "blind", without_sqs(limits))
         for name in world.roles.values():
             # MiniStack's CloudFormation leaves out what a template says of a role's boundary.
             world.client("iam").put_role_permissions_boundary(
@@ -90,8 +109,7 @@ def test_every_role_is_deployed_by_the_rules(world: World) -> None:
 def test_what_the_boundary_denies_no_policy_allows(world: World) -> None:
     world.begin_anew()
     iam, role = world.client("iam"), world.roles[SCALER]
-    blind = [one for one in BOUNDS if not one.startswith("sqs:")]
-    narrow = a_policy(world.system, "blind", blind)
+    narrow = f"arn:aws:iam::{ACCOUNT}:policy/blind"
     iam.put_role_permissions_boundary(RoleName=role, PermissionsBoundary=narrow)
     try:
         with pytest.raises(FunctionFailed):
