@@ -22,6 +22,7 @@ from spindown.infra.iam.statement import KEY_USE
 from tests.infra.assembly import (
     AWAY,
     PLAIN,
+    ROOT,
     Assembly,
     listed,
     make_app,
@@ -458,3 +459,14 @@ def test_the_limits_of_iam_and_parameters_hold_with_them(tmp_path: Path) -> None
     for one in of_type(made_of, "AWS::SSM::Parameter"):
         assert len(words(one["Value"])) < 4096
     assert load(project).deployment.tags == TAGS
+
+
+def test_the_strict_example_has_each_setting_of_the_guide(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "account.md").read_text(encoding="utf-8")
+    table = page.partition("| rule | key |")[2].partition("\n\n")[0]
+    keys = {row.split("|")[2].strip(" `") for row in table.splitlines()[2:]}
+    project = ROOT / "examples" / "strict.toml"
+
+    assert len(keys) > 10
+    assert keys <= load(project).deployment.model_fields_set
+    assert synthesise(project, tmp_path).stacks.keys() == {"strict-core", "strict-insight"}

@@ -11,29 +11,13 @@ import pytest
 from aws_cdk import IPolicyValidationPlugin
 from cdklabs.cdk_validator_cfnguard import CfnGuardValidator
 
-from tests.infra.assembly import SPREAD, report_findings, write_project
-from tests.infra.ruled import HOME_KEY
+from tests.infra.assembly import ROOT, SPREAD, report_findings, write_project
 
 pytestmark = pytest.mark.proof
 
-#: With each setting that answers a rule.
-STRICT = f"""
-[deployment]
-name = "lab"
-region = "eu-west-1"
-zones = ["eu-west-1a"]
-kms_key_arn = "{HOME_KEY}"
-log_retention = "365d"
-public_addresses = false
-
-[workload.plain.run]
-entrypoint = "job:run"
-code = "code"
-
-[workload.plain.image]
-mode = "ami"
-parameters = {{ x86_64 = "/my/image" }}
-"""
+#: The example that has every such setting.
+STRICT = (ROOT / "examples" / "strict.toml").read_text(encoding="utf-8")
+STRICT = STRICT.replace('"classify:run"', '"job:run"').replace('"classify"', '"code"')
 
 #: The rules that are answered by a setting.
 ANSWERED = {
@@ -90,6 +74,6 @@ parameters = { x86_64 = "/my/image" }
 
 
 def test_the_guide_names_each_rule_with_its_setting() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "account.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "account.md").read_text(encoding="utf-8")
 
     assert set(re.findall(r"CT\.[A-Z0-9]+\.PR\.\d+", page)) == {*ANSWERED, *BROKEN, *KEPT}
