@@ -62,7 +62,8 @@ def test_a_job_is_done_on_a_machine_without_a_gpu(world: Deployed) -> None:
     assert world.finished("words").state == "completed"
     found(lambda: is_quiet(world.session.status("count")))
 
-    assert [one["result"]["length"] for one in world.records("words")] == [3, 5]
+    # Another test changes the code, and may come first.
+    assert [[*one["result"].values()] for one in world.records("words")] == [[3], [5]]
     # c7g is arm64, which the workload does not allow.
     types = {instance.instance_type for instance in now(world).instances}
     assert types <= {"c7i.xlarge", "m7a.2xlarge"}
