@@ -16,6 +16,7 @@ import typer
 from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
+from spindown.config.deployment import USUAL_QUALIFIER
 from spindown.error import AccessDenied, BadInput, NotFound
 from spindown.installed import cdk_command
 from spindown.operate import deploy_rights
@@ -91,6 +92,11 @@ def verifier(
 def execution(*, config: option.ConfigFile = option.CONFIG_FILE, account: Account = None) -> None:
     """Print the policies of the role by which CloudFormation deploys, by their names."""
     whose = _read(config, account)
+    if whose.qualifier == USUAL_QUALIFIER:
+        sys.stderr.write(
+            "spindown: other apps of this account may deploy by the same role: before you give it "
+            "these policies alone, set `bootstrap_qualifier` and bootstrap with that\n"
+        )
     print(json.dumps(deploy_rights.execution(whose, _synthesise(config)), indent=2))
 
 

@@ -45,6 +45,18 @@ def test_what_a_deploy_needs_is_read_from_its_templates(
     assert all("-execution-" in name for name in policies)
 
 
+@pytest.mark.parametrize("qualifier", ["", 'bootstrap_qualifier = "own"\n'])
+def test_a_role_that_other_apps_deploy_by_is_told_of(
+    qualifier: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = config.read_text()
+    config.write_text(text.replace("[deployment]\n", f"[deployment]\n{qualifier}", 1))
+
+    execution(config=config, account=ACCOUNT)
+
+    assert ("bootstrap_qualifier" in capsys.readouterr().err) is not bool(qualifier)
+
+
 def test_a_bucket_that_is_known_is_named_alone(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
