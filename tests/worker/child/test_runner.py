@@ -158,8 +158,8 @@ def test_says_what_is_wrong_with_a_result(
     [
         ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
         ("import not_there", "ModuleNotFoundError: No module named 'not_there'"),
-        ("x = 1", "AttributeError: module 'job' has no attribute 'run'"),
-        ("run = 3", "TypeError: job:run"),
+        ("x = 1", "run.entrypoint is 'job:run'"),
+        ("run = 3", "run.entrypoint is 'job:run'"),
         ("def setup(ctx):\n    raise OSError('no model')\ndef run(b, c): ...", "OSError: no model"),
         ("def (", "SyntaxError"),
     ],
