@@ -24,13 +24,7 @@ from spindown.contract.job.batch import SUBMITTED
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
 from spindown.contract.name import queue_name, resource_name
-from spindown.contract.queue import (
-    HIDDEN_FOR,
-    KEPT_FOR,
-    POLL,
-    SHAPES,
-    shape_queue,
-)
+from spindown.contract.queue import HIDDEN_FOR, KEPT_FOR, POLL, SHAPES, shape_queue
 from spindown.contract.settings import (
     BakeSettings,
     RegionSettings,
@@ -38,9 +32,7 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
 )
-from spindown.domain.dead_letter import (
-    MAX_RECEIVE_COUNT,
-)
+from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.pricing import Pricing
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, regional, write_log

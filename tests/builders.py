@@ -6,14 +6,7 @@ from typing import Any
 
 from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.domain.dead_letter import Failure
-from spindown.domain.fleet import (
-    Backlog,
-    Launch,
-    LaunchState,
-    Lease,
-    Worker,
-    WorkerState,
-)
+from spindown.domain.fleet import Backlog, Launch, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.learning import JobSizes, Knowledge
 from spindown.domain.offer import (
     CapacityType,

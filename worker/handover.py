@@ -16,12 +16,8 @@ from typing import Any
 from spindown.contract.job.event import job_event
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
-from spindown.domain.dead_letter import (
-    is_excused,
-)
-from spindown.domain.lease import (
-    outage_wait,
-)
+from spindown.domain.dead_letter import is_excused
+from spindown.domain.lease import outage_wait
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict

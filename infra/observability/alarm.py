@@ -16,9 +16,7 @@ from constructs import Construct
 
 from spindown.config import format_duration
 from spindown.contract.name import WEBHOOK_ALARM, resource_name
-from spindown.domain.dead_letter import (
-    MAX_RECEIVE_COUNT,
-)
+from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.policy import Policy
 from spindown.infra.observability.metric import (
     DAY,

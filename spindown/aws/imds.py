@@ -2,11 +2,12 @@
 
 import urllib.error
 import urllib.request
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.client import HTTPException
 
 from spindown.contract.codec import from_json
+from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.error import ContractError, NotFound, Unreachable
 from spindown.port import Clock, Identity
@@ -16,9 +17,6 @@ ENDPOINT = "http://169.254.169.254"
 
 _TOKEN_SECONDS = 6 * 3600
 _TIMEOUT_SECONDS = 2.0
-
-#: EC2's promise between an interruption notice and the interruption.
-_NOTICE = timedelta(minutes=2)
 
 
 class ImdsMetadata:
@@ -62,7 +60,7 @@ class ImdsMetadata:
             return announced
         # The notice counts even without a time: count from when it was first seen.
         self._first_seen = self._first_seen or self._clock.now()
-        return self._first_seen + _NOTICE
+        return self._first_seen + NOTICE
 
     def rebalance(self) -> datetime | None:
         """Return when a rebalance recommendation was given, if one was."""

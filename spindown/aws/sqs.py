@@ -11,14 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from spindown.aws.error import translated
-from spindown.contract.queue import (
-    HIDDEN_FOR,
-    KEPT_FOR,
-    POLL,
-)
-from spindown.domain.dead_letter import (
-    MAX_RECEIVE_COUNT,
-)
+from spindown.contract.queue import HIDDEN_FOR, KEPT_FOR, POLL
+from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.fleet import Backlog
 from spindown.error import (
     ContractError,

@@ -28,6 +28,9 @@ def check_policy(policy: Policy) -> Policy:
 def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     for name in _POSITIVE:
         yield name, getattr(policy, name) > timedelta(0), "make it longer than zero"
+    # Shorter ones are for the local system. EventBridge calls no function more often, and a plan by
+    # a longer one would launch too early.
+    yield "tick", policy.tick <= timedelta(minutes=1), "make it at most 1m: so often AWS runs it"
     yield (
         "pool_cooldown_at_most",
         policy.pool_cooldown_at_most >= policy.pool_cooldown,

@@ -11,12 +11,7 @@ from datetime import datetime
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.control.spend import Charge, charge, mark_charged
-from spindown.domain.fleet import (
-    Launch,
-    Lease,
-    Worker,
-    WorkerState,
-)
+from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown, cool_down
 from spindown.domain.reason import Reason, ReasonCode

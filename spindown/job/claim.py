@@ -42,13 +42,7 @@ from spindown.domain.lease import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.wasted_work import (
-    NOTHING_WASTED,
-    GoesOn,
-    WastedWork,
-    goes_on,
-    may_be_risked,
-)
+from spindown.domain.wasted_work import NOTHING_WASTED, GoesOn, WastedWork, goes_on, may_be_risked
 from spindown.error import (
     AccessDenied,
     ContractError,

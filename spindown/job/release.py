@@ -9,20 +9,11 @@ from datetime import datetime, timedelta
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import encode_stored, stored_key, with_needs
-from spindown.domain.dead_letter import (
-    Failure,
-    dead_letter_reason,
-    never_done,
-    too_long,
-)
+from spindown.domain.dead_letter import Failure, dead_letter_reason, never_done, too_long
 from spindown.domain.job_type import Shape, parse_shape, shape_of
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.wasted_work import (
-    GoesOn,
-    SpotTerms,
-    goes_on,
-)
+from spindown.domain.wasted_work import GoesOn, SpotTerms, goes_on
 from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
 from spindown.job.message import copy_message, dead_letter, delete, put_back

@@ -28,9 +28,7 @@ from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.dead_letter import (
-    is_unreadable_for_good,
-)
+from spindown.domain.dead_letter import is_unreadable_for_good
 from spindown.domain.job_type import (
     SettledNeeds,
     Shape,
@@ -44,9 +42,7 @@ from spindown.domain.job_type import (
     why_not_sold,
     why_unmet,
 )
-from spindown.domain.lease import (
-    unreadable_wait,
-)
+from spindown.domain.lease import unreadable_wait
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode

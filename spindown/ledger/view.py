@@ -27,13 +27,7 @@ from spindown.contract.row import (
 )
 from spindown.domain.alert import AlertState
 from spindown.domain.cost_rise import AcceptedCost, CostRise
-from spindown.domain.fleet import (
-    Launch,
-    Lease,
-    RequeuedJob,
-    Worker,
-    WorkerState,
-)
+from spindown.domain.fleet import Launch, Lease, RequeuedJob, Worker, WorkerState
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import PoolCooldown

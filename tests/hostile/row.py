@@ -21,13 +21,7 @@ from spindown.contract.row import (
     RateRow,
     SpendRow,
 )
-from spindown.domain.fleet import (
-    Launch,
-    LaunchState,
-    Lease,
-    RequeuedJob,
-    Worker,
-)
+from spindown.domain.fleet import Launch, LaunchState, Lease, RequeuedJob, Worker
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.wasted_work import WastedWork
 from spindown.error import ContractError

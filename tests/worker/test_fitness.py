@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.domain.breaker import (
-    has_missed_check_in,
-)
+from spindown.domain.breaker import has_missed_check_in
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.presence import Presence

@@ -10,10 +10,7 @@ from spindown.control.observe.observation import Observation, TickFacts
 from spindown.control.plan.action import Action, LaunchWorkers
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, used
 from spindown.control.plan.throttling import next_backoff
-from spindown.domain.fleet import (
-    Launch,
-    Worker,
-)
+from spindown.domain.fleet import Launch, Worker
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import PoolCooldown

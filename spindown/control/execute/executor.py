@@ -30,10 +30,7 @@ from spindown.control.plan.action import (
     StoreCatalogue,
     Terminate,
 )
-from spindown.domain.fleet import (
-    Lease,
-    Worker,
-)
+from spindown.domain.fleet import Lease, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode

@@ -27,12 +27,7 @@ from spindown.control.plan.image import blames_image, give_up_refused, image_for
 from spindown.control.plan.launch_allowance import PlannedRequest, reserve, take_call, why_short
 from spindown.control.plan.launch_outcome import complete_launch, pools_of
 from spindown.control.plan.request import LaunchProgress, calls_used_up
-from spindown.domain.fleet import (
-    Launch,
-    LaunchState,
-    Offered,
-    Worker,
-)
+from spindown.domain.fleet import Launch, LaunchState, Offered, Worker
 from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count
 from spindown.domain.policy import Dispatch

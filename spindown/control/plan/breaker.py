@@ -31,10 +31,7 @@ from spindown.domain.breaker import (
     known_fault,
 )
 from spindown.domain.doubt import doubt_less, doubt_more, doubted
-from spindown.domain.fleet import (
-    Worker,
-    WorkerState,
-)
+from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import cool_down

@@ -174,6 +174,12 @@ def test_refuses_what_no_clock_and_no_sum_can_hold(edit: dict[str, object], reme
         config.merge_policy(Policy(), edit)
 
 
+def test_no_plan_reckons_with_rarer_ticks_than_aws_makes() -> None:
+    assert config.merge_policy(Policy(), {"tick": "2s"}).tick == timedelta(seconds=2)
+    with pytest.raises(ConfigError, match="make it at most 1m"):
+        config.merge_policy(Policy(), {"tick": "5m"})
+
+
 def test_work_is_let_gather_live() -> None:
     at_once = config.merge_policy(Policy(), {"scale_up_threshold": 1})
 

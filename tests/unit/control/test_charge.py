@@ -9,9 +9,7 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.event import InterruptionWarning, StateChange
-from spindown.contract.row import (
-    worker_sort_key,
-)
+from spindown.contract.row import worker_sort_key
 from spindown.control.interrupt import react
 from spindown.control.plan.launch_allowance import add_to_budget
 from spindown.domain.fleet import LaunchState, Worker, WorkerState

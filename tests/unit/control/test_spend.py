@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.event import StateChange
-from spindown.contract.row import (
-    BUDGET,
-    DEPLOYMENT_PARTITION,
-    SpendRow,
-    worker_sort_key,
-)
+from spindown.contract.row import BUDGET, DEPLOYMENT_PARTITION, SpendRow, worker_sort_key
 from spindown.control.interrupt import react
 from spindown.control.spend import items_since_yesterday, last_days
 from spindown.domain.fleet import WorkerState

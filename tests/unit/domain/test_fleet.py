@@ -2,9 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.fleet import (
-    RequeuedJob,
-)
+from spindown.domain.fleet import RequeuedJob
 from tests.builders import NOW, a_lease, a_pool, a_worker, minutes
 
 

@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.domain.dead_letter import (
-    Failure,
-    is_excused,
-)
+from spindown.domain.dead_letter import Failure, is_excused
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
     ClaimVerdict,

@@ -16,9 +16,7 @@ from spindown.domain.breaker import (
 )
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
-from spindown.domain.termination import (
-    Ending,
-)
+from spindown.domain.termination import Ending
 from tests.builders import NOW, a_worker, ec2_said, minutes, unfit
 from tests.unit.domain.termination.fleet import Box, reaped
 
