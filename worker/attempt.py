@@ -358,7 +358,8 @@ class Attempt:
         context = self._context
         seen = None if context.recorder is None else context.recorder.memory_peak
         peak = None if broken.peak_gib is None else max(broken.peak_gib, seen or 0.0)
-        return had_used_little(peak, memory_of(context.slot_id.shape, context.memory_gib))
+        had, job = memory_of(context.slot_id.shape, context.memory_gib), self._held.job
+        return had_used_little(peak, had, job.type or "", needs_of(job), context.policy)
 
     def _has_moved(self, last: Portion) -> bool:
         """Tell whether the job is further than it was claimed, the last portion included."""

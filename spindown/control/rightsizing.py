@@ -118,15 +118,15 @@ def learn_types(
 def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
     """Return the type of an attempt, and it as the machine had to bear it: by all slots at once.
 
-    Of a machine that jobs share only the job's own part counts: the shape is of one job. A job of
-    which every item failed has failed, and says nothing of how much those need that go well. None:
-    its machine had no shape.
+    Of a machine that jobs share only the job's own part counts: the shape is of one job. A job that
+    failed, or of which every item did, says nothing of how much those need that go well. None: its
+    machine had no shape.
     """
     shape = parse_shape(record.shape)
     if shape is None:
         return record.type, None
     slots = 1 if shape.dispatch is Dispatch.SHARED else record.slots
-    is_useless = 0 < record.items <= record.items_failed
+    is_useless = record.end is UsageEnd.FAILED or 0 < record.items <= record.items_failed
     seen = SeenAttempt(
         at=record.routed_at or record.started_at,
         shape=shape,
@@ -140,7 +140,7 @@ def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
         dollars=record.dollars,
         items=float(record.items),
         ends_job=record.end in _ENDED,
-        has_failed=record.end is UsageEnd.FAILED or is_useless,
+        has_failed=is_useless,
         ran_out=record.end is UsageEnd.OUTGROWN,
     )
     return record.type, seen

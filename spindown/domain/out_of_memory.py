@@ -19,17 +19,25 @@ def memory_of(shape: str, memory_gib: float) -> float:
     return max(float(known.memory_gib) if known else 0.0, memory_gib)
 
 
-def had_used_little(peak_gib: float | None, memory_gib: float) -> bool:
+def had_used_little(
+    peak_gib: float | None, memory_gib: float, type_name: str, asked: Needs | None, policy: Policy
+) -> bool:
     """Tell whether a job said that memory ran out and had used less than a quarter of it.
 
     Then each attempt counts as a failure, so that there are not many. More memory may help all the
-    same: an array for which there is no room is refused before it uses any.
+    same: an array for which there is no room is refused before it uses any. So what had less than
+    it or its type asks for, since others of the type have used less, goes on uncounted.
 
     Args:
         peak_gib: the most that it has used; None: not known, or the kernel itself said so.
         memory_gib: what it had.
+        type_name: its type; "": none.
+        asked: what its message asks for itself.
+        policy: the types, and the ceilings.
     """
-    return peak_gib is not None and peak_gib < _LITTLE * memory_gib
+    wanted = settle(type_name, asked, policy).needs.memory_gib or 0.0
+    has_little = peak_gib is not None and peak_gib < _LITTLE * memory_gib
+    return has_little and memory_gib >= wanted
 
 
 def larger_needs(

@@ -275,7 +275,11 @@ def read_detail(
         failed=tuple(islice(_failed(progresses, store), _SHOWN)),
         given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
         failing=tuple(one for one in progresses if one.failures_told)[:_SHOWN],
-        next_tries={job_id: tries[job_id] for job_id in batch.jobs if job_id in tries},
+        next_tries={
+            one.job_id: tries[one.job_id]
+            for one in progresses
+            if one.state is JobState.RUNNING and not one.is_held and one.job_id in tries
+        },
         cancelled_why=next((x.reason for x in progresses if _is_dropped(x)), ""),
         again=again if is_again else "",
     )

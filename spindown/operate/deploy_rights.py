@@ -15,7 +15,7 @@ from typing import Any
 from spindown.config.deployment import KEPT_OF_STACK
 from spindown.contract import tag
 from spindown.error import BadInput
-from spindown.operate.iam_policy import Policy, Statement, Whose, allow, document, split
+from spindown.operate.iam_policy import RIGHTS, Policy, Statement, Whose, allow, document, split
 
 Template = Mapping[str, Any]
 
@@ -41,14 +41,15 @@ _NAMED: Mapping[str, Sequence[str]] = {
     "ssm": (
         "parameter/spindown/{name}/*",
         "parameter/imagebuilder/spindown/{name}/*",
-        "parameter/cdk-bootstrap/{qualifier}/version",
     ),
 }
-#: Services of which the registry asks more than to look -> why our templates need none of it.
+#: Actions, and services of which the registry asks more than to look -> why no template needs them.
 LEFT_OUT: Mapping[str, str] = {
     "application-autoscaling": "the ledger is billed by request and has no capacity to scale",
     "firehose": "logs go to no delivery stream",
     "kinesis": "the ledger sends its changes to no stream",
+    "logs:DeleteResourcePolicy": "no log group has a policy, and one is the whole account's",
+    "logs:PutResourcePolicy": "no log group has a policy, and one is the whole account's",
     "lakeformation": "tables of Glue are governed by IAM",
     "s3tables": "no bucket has metadata tables",
     "vpc-lattice": "endpoints lead to AWS's services alone",
@@ -57,11 +58,7 @@ LEFT_OUT: Mapping[str, str] = {
 #: Services whose resources bear ids that nobody knows before.
 _BY_ID = ("ec2", "fis")
 #: Actions that take no resource (Service Authorization Reference, Amazon CloudWatch Logs).
-_WITHOUT_RESOURCE = frozenset(
-    f"logs:{action}{what}"
-    for action in ("Put", "Delete")
-    for what in ("QueryDefinition", "ResourcePolicy")
-)
+_WITHOUT_RESOURCE = frozenset({"logs:PutQueryDefinition", "logs:DeleteQueryDefinition"})
 #: What deletes something that bears the deployment's tag, or a route of a table that does.
 _DELETES_TAGGED = frozenset(
     f"ec2:Delete{what}"
@@ -96,7 +93,7 @@ def execution(whose: Whose, templates: Sequence[Template]) -> Mapping[str, Polic
     One policy has no room for all. Raises BadInput for a type whose rights are not known.
     """
     asked = {action for kind in types_of(templates) for action in rights_of(kind)}
-    actions = {one for one in asked if not _OF_PEOPLE.match(one)}
+    actions = {one for one in asked if not _OF_PEOPLE.match(one) and one not in LEFT_OUT}
     by_service: dict[str, list[str]] = {}
     for action in sorted(actions):
         by_service.setdefault(action.partition(":")[0], []).append(action)
@@ -183,7 +180,12 @@ def _look(whose: Whose, by_service: Mapping[str, Sequence[str]]) -> list[Stateme
         for one in own
         if service not in {"iam", "s3"} and (_LOOKS.match(one) or one in _WITHOUT_RESOURCE)
     ]
-    return [allow("Look", looks, ["*"], _regions(whose))]
+    version = f"arn:aws:ssm:*:{whose.account}:parameter/cdk-bootstrap/{whose.qualifier}/version"
+    return [
+        allow("Look", looks, ["*"], _regions(whose)),
+        # Each template asks which bootstrap it meets.
+        allow("SeeBootstrap", ["ssm:GetParameters"], [version], _regions(whose)),
+    ]
 
 
 def _change(whose: Whose, service: str, actions: Sequence[str]) -> Statement:
@@ -237,9 +239,13 @@ def _keep_bucket(whose: Whose, actions: Sequence[str]) -> list[Statement]:
         f"arn:aws:s3:::cdk-{whose.qualifier}-assets-{whose.account}-{region}/*"
         for region in whose.regions
     ]
+    # A bucket that is not there yet is nobody's.
+    makes = "s3:CreateBucket"
+    keeps = [one for one in actions if one != makes]
     return [
-        allow("KeepBucket", actions, [*whose.objects(), *whose.objects("*")]),
-        allow("ReadArchives", ["s3:GetObject", "s3:GetObjectVersion"], archives),
+        allow("MakeBucket", [makes], whose.objects()),
+        allow("KeepBucket", keeps, [*whose.objects(), *whose.objects("*")], whose.ours),
+        allow("ReadArchives", ["s3:GetObject", "s3:GetObjectVersion"], archives, whose.ours),
     ]
 
 
@@ -332,9 +338,12 @@ def linked_services(templates: Sequence[Template]) -> list[str]:
 
 
 def _own_rights(whose: Whose) -> list[str]:
-    """Return what the role must not change: its policies, what bounds its roles, the bootstrap."""
+    """Return what the role must not change: policies that are printed, the boundary, bootstrap."""
     return [
-        f"arn:aws:iam::{whose.account}:policy/*{whose.deployment}-execution-*",
+        *(
+            f"arn:aws:iam::{whose.account}:policy/*{whose.deployment}-{role}-*"
+            for role in ("execution", *RIGHTS)
+        ),
         f"arn:aws:iam::{whose.account}:role/*cdk-{whose.qualifier}-*",
         *([whose.boundary_arn] if whose.boundary_arn is not None else []),
     ]

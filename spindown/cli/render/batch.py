@@ -20,6 +20,8 @@ from spindown.reason_text import say_dollars
 #: Less than this is left of nothing that is not over.
 _SECOND = timedelta(seconds=1)
 _ITEM_SHOWN = 80
+#: Jobs of which the next try is told.
+_TRIES_SHOWN = 5
 _ERROR_SHOWN = 200
 
 
@@ -75,8 +77,11 @@ def _fault_lines(detail: BatchDetail, now: datetime) -> Iterator[str]:
         yield f"{job.word}: {job.job_id}: {job.failures_told}"
         if not job.is_held:
             yield f"    next try: {_say_next_try(detail.next_tries.get(job.job_id), now)}"
-    for job_id in detail.next_tries.keys() - {job.job_id for job in detail.failing}:
+    others = sorted(detail.next_tries.keys() - {job.job_id for job in detail.failing})
+    for job_id in others[:_TRIES_SHOWN]:
         yield f"{job_id}: next try: {_say_next_try(detail.next_tries[job_id], now)}"
+    if len(others) > _TRIES_SHOWN:
+        yield f"and {len(others) - _TRIES_SHOWN} more"
     for record in detail.failed:
         yield f"failed: {say_failed(record)}"
 

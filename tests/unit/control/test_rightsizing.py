@@ -126,8 +126,13 @@ def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
     assert shapes_with_jobs(world) == ["c0m16"]
 
 
-def test_jobs_of_which_every_item_failed_shrink_nothing(world: ControlWorld) -> None:
-    measure(world, 9, memory_max=0.03, items=4, items_failed=4)
+@pytest.mark.parametrize(
+    "ended",
+    [{"items": 4, "items_failed": 4}, {"items": 0, "end": UsageEnd.FAILED}],
+    ids=["every item failed", "the job failed"],
+)
+def test_jobs_that_failed_shrink_nothing(world: ControlWorld, ended: dict[str, Any]) -> None:
+    measure(world, 9, memory_max=0.03, **ended)
     learn_sizes(WORKLOAD, world.ports)
 
     assert learned(world).needs == Needs()

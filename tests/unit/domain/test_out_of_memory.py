@@ -49,6 +49,7 @@ def test_without_types_it_has_failed() -> None:
     [
         pytest.param(None, 64.0, False, id="not known, or the kernel has killed it"),
         pytest.param(0.1, 2.0, True, id="far below"),
+        pytest.param(0.1, 1.9, False, id="others had used little, so it got less than it asks for"),
         pytest.param(15.9, 64.0, True, id="just under a quarter"),
         pytest.param(16.0, 64.0, False, id="a quarter"),
         pytest.param(1.9, 2.0, False, id="nearly all"),
@@ -58,4 +59,10 @@ def test_without_types_it_has_failed() -> None:
 def test_who_has_used_little_counts_each_attempt(
     peak: float | None, had: float, is_little: bool
 ) -> None:
-    assert had_used_little(peak, had) is is_little
+    policy = replace(Policy(), types=(JobType(name="t", needs=Needs(memory_gib=64)),))
+    asked = Needs(memory_gib=2)
+
+    assert had_used_little(peak, had, "t", asked, policy) is is_little
+    # Without a word of its own it asks for what its type does.
+    assert had_used_little(0.1, 32, "t", None, policy) is False
+    assert had_used_little(0.1, 64, "t", None, policy) is True
