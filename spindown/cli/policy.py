@@ -55,7 +55,7 @@ def show(
         print(json.dumps(encode(effective.policy)))
         return
     for field in fields(Policy):
-        print_line(_spell_line(effective.policy, field.name))
+        print_line(spell_setting(effective.policy, field.name))
 
 
 @app.command("set")
@@ -191,7 +191,7 @@ def _print_keys(session: Session, workload: str, keys: Sequence[str], *, as_json
         print(json.dumps({key: row[key] for key in keys}))
         return
     for key in keys:
-        print_line(_spell_line(policy, key))
+        print_line(spell_setting(policy, key))
 
 
 def _warn_of_refusal(effective: EffectivePolicy) -> None:
@@ -211,7 +211,8 @@ def _read_setting(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _spell_line(policy: Policy, key: str) -> str:
+def spell_setting(policy: Policy, key: str) -> str:
+    """Return one key of a policy as spindown.toml writes it."""
     value = getattr(policy, key)
     return f"{key} = {_spell(NONE_IS.get(key) if value is None else value)}"
 
@@ -219,7 +220,8 @@ def _spell_line(policy: Policy, key: str) -> str:
 def _spell(value: object) -> str:
     """Return a value as spindown.toml writes it; a comment if it is not set."""
     if isinstance(value, JobType):
-        return _spell_keys({"name": value.name, **_fields_of(value.needs)})
+        own = {"name": value.name, "dispatch": value.dispatch}
+        return _spell_keys({**own, **_fields_of(value.needs)})
     if isinstance(value, Rung | Needs):
         return _spell_keys(_fields_of(value))
     if isinstance(value, WarmSpan):

@@ -57,7 +57,9 @@ class Redriven:
 
 
 def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> Iterator[Redriven]:
-    """Send dead letters back one after the other; yield each when it is done.
+    """Send dead letters back one after the other, each job once; yield each when it is done.
+
+    A job may fail again at once. Its new letter is left for another call.
 
     Args:
         workload: whose.
@@ -65,13 +67,14 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
         jobs: only jobs with these ids; empty: all.
     """
     left: dict[str, Message] = {}
+    handled: set[str | None] = set()
     try:
         while letter := ports.dead_letters.receive(wait=WAIT, visibility=HIDDEN_FOR):
             is_new = letter.message_id not in left
             left[letter.message_id] = letter
             try:
                 job = read_dead_letter(letter, ports)
-                if jobs and job.job_id not in jobs:
+                if job.job_id in handled or (jobs and job.job_id not in jobs):
                     continue
                 done = _redrive_one(letter, job, workload, ports)
             except (ContractError, NotFound) as exc:
@@ -79,6 +82,7 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
                     yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
                 continue
             if done.outcome is not RedriveOutcome.OTHER_BODY:
+                handled.add(job.job_id)
                 del left[letter.message_id]
             elif not is_new:
                 continue

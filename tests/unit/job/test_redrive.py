@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from spindown.job import claim as claiming
 from spindown.job.cancel import CancelOutcome, cancel
 from spindown.job.claim import Declined
 from spindown.job.commit import commit, complete
+from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
 from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.redrive import Redriven, RedriveOutcome, find_unsendable, redrive
@@ -69,6 +71,22 @@ def test_a_job_goes_on_where_it_was_with_a_clean_count() -> None:
     assert work_off(world) == 1
     assert [record.index for record in world.records("j")] == [0, 1, 2, 3]
     assert world.manifest("j").epoch == 2
+
+
+def test_a_job_that_fails_again_at_once_is_sent_back_once() -> None:
+    world = WorkWorld()
+    give_up(world, JOB)
+    count = 0
+    for _ in islice(redrive(WORKLOAD, world.ports), 9):
+        count += 1
+        held = world.claim()
+        assert isinstance(held, ClaimedJob)
+        failed = settle_rejection(held, "no such model", ports=world.ports)
+        dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+
+    assert count == 1
+    assert len(world.dead_letters.bodies()) == 1
+    assert [one.outcome for one in redriven(world)] == [RedriveOutcome.SENT]
 
 
 def test_failures_and_losses_are_forgotten() -> None:
