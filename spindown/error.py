@@ -64,9 +64,8 @@ class BadInput(SpindownError):
         shown = "not set" if self.value is None else " ".join(repr(self.value).splitlines())
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[: _SHOWN_CHARACTERS - 3] + "..."
-        # A key that the person wrote may be part of the name. It must not break the line.
-        field = "".join(c if c.isprintable() else "?" for c in self.field)
-        return f"{field} is {shown}: {self.remedy}"
+        # Name and remedy may have parts that the person wrote. They must not break the line.
+        return printable(f"{self.field} is {shown}: {self.remedy}")
 
 
 _SHOWN_CHARACTERS = 120

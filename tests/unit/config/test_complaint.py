@@ -805,3 +805,12 @@ def test_a_ladder_that_begins_late_is_shown_by_its_times() -> None:
         config.merge_policy(Policy(), late)
 
     assert caught.value.value == ["5m"]
+
+
+def test_no_part_of_a_value_breaks_the_line() -> None:
+    wrong = with_value("deployment.zones", ["us-east-1a", "\ue000\x1bus-east-1b"])
+
+    with pytest.raises(ConfigError) as caught:
+        config.parse(wrong)
+
+    assert str(caught.value).isprintable()
