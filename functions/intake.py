@@ -19,9 +19,8 @@ from spindown.control.policy import current_policy
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.functions.malformed import acknowledge
 from spindown.functions.port import connect, control_ports, work_ports
-from spindown.job.held import WorkPorts
 from spindown.job.route import route
-from spindown.port import ControlPorts, Waker
+from spindown.port import ControlPorts, Waker, WorkPorts
 
 logger = Logger(service="intake")
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from spindown.control.alert.judgement import judge
-from spindown.control.alert.lost import tell_lost
+from spindown.control.alert.cost_rise import judge
+from spindown.control.alert.lost_message import tell_lost
 from spindown.control.bake import keep_images
 from spindown.control.market import refresh
 from spindown.control.rightsizing import learn_sizes
 from spindown.control.usage import compact_all
 from spindown.functions.port import control_ports, for_each_workload, store_of
-from spindown.job.lost import count_recent
-from spindown.job.resend import resend_all
+from spindown.job.lost_message import count_recent
+from spindown.job.old_message import resend_all
 from spindown.job.shape_queue import remove_unused
 from spindown.port import ControlPorts, ObjectStore
 

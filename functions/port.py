@@ -23,8 +23,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
 )
 from spindown.error import SpindownError
-from spindown.job.held import WorkPorts
-from spindown.port import ControlPorts, ObjectStore
+from spindown.port import ControlPorts, ObjectStore, WorkPorts
 
 
 @cache

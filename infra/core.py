@@ -20,7 +20,7 @@ from spindown.contract.settings import (
 )
 from spindown.infra.control.bundle import LOCK, TABLE_LOCK, FunctionBundle, Target
 from spindown.infra.control.control import ControlPlane
-from spindown.infra.flow import log_connections
+from spindown.infra.flow_log import log_connections
 from spindown.infra.shared.archive import KitArchive
 from spindown.infra.shared.network import Network
 from spindown.infra.shared.resources import (

@@ -17,7 +17,7 @@ from spindown.contract.settings import RegionSettings, outpost_parameter
 from spindown.infra.control.bundle import FunctionBundle, Target
 from spindown.infra.control.teardown import Teardown
 from spindown.infra.control.trigger import INSTANCE_EVENTS
-from spindown.infra.flow import log_connections
+from spindown.infra.flow_log import log_connections
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.limit import split_statements
 from spindown.infra.iam.statement import allow, make_role

@@ -1131,3 +1131,23 @@ class ControlPorts:
     def deployment(self) -> DeploymentSettings:
         """Return the deployment's settings, remembered for a while."""
         return self.cache.recall(DEPLOYMENT, "", self.clock.now(), self.settings.deployment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkPorts:
+    """The ports of a worker. Shared by its threads, so each must be safe to share."""
+
+    clock: Clock
+    random: Random
+    #: Waits between tries of a conditional write.
+    pause: Callable[[timedelta], None]
+    queue: JobQueue
+    dead_letters: JobQueue
+    objects: ObjectStore
+    inputs: InputSource
+    table: Table
+    metrics: MetricSink
+    #: For whoever looks through all messages: by shape the queues beside ``queue``.
+    shapes: Mapping[str, JobQueue] = field(default_factory=dict)
+    #: Opens the queue of a shape; "": that which people know. None: ``queue`` is the only one.
+    queue_of: Callable[[str], JobQueue] | None = None

@@ -37,7 +37,6 @@ from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.job.held import WorkPorts
 from spindown.job.route import Routed, route
 from spindown.ledger import Ledger, LedgerView
 from spindown.memory import (
@@ -62,6 +61,7 @@ from spindown.port import (
     LaunchOverride,
     LaunchRequest,
     Outgoing,
+    WorkPorts,
     Write,
 )
 from tests.builders import AT_ONCE, NOW, a_type

@@ -21,7 +21,7 @@ from spindown.memory.metadata import MemoryMetadata
 from spindown.port import Message
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.place import Machine
+from spindown.worker.child.container import Machine
 from spindown.worker.child.runner import ChildRunner, Runner
 from spindown.worker.daemon import Daemon, Parts
 from spindown.worker.home import Home, WorkerSettings

@@ -24,16 +24,17 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.ec2sim import MemoryClock
 from spindown.job.claim import Declined, claim
+from spindown.job.claimed_job import ClaimedJob, Finished, SlotId
 from spindown.job.commit import Portion
-from spindown.job.held import ClaimedJob, Finished, SlotId, WorkPorts, lease_key
 from spindown.job.item import settle_items
+from spindown.job.lease_row import lease_key
 from spindown.job.presence import Presence
 from spindown.memory.interception import PortCall, intercept
 from spindown.memory.metric import MemoryMetricSink
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
-from spindown.port import Clock, Identity, Key, Message, Outgoing, Write
+from spindown.port import Clock, Identity, Key, Message, Outgoing, WorkPorts, Write
 from tests.part import decode_part
 
 WORKLOAD = "classify"

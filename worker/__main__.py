@@ -52,13 +52,11 @@ from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch
 from spindown.error import ContractError, SpindownError
-from spindown.job.held import WorkPorts
 from spindown.job.policy import read_standing
-from spindown.port import Identity, Metadata
+from spindown.port import Identity, Metadata, WorkPorts
 from spindown.worker.child.code import Code, fetch_code, has_code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.failure_cause import MemoryKills
-from spindown.worker.child.place import (
+from spindown.worker.child.container import (
     Container,
     Limits,
     Machine,
@@ -66,6 +64,7 @@ from spindown.worker.child.place import (
     find_runtime,
     remove_containers,
 )
+from spindown.worker.child.failure_cause import MemoryKills
 from spindown.worker.child.runner import ChildRunner, Runner, run_module
 from spindown.worker.code_folder import make_own, remove_tree
 from spindown.worker.daemon import Daemon, Parts

@@ -19,9 +19,9 @@ from spindown.domain.worker_lifecycle import (
     WorkerCommand,
 )
 from spindown.error import AccessDenied, SpindownError
-from spindown.job.held import WorkPorts
 from spindown.job.message import put_back
 from spindown.job.presence import Presence
+from spindown.port import WorkPorts
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
 

@@ -16,8 +16,8 @@ from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.domain.out_of_memory import had_used_little, larger_needs, memory_of
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, LeaseLost, SpindownError, printable
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import Portion
-from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
 from spindown.job.progress import Progress
 from spindown.job.release import settle_failure, settle_rejection, settle_release

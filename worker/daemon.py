@@ -30,12 +30,12 @@ from spindown.domain.worker_lifecycle import (
     Stop,
     hang_grace,
 )
-from spindown.job.held import SlotId, WorkPorts
+from spindown.job.claimed_job import SlotId
 from spindown.job.policy import OUTDATED_FOR, read_standing
 from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
 from spindown.ledger.knowledge import read_interruption_rate
-from spindown.port import Identity, JobEvents, Metadata, ObjectStore
+from spindown.port import Identity, JobEvents, Metadata, ObjectStore, WorkPorts
 from spindown.worker.action import WorkerActions
 from spindown.worker.child.code import Code
 from spindown.worker.child.runner import Runner

@@ -21,8 +21,8 @@ from spindown.domain.lease import outage_wait
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
+from spindown.job.claimed_job import ClaimedJob, SlotId
 from spindown.job.commit import Portion, begun, complete
-from spindown.job.held import ClaimedJob, SlotId, WorkPorts
 from spindown.job.presence import Presence
 from spindown.job.progress import Progress, Reporter
 from spindown.job.release import (
@@ -34,6 +34,7 @@ from spindown.job.release import (
     settle_release,
 )
 from spindown.job.split import split
+from spindown.port import WorkPorts
 from spindown.worker.child.runner import Runner
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle

@@ -8,9 +8,10 @@ from datetime import datetime
 from spindown.domain.fleet import CodeProgress, Lease
 from spindown.domain.policy import Policy
 from spindown.error import LeaseLost
+from spindown.job.claimed_job import ClaimedJob, SlotId
 from spindown.job.heartbeat import extend_lease
-from spindown.job.held import ClaimedJob, SlotId, WorkPorts
 from spindown.job.presence import Presence
+from spindown.port import WorkPorts
 
 
 class LeaseRenewer:

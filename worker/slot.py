@@ -22,7 +22,7 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.error import SpindownError
 from spindown.job.claim import ClaimOutcome, Declined, claim
-from spindown.job.held import ClaimedJob
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.manifest_store import load_manifest
 from spindown.job.message import put_back
 from spindown.job.route import settle_message

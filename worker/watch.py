@@ -22,11 +22,10 @@ from spindown.domain.worker_lifecycle import (
     row_seen,
 )
 from spindown.error import SpindownError
-from spindown.job.held import WorkPorts
 from spindown.job.policy import read_standing
 from spindown.job.presence import Condemned, Presence
 from spindown.job.progress import Reporter
-from spindown.port import Metadata
+from spindown.port import Metadata, WorkPorts
 from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spindown.error import SpindownError
 from spindown.job.attachment.log import keep_log
-from spindown.job.held import ClaimedJob, Finished
+from spindown.job.claimed_job import ClaimedJob, Finished
 from spindown.port import ObjectStore
 from spindown.worker.child.output import OutputLog
 from spindown.worker.child.runner import Task

@@ -20,8 +20,8 @@ from typing import Any
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import COMMIT_BYTES, commit_due
 from spindown.job.attachment.state import State, upload_state
+from spindown.job.claimed_job import ClaimedJob, Finished, LocalFile
 from spindown.job.commit import Portion, commit
-from spindown.job.held import ClaimedJob, Finished, LocalFile
 from spindown.worker.child.runner import ItemDone
 from spindown.worker.code_folder import TooMuch, check_amount, find_fault, take_file
 from spindown.worker.handover import Handover, SlotContext

@@ -15,7 +15,7 @@ from spindown.contract.metric import (
     REASON,
     STATE,
 )
-from spindown.domain.diagnosis import LITTLE_USE
+from spindown.domain.cost_rise_cause import LITTLE_USE
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy

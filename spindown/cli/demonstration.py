@@ -36,7 +36,7 @@ from spindown.installed import require
 from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items, upload
 from spindown.operate.bill import CostReport, RankingChange, read_bill
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from spindown.reason_text import say
 
 if TYPE_CHECKING:

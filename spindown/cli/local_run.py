@@ -32,8 +32,8 @@ from spindown.job.attachment.state import measure
 from spindown.user import Item
 from spindown.worker.child.code import Code, has_code, unpack
 from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.container import Container, Machine, find_runtime
 from spindown.worker.child.failure_cause import Broken
-from spindown.worker.child.place import Container, Machine, find_runtime
 from spindown.worker.child.runner import BatchDone, ChildRunner, ItemDone, Runner, Task
 from spindown.worker.log import EventLog
 

@@ -12,8 +12,8 @@ from spindown.cli.submit import announce
 from spindown.config import format_duration
 from spindown.contract.codec import encode
 from spindown.error import BadInput
-from spindown.job.again import send_failed_again
-from spindown.job.lost import LOOKED_AT_AFTER, redrive_lost
+from spindown.job.failed_item import send_failed_again
+from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import Redriven, RedriveOutcome, Unsendable, find_unsendable
 from spindown.job.redrive import redrive as send_back
 

@@ -22,7 +22,7 @@ from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
 from spindown.installed import require
-from spindown.job.held import is_held
+from spindown.job.lease_row import is_held
 from spindown.job.result import JobProgress, count_items, read_progress, read_records
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records

@@ -23,8 +23,7 @@ from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
 from spindown.domain.job_type import declared_shapes
 from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
-from spindown.job.held import WorkPorts
-from spindown.job.lost import count_lost
+from spindown.job.lost_message import count_lost
 from spindown.job.result import find_jobs
 from spindown.job.shape_queue import backlogs, read_shapes
 from spindown.ledger import Ledger
@@ -38,6 +37,7 @@ from spindown.port import (
     ObjectStore,
     SettingsStore,
     Table,
+    WorkPorts,
 )
 
 # boto3, and with it our ports on AWS, is loaded once AWS is to be asked: it takes a fifth of a
@@ -179,7 +179,7 @@ class Session:
         )
 
     def count_lost(self, workload: str, *, reads_at_most: int, batch: str | None = None) -> int:
-        """Return how many jobs have no message, at least (``job.lost``)."""
+        """Return how many jobs have no message, at least (``job.lost_message``)."""
         settings = self.workload(workload)
         return count_lost(
             workload,

@@ -50,7 +50,7 @@ from spindown.error import (
     WorkFailed,
 )
 from spindown.job.cancel import cancel
-from spindown.job.lost import redrive_lost
+from spindown.job.lost_message import redrive_lost
 from spindown.job.result import JobProgress, read_batch, read_progress
 from spindown.job.shape_queue import backlogs
 from spindown.job.submit import Draft, check_after, submit_items, upload

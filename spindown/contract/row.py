@@ -387,9 +387,9 @@ class QueueRow:
 class BacklogRow(ClaimsRow, QueueRow):
     """What the ticks remember; the claims lie in a row of the workers' own."""
 
-    #: When to look again for messages that must be sent anew (``job.resend``).
+    #: When to look again for messages that must be sent anew (``job.old_message``).
     resend_at: datetime | None = None
-    #: When to count again the jobs without a message (``control.alert.lost``).
+    #: When to count again the jobs without a message (``control.alert.lost_message``).
     count_lost_at: datetime | None = None
     #: Since when ticks have reached the ledger without a break (``domain.termination.watch_from``).
     watched_since: datetime | None = None

@@ -21,7 +21,7 @@ from spindown.contract.event import (
     RebalanceRecommendation,
     StateChange,
 )
-from spindown.control.machine_gone import bound_leases
+from spindown.control.requeue import bound_leases
 from spindown.control.tick import reconcile
 from spindown.domain.fleet import Lease, Worker
 from spindown.error import ContractError, PreconditionFailed

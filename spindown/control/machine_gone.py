@@ -1,26 +1,24 @@
-"""Note that a machine is gone, or that EC2 takes it: count that, end its row, free its jobs.
+"""Note that a machine is gone, or that EC2 takes it: count that, end and charge its row.
 
-Which machines Spindown itself ends is decided in ``domain.termination``. Ticks and events both come
+Its jobs are put back in ``control.requeue``. Which machines Spindown itself ends is decided in
+``domain.termination``. Ticks and events both come
 here. Whichever comes first acts; the writes are conditional, so the later ones change nothing.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.control.spend import Charge, charge, mark_charged
-from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
+from spindown.domain.fleet import Launch, Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown, cool_down
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.ledger import Ledger, RowWrites
-from spindown.port import JobQueue, When, Write
+from spindown.ledger import RowWrites
+from spindown.port import When, Write
 
 RECLAIMED = Reason(ReasonCode.EC2_RECLAIMED)
-#: Each takes three writes, of the hundred that one transaction takes.
-LEASES_FREED_AT_ONCE = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,56 +107,6 @@ def note_interruption(
 
 
 _NOT_ENDED = frozenset({"ended_at"})
-
-
-def bound_leases(bounds: Iterable[tuple[Lease, datetime]], ledger: Ledger) -> None:
-    """Let no lease outlive its instance, which EC2 takes away at the time beside it."""
-    units = []
-    for lease, deadline in bounds:
-        bound = min(lease.not_after, deadline)
-        if bound >= lease.not_after:
-            continue
-        changes = {"not_after": bound, "deadline": min(lease.deadline, bound)}
-        sort = rows.lease_sort_key(lease.instance_id, lease.slot)
-        units.append([ledger.change(sort, changes, when=_still(lease))])
-    ledger.carry_out_each(units)
-
-
-def free_leases(
-    leases: Sequence[Lease], ledger: Ledger, queue: JobQueue, *, now: datetime
-) -> tuple[Lease, ...]:
-    """Clear the leases of instances that are gone and requeue their messages; return which.
-
-    A lease whose receipt handle has just changed is left to the next tick. If another worker
-    already has the job, the lease row is gone and nothing is done. History
-    keeps how far the work was, so that the next owner can tell how much of it is done again; until
-    then the ledger remembers the job.
-    """
-    # A job has two leases only if one is out of date: the other one is left to the next tick.
-    of_jobs = {lease.job_id: lease for lease in leases}.values()
-    done = ledger.carry_out_each([_free(lease, ledger, now) for lease in of_jobs])
-    freed = [lease for lease, is_done in zip(of_jobs, done, strict=True) if is_done]
-    # The rows are gone: nobody comes back for a message that stays hidden now.
-    queue.show([lease.receipt_handle for lease in freed])
-    return tuple(freed)
-
-
-def _free(lease: Lease, ledger: Ledger, now: datetime) -> list[Write]:
-    """Return what frees a lease, all or none: who takes the job up clears what is remembered."""
-    sort = rows.lease_sort_key(lease.instance_id, lease.slot)
-    clear, past = ledger.move_to_history(sort, lease, now=now)
-    put = ledger.put(rows.requeued_sort_key(lease.job_id), lease.left_behind(now))
-    return [replace(clear, when=_still_held_by(lease)), put, past]
-
-
-def _still(lease: Lease) -> When:
-    return When(exists=True, equals={"job_id": lease.job_id, "epoch": lease.epoch})
-
-
-def _still_held_by(lease: Lease) -> When:
-    """Return the condition that nobody has received the message again since."""
-    still = _still(lease)
-    return replace(still, equals={**still.equals, "receipt_handle": lease.receipt_handle})
 
 
 def cool_down_after_interruption(

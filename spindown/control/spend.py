@@ -20,7 +20,7 @@ from typing import Any
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant, replace_fields
 from spindown.contract.row import SpendRow
-from spindown.domain.diagnosis import CostWindow
+from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool

@@ -5,7 +5,7 @@ A tick has three steps, and each returns a value: ``observe`` an ``Observation``
 are worth a call, and returns this ``EarlyPlan`` too, so that it is not made again. Before the
 steps the tick takes the lock of its workload; after them it writes the decision down, tells people,
 and gives the lock back. Planning needs no clock, no port and no chance; only executing changes the
-fleet. ``spindown plan`` prints the very plan of the next tick (``operate.preview``).
+fleet. ``spindown plan`` prints the very plan of the next tick (``operate.plan``).
 
 A tick looks at the present state, not at what woke it: two of them, or none for a while, change
 only how soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2,
@@ -37,12 +37,13 @@ from spindown.control.plan.charge import (
 from spindown.control.plan.correct_rows import correct_workers
 from spindown.control.plan.garbage import collect_garbage
 from spindown.control.plan.launch_need import launch_needs, launch_needs_again
+from spindown.control.plan.launch_request import simulate_requests
 from spindown.control.plan.learn import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
 from spindown.control.plan.over_limits import end_surplus, heed_budget
-from spindown.control.plan.request import simulate_requests
+from spindown.control.plan.requeue import requeue_jobs
 from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
 from spindown.control.plan.stable_machine import plan_all_moves
 from spindown.control.plan.terminate import (
@@ -52,7 +53,6 @@ from spindown.control.plan.terminate import (
     find_ends,
     keep_warm,
     mark_interrupted,
-    requeue_jobs,
 )
 from spindown.control.plan.throttling import remember_answers
 from spindown.control.record.decision import record_locked, write_down

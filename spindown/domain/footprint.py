@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from spindown.domain.diagnosis import LITTLE_USE
+from spindown.domain.cost_rise_cause import LITTLE_USE
 from spindown.domain.offer import Requirements, slot_count
 
 #: Memory that a machine should have, as a multiple of the most that was ever used.

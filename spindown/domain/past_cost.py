@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
-from spindown.domain.diagnosis import CostWindow
+from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Worker, WorkerState
 
 #: A shorter span is too early for a saving against kept warm. Each minute without work changes that

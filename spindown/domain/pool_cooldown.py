@@ -12,8 +12,8 @@ A full quota and a throttled call are neither: see ``quota_blocked_for`` in the 
 ``control.plan.throttling``.
 
 The ranking leaves out its offers while it cools down (``ranking.constraint``, "pool_cooldown"), and
-so does the rest of a tick that has just met the refusal (``control.plan.request``). It ends when
-its time has passed, or when the pool gives an instance all the same.
+so does the rest of a tick that has just met the refusal (``control.plan.launch_request``). It ends
+when its time has passed, or when the pool gives an instance all the same.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """When work goes from spot to on demand: the price ladder, by what it has waited or its deadline.
 
-``schedule.finish`` decides by a deadline which mode of purchase holds; what is open is ranked. Two
-more ways lead to on demand: ``wasted_work``, if EC2 keeps taking a job's machines back, and a spot
-market in ``doubt`` as a whole, which opens all rungs (``control.plan.offers``).
+``schedule.finish_within`` decides by a deadline which mode of purchase holds; what is open is
+ranked. Two more ways lead to on demand: ``wasted_work``, if EC2 keeps taking a job's machines back,
+and a spot market in ``doubt`` as a whole, which opens all rungs (``control.plan.offers``).
 """
 
 import math

@@ -40,12 +40,11 @@ from spindown.domain.batch import (
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
 from spindown.job.cancel import cancel_unclaimed
-from spindown.job.held import WorkPorts
 from spindown.job.manifest_store import load_manifest
 from spindown.job.result import children_of, read_batch, read_bundles
 from spindown.ledger import Ledger
 from spindown.ledger.partition import Partition
-from spindown.port import ControlPorts, Key, ObjectStore, Outgoing, Table, When
+from spindown.port import ControlPorts, Key, ObjectStore, Outgoing, Table, When, WorkPorts
 from spindown.reason_text import say_batch_end, say_batch_given_up
 
 #: How often marks are looked for where no submit says that there is one. A listing costs as much as

@@ -26,10 +26,10 @@ from spindown.error import (
     PreconditionFailed,
     Unreachable,
 )
-from spindown.job.held import WorkPorts, lease_identity, lease_key, read_lease
+from spindown.job.lease_row import lease_identity, lease_key, read_lease
 from spindown.job.manifest_store import StoredManifest, load_manifest, save_manifest
 from spindown.job.message import delete, show_again
-from spindown.port import Key, Message, When, Write
+from spindown.port import Key, Message, When, WorkPorts, Write
 from spindown.reason_text import say
 
 REASON = "cancelled"

@@ -8,8 +8,9 @@ from spindown.domain.fleet import CodeProgress, Lease
 from spindown.domain.lease import extended_until
 from spindown.domain.policy import Policy
 from spindown.error import LeaseLost, PreconditionFailed, StaleHandle
-from spindown.job.held import SlotId, WorkPorts, lease_identity
-from spindown.port import When, Write
+from spindown.job.claimed_job import SlotId
+from spindown.job.lease_row import lease_identity
+from spindown.port import When, WorkPorts, Write
 
 
 def extend_lease(

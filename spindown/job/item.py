@@ -16,9 +16,8 @@ from spindown.contract.job.message import (
     parse_items,
 )
 from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFailed
-from spindown.job.held import WorkPorts
 from spindown.job.manifest_store import write_patiently
-from spindown.port import Absent
+from spindown.port import Absent, WorkPorts
 
 #: A million items of 250 bytes; what a worker can hold in memory beside the user's code.
 LIST_BYTES_MAX = 256 * 1024 * 1024

@@ -27,8 +27,7 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
-from spindown.job.held import WorkPorts
-from spindown.port import Absent, Matches, Message, ObjectStore, StoredObject
+from spindown.port import Absent, Matches, Message, ObjectStore, StoredObject, WorkPorts
 
 T = TypeVar("T")
 

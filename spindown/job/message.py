@@ -25,8 +25,7 @@ from spindown.contract.job.message import (
 from spindown.domain.dead_letter import RENEW_RECEIVES
 from spindown.domain.reason import ReasonCode
 from spindown.error import ContractError, StaleHandle
-from spindown.job.held import WorkPorts
-from spindown.port import JobQueue, Message, ObjectStore, Outgoing
+from spindown.port import JobQueue, Message, ObjectStore, Outgoing, WorkPorts
 
 #: SQS keeps a message at most 14 days; a copy is sent well before.
 RENEW_AFTER = timedelta(days=7)

@@ -33,8 +33,9 @@ from spindown.error import (
     SpindownError,
     StaleHandle,
 )
-from spindown.job.held import SlotId, WorkPorts, lease_identity, read_lease
-from spindown.port import Key, Message, When, Write
+from spindown.job.claimed_job import SlotId
+from spindown.job.lease_row import lease_identity, read_lease
+from spindown.port import Key, Message, When, WorkPorts, Write
 
 #: Waits for reconcile to write the row of an instance that was quicker than its launch.
 _CHECK_IN_PAUSE = timedelta(seconds=1)

@@ -30,8 +30,7 @@ from spindown.domain.fleet import Worker
 from spindown.domain.offer import Processor
 from spindown.domain.prior import relative_throughput
 from spindown.error import ContractError, PreconditionFailed
-from spindown.job.held import WorkPorts
-from spindown.port import Datum, Key, When, Write
+from spindown.port import Datum, Key, When, WorkPorts, Write
 
 _SAMPLES_AT_MOST = 50
 #: Others that report at the same time may come between.

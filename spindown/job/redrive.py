@@ -16,10 +16,10 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import ContractError, NewerSchema, NotFound, PreconditionFailed, Unreachable
-from spindown.job.held import WorkPorts, is_held
+from spindown.job.lease_row import is_held
 from spindown.job.manifest_store import StoredManifest, is_other_body, load_manifest, save_manifest
 from spindown.job.message import copy_message, delete, put_back, read_stored
-from spindown.port import Message
+from spindown.port import Message, WorkPorts
 
 #: A long poll asks all of SQS's servers. A message is hidden long enough to be seen once.
 WAIT = timedelta(seconds=2)

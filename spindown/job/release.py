@@ -14,11 +14,11 @@ from spindown.domain.job_type import Shape, parse_shape, shape_of
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.wasted_work import GoesOn, SpotTerms, goes_on
+from spindown.job.claimed_job import ClaimedJob, SlotId, current_handle
 from spindown.job.commit import Portion, commit_as, extend_manifest
-from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
 from spindown.job.message import copy_message, dead_letter, delete, put_back
 from spindown.job.presence import Presence
-from spindown.port import Message
+from spindown.port import Message, WorkPorts
 from spindown.reason_text import say
 
 #: A reason is for a person; what exceeds this is in the log.

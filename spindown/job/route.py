@@ -54,7 +54,6 @@ from spindown.error import (
     PreconditionFailed,
     SpindownError,
 )
-from spindown.job.held import WorkPorts
 from spindown.job.manifest_store import is_other_body, load_manifest, save_manifest
 from spindown.job.message import (
     copy_message,
@@ -69,6 +68,7 @@ from spindown.port import (
     Datum,
     JobQueue,
     Message,
+    WorkPorts,
 )
 from spindown.reason_text import say, say_outgrown
 

@@ -24,11 +24,20 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, all_of
 from spindown.domain.job_type import Shape, is_possible, parse_shape
 from spindown.error import ContractError, NotFound, PreconditionFailed, Throttled
-from spindown.job.held import WorkPorts
 from spindown.job.message import delete
 from spindown.job.policy import read_standing
 from spindown.ledger.partition import Partition
-from spindown.port import Clock, ControlPorts, JobQueue, Key, Outgoing, Table, When, Write
+from spindown.port import (
+    Clock,
+    ControlPorts,
+    JobQueue,
+    Key,
+    Outgoing,
+    Table,
+    When,
+    WorkPorts,
+    Write,
+)
 
 #: A queue that nothing was routed to for so long, and that is empty, is removed.
 UNUSED_FOR = timedelta(days=30)

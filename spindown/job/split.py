@@ -17,10 +17,10 @@ from spindown.contract.job.message import (
     stored_key,
 )
 from spindown.domain.policy import Policy
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit_as
-from spindown.job.held import ClaimedJob, WorkPorts
 from spindown.job.manifest_store import write_patiently
-from spindown.port import Outgoing
+from spindown.port import Outgoing, WorkPorts
 
 
 def is_too_large(held: ClaimedJob, items: Sequence[Any], policy: Policy) -> bool:

@@ -23,8 +23,8 @@ from spindown.domain.learning import Knowledge, items_per_job
 from spindown.domain.policy import Policy
 from spindown.domain.rightsizing import TypeSize, sized_at
 from spindown.error import ContractError, NotFound
-from spindown.job.again import again_of
 from spindown.job.cancel import REASON
+from spindown.job.failed_item import again_of
 from spindown.job.result import JobProgress, read_batch, read_progress, read_records
 from spindown.job.route import sizes_in_force
 from spindown.ledger import LedgerView

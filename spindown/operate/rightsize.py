@@ -27,7 +27,7 @@ from spindown.domain.reason import Reason
 from spindown.domain.rightsizing import TypeSize, are_few
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from spindown.port import Cache, ControlPorts, LiveEdit, SettingsStore
 
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from spindown.config import format_duration
 from spindown.contract.row import QuotaRow, SpendRow, budget_sort_key
-from spindown.control.alert.judgement import COST
+from spindown.control.alert.cost_rise import COST
 from spindown.domain.alert import FORGOTTEN_AFTER
-from spindown.domain.diagnosis import CostWindow
+from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState, all_of
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.past_cost import Saving, accrue_at_least

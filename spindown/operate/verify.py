@@ -28,13 +28,12 @@ from spindown.domain.verification import (
 )
 from spindown.error import BadInput, NotFound, SpindownError
 from spindown.job.cancel import cancel
-from spindown.job.held import WorkPorts
 from spindown.job.result import read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
 from spindown.ledger import Ledger, LedgerView
 from spindown.operate.drain import read_remainder
-from spindown.operate.preview import preview
-from spindown.port import AlarmStates, ControlPorts, FaultInjector, InstanceView
+from spindown.operate.plan import preview
+from spindown.port import AlarmStates, ControlPorts, FaultInjector, InstanceView, WorkPorts
 
 _ENDED = frozenset({"shutting-down", "terminated"})
 #: What an idle machine is foreseen to wait where the timeout is learned.

@@ -19,7 +19,7 @@ from spindown.domain.policy import Rightsize
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.ledger import Ledger
-from spindown.operate.preview import Preview, preview
+from spindown.operate.plan import Preview, preview
 from spindown.operate.status import next_try, say_failing
 from spindown.port import ControlPorts, ObjectStore
 

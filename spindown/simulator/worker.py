@@ -70,9 +70,9 @@ from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.error import LeaseLost, NotFound
 from spindown.job.attachment.state import State
 from spindown.job.claim import ClaimOutcome, claim
+from spindown.job.claimed_job import ClaimedJob, Finished, SlotId
 from spindown.job.commit import Portion, begun, commit, complete
 from spindown.job.heartbeat import extend_lease
-from spindown.job.held import ClaimedJob, Finished, SlotId, WorkPorts
 from spindown.job.item import settle_items
 from spindown.job.message import put_back
 from spindown.job.policy import read_standing
@@ -88,7 +88,7 @@ from spindown.job.release import (
 )
 from spindown.job.split import is_too_large, split
 from spindown.ledger.knowledge import read_interruption_rate
-from spindown.port import Key, Message
+from spindown.port import Key, Message, WorkPorts
 from spindown.simulator.poll_queue import PollQueue, WaitingPoll
 from spindown.simulator.record import InstanceTally, SimRecorder
 from spindown.simulator.scenario import SimDelays, TrueNeed

@@ -23,7 +23,6 @@ from spindown.contract.settings import (
 from spindown.domain.fleet import Backlog, all_of
 from spindown.domain.policy import Needs, Policy
 from spindown.ec2sim import Turn
-from spindown.job.held import WorkPorts
 from spindown.memory import (
     MemoryInputSource,
     MemoryJobQueue,
@@ -32,7 +31,7 @@ from spindown.memory import (
     MemoryTable,
 )
 from spindown.memory.interception import Interceptor, intercept
-from spindown.port import ControlPorts, JobQueue, LaunchedInstance
+from spindown.port import ControlPorts, JobQueue, LaunchedInstance, WorkPorts
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.poll_queue import PollQueue
 from spindown.simulator.record import Silence, SimRecorder

@@ -31,10 +31,10 @@ from spindown.aws.wiring import Aws
 from spindown.contract.run import RunSpec
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import CheckedIn, Habits, Standing
-from spindown.job.held import WorkPorts
 from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
 from spindown.memory.metric import MemoryMetricSink
+from spindown.port import WorkPorts
 from spindown.worker.child.code import Code
 from spindown.worker.child.runner import ChildRunner
 from spindown.worker.handover import SlotContext

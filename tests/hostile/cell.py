@@ -20,7 +20,7 @@ from spindown.contract.run import RunMode, RunSpec
 from spindown.domain.policy import Policy
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.place import Machine
+from spindown.worker.child.container import Machine
 from spindown.worker.child.runner import ChildRunner
 from spindown.worker.code_folder import make_own, make_shared
 from spindown.worker.log import open_log

@@ -28,7 +28,7 @@ from spindown.error import ContractError
 from spindown.ledger import Ledger
 from spindown.memory import MemoryJobQueue
 from spindown.operate.bill import read_bill
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from spindown.operate.status import read_status
 from spindown.operate.why import explain
 from spindown.reason_text import say

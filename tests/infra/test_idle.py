@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.aws.cloudwatch import metric_events
-from spindown.control.alert.judgement import judge
+from spindown.control.alert.cost_rise import judge
 from spindown.control.market import refresh
 from spindown.domain.control_cost import JUDGEMENT, REFRESH, TICK
 from spindown.domain.list_price import Usage

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.error import SpindownError
-from spindown.job.held import ClaimedJob
+from spindown.job.claimed_job import ClaimedJob
 from spindown.port import Message
 from spindown.user import Item
 from spindown.worker.child.failure_cause import Broken, FailureCause

@@ -22,11 +22,12 @@ from spindown.domain.worker_lifecycle import (
     TimePassed,
 )
 from spindown.error import SpindownError
-from spindown.job.held import SlotId, WorkPorts
+from spindown.job.claimed_job import SlotId
 from spindown.job.policy import OUTDATED_FOR, read_standing
 from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
 from spindown.memory import PortCall, intercept
+from spindown.port import WorkPorts
 from spindown.worker.action import WorkerActions
 from spindown.worker.handover import SlotContext
 from spindown.worker.home import WorkerSettings

@@ -15,7 +15,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound
 from spindown.job.batch_end import LISTED_EVERY, look_at_batches
 from spindown.job.cancel import cancel
-from spindown.job.lost import LOOKED_AT_AFTER, count_lost, redrive_lost
+from spindown.job.lost_message import LOOKED_AT_AFTER, count_lost, redrive_lost
 from spindown.job.manifest_store import load_manifest
 from spindown.job.result import read_batch, read_progress
 from spindown.job.submit import Draft, submit_items

@@ -21,7 +21,7 @@ from spindown.contract.row import BACKLOG, BOOT_PHASE, SpendRow
 from spindown.control.bake import keep_images
 from spindown.control.interrupt import react
 from spindown.domain.interruption import NOTICE
-from spindown.job.resend import resend
+from spindown.job.old_message import resend
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
 from spindown.memory import PortCall
 from tests.control import REGION

@@ -27,11 +27,11 @@ from spindown.domain.policy import Policy
 from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound, SpindownError, StaleHandle
 from spindown.job.cancel import cancel
-from spindown.job.held import WorkPorts, lease_key
+from spindown.job.lease_row import lease_key
 from spindown.job.presence import Condemned
 from spindown.ledger import Ledger
 from spindown.memory import MemoryInputSource, MemoryJobQueue, MemoryTable, PortCall, intercept
-from spindown.port import Outgoing
+from spindown.port import Outgoing, WorkPorts
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults
 from tests.proof.process import Process

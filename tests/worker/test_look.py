@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.job.held import LocalFile
+from spindown.job.claimed_job import LocalFile
 from spindown.worker.code_folder import list_files, take_file
 from spindown.worker.transfer.state import UserState
 from tests.work import items

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spindown.domain.policy import Policy
-from spindown.job.held import ClaimedJob
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.progress import Reporter
 from spindown.memory.interception import PortCall
 from spindown.memory.metadata import MemoryMetadata

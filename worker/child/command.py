@@ -19,9 +19,9 @@ from spindown.contract.run import Results
 from spindown.user import Item
 from spindown.worker.child.call import BadResult, Call, ResultReader, open_call
 from spindown.worker.child.code import Code
+from spindown.worker.child.container import Place
 from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills, describe_end
 from spindown.worker.child.output import LogAllowance, Output
-from spindown.worker.child.place import Place
 from spindown.worker.child.process import Program
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.code_folder import TooMuch, list_files, remove_tree

@@ -15,10 +15,10 @@ from typing import Any
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.domain.policy import Dispatch
 from spindown.error import SpindownError
-from spindown.job.held import ClaimedJob, WorkPorts
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.item import look_at_items
 from spindown.job.message import put_back, read_stored
-from spindown.port import Message
+from spindown.port import Message, WorkPorts
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.transfer.prefetch import Prefetch

@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from spindown.contract.job.manifest import Manifest, StateFile
 from spindown.job.attachment.state import State, restore_state
-from spindown.job.held import LocalFile, WorkPorts
+from spindown.job.claimed_job import LocalFile
+from spindown.port import WorkPorts
 from spindown.worker.code_folder import (
     Stamp,
     check_amount,

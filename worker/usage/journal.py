@@ -17,7 +17,7 @@ from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measure
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Needs
 from spindown.error import SpindownError
-from spindown.job.held import ClaimedJob
+from spindown.job.claimed_job import ClaimedJob
 from spindown.port import Clock, ObjectStore
 from spindown.worker.home import AskedMachine
 from spindown.worker.log import EventLog

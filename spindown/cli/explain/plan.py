@@ -21,7 +21,7 @@ from spindown.contract.codec import encode
 from spindown.control.plan.action import ActionKind, LaunchNeed, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
-from spindown.operate.preview import MonthPreview, Preview, preview
+from spindown.operate.plan import MonthPreview, Preview, preview
 from spindown.reason_text import say, say_action, say_number
 
 _SHOWN = 20

@@ -19,7 +19,7 @@ from spindown.contract.decision import (
     ShapeRecord,
 )
 from spindown.contract.event import ALARM, NUDGE, TICK
-from spindown.operate.preview import Preview
+from spindown.operate.plan import Preview
 from spindown.operate.why import Why
 from spindown.reason_text import (
     name_of,

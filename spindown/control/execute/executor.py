@@ -14,7 +14,6 @@ from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.execute.execution import Execution, RequestRecords
 from spindown.control.execute.journal import FenceLost, Journal
 from spindown.control.execute.launch import replay, try_offers
-from spindown.control.machine_gone import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.control.market import store
 from spindown.control.observe.observation import Observation, failure_of
 from spindown.control.plan.action import (
@@ -30,6 +29,7 @@ from spindown.control.plan.action import (
     StoreCatalogue,
     Terminate,
 )
+from spindown.control.requeue import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.domain.fleet import Lease, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.pool_cooldown import PoolCooldown

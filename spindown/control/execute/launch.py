@@ -1,4 +1,4 @@
-"""Ask EC2 for the offers that were planned (``control.plan.request``), until the need is met.
+"""Ask EC2 for the planned offers (``control.plan.launch_request``) until the need is met.
 
 Each request is written down as an intent, under the fence and within the budget, before EC2
 hears of it; its answer after it. A pool without capacity, or in a zone without addresses, cools
@@ -26,7 +26,7 @@ from spindown.control.plan.breaker import breaker_name, count_forbidden, open_fo
 from spindown.control.plan.image import blames_image, give_up_refused, image_for
 from spindown.control.plan.launch_allowance import PlannedRequest, reserve, take_call, why_short
 from spindown.control.plan.launch_outcome import complete_launch, pools_of
-from spindown.control.plan.request import LaunchProgress, calls_used_up
+from spindown.control.plan.launch_request import LaunchProgress, calls_used_up
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker
 from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count

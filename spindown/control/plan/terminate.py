@@ -1,5 +1,7 @@
 """Plan the ends that ``domain.termination`` decides, and what follows when machines are gone.
 
+Their jobs are put back in ``control.plan.requeue``.
+
 A worker is condemned under the version of its row that was read, which fails if it has just taken
 a job or begun to leave; only then its instance is terminated, and again in every tick until EC2
 says that it is gone.
@@ -21,13 +23,12 @@ from spindown.control.plan.action import (
     Action,
     ActionKind,
     EndRow,
-    FreeJobs,
     MarkInterrupted,
     PlanDraft,
     Terminate,
 )
 from spindown.control.plan.breaker import count_silence
-from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState
+from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.job_type import own_shape
 from spindown.domain.policy import Policy
@@ -249,55 +250,6 @@ def _ended_at(
         known.append(worker.last_sign + silent)
     least = max(worker.accrued_until or worker.launched_at, described_at or worker.launched_at)
     return max(min(known), least)
-
-
-def requeue_jobs(draft: PlanDraft) -> PlanDraft:
-    """Give back to the queue what the slots of instances without a live row still hold."""
-    fleet, unreadable = draft.fleet, draft.facts.view.unreadable_workers
-    gone: dict[str, list[Lease]] = {}
-    for lease in fleet.leases:
-        worker = fleet.workers.get(lease.instance_id)
-        # EC2's descriptions lag behind its events.
-        is_gone = worker is None or worker.state is WorkerState.ENDED or worker.gone_at is not None
-        if is_gone and lease.instance_id not in unreadable:
-            gone.setdefault(lease.instance_id, []).append(lease)
-    if not gone:
-        return draft
-    freed = [lease for held in gone.values() for lease in held]
-    left = {lease.job_id: lease.left_behind(draft.now) for lease in freed}
-    # The queue was read before: what has just become visible is work for this very tick. What has
-    # lapsed was visible then.
-    hidden = sum(x.deadline > draft.now for x in freed)
-    return draft.act(
-        (
-            FreeJobs(
-                kind=ActionKind.FREE,
-                subject=instance_id,
-                reason=Reason(ReasonCode.JOBS_LEFT_BEHIND, {"jobs": len(held)}),
-                leases=tuple(held),
-                needs=instance_id,
-            )
-            for instance_id, held in gone.items()
-        ),
-        leases=tuple(lease for lease in fleet.leases if lease.instance_id not in gone),
-        requeued_jobs={**fleet.requeued_jobs, **left},
-        queue=_shown(fleet.queue, hidden),
-        shapes={
-            name: replace(
-                known,
-                queue=_shown(
-                    known.queue, sum(x.shape == name and x.deadline > draft.now for x in freed)
-                ),
-            )
-            for name, known in fleet.shapes.items()
-        },
-    )
-
-
-def _shown(queue: Backlog, messages: int) -> Backlog:
-    """Return a queue of which so many hidden messages have become visible."""
-    shown = min(messages, queue.in_flight)
-    return replace(queue, visible=queue.visible + shown, in_flight=queue.in_flight - shown)
 
 
 def condemn_and_terminate(draft: PlanDraft, terminations: Terminations) -> PlanDraft:

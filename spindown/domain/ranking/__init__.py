@@ -1,6 +1,5 @@
 """Which offer is bought: one list, cheapest item first, and why each other offer is not in it."""
 
-from spindown.domain.ranking.bill import Bill, bill
 from spindown.domain.ranking.candidate import (
     Candidate,
     CostParts,
@@ -8,16 +7,17 @@ from spindown.domain.ranking.candidate import (
     Rejection,
     bands,
 )
+from spindown.domain.ranking.charged_hours import WorkerHours, worker_hours
 from spindown.domain.ranking.score import CandidateList, rank
 
 __all__ = [
-    "Bill",
     "Candidate",
     "CandidateList",
     "CostParts",
     "RegionBlock",
     "Rejection",
+    "WorkerHours",
     "bands",
-    "bill",
     "rank",
+    "worker_hours",
 ]

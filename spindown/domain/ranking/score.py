@@ -240,7 +240,7 @@ class CandidateList(Sequence[Candidate]):
         terms = self._terms
         kind = terms.type_of(offer.instance_type).kind
         rate = terms.rate_of(offer)
-        hours = terms.bill_of(kind.load, rate)
+        hours = terms.hours_of(kind.load, rate)
         usd = offer.price / kind.load.items
         parts = CostParts(
             work=usd * hours.work,

@@ -29,8 +29,14 @@ from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.prior import relative_throughput
-from spindown.domain.ranking.bill import Bill, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import RegionBlock
+from spindown.domain.ranking.charged_hours import (
+    Overhead,
+    WorkerHours,
+    charged_hours,
+    pace,
+    worker_hours,
+)
 from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_trial
 from spindown.domain.requirement import misfit
 from spindown.domain.schedule import Demand
@@ -252,9 +258,9 @@ class Terms:
         kind.on_demand = self._hours_per_item(kind, 0.0)
         return kind
 
-    def bill_of(self, load: Load, rate: float) -> Bill:
+    def hours_of(self, load: Load, rate: float) -> WorkerHours:
         """Return the hours of a worker under a rate of interruptions."""
-        return bill(load, self.overhead, rate, self._pace(load, rate))
+        return worker_hours(load, self.overhead, rate, self._pace(load, rate))
 
     def published(self, kind: ProcessorTerms, share: float | None) -> float:
         """Return charged hours per item as spot in a pool without measurements of its own."""

@@ -1,12 +1,12 @@
 """What new machines are wanted for, when, and what may be bought, so that deadlines are kept.
 
-``slots`` says what the fleet does by itself, and ``jobs`` what is left to do. ``start`` plans for
-``start_within``, ``finish`` for ``finish_within``; ``demand`` joins what they ask for. How many
-machines that takes is in ``domain.machine_count``.
+``slots`` says what the fleet does by itself, and ``jobs`` what is left to do. ``start_within``
+and ``finish_within`` plan for the settings of these names; ``demand`` joins what they ask for. How
+many machines that takes is in ``domain.machine_count``.
 """
 
 from spindown.domain.schedule.demand import Demand, Schedule, hurry, join, limit_to_plan, missing
-from spindown.domain.schedule.finish import (
+from spindown.domain.schedule.finish_within import (
     DeadlineForecast,
     JobForecast,
     Reserve,
@@ -36,7 +36,7 @@ from spindown.domain.schedule.slots import (
     unanswered_dollars,
     window,
 )
-from spindown.domain.schedule.start import StartPlan, next_margin, plan_starts
+from spindown.domain.schedule.start_within import StartPlan, next_margin, plan_starts
 
 __all__ = [
     "Capacity",

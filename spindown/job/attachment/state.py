@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from spindown.contract.job.manifest import Manifest, StateFile, state_key
 from spindown.error import NotFound, SpindownError
-from spindown.job.held import LocalFile, WorkPorts
+from spindown.job.claimed_job import LocalFile
 from spindown.job.manifest_store import read_older, write_patiently
-from spindown.port import ObjectStore
+from spindown.port import ObjectStore, WorkPorts
 
 #: What a commit holds of it: files to upload, and files that lie in S3 already.
 State = tuple[LocalFile | StateFile, ...]

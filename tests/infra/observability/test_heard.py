@@ -13,9 +13,9 @@ import pytest
 import spindown.control.alert
 from spindown.contract.row import SpendRow
 from spindown.contract.settings import NAMESPACE
-from spindown.control.alert.judgement import judge
+from spindown.control.alert.cost_rise import judge
 from spindown.control.market import refresh
-from spindown.domain.diagnosis import Cause
+from spindown.domain.cost_rise_cause import Cause
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied
 from spindown.memory import PortCall

@@ -16,7 +16,7 @@ import pytest
 
 from spindown.contract.event import InterruptionWarning
 from spindown.contract.row import DEPLOYMENT_PARTITION, SpendRow, worker_sort_key
-from spindown.control.alert.judgement import judge
+from spindown.control.alert.cost_rise import judge
 from spindown.control.interrupt import react
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState

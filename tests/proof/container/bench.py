@@ -11,9 +11,9 @@ from spindown.contract.run import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.container import Container, find_runtime
 from spindown.worker.child.failure_cause import MemoryKills
 from spindown.worker.child.output import OutputLog
-from spindown.worker.child.place import Container, find_runtime
 from spindown.worker.child.runner import Task
 from spindown.worker.log import open_log
 from tests.proof.container.engine import Engine

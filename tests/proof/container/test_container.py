@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.container import NoRuntime, find_runtime, remove_containers
 from spindown.worker.child.failure_cause import Broken, FailureCause
-from spindown.worker.child.place import NoRuntime, find_runtime, remove_containers
 from spindown.worker.child.runner import BatchDone, Event, ItemDone
 from tests.local.waiting import until
 from tests.proof.container.bench import GID, OWNER, SECRET, UID, WORKERS_OWN, Bench

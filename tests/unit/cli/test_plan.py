@@ -13,7 +13,7 @@ from spindown.contract.settings import RegionSettings
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.reason import ReasonCode
-from spindown.operate.preview import Preview, preview
+from spindown.operate.plan import Preview, preview
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 

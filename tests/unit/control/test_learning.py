@@ -9,12 +9,12 @@ from spindown.contract.row import BOOT_PHASE, BOOT_RATE, GAP_RATE, pool_sort_key
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import Pool
-from spindown.job.held import WorkPorts
 from spindown.job.policy import read_standing
 from spindown.job.progress import Progress, Reporter
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.memory import MemoryInputSource
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
+from spindown.port import WorkPorts
 from tests.builders import a_worker, minutes
 from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld, a_pool_of, with_policy
 

@@ -15,7 +15,7 @@ from spindown.error import NotFound, Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall, intercept
 from spindown.memory.interception import Interceptor
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from spindown.port import Datum
 from tests.control import WORKLOAD, ControlWorld, codes
 from tests.failure import failing

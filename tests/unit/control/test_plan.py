@@ -34,7 +34,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, StaleHandle
 from spindown.job.shape_queue import backlogs
 from spindown.memory import PortCall
-from spindown.operate.preview import Preview, preview
+from spindown.operate.plan import Preview, preview
 from spindown.port import Key, LaunchRequest, Write
 from tests.builders import AT_ONCE, a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool

@@ -12,7 +12,7 @@ from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import JobType, Needs
 from spindown.domain.reason import ReasonCode
 from spindown.job.shape_queue import backlogs, queues_of
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from spindown.reason_text import say_outcome
 from tests.builders import AT_ONCE, a_type, minutes
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of

@@ -16,7 +16,7 @@ from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.domain.termination import GONE
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from tests.builders import minutes
 from tests.control import REGION, WORKLOAD, ControlWorld
 from tests.spending import two_at_work

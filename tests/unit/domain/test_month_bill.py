@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spindown.cli.render.saving import say_saving
 from spindown.domain.control_cost import estimate_control
-from spindown.domain.diagnosis import CostWindow
+from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.month_bill import (
     BilledDay,

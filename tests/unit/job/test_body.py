@@ -25,8 +25,8 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import LeaseLost
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob, Finished
 from spindown.job.commit import Portion, commit, complete
-from spindown.job.held import ClaimedJob, Finished
 from spindown.job.item import settle_items
 from spindown.job.message import copy_message
 from spindown.job.redrive import RedriveOutcome, redrive

@@ -13,8 +13,8 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit
-from spindown.job.held import ClaimedJob
 from spindown.job.presence import Condemned
 from spindown.job.release import release
 from spindown.memory import PortCall

@@ -13,8 +13,8 @@ from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.fleet import WorkerState
 from spindown.error import LeaseLost, Unreachable
+from spindown.job.claimed_job import ClaimedJob, Finished, LocalFile
 from spindown.job.commit import Portion, commit, complete
-from spindown.job.held import ClaimedJob, Finished, LocalFile
 from spindown.memory.interception import PortCall
 from spindown.port import Write
 from tests.work import WorkWorld, a_portion, a_record, a_slot_id, items

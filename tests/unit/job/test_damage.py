@@ -14,8 +14,8 @@ from spindown.domain.policy import Policy
 from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable
 from spindown.job.attachment.state import restore_state, upload_state
+from spindown.job.claimed_job import ClaimedJob, LocalFile
 from spindown.job.commit import commit
-from spindown.job.held import ClaimedJob, LocalFile
 from spindown.job.manifest_store import load_manifest, read_older
 from spindown.job.release import release, settle_release
 from spindown.job.result import read_records

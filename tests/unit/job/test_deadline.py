@@ -16,15 +16,15 @@ from spindown.contract.job.manifest import (
 )
 from spindown.contract.job.message import encode_job, encode_stored, parse_job, stored_key
 from spindown.contract.row import lease_sort_key, requeued_sort_key, worker_partition
-from spindown.control.machine_gone import free_leases
+from spindown.control.requeue import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy
 from spindown.job.cancel import cancel
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
 from spindown.job.heartbeat import extend_lease
-from spindown.job.held import ClaimedJob
 from spindown.job.release import release, settle_rejection, settle_release
 from spindown.ledger import Ledger
 from spindown.memory.interception import PortCall

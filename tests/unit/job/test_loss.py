@@ -6,13 +6,13 @@ from datetime import timedelta
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import lease_sort_key
-from spindown.control.machine_gone import free_leases
+from spindown.control.requeue import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit
-from spindown.job.held import ClaimedJob
 from spindown.job.release import release, settle_release
 from spindown.ledger import Ledger
 from spindown.reason_text import say

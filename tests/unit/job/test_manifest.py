@@ -9,8 +9,8 @@ from spindown.contract.run import OnNewCode
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import Portion, commit
-from spindown.job.held import ClaimedJob
 from spindown.job.release import release, settle_release
 from spindown.ledger import Ledger
 from spindown.memory import PortCall

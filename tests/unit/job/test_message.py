@@ -19,8 +19,8 @@ from spindown.contract.job.message import (
 )
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
-from spindown.job.held import ClaimedJob
 from spindown.job.message import copy_message, dead_letter, dead_letter_untouched, read_stored
 from spindown.port import Message, Outgoing
 from tests.work import BUCKET, WorkWorld, a_portion, a_slot_id, items

@@ -12,7 +12,7 @@ from spindown.domain.fleet import GpuUse, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, Unreachable, WriteConflict
-from spindown.job.held import lease_key
+from spindown.job.lease_row import lease_key
 from spindown.job.presence import Condemned
 from spindown.job.release import release
 from spindown.memory.interception import PortCall

@@ -14,8 +14,8 @@ from spindown.error import Unreachable
 from spindown.job import claim as claiming
 from spindown.job.cancel import CancelOutcome, cancel
 from spindown.job.claim import Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
-from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
 from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.redrive import Redriven, RedriveOutcome, find_unsendable, redrive

@@ -12,8 +12,8 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import LeaseLost
 from spindown.job.claim import Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.heartbeat import extend_lease
-from spindown.job.held import ClaimedJob
 from spindown.job.release import (
     abandon,
     dead_letter_job,

@@ -12,7 +12,7 @@ from spindown.domain.job_type import Sized
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import ReasonCode
 from spindown.job.claim import ClaimOutcome, Declined, claim
-from spindown.job.held import ClaimedJob
+from spindown.job.claimed_job import ClaimedJob
 from spindown.memory import MemoryJobQueue
 from spindown.port import Message, Outgoing, Write
 from tests.builders import minutes

@@ -9,12 +9,12 @@ import pytest
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.cancel import cancel
-from spindown.job.held import WorkPorts
-from spindown.job.lost import count_lost, count_recent, redrive_lost
-from spindown.job.resend import resend
+from spindown.job.lost_message import count_lost, count_recent, redrive_lost
+from spindown.job.old_message import resend
 from spindown.job.shape_queue import queues_of
 from spindown.job.submit import Draft, submit_items
 from spindown.operate.drain import read_remainder
+from spindown.port import WorkPorts
 from tests.control import WORKLOAD, ControlWorld
 
 SMALL = "c0m8"

@@ -5,8 +5,8 @@ from datetime import timedelta
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import parse_job
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
-from spindown.job.held import ClaimedJob
 from tests.unit.contract.test_source import of_eventbridge, of_s3, parsed
 from tests.work import WorkWorld, a_portion, a_slot_id
 

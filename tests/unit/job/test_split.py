@@ -19,8 +19,8 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.job.cancel import cancel
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
-from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
 from spindown.job.result import read_progress
 from spindown.job.split import is_too_large, split

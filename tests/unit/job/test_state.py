@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spindown.contract.job.manifest import Manifest, StateFile, state_key
 from spindown.job.attachment.state import measure, restore_state, upload_state
-from spindown.job.held import LocalFile
+from spindown.job.claimed_job import LocalFile
 from tests.work import WorkWorld
 
 MEBIBYTE = 1024 * 1024

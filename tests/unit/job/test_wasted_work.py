@@ -17,8 +17,8 @@ from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import ReasonCode
 from spindown.domain.wasted_work import NOTHING_WASTED, Attempts, SpotTerms, WastedWork
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob, LocalFile, SlotId
 from spindown.job.commit import Portion, commit
-from spindown.job.held import ClaimedJob, LocalFile, SlotId
 from spindown.job.redrive import redrive
 from spindown.job.release import dead_letter_job, release, settle_failure, settle_release
 from spindown.port import Key, Write

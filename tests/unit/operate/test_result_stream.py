@@ -15,8 +15,8 @@ from spindown.contract.job.message import child_id
 from spindown.error import ContractError, Unreachable
 from spindown.job.cancel import cancel
 from spindown.job.claim import Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
-from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
 from spindown.job.split import is_too_large, split
 from spindown.job.submit import Draft, submit_items

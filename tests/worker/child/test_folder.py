@@ -18,9 +18,9 @@ from spindown.contract.run import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.container import Machine
 from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills
 from spindown.worker.child.output import OutputLog
-from spindown.worker.child.place import Machine
 from spindown.worker.child.runner import Event, ItemDone, Task, run_module
 from spindown.worker.log import open_log
 from tests.local.waiting import until

@@ -17,8 +17,8 @@ from spindown.contract.run import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
+from spindown.worker.child.container import Machine
 from spindown.worker.child.failure_cause import Broken
-from spindown.worker.child.place import Machine
 from spindown.worker.child.runner import BatchDone, ChildRunner, Event, Task
 from spindown.worker.family.family import Family
 from spindown.worker.log import open_log

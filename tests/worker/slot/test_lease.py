@@ -5,7 +5,7 @@ from pathlib import Path
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
-from spindown.job.held import ClaimedJob
+from spindown.job.claimed_job import ClaimedJob
 from spindown.port import Write
 from spindown.user import Item
 from spindown.worker.child.runner import Event, Task

@@ -10,7 +10,7 @@ from spindown.contract.row import spend_sort_key
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.domain.reason import ReasonCode
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from tests.builders import NOW, minutes
 from tests.control import STRICT, WORKLOAD, ControlWorld, codes, every_spot_pool, pools, with_policy
 

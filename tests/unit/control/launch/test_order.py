@@ -13,7 +13,7 @@ from spindown.domain.policy import RankBy
 from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from tests.builders import minutes
 from tests.control import (
     PRICES,

@@ -10,7 +10,7 @@ from spindown.control.plan.action import LaunchWorkers
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from tests.builders import AT_ONCE
 from tests.control import AWAY, AWAY_ZONE, WORKLOAD, ZONES, ControlWorld, every_spot_pool, pools
 from tests.failure import only_in, refuse

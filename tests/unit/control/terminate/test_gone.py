@@ -23,7 +23,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from tests.builders import NOW, minutes
 from tests.control import WORKLOAD, ControlWorld, codes, with_policy
 from tests.failure import failing

@@ -11,7 +11,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.schedule import StartPlan, headroom_slots
 from tests.builders import NOW, a_start_plan, a_worker, minutes
 from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present, sized
-from tests.unit.domain.schedule.test_start import asked
+from tests.unit.domain.schedule.test_start_within import asked
 
 _ROOMS = st.integers(0, 60)
 _GROUPS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 15)), min_size=1, max_size=6)

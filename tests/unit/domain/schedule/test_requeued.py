@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.schedule import Waiting, mark_requeued
 from tests.builders import NOW, minutes
-from tests.unit.domain.schedule.test_start import asked
+from tests.unit.domain.schedule.test_start_within import asked
 
 #: (jobs, minutes that they have waited), oldest first, and which of them had started once.
 _GROUPS = st.lists(

@@ -16,14 +16,14 @@ from spindown.user import Item
 from spindown.worker.child.call import Call
 from spindown.worker.child.code import Code, has_code
 from spindown.worker.child.command import CommandRunner
-from spindown.worker.child.failure_cause import Broken, FailureCause
-from spindown.worker.child.place import (
+from spindown.worker.child.container import (
     RUNTIMES,
     Container,
     NoRuntime,
     find_runtime,
     remove_containers,
 )
+from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.log import open_log
 

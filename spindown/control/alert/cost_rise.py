@@ -18,7 +18,7 @@ from spindown.control.policy import effective_policy
 from spindown.control.spend import window_of
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
 from spindown.domain.cost_rise import RiseFound, find_rise
-from spindown.domain.diagnosis import Diagnosis, Fit, diagnose
+from spindown.domain.cost_rise_cause import Diagnosis, Fit, diagnose
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import Policy
 from spindown.domain.requirement import misfit

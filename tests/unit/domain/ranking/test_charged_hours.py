@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from spindown.domain.interruption import free_hours
 from spindown.domain.machine_count import Load, share_work
 from spindown.domain.policy import Policy
-from spindown.domain.ranking.bill import REFUND_SHARE_AT_MOST, Overhead, bill, charged_hours, pace
+from spindown.domain.ranking.charged_hours import (
+    REFUND_SHARE_AT_MOST,
+    Overhead,
+    charged_hours,
+    pace,
+    worker_hours,
+)
 from tests.builders import a_demand, minutes
 
 POLICY = Policy(checkpoint_interval=minutes(15))
@@ -15,7 +21,7 @@ LOAD = Load(items_per_hour=1000.0, workers=1, items=2000.0, slot_items_per_hour=
 
 
 def test_the_worked_example_without_interruptions() -> None:
-    hours = bill(LOAD, OVERHEAD, 0.0)
+    hours = worker_hours(LOAD, OVERHEAD, 0.0)
 
     assert (hours.work, hours.boot, hours.idle, hours.refund) == (2.0, 0.05, 0.05, 0.0)
     assert hours.redo == pytest.approx(0.04)
@@ -24,7 +30,7 @@ def test_the_worked_example_without_interruptions() -> None:
 
 
 def test_the_worked_example_with_interruptions() -> None:
-    hours = bill(LOAD, OVERHEAD, 0.5)
+    hours = worker_hours(LOAD, OVERHEAD, 0.5)
 
     assert hours.lived == pytest.approx(2.324306, abs=5e-7)
     assert hours.refund == pytest.approx(0.073722, abs=5e-7)
@@ -35,7 +41,7 @@ def test_a_refund_below_its_limit_counts_in_full() -> None:
     # With dear checkpoints and little boot, most of the interruptions' cost is redone work.
     overhead = Overhead(boot=1.0, idle=0.0, checkpoint=0.005, policy=POLICY)
 
-    hours = bill(LOAD, overhead, 0.5)
+    hours = worker_hours(LOAD, overhead, 0.5)
 
     assert hours.refund == pytest.approx(0.180408, abs=5e-7)
 
@@ -45,7 +51,7 @@ def test_of_a_short_life_only_the_hours_lived_can_be_free() -> None:
     rare = Overhead(boot=0.1, idle=0.1, checkpoint=0.005, policy=Policy(checkpoint_interval=RARE))
     short = Load(items_per_hour=1000.0, workers=1, items=300.0, slot_items_per_hour=1000.0)
 
-    hours = bill(short, rare, 0.1)
+    hours = worker_hours(short, rare, 0.1)
 
     assert 0.5 < hours.lived < 0.9
     assert hours.refund == pytest.approx(free_hours(0.1, hours.lived))
@@ -89,14 +95,14 @@ def test_both_ways_to_the_charged_hours_agree(load: Load, overhead: Overhead, ra
     rest = overhead.boot + overhead.idle
     quick = charged_hours(load.work_hours, rest, rate, pace(load, overhead, rate))
 
-    assert quick == pytest.approx(bill(load, overhead, rate).charged, rel=1e-9)
+    assert quick == pytest.approx(worker_hours(load, overhead, rate).charged, rel=1e-9)
 
 
 @given(load=loads, overhead=overheads, rate=st.floats(0.0, 20.0), more=st.floats(1.001, 100.0))
 def test_a_pool_that_is_reclaimed_more_never_costs_less(
     load: Load, overhead: Overhead, rate: float, more: float
 ) -> None:
-    calmer, hotter = bill(load, overhead, rate), bill(load, overhead, rate * more)
+    calmer, hotter = worker_hours(load, overhead, rate), worker_hours(load, overhead, rate * more)
 
     assert hotter.charged >= calmer.charged * (1 - 1e-9)
 
@@ -105,7 +111,7 @@ def test_a_pool_that_is_reclaimed_more_never_costs_less(
 def test_no_part_is_negative_and_the_refund_keeps_its_limit(
     load: Load, overhead: Overhead, rate: float
 ) -> None:
-    hours = bill(load, overhead, rate)
+    hours = worker_hours(load, overhead, rate)
 
     assert min(hours.work, hours.redo, hours.boot, hours.idle, hours.refund) >= 0.0
     assert hours.refund <= REFUND_SHARE_AT_MOST * hours.redo * (1 + 1e-9)

@@ -14,10 +14,10 @@ from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, 
 from spindown.contract.job.message import child_id
 from spindown.error import NotFound
 from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
-from spindown.job.held import ClaimedJob
 from spindown.job.item import settle_items
-from spindown.job.lost import count_lost, redrive_lost
+from spindown.job.lost_message import count_lost, redrive_lost
 from spindown.job.redrive import RedriveOutcome
 from spindown.job.release import dead_letter_job, settle_rejection
 from spindown.job.result import find_jobs

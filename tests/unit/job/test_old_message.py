@@ -10,7 +10,7 @@ import pytest
 
 from spindown.contract.job.message import derived_id, stored_key
 from spindown.error import Unreachable
-from spindown.job.resend import Resent, resend, resend_all
+from spindown.job.old_message import Resent, resend, resend_all
 from spindown.memory import MemoryJobQueue, PortCall
 from spindown.port import Outgoing
 from tests.control import WORKLOAD, ControlWorld

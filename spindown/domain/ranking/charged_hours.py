@@ -9,7 +9,7 @@ from spindown.domain.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class WorkerHours:
     """The hours of one worker, by what they are for. ``refund`` is subtracted."""
 
     work: float
@@ -51,9 +51,9 @@ class Overhead:
     policy: Policy
 
 
-def bill(
+def worker_hours(
     load: Load, overhead: Overhead, rate: float, factors: tuple[float, float] | None = None
-) -> Bill:
+) -> WorkerHours:
     """Return the hours of one worker: W/r F + b + t - free.
 
     Worked, a T4 at 0.23 USD/h: r = 1000, W = 2000 items, so 2 h of work; boot 0.05 h, idle tail
@@ -73,7 +73,7 @@ def bill(
     """
     factor, calm = factors or pace(load, overhead, rate)
     work, boot, idle = load.work_hours, overhead.boot, overhead.idle
-    return Bill(
+    return WorkerHours(
         work=work,
         redo=work * (factor - 1.0),
         boot=boot,
@@ -83,7 +83,7 @@ def bill(
 
 
 def charged_hours(work: float, rest: float, rate: float, factors: tuple[float, float]) -> float:
-    """Return ``bill(...).charged`` from parts that a ranking has at hand.
+    """Return ``worker_hours(...).charged`` from parts that a ranking has at hand.
 
     Args:
         work: hours of useful work, W/r.

@@ -30,7 +30,7 @@ from spindown.contract.job.message import (
 )
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.batch_end import is_held_back
-from spindown.job.held import WorkPorts, is_held
+from spindown.job.lease_row import is_held
 from spindown.job.manifest_store import load_manifest
 from spindown.job.message import put_back, show_again
 from spindown.job.redrive import (
@@ -42,7 +42,7 @@ from spindown.job.redrive import (
 )
 from spindown.job.result import children_of, read_batch, read_bundles
 from spindown.job.shape_queue import backlogs, queues_of
-from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table
+from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table, WorkPorts
 
 #: A submit writes the index first and then sends; a large one takes minutes.
 LOOKED_AT_AFTER = timedelta(minutes=15)

@@ -35,7 +35,7 @@ def tell_lost(
     Args:
         workload: whose.
         ports: the world.
-        count: returns how many jobs have no message, at least (``job.lost.count_recent``).
+        count: returns how many jobs have no message, at least (``job.lost_message.count_recent``).
         store_of: a workload's part of the bucket.
     """
     ledger, now = Ledger(ports.table, workload), ports.clock.now()

@@ -13,7 +13,7 @@ from spindown.contract.row import (
     minute_of,
 )
 from spindown.domain.reason import ReasonCode
-from spindown.operate.preview import preview
+from spindown.operate.plan import preview
 from spindown.port import Key, Write
 from tests.builders import NOW
 from tests.control import REGION, WORKLOAD, ControlWorld, with_policy

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spindown.contract.row import COST_RISE, SpendRow
-from spindown.control.alert.judgement import judge
-from spindown.domain.diagnosis import Cause
+from spindown.control.alert.cost_rise import judge
+from spindown.domain.cost_rise_cause import Cause
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable

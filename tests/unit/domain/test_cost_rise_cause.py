@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.diagnosis import (
+from spindown.domain.cost_rise_cause import (
     Cause,
     CostFactors,
     CostWindow,
