@@ -3,13 +3,12 @@
 import os
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from functools import cache
 from random import Random
-from threading import Event
 from typing import Any
 
 from spindown.aws.advisor import URL, SpotAdvisor
+from spindown.aws.clock import pause
 from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
 from spindown.contract.location import work_root
@@ -43,7 +42,7 @@ def work_ports(settings: WorkloadSettings) -> WorkPorts:
     return WorkPorts(
         clock=ports.clock,
         random=ports.random,
-        pause=_pause,
+        pause=pause,
         queue=ports.queue(settings.queue_url),
         dead_letters=ports.queue(settings.dlq_url),
         objects=aws.object_store(os.environ[ENV_BUCKET], work_root(settings.name)),
@@ -56,10 +55,6 @@ def work_ports(settings: WorkloadSettings) -> WorkPorts:
 def store_of(workload: str) -> ObjectStore:
     """Return the part of the bucket that belongs to a workload."""
     return connect().object_store(os.environ[ENV_BUCKET], work_root(workload))
-
-
-def _pause(length: timedelta) -> None:
-    Event().wait(length.total_seconds())
 
 
 @cache

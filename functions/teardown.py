@@ -9,11 +9,11 @@ import json
 import urllib.request
 from datetime import timedelta
 from http import HTTPStatus
-from threading import Event
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from spindown.aws.clock import pause
 from spindown.contract.event import StackEvent, parse_stack_event
 from spindown.error import SpindownError, Unreachable
 from spindown.functions.port import connect
@@ -88,10 +88,6 @@ def _ports(event: StackEvent) -> TeardownPorts:
         clock=aws.clock,
         compute=aws.compute(),
         table=aws.table(table) if table else None,
-        pause=_wait,
+        pause=pause,
         queue=aws.queue,
     )
-
-
-def _wait(length: timedelta) -> None:
-    Event().wait(length.total_seconds())

@@ -23,6 +23,7 @@ from spindown.domain.control_cost import (
     REFRESH,
     TICK,
     InvocationUse,
+    UsedUnits,
 )
 from spindown.domain.image import image_dollars
 from spindown.domain.list_price import AS_OF, PRICES, Usage
@@ -52,23 +53,10 @@ class MonthlyUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MonthlyCost:
+class MonthlyCost(UsedUnits):
     """The whole usage of one kind in a month."""
 
-    usage: Usage
-    quantity: float
     purposes: tuple[str, ...]
-
-    @property
-    def listed(self) -> float:
-        """Return USD a month by list price."""
-        return self.quantity * PRICES[self.usage].each
-
-    @property
-    def billed(self) -> float:
-        """Return USD a month after the free units of the account."""
-        price = PRICES[self.usage]
-        return max(0.0, self.quantity - price.free) * price.each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -681,6 +681,10 @@ class SubnetWay:
         return bool(self.default_route) and (by_gateway or not self.is_public_route)
 
 
+#: The quota of VPCs in a region (Service Quotas, service code vpc).
+VPC_CODE = "L-F678F1CE"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VpcCount:
     """How many VPCs there are in a region, and how many there may be."""
@@ -811,6 +815,10 @@ class Clock(Protocol):
     def elapsed(self) -> timedelta:
         """Return the time since some fixed instant; to set the clock does not change it."""
         ...
+
+
+#: What stands for "as deployed", so that versions go on counting and the past is kept.
+NO_EDIT = "{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

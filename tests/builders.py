@@ -109,9 +109,9 @@ def a_start_plan(**changes: Any) -> StartPlan:
         side_by_side=0,
         items_per_hour=1000.0,
         late_jobs=1,
-        until=None,
-        opens_at=None,
-        since=NOW,
+        launch_by=None,
+        ladder_opens_at=None,
+        oldest_since=NOW,
     )
     return replace(base, **changes)
 

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import spindown
-from spindown.aws.clock import SystemClock
+from spindown.aws.clock import SystemClock, pause
 from spindown.aws.cloudwatch import LogStream
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.session import steady_session
@@ -265,7 +265,7 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
     return WorkPorts(
         clock=aws.clock,
         random=random.SystemRandom(),
-        pause=_pause,
+        pause=pause,
         queue=aws.queue(shape_queue(home.queue_url, home.shape)),
         queue_of=lambda shape: aws.queue(shape_queue(home.queue_url, shape)),
         dead_letters=aws.queue(home.dead_letter_url),
@@ -401,12 +401,8 @@ def _identify(metadata: Metadata, log: EventLog) -> Identity:
             if left == 0:
                 raise
             log.warning("no_identity_yet", reason=str(exc))
-            _pause(_IDENTITY_PAUSE)
+            pause(_IDENTITY_PAUSE)
     raise AssertionError
-
-
-def _pause(length: timedelta) -> None:
-    threading.Event().wait(length.total_seconds())
 
 
 def leave(status: int) -> NoReturn:

@@ -12,10 +12,9 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from spindown.config.deployment import POLICY_CHARACTERS_MAX
 from spindown.error import ConfigError
 
-#: Characters of a managed policy, without white space.
-POLICY_CHARACTERS_MAX = 6_144
 #: Managed policies of a role, unless the account has a higher quota.
 POLICIES_MAX = 10
 

@@ -12,6 +12,7 @@ from spindown.contract.location import parse_location
 from spindown.contract.run import is_parameter
 from spindown.error import NotFound
 from spindown.port import (
+    VPC_CODE,
     AccountPlan,
     Caller,
     ImageView,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 #: The only region in which AWS Free Tier answers.
 FREE_TIER_REGION = "us-east-1"
-
-#: Of VPCs in a region (Amazon VPC User Guide, "Amazon VPC quotas").
-VPC_CODE = "L-F678F1CE"
 
 _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 _NO_ROLE = {"NoSuchEntity": NotFound}

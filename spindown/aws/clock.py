@@ -1,7 +1,8 @@
-"""The clock of the machine."""
+"""The clock of the machine, and waiting by it."""
 
 import time
 from datetime import UTC, datetime, timedelta
+from threading import Event
 
 
 class SystemClock:
@@ -14,3 +15,8 @@ class SystemClock:
     def elapsed(self) -> timedelta:
         """Return the time since the machine has started."""
         return timedelta(seconds=time.monotonic())
+
+
+def pause(length: timedelta) -> None:
+    """Wait for so long."""
+    Event().wait(length.total_seconds())

@@ -21,7 +21,7 @@ from spindown.contract.settings import (
     workload_parameter,
 )
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError
-from spindown.port import LiveEdit
+from spindown.port import NO_EDIT, LiveEdit
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_EDIT = "{}"
 _THERE: Mapping[str, type[PreconditionFailed]] = {"ParameterAlreadyExists": PreconditionFailed}
 
 

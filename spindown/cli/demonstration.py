@@ -233,7 +233,7 @@ def _to_json(check: Check, bill: CostReport, system: "LocalSystem") -> dict[str,
     return {
         "check": encode(check),
         "bill": encode(bill),
-        "paid_seconds": bill.paid_seconds,
+        "paid_seconds": bill.spend.paid_seconds,
         "cost_per_item": encode(bill.cost),
         "charged_by_ec2": {
             "dollars": sum(line.dollars for line in charged),
@@ -325,7 +325,7 @@ def _compare(factor: float) -> str:
 
 
 def _cost_table(bill: CostReport) -> Table:
-    spend, paid = bill.spend, bill.paid_seconds
+    spend, paid = bill.spend, bill.spend.paid_seconds
     table = Table(title="Cost", title_justify="left", box=None, pad_edge=False, show_header=False)
     table.add_column()
     table.add_column(justify="right")

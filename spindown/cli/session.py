@@ -7,14 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from random import Random, SystemRandom
-from threading import Event
 from typing import TYPE_CHECKING
 
 from spindown import config as configuration
+from spindown.aws.clock import pause
 from spindown.cli.option import CONFIG_FILE, LOCAL
 from spindown.contract.location import work_root
 from spindown.contract.queue import shape_queue
@@ -168,7 +167,7 @@ class Session:
         return WorkPorts(
             clock=self.aws.clock,
             random=SystemRandom(),
-            pause=_pause,
+            pause=pause,
             queue=self.aws.queue(settings.queue_url),
             shapes={name: one for name, one in self.queues(workload).items() if name},
             dead_letters=self.aws.queue(settings.dlq_url),
@@ -202,10 +201,6 @@ def wake(aws: "Aws", scaler: str, workload: str) -> None:
         aws.waker(scaler).wake(workload)
     except SpindownError as exc:
         sys.stderr.write(f"spindown: the scaler will notice at its next tick ({exc})\n")
-
-
-def _pause(length: timedelta) -> None:
-    Event().wait(length.total_seconds())
 
 
 @dataclass(frozen=True, slots=True)

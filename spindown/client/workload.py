@@ -56,6 +56,7 @@ from spindown.job.shape_queue import backlogs
 from spindown.job.submit import Draft, check_after, submit_items, upload
 from spindown.job.submit import name_batch as make_name
 from spindown.operate.batch import BatchState, state_of
+from spindown.operate.download import digest_of
 from spindown.operate.log import JobEnds
 from spindown.operate.result_stream import CommittedItem, FoundWork, stream_results
 from spindown.port import ObjectStore
@@ -317,7 +318,7 @@ class _Given:
         """Return the SHA-256 of all that is asked for, with the bytes of the files."""
         asked = [
             *(draft.items_per_job, draft.tenant, draft.type, draft.requirements),
-            *(dict(draft.params), self.values, [_digest(path) for path, _ in self.files]),
+            *(dict(draft.params), self.values, [digest_of(path) for path, _ in self.files]),
             *((draft.after, draft.on_failure) if draft.after else ()),
         ]
         try:
@@ -325,11 +326,6 @@ class _Given:
         except (TypeError, ValueError) as exc:
             raise BadInput("params", dict(draft.params), f"give JSON ({exc})") from exc
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def section_sizes(items: Iterable[Any]) -> Iterator[int]:

@@ -40,6 +40,10 @@ OUTPOSTS_AT_MOST = 9
 #: CDK's own.
 USUAL_QUALIFIER = "hnb659fds"
 
+#: Characters of a managed policy, without white space (AWS IAM User Guide, "IAM and AWS STS
+#: quotas").
+POLICY_CHARACTERS_MAX = 6_144
+
 #: Characters that are kept of a stack's name in the names that CloudFormation makes.
 KEPT_OF_STACK = 20
 

@@ -322,11 +322,6 @@ class BatchRow:
     #: Messages that were sent, or jobs that were cancelled, once the other batch is over.
     done: int = 0
 
-    @property
-    def is_over(self) -> bool:
-        """Tell whether all jobs are over."""
-        return not self.path
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchesRow:
@@ -614,6 +609,11 @@ class SpendRow(DoneRow):
     vram_percent_seconds: Amount = 0.0
     #: Most memory of one worker's GPUs that any heartbeat told; 0: none told.
     vram_gib_max: Amount = 0.0
+
+    @property
+    def paid_seconds(self) -> float:
+        """Return all seconds that were paid for."""
+        return self.boot_seconds + self.busy_seconds + self.idle_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""Have images baked once they are earned, and note what became of them: once an hour."""
+"""Have images baked once they are earned, and note what became of them: once an hour.
+
+When one is earned is decided in ``domain.image``.
+"""
 
 import hashlib
 from collections.abc import Mapping

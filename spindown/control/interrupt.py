@@ -7,7 +7,7 @@ the next one.
 
 Each event can come twice without harm. An instance that is not ours, or whose row has ended, is
 ignored. The worker sees the same through its metadata; whichever comes first acts. The message of
-a job is never touched before its instance is gone.
+a job is never touched before its instance is gone: then ``control.requeue`` shows it.
 """
 
 from dataclasses import dataclass

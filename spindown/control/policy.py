@@ -18,9 +18,8 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.domain.policy import Policy
 from spindown.error import BadInput, ConfigError, ContractError
 from spindown.ledger import Ledger
-from spindown.port import ControlPorts, Key, LiveEdit, SettingsStore, Table
+from spindown.port import NO_EDIT, ControlPorts, Key, LiveEdit, SettingsStore, Table
 
-_NO_EDIT = "{}"
 #: Limits in dollars, of which one may be None: there is none.
 _LIMITS = ("max_price_per_hour", "max_price_per_gpu_hour", "max_dollars_per_hour")
 
@@ -115,20 +114,20 @@ def edit_policy(
 
     before, version = _newest(settings.history(workload)), 0
     while True:
-        stored = before.text if before else _NO_EDIT
+        stored = before.text if before else NO_EDIT
         refusal: ConfigError | None = None
         try:
             text, policy = change(stored)
         except ConfigError as exc:
             if not _is_valid(deployed.policy, stored):
-                text, policy = change(ledger.read().policy.text or _NO_EDIT)
+                text, policy = change(ledger.read().policy.text or NO_EDIT)
             elif version:
                 # Ours does not go with the edit that came between, which it has replaced.
                 refusal, text, policy = exc, stored, deployed.policy
             else:
                 raise
         _check_regions(policy, deployed)
-        if text == stored == _NO_EDIT and not version:
+        if text == stored == NO_EDIT and not version:
             break
         seen = max(before.version if before else 0, version)
         version = settings.put_live(workload, text)

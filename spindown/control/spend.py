@@ -20,11 +20,11 @@ from typing import Any
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant, replace_fields
 from spindown.contract.row import SpendRow
-from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import (
+    CostWindow,
     Saving,
     accrue,
     accrue_at_least,
@@ -304,7 +304,7 @@ def _saving(known: Sequence[tuple[float, SpendRow]], span: timedelta) -> Saving:
         dollars=total(lambda row: row.dollars),
         on_demand_dollars=total(lambda row: row.on_demand_dollars),
         busy_seconds=total(lambda row: row.busy_seconds),
-        paid_seconds=total(lambda row: row.boot_seconds + row.busy_seconds + row.idle_seconds),
+        paid_seconds=total(lambda row: row.paid_seconds),
         span=max(span, timedelta(0)),
     )
 

@@ -1,9 +1,10 @@
-"""When people are told of a batch, and what its end means for the batch that waits for it.
+"""When a batch is over, whom that is told, and what it means for the batch that waits for it.
 
-A batch is over once each of its jobs is: ``contract.row.BatchRow.is_over``. ``job.batch_end`` looks
-at them in their order, and ``is_forgotten`` says when it gives up.
+A batch is over once each of its jobs is (``is_over``). ``job.batch_end`` looks at them in their
+order, and ``is_forgotten`` says when it gives up.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -63,6 +64,11 @@ class BatchTally:
         if self.items_failed or self.given_up:
             return BatchEnd.FAILED
         return BatchEnd.CANCELLED if self.cancelled else BatchEnd.COMPLETED
+
+
+def is_over(first_open: Sequence[int]) -> bool:
+    """Tell whether a batch is over, by the path to its first job that is not; empty: all are."""
+    return not first_open
 
 
 def is_forgotten(since: datetime, now: datetime) -> bool:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
@@ -201,9 +202,9 @@ def remaining_costs(
         speed = speeds[worker.instance_id].items_per_hour
         job = timedelta(hours=ahead.items_per_job * worker.slots / speed)
         held = max(rests[worker.instance_id], default=timedelta(0))
-        spans = _spans(worker, ahead, now, held=held, job=job, drain=drain, waits=visible > 0)
+        left = _time_left(worker, ahead, now, held=held, job=job, drain=drain, waits=visible > 0)
         uncharged = max(now - (worker.accrued_until or worker.launched_at), timedelta(0))
-        at_least, more, in_sight = (worker.price_per_hour * (span / _HOUR) for span in spans)
+        at_least, more, in_sight = (worker.price_per_hour * (time / _HOUR) for time in left)
         is_stop = policy.when_spent is WhenSpent.STOP
         needs[worker.instance_id] = WorkerNeed(
             instance_id=worker.instance_id,
@@ -220,7 +221,15 @@ def remaining_costs(
     return needs
 
 
-def _spans(
+class _TimeLeft(NamedTuple):
+    """How long a worker still bills, as ``WorkerNeed`` says it in USD."""
+
+    at_least: timedelta
+    more: timedelta
+    in_sight: timedelta
+
+
+def _time_left(
     worker: Worker,
     ahead: WorkerLifetimes,
     now: datetime,
@@ -229,10 +238,10 @@ def _spans(
     job: timedelta,
     drain: timedelta,
     waits: bool,
-) -> tuple[timedelta, timedelta, timedelta]:
+) -> _TimeLeft:
     """Return how long a worker bills at least, on top of that, and with the work in sight."""
     if not worker.is_live:
-        return ahead.tick, timedelta(0), ahead.tick
+        return _TimeLeft(ahead.tick, timedelta(0), ahead.tick)
     boot = idle = timedelta(0)
     if worker.state is WorkerState.BOOTING:
         boot = max(ahead.boot - (now - worker.launched_at), timedelta(0))
@@ -241,16 +250,16 @@ def _spans(
         idle = ahead.idle if useless is None else max(ahead.idle - (now - useless), ahead.tick)
     in_sight = boot + held + (drain if worker.takes_jobs else timedelta(0)) + idle
     if ahead.when_spent is WhenSpent.STOP_LAUNCHES:
-        return in_sight, timedelta(0), in_sight
+        return _TimeLeft(in_sight, timedelta(0), in_sight)
     is_stop = ahead.when_spent is WhenSpent.STOP
     end = ahead.put_back if is_stop else max(held, ahead.word)
     if worker.state is WorkerState.BOOTING:
         # It has no job to finish, so the tick itself can end it.
         useful = min(job, ahead.boot) + ahead.put_back if is_stop else job + ahead.word
-        return ahead.tick, boot + useful - ahead.tick, in_sight
+        return _TimeLeft(ahead.tick, boot + useful - ahead.tick, in_sight)
     if is_stop or not worker.takes_jobs:
-        return end, timedelta(0), in_sight
-    return end, job if waits else idle, in_sight
+        return _TimeLeft(end, timedelta(0), in_sight)
+    return _TimeLeft(end, job if waits else idle, in_sight)
 
 
 def left_for_workers(

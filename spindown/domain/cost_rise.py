@@ -17,7 +17,8 @@ from datetime import date, datetime
 from statistics import median
 
 from spindown.domain.bound import NotZero
-from spindown.domain.cost_rise_cause import CostFactors, CostWindow, factors_of
+from spindown.domain.cost_rise_cause import CostFactors, factors_of
+from spindown.domain.past_cost import CostWindow
 
 _WEEK = 7
 #: The weeks with work before the last seven days, and the days of them that must be known.

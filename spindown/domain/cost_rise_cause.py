@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spindown.domain.bound import Amount, NotZero
+from spindown.domain.past_cost import CostWindow
 from spindown.domain.reason import Reason, ReasonCode
 
 #: Percent of GPU and of VRAM below which the work would do with a smaller machine.
@@ -28,31 +29,6 @@ class Cause(StrEnum):
     THROUGHPUT = "throughput"
     SPARSE_QUEUE = "sparse queue"
     OVERKILL = "overkill"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostWindow:
-    """What a span of time cost, and the items that were done in it."""
-
-    #: USD.
-    dollars: float
-    items: float
-    items_redone: float
-    #: Instances launched within the span.
-    launches: float
-    boot_seconds: float
-    busy_seconds: float
-    idle_seconds: float
-
-    @property
-    def paid_seconds(self) -> float:
-        """Return all seconds that were paid for."""
-        return self.boot_seconds + self.busy_seconds + self.idle_seconds
-
-    @property
-    def cost_per_item(self) -> float | None:
-        """Return USD of an item, all in; None before the first item or dollar."""
-        return self.dollars / self.items if self.items > 0 and self.dollars > 0.0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

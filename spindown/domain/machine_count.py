@@ -237,7 +237,7 @@ def count_machines(  # noqa: PLR0913 - the whole situation, each part with its o
     return Sizing(
         need_items_per_hour=demand.need_items_per_hour,
         wanted=allowed,
-        hold_until=None if start_plan is None or for_work else start_plan.until,
+        hold_until=None if start_plan is None or for_work else start_plan.launch_by,
         reason=why,
         waited=_waited(backlog_since, start_plan, now),
         unbounded=wanted,
@@ -251,8 +251,8 @@ def _planned(
     """Return what a start plan asks for now, and why that or why it is held; None: nothing."""
     if start_plan.slots:
         return (best.workers if best else min(start_plan.slots, 1)), _why_now(start_plan)
-    if start_plan.until is not None:
-        return 0, _why_held(backlog, policy, start_plan.until)
+    if start_plan.launch_by is not None:
+        return 0, _why_held(backlog, policy, start_plan.launch_by)
     return None
 
 
@@ -293,7 +293,7 @@ def _waited(
     """
     waited = waited_for(backlog_since, now)
     if start_plan is not None and start_plan.late_jobs:
-        return max(waited, waited_for(start_plan.since, now))
+        return max(waited, waited_for(start_plan.oldest_since, now))
     return waited
 
 

@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from spindown.domain.control_cost import UsedUnits
-from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import PUBLIC_IPV4_PRICE_PER_HOUR
-from spindown.domain.past_cost import LEAST_BILLED, Saving, accrue_at_least, share_out
+from spindown.domain.past_cost import LEAST_BILLED, CostWindow, Saving, accrue_at_least, share_out
 
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)

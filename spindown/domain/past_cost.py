@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
-from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Worker, WorkerState
 
 #: A shorter span is too early for a saving against kept warm. Each minute without work changes that
@@ -172,6 +171,31 @@ def saving_over(
         warm_dollars=count * on_demand_dollars / paid_seconds * seconds if is_known else None,
         warm_machines=count,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostWindow:
+    """What a span of time cost, and the items that were done in it."""
+
+    #: USD.
+    dollars: float
+    items: float
+    items_redone: float
+    #: Instances launched within the span.
+    launches: float
+    boot_seconds: float
+    busy_seconds: float
+    idle_seconds: float
+
+    @property
+    def paid_seconds(self) -> float:
+        """Return all seconds that were paid for."""
+        return self.boot_seconds + self.busy_seconds + self.idle_seconds
+
+    @property
+    def cost_per_item(self) -> float | None:
+        """Return USD of an item, all in; None before the first item or dollar."""
+        return self.dollars / self.items if self.items > 0 and self.dollars > 0.0 else None
 
 
 def share_out(window: CostWindow, *, minimum_seconds: float) -> Mapping[str, tuple[float, float]]:

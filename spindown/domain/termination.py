@@ -218,16 +218,19 @@ def find_terminations(  # noqa: PLR0913 - the whole situation, each part with it
 
 
 class DueKind(StrEnum):
-    """Why an instance must end at once, whatever its row says."""
+    """Why an instance must end at once, whatever its row says.
 
+    Of several that are outstayed, the last one here is told as the reason.
+    """
+
+    #: It has said that it ended its work.
+    DRAINED = "drained"
     #: Its lifetime and grace are over.
     OLD = "old"
     #: It was told that the budget is used up, and is not to go on with what waits.
     SPENT = "spent"
     #: It was told that there is no room for it, and finishes its jobs.
     SURPLUS = "surplus"
-    #: It has said that it ended its work.
-    DRAINED = "drained"
 
 
 def find_due(
@@ -255,39 +258,37 @@ def find_due(
         now: the present.
     """
     lifetime = policy.max_lifetime + policy.lifetime_grace
-    ends = policy.when_spent is not WhenSpent.STOP_LAUNCHES
-    found = {}
+    found: dict[str, datetime] = {}
     for instance in instances:
         if instance.state in GONE:
             continue
-        instance_id = instance.instance_id
-        old_key, spent_key, surplus_key, drained_key = (f"{kind}#{instance_id}" for kind in DueKind)
-        if now - instance.launched_at > lifetime:
-            found[old_key] = known.get(old_key, now)
-        if ends and (instance_id in spent or spent_key in known):
-            found[spent_key] = known.get(spent_key, now)
-        if instance_id in surplus or surplus_key in known:
-            found[surplus_key] = known.get(surplus_key, now)
-        if instance_id in drained or drained_key in known:
-            found[drained_key] = known.get(drained_key, now)
+        key = {kind: f"{kind}#{instance.instance_id}" for kind in DueKind}
+        told = {DueKind.DRAINED: drained, DueKind.SPENT: spent, DueKind.SURPLUS: surplus}
+        is_due = {
+            kind: instance.instance_id in ids or key[kind] in known for kind, ids in told.items()
+        }
+        is_due[DueKind.SPENT] &= policy.when_spent is not WhenSpent.STOP_LAUNCHES
+        is_due[DueKind.OLD] = now - instance.launched_at > lifetime
+        found |= {key[kind]: known.get(key[kind], now) for kind in DueKind if is_due[kind]}
     return found
 
 
 def outstayed(due: Mapping[str, datetime], policy: Policy, now: datetime) -> dict[str, Reason]:
     """Return the instances that no honest worker would still run on, each with the reason."""
     found = {}
-    for key, since in sorted(due.items()):
-        kind, _, instance_id = key.partition("#")
-        if now - since > _due_within(kind, policy):
-            about: About = {"due": kind, "seconds": (now - since).total_seconds()}
-            found[instance_id] = Reason(ReasonCode.OUTSTAYED, about)
+    for kind in DueKind:
+        for key, since in sorted(due.items()):
+            of, _, instance_id = key.partition("#")
+            if of == kind and now - since > _due_within(kind, policy):
+                about: About = {"due": kind.value, "seconds": (now - since).total_seconds()}
+                found[instance_id] = Reason(ReasonCode.OUTSTAYED, about)
     return found
 
 
-def _due_within(kind: str, policy: Policy) -> timedelta:
+def _due_within(kind: DueKind, policy: Policy) -> timedelta:
     """Return how long an honest worker may take: it finishes its jobs first where it is let."""
-    finishes = kind == DueKind.SURPLUS or (
-        kind == DueKind.SPENT and policy.when_spent is WhenSpent.FINISH_JOBS
+    finishes = kind is DueKind.SURPLUS or (
+        kind is DueKind.SPENT and policy.when_spent is WhenSpent.FINISH_JOBS
     )
     return ends_within(policy) + (RELEASE_AFTER if finishes else timedelta(0))
 

@@ -1,6 +1,6 @@
 """Find out when a batch is over: start what waits for it, and tell people how it ended.
 
-Which ends people are told of is decided in ``domain.batch``.
+When one is over, and which ends people are told of, is decided in ``domain.batch``.
 
 A submit leaves a mark for its batch in the bucket. After its tick the scaler looks for marks, at
 once after a submit and every ten minutes, and keeps a row for each batch: how far its jobs were
@@ -34,6 +34,7 @@ from spindown.domain.batch import (
     EndsTold,
     OnFailure,
     is_forgotten,
+    is_over,
     is_told,
     start_or_cancel,
 )
@@ -202,7 +203,7 @@ class _BatchLook:
             self._wait(batch, row)
             return
         seen = _walk(batch.jobs, row, self._store)
-        if not seen.is_over:
+        if not is_over(seen.path):
             if seen != row:
                 self._keep(batch_id, seen)
             return
@@ -236,7 +237,7 @@ class _BatchLook:
         store = self.store_of(workload)
         before = read_batch(other, store, at_most_bytes=_INDEX_BYTES)
         seen = _walk(before.jobs, row, store)
-        if not seen.is_over:
+        if not is_over(seen.path):
             if seen != row:
                 self._keep(batch.batch_id, seen)
             return

@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.error import ContractError, NotFound
-from spindown.port import Clock, LiveEdit
+from spindown.port import NO_EDIT, Clock, LiveEdit
 
 #: SSM's quota of a standard parameter.
 LIVE_BYTES_MAX = 4096
-
-#: What stands for "as deployed", so that versions go on counting and the past is kept.
-NO_EDIT = "{}"
 
 
 class MemorySettingsStore:

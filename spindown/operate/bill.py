@@ -77,18 +77,13 @@ class CostReport:
     saving: Saving
 
     @property
-    def paid_seconds(self) -> float:
-        """Return all seconds that were paid for."""
-        return self.spend.boot_seconds + self.spend.busy_seconds + self.spend.idle_seconds
-
-    @property
     def cost(self) -> CostPerItem | None:
         """Return the cost per item, busy and all-in; None before the first item."""
         return cost_per_item(
             dollars=self.spend.dollars,
             items=self.spend.items,
             busy_seconds=self.spend.busy_seconds,
-            paid_seconds=self.paid_seconds,
+            paid_seconds=self.spend.paid_seconds,
         )
 
 

@@ -9,8 +9,7 @@ from spindown.contract.row import SpendRow
 from spindown.control.alert.cost_rise import rise_of
 from spindown.control.spend import window_of
 from spindown.domain.cost_rise import WEEKS, AcceptedCost, RiseFound, add_windows
-from spindown.domain.cost_rise_cause import CostWindow
-from spindown.domain.past_cost import Saving
+from spindown.domain.past_cost import CostWindow, Saving
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.ledger import Ledger

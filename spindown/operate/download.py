@@ -132,7 +132,7 @@ def _fetch(
 
 def _put(output: OutputFile, path: Path, store: ObjectStore, *, may_replace: bool) -> Path:
     if os.path.lexists(path):
-        if path.is_file() and not path.is_symlink() and _digest(path) == output.sha256:
+        if path.is_file() and not path.is_symlink() and digest_of(path) == output.sha256:
             return path
         if path.is_dir() or not may_replace:
             raise BadInput("output", str(path), _TAKEN)
@@ -140,12 +140,13 @@ def _put(output: OutputFile, path: Path, store: ObjectStore, *, may_replace: boo
     with TemporaryDirectory(prefix=".spindown-", dir=path.parent) as made:
         arrived = Path(made, "file")
         store.get_file(output.key, arrived)
-        if _digest(arrived) != output.sha256:
+        if digest_of(arrived) != output.sha256:
             raise ContractError("output", output.key, _DAMAGED)
         arrived.replace(path)
     return path
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spindown.config.deployment import KEPT_OF_STACK, USUAL_QUALIFIER, bootstrap_parameter
+from spindown.config.deployment import (
+    KEPT_OF_STACK,
+    POLICY_CHARACTERS_MAX,
+    USUAL_QUALIFIER,
+    bootstrap_parameter,
+)
 from spindown.contract import tag
 from spindown.contract.folder import folder_prefix
 from spindown.contract.job.batch import BATCHES, OPEN, SUBMITTED, UPLOADS
 from spindown.contract.location import work_root
 from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
-
-#: Characters of a managed policy (AWS IAM User Guide, "IAM and AWS STS quotas").
-POLICY_CHARACTERS_MAX = 6_144
 
 Statement = Mapping[str, Any]
 Policy = Mapping[str, Any]

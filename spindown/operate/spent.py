@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 from spindown.contract.row import SpendRow
 from spindown.control.spend import books_up_to, last_days, last_saving, saving_of
-from spindown.domain.cost_rise_cause import CostWindow
-from spindown.domain.past_cost import Saving
+from spindown.domain.past_cost import CostWindow, Saving
 from spindown.ledger import Ledger, LedgerView
 
 

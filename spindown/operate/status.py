@@ -8,10 +8,9 @@ from spindown.config import format_duration
 from spindown.contract.row import QuotaRow, SpendRow, budget_sort_key
 from spindown.control.alert.cost_rise import COST
 from spindown.domain.alert import FORGOTTEN_AFTER
-from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState, all_of
 from spindown.domain.offer import QUOTA_CODES
-from spindown.domain.past_cost import Saving, accrue_at_least
+from spindown.domain.past_cost import CostWindow, Saving, accrue_at_least
 from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.operate.spent import spent_of

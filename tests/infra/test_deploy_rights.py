@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spindown.config import load
+from spindown.config.deployment import POLICY_CHARACTERS_MAX
 from spindown.error import BadInput
 from spindown.operate.deploy_rights import (
     LEFT_OUT,
@@ -19,7 +20,7 @@ from spindown.operate.deploy_rights import (
     role_statements,
     types_of,
 )
-from spindown.operate.iam_policy import POLICY_CHARACTERS_MAX, RIGHTS, Whose, policies
+from spindown.operate.iam_policy import RIGHTS, Whose, policies
 from tests.infra.assembly import PLAIN, Assembly, listed, synthesise_once, write_project
 from tests.infra.policy import ACCOUNT
 from tests.infra.ruled import (

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from spindown.config.deployment import POLICY_CHARACTERS_MAX
 from spindown.error import ConfigError
 from spindown.infra.deployment import describe, load_config, synthesise_app
-from spindown.infra.iam.limit import POLICIES_MAX, POLICY_CHARACTERS_MAX, check_roles, measure
+from spindown.infra.iam.limit import POLICIES_MAX, check_roles, measure
 from tests.infra.assembly import (
     PLAIN,
     Assembly,

@@ -1,4 +1,4 @@
-"""Where a program runs: on the instance itself, or in a container with its GPUs.
+"""How a program runs in a container with its GPUs, or on the instance itself.
 
 A container gets what a command gets, at the same paths, and nothing else of the instance: its own
 network behind the instance's, no capability, no way to more rights, the user of the user's code.

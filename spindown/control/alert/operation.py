@@ -20,8 +20,8 @@ from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.control.alert.deadline import find_deadlines
 from spindown.control.plan.action import ActionKind
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
-from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.offer import QUOTA_CODES
+from spindown.domain.past_cost import CostWindow
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.reason_text import say, say_outcome

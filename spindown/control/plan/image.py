@@ -116,7 +116,7 @@ def installs_since(
     names = sorted(name for name in spend if begin < name < today)
     days = [spend[name] for name in names]
     span = (now.date() - date.fromisoformat(names[0])).days if names else 1
-    paid = sum(day.boot_seconds + day.busy_seconds + day.idle_seconds for day in days)
+    paid = sum(day.paid_seconds for day in days)
     return Installs(
         boots=float(sum(day.instances for day in days)),
         days=float(span),

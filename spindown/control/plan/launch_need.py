@@ -192,7 +192,7 @@ def _without(waiting: Sequence[Waiting], jobs: int) -> tuple[Waiting, ...]:
 def _price_of_late(draft: PlanDraft) -> float | None:
     """Return what an hour of a worker has cost in the mean of the last day with any."""
     for _, day in sorted(draft.facts.view.spend.items(), reverse=True):
-        paid = day.boot_seconds + day.busy_seconds + day.idle_seconds
+        paid = day.paid_seconds
         # Refunds of the day before may outweigh what a young day has cost.
         if paid > 0.0 and day.dollars > 0.0:
             return 3600.0 * day.dollars / paid

@@ -92,7 +92,7 @@ def join(
         start_plan=start_plan,
         forecast=finish,
         opens=PurchaseMode.SPOT if opens and short <= 0 else opens,
-        ladder_opens_at=start.opens_at,
+        ladder_opens_at=start.ladder_opens_at,
         on_demand_at_most=short if short > 0 else None,
     )
 

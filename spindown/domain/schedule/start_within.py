@@ -21,17 +21,17 @@ from spindown.domain.schedule.jobs import Waiting
 from spindown.domain.schedule.slots import Capacity, jobs_started, slot_times
 
 #: Seconds, far less than a tick. A start at the very deadline is too late, however it is rounded.
-_LEAST = 1e-6
+_ROUNDING = 1e-6
 #: Share of the jobs that start within the promise when the margin stands still. The aim is 19 of
 #: 20; the rest makes up for jobs that are late while the margin is learned.
-_KEPT = 0.96
+_SHARE_IN_TIME = 0.96
 #: Where the margin begins, how far one late job moves it, and how far it may go, as shares of the
 #: promise. A burst has a few dozen jobs, so a smaller step would learn too late for the next burst.
 _MARGIN_AT_FIRST = 0.1
-_STEP = 0.02
+_MARGIN_STEP = 0.02
 _MARGIN_AT_MOST = 0.5
 #: How much later than planned a launch may be, ticks. The plan holds back two: one for a retry
-#: (``up``) and one until the next look (``must``). Most launches need neither.
+#: (``usually_up_seconds``) and one until the next look (``slots_now``). Most launches need neither.
 _MARGIN_AT_LEAST = -2
 
 
@@ -53,13 +53,13 @@ class StartPlan:
     #: Jobs that the present slots will not start in time.
     late_jobs: int
     #: Until when the first launch can wait, if no slot becomes free; None: no launch is needed.
-    until: datetime | None
+    launch_by: datetime | None
     #: When the price ladder opens, however long work has waited: one tick later, a launch of the
     #: whole headroom would be too late for a job that has not started yet. None: the present slots
     #: start all of these in time.
-    opens_at: datetime | None
+    ladder_opens_at: datetime | None
     #: Since when the oldest job waits; None: no job waits.
-    since: datetime | None
+    oldest_since: datetime | None
 
 
 def plan_starts(
@@ -110,134 +110,145 @@ def plan_starts(
     """
     rate = usual_throughput(knowledge, policy)
     items = items_per_job(knowledge, policy)
-    ahead = max(margin.total_seconds(), 0.0)
-    terms = _Terms(
-        takes=3600.0 * items / rate,
-        tick=policy.tick.total_seconds(),
-        boot=boot_p50(knowledge, policy).total_seconds(),
-        surely_up=surely_up(knowledge, policy, ticks=1).total_seconds(),
-        ahead=ahead,
-        ahead_alone=0.0 if knowledge.boots else ahead,
+    early = max(margin.total_seconds(), 0.0)
+    times = _StartTimes(
+        job_seconds=3600.0 * items / rate,
+        tick_seconds=policy.tick.total_seconds(),
+        boot_seconds=boot_p50(knowledge, policy).total_seconds(),
+        surely_up_seconds=surely_up(knowledge, policy, ticks=1).total_seconds(),
+        early_seconds=early,
+        early_seconds_alone=0.0 if knowledge.boots else early,
     )
+    promise = policy.start_within.total_seconds()
     due_after = policy.start_within - min(margin, timedelta(0))
     deadlines = [
-        ((group.since + due_after - now).total_seconds() - _LEAST, group.jobs) for group in waiting
+        ((group.since + due_after - now).total_seconds() - _ROUNDING, group.jobs)
+        for group in waiting
     ]
     existing = slot_times(capacity, items)
-    gaps = list(_gaps(deadlines, existing, terms))
-    needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
+    gaps = list(_gaps(deadlines, existing, times))
+    needed = max((math.ceil(gap.missing_jobs / gap.jobs_per_slot) for gap in gaps), default=0)
     is_over_capacity = needed > headroom_slots
-    slots = min(max((gap.must(needed, terms) for gap in gaps), default=0), needed)
+    slots = min(max((gap.slots_now(needed, times) for gap in gaps), default=0), needed)
     slots = needed if is_over_capacity else slots
-    alone = max((gap.missing for gap in gaps if gap.each == 1), default=0)
-    spare = min((gap.spare(needed, terms) for gap in gaps), default=None)
+    alone = max((gap.missing_jobs for gap in gaps if gap.jobs_per_slot == 1), default=0)
+    first_within = min((gap.first_launch_within(needed, times) for gap in gaps), default=None)
     new = [
         (due, each.jobs - each.requeued) for (due, _), each in zip(deadlines, waiting, strict=True)
     ]
     pressing = (
-        gaps if new == deadlines else _gaps([each for each in new if each[1]], existing, terms)
+        gaps if new == deadlines else _gaps([each for each in new if each[1]], existing, times)
     )
-    latest = min((gap.latest(headroom_slots, terms) for gap in pressing), default=None)
+    whole_within = min(
+        (gap.whole_launch_within(headroom_slots, times) for gap in pressing), default=None
+    )
     return StartPlan(
         slots=slots,
         is_over_capacity=is_over_capacity,
-        is_for_one=terms.takes > policy.start_within.total_seconds() - terms.up,
+        is_for_one=times.job_seconds > promise - times.usually_up_seconds,
         side_by_side=min(alone, slots),
         items_per_hour=rate,
-        late_jobs=max((gap.missing for gap in gaps), default=0),
-        until=_in(spare, now),
-        opens_at=_in(latest, now),
-        since=waiting[0].since if waiting else None,
+        late_jobs=max((gap.missing_jobs for gap in gaps), default=0),
+        launch_by=_instant_in(first_within, now),
+        ladder_opens_at=_instant_in(whole_within, now),
+        oldest_since=waiting[0].since if waiting else None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
+class _StartTimes:
     """The times that a start plan is made of, in seconds."""
 
     #: Of one job on a slot of the usual kind.
-    takes: float
-    tick: float
-    boot: float
+    job_seconds: float
+    tick_seconds: float
+    boot_seconds: float
     #: Until a launch of now is up in 19 of 20 cases.
-    surely_up: float
+    surely_up_seconds: float
     #: How much earlier than promised starts are planned, and the launch of one slot alone.
-    ahead: float
-    ahead_alone: float
+    early_seconds: float
+    early_seconds_alone: float
 
     @property
-    def up(self) -> float:
+    def usually_up_seconds(self) -> float:
         """Return the seconds until half of all launches of now are up."""
-        return self.boot + self.tick
+        return self.boot_seconds + self.tick_seconds
 
-    def planned(self, due: float) -> float:
+    def planned_start(self, due: float) -> float:
         """Return in how many seconds a job is planned to start that is due in ``due``."""
-        is_past_saving = due < self.up
-        return self.up + self.boot if is_past_saving else max(due - self.ahead, self.up)
+        is_past_saving = due < self.usually_up_seconds
+        if is_past_saving:
+            return self.usually_up_seconds + self.boot_seconds
+        return max(due - self.early_seconds, self.usually_up_seconds)
 
-    def each(self, planned: float) -> int:
+    def jobs_by(self, planned_start: float) -> int:
         """Return how many jobs a slot launched now starts by a time, or within one boot."""
-        return jobs_started(max(planned - self.up, self.boot), self.takes)
+        works_for = max(planned_start - self.usually_up_seconds, self.boot_seconds)
+        return jobs_started(works_for, self.job_seconds)
 
-    def rest(self, due: float, slots: int) -> float:
+    def launch_within(self, due: float, slots: int) -> float:
         """Return in how many seconds so many slots must be launched for a job due in ``due``."""
-        return due - self.surely_up - (self.ahead if slots > 1 else self.ahead_alone)
+        early = self.early_seconds if slots > 1 else self.early_seconds_alone
+        return due - self.surely_up_seconds - early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gap:
     """Jobs up to one deadline that the present slots do not start by it."""
 
-    missing: int
+    missing_jobs: int
     #: Seconds until the last of them is due, and until it is planned to start.
     due: float
-    planned: float
+    planned_start: float
     #: Jobs that one slot launched now starts by then.
-    each: int
+    jobs_per_slot: int
     #: Whether a launch at the next tick is too late for them.
     is_urgent: bool
 
-    def must(self, needed: int, terms: _Terms) -> int:
+    def slots_now(self, needed: int, times: _StartTimes) -> int:
         """Return how many of the ``needed`` slots cannot wait a tick."""
         if self.is_urgent:
-            return math.ceil(self.missing / self.each)
-        later = terms.each(self.planned - terms.tick)
-        over = self.missing - needed * later
-        return max(math.ceil(over / (self.each - later)), 0) if self.each > later else 0
+            return math.ceil(self.missing_jobs / self.jobs_per_slot)
+        later = times.jobs_by(self.planned_start - times.tick_seconds)
+        if self.jobs_per_slot <= later:
+            return 0
+        over = self.missing_jobs - needed * later
+        return max(math.ceil(over / (self.jobs_per_slot - later)), 0)
 
-    def spare(self, needed: int, terms: _Terms) -> float:
+    def first_launch_within(self, needed: int, times: _StartTimes) -> float:
         """Return in how many seconds the first of the needed slots must be launched."""
-        busy = (math.ceil(self.missing / needed) - 1) * terms.takes
-        return terms.rest(self.due, needed) - terms.tick - busy
+        busy = (math.ceil(self.missing_jobs / needed) - 1) * times.job_seconds
+        return times.launch_within(self.due, needed) - times.tick_seconds - busy
 
-    def latest(self, headroom_slots: float, terms: _Terms) -> float:
+    def whole_launch_within(self, headroom_slots: float, times: _StartTimes) -> float:
         """Return in how many seconds the whole headroom must be launched at the latest."""
-        return self.spare(int(min(max(headroom_slots, 1), self.missing)), terms) + terms.tick
+        slots = int(min(max(headroom_slots, 1), self.missing_jobs))
+        return self.first_launch_within(slots, times) + times.tick_seconds
 
 
-def _in(seconds: float | None, now: datetime) -> datetime | None:
+def _instant_in(seconds: float | None, now: datetime) -> datetime | None:
     return None if seconds is None else now + timedelta(milliseconds=max(round(1000 * seconds), 0))
 
 
 def _gaps(
     deadlines: Sequence[tuple[float, int]],
     existing: Sequence[tuple[float, float]],
-    terms: _Terms,
+    times: _StartTimes,
 ) -> Iterator[_Gap]:
     came = 0
     for due, jobs in deadlines:
         came += jobs
-        planned = terms.planned(due)
+        planned = times.planned_start(due)
         missing = came - sum(jobs_started(planned - free, takes) for free, takes in existing)
         if missing <= 0:
             continue
-        each = terms.each(planned)
+        each = times.jobs_by(planned)
         yield _Gap(
-            missing=missing,
+            missing_jobs=missing,
             due=due,
-            planned=planned,
-            each=each,
-            is_urgent=terms.rest(due, math.ceil(missing / each)) < terms.tick,
+            planned_start=planned,
+            jobs_per_slot=each,
+            is_urgent=times.launch_within(due, math.ceil(missing / each)) < times.tick_seconds,
         )
 
 
@@ -257,6 +268,6 @@ def next_margin(margin: timedelta | None, *, started: int, late: int, policy: Po
         policy: the promise.
     """
     before = policy.start_within * _MARGIN_AT_FIRST if margin is None else margin
-    moved = _KEPT * late - (1.0 - _KEPT) * (started - late)
+    moved = _SHARE_IN_TIME * late - (1.0 - _SHARE_IN_TIME) * (started - late)
     least, most = _MARGIN_AT_LEAST * policy.tick, policy.start_within * _MARGIN_AT_MOST
-    return min(max(before + policy.start_within * _STEP * moved, least), most)
+    return min(max(before + policy.start_within * _MARGIN_STEP * moved, least), most)

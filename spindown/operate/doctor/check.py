@@ -42,11 +42,9 @@ from spindown.domain.schedule import Demand
 from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
-from spindown.port import AccountPlan, ImageView, SubnetView, VpcCount
+from spindown.port import VPC_CODE, AccountPlan, ImageView, SubnetView, VpcCount
 from spindown.reason_text import say, say_boot
 
-#: VPCs of a region (Service Quotas, service code vpc).
-VPC_CODE = "L-F678F1CE"
 #: Concurrent executions of Lambda (Service Quotas, service code lambda).
 CONCURRENCY_CODE = "L-B99A9384"
 #: What a new account is raised to without questions.

@@ -16,7 +16,7 @@ from spindown.domain.cost_rise import (
     find_rise,
     middle_window,
 )
-from spindown.domain.cost_rise_cause import CostWindow
+from spindown.domain.past_cost import CostWindow
 
 DAY = timedelta(days=1)
 #: A Friday, at noon.

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from spindown.domain.cost_rise_cause import (
     Cause,
     CostFactors,
-    CostWindow,
     Fit,
     diagnose,
     factors_of,
     split_rise,
 )
+from spindown.domain.past_cost import CostWindow
 from spindown.domain.reason import ReasonCode
 from spindown.reason_text import say_remedy
 

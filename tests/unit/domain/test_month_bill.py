@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from spindown.cli.render.saving import say_saving
 from spindown.domain.control_cost import estimate_control
-from spindown.domain.cost_rise_cause import CostWindow
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.month_bill import (
     BilledDay,
@@ -27,7 +26,7 @@ from spindown.domain.month_bill import (
     reconcile,
     rows_of,
 )
-from spindown.domain.past_cost import Saving, saving_over, share_out
+from spindown.domain.past_cost import CostWindow, Saving, saving_over, share_out
 from tests.builders import NOW, a_worker
 
 HOUR = timedelta(hours=1)

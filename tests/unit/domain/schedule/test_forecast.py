@@ -110,7 +110,7 @@ def test_what_does_not_wait_asks_for_no_launch() -> None:
 
 
 def test_urgent_jobs_get_slots_beside_whatever_else_is_wanted() -> None:
-    waiting = a_start_plan(slots=1, items_per_hour=45.0, until=NOW)
+    waiting = a_start_plan(slots=1, items_per_hour=45.0, launch_by=NOW)
     demand = a_demand(need_items_per_hour=-5.0, backlog_items=0.0, jobs=0)
 
     asked, start_plan = hurry(demand, waiting, 3, usual=50.0)

@@ -82,18 +82,19 @@ def test_where_nothing_waits_nothing_is_crowded() -> None:
 def test_the_ladder_opens_a_tick_before_what_fits_would_be_late(
     jobs: int, slots_left: int, opens_in: float
 ) -> None:
-    found = asked((jobs, 0), headroom_slots=slots_left).opens_at
+    found = asked((jobs, 0), headroom_slots=slots_left).ladder_opens_at
 
     assert found == NOW + minutes(max(opens_in, 0.0))
 
 
 def test_the_ladder_opens_for_the_job_that_can_wait_least() -> None:
     # Five are due in 10 min; the oldest alone could wait until minute 4.5.
-    assert asked((1, 3), (4, 0), headroom_slots=0).opens_at == NOW + minutes(7.5 - 4 * 80 / 60)
-    assert asked((1, 6), (1, 0), headroom_slots=0).opens_at == NOW + minutes(1.5)
-    assert asked((1, 60), headroom_slots=0).opens_at == NOW
-    assert asked((1, 5), free_in=(2.0,), headroom_slots=0).opens_at is None
-    assert asked(headroom_slots=0).opens_at is None
+    oldest = asked((1, 3), (4, 0), headroom_slots=0)
+    assert oldest.ladder_opens_at == NOW + minutes(7.5 - 4 * 80 / 60)
+    assert asked((1, 6), (1, 0), headroom_slots=0).ladder_opens_at == NOW + minutes(1.5)
+    assert asked((1, 60), headroom_slots=0).ladder_opens_at == NOW
+    assert asked((1, 5), free_in=(2.0,), headroom_slots=0).ladder_opens_at is None
+    assert asked(headroom_slots=0).ladder_opens_at is None
 
 
 @given(groups=_GROUPS, narrow=_ROOMS, more=_ROOMS)
@@ -108,9 +109,9 @@ def test_less_room_never_waits_longer(
 
     assert tight.slots >= wide.slots
     assert tight.is_over_capacity or not wide.is_over_capacity
-    assert tight.opens_at is not None
-    assert wide.opens_at is not None
-    assert tight.opens_at <= wide.opens_at
+    assert tight.ladder_opens_at is not None
+    assert wide.ladder_opens_at is not None
+    assert tight.ladder_opens_at <= wide.ladder_opens_at
 
 
 @given(groups=_GROUPS, seats=_ROOMS)
@@ -119,8 +120,8 @@ def test_the_ladder_never_opens_early_while_a_launch_is_held(
 ) -> None:
     found: StartPlan = asked(*sorted(groups, key=lambda each: -each[1]), headroom_slots=seats)
 
-    assert found.opens_at is not None
-    assert found.slots > 0 or found.opens_at > NOW
+    assert found.ladder_opens_at is not None
+    assert found.slots > 0 or found.ladder_opens_at > NOW
 
 
 @given(groups=_GROUPS, seats=st.integers(1, 60))

@@ -50,7 +50,7 @@ def test_a_hold_says_how_much_work_waits_and_until_when() -> None:
 
 
 def test_a_hold_of_as_much_as_is_due_at_once_says_it_can_wait() -> None:
-    start_plan = a_start_plan(slots=0, late_jobs=0, until=NOW + minutes(4))
+    start_plan = a_start_plan(slots=0, late_jobs=0, launch_by=NOW + minutes(4))
     held = sized(10, policy=HELD, start_plan=start_plan)
 
     until = (NOW + minutes(4)).isoformat()

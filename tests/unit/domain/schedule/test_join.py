@@ -61,7 +61,7 @@ def test_jobs_that_share_no_slot_wait_for_no_others(threshold: int | None) -> No
 
 
 def test_without_a_finish_deadline_the_wait_opens_the_ladder() -> None:
-    found = joined(opens_at=NOW + minutes(3))
+    found = joined(ladder_opens_at=NOW + minutes(3))
 
     assert (found.opens, found.on_demand_at_most, found.forecast) == (None, None, None)
     assert found.ladder_opens_at == NOW + minutes(3)

@@ -169,7 +169,7 @@ def test_a_need_below_one_item_an_hour_is_one() -> None:
 
 def test_what_may_wait_is_not_asked_for() -> None:
     demand = missing(backlog=a_backlog(20), capacity=present(), knowledge=KNOWLEDGE, policy=POLICY)
-    due = a_start_plan(slots=2, side_by_side=1, items_per_hour=500.0, late_jobs=7, until=NOW)
+    due = a_start_plan(slots=2, side_by_side=1, items_per_hour=500.0, late_jobs=7, launch_by=NOW)
     start_plan = replace(due, slots=0, side_by_side=0)
 
     now = limit_to_plan(demand, due, KNOWLEDGE, POLICY)
@@ -190,7 +190,7 @@ def test_what_may_wait_is_not_asked_for() -> None:
 def test_the_oldest_job_opens_rungs_while_our_slots_will_not_do(
     late_jobs: int, since: timedelta, waited: timedelta
 ) -> None:
-    start_plan = a_start_plan(late_jobs=late_jobs, since=NOW - since)
+    start_plan = a_start_plan(late_jobs=late_jobs, oldest_since=NOW - since)
 
     assert sized(1, waited=minutes(2), start_plan=start_plan).waited == waited
 

@@ -34,14 +34,14 @@ _MINUTES = st.integers(0, 20)
 def test_the_ladder_opens_in_time_for_jobs_not_yet_started(
     waiting: list[tuple[int, float, int]], opens_in: float | None
 ) -> None:
-    found = asked(*waiting, headroom_slots=99).opens_at
+    found = asked(*waiting, headroom_slots=99).ladder_opens_at
 
     assert found == (None if opens_in is None else NOW + minutes(opens_in))
 
 
 def test_a_slot_of_ours_is_for_a_job_that_has_not_started_yet() -> None:
-    assert asked((2, 5.0, 1), free_in=(2.0,), headroom_slots=99).opens_at is None
-    assert asked((2, 5.0), free_in=(5.5,), headroom_slots=99).opens_at == NOW + minutes(2.5)
+    assert asked((2, 5.0, 1), free_in=(2.0,), headroom_slots=99).ladder_opens_at is None
+    assert asked((2, 5.0), free_in=(5.5,), headroom_slots=99).ladder_opens_at == NOW + minutes(2.5)
 
 
 @given(groups=_GROUPS, seats=st.integers(0, 60))
@@ -51,17 +51,17 @@ def test_a_started_job_changes_only_when_the_ladder_opens(
     known = asked(*groups, headroom_slots=seats)
     blind = asked(*((jobs, waited) for jobs, waited, _ in groups), headroom_slots=seats)
 
-    assert blind.opens_at is not None
-    assert known.opens_at is None or known.opens_at >= blind.opens_at
-    assert (known.slots, known.late_jobs, known.until) == (
+    assert blind.ladder_opens_at is not None
+    assert known.ladder_opens_at is None or known.ladder_opens_at >= blind.ladder_opens_at
+    assert (known.slots, known.late_jobs, known.launch_by) == (
         blind.slots,
         blind.late_jobs,
-        blind.until,
+        blind.launch_by,
     )
-    assert (known.is_over_capacity, known.side_by_side, known.since) == (
+    assert (known.is_over_capacity, known.side_by_side, known.oldest_since) == (
         blind.is_over_capacity,
         blind.side_by_side,
-        blind.since,
+        blind.oldest_since,
     )
 
 

@@ -44,8 +44,8 @@ def asked(
 
 
 def test_the_oldest_job_tells_since_when_the_promise_runs() -> None:
-    assert asked((3, 7.0), (5, 1.0)).since == NOW - minutes(7)
-    assert asked().since is None
+    assert asked((3, 7.0), (5, 1.0)).oldest_since == NOW - minutes(7)
+    assert asked().oldest_since is None
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_several_jobs_for_one_slot_start_their_length_earlier() -> None:
     # The fourth of 80 s starts 4 min after the slot is up.
     assert asked((4, 2.4)).slots == 0
     assert asked((4, 2.5)).slots == 1
-    assert asked((4, 0)).until == NOW + minutes(2.5)
+    assert asked((4, 0)).launch_by == NOW + minutes(2.5)
 
 
 def test_jobs_wait_behind_those_that_came_before_them() -> None:
@@ -124,8 +124,8 @@ def test_of_slots_that_are_needed_those_that_can_wait_do() -> None:
 
 def test_two_slots_may_wait_until_each_still_does_half() -> None:
     # Five of 80 s each: the last starts 320 s after the slot is up, in 150 s and a tick.
-    assert asked((10, 0)).until == NOW + timedelta(seconds=600 - 320 - 150 - 60)
-    assert asked((1, 60)).until == NOW
+    assert asked((10, 0)).launch_by == NOW + timedelta(seconds=600 - 320 - 150 - 60)
+    assert asked((1, 60)).launch_by == NOW
 
 
 def test_unknown_boots_take_as_long_as_the_policy_says() -> None:
@@ -208,16 +208,16 @@ def test_slow_boots_are_launched_earlier_and_not_in_number(
     even = asked((jobs, waited))
     spread = asked((jobs, waited), knowledge=replace(KNOWLEDGE, boots=(90.0,) * 18 + (late,) * 2))
 
-    assert even.until is not None
-    assert spread.until is not None
-    assert spread.until <= even.until
+    assert even.launch_by is not None
+    assert spread.launch_by is not None
+    assert spread.launch_by <= even.launch_by
     # All that are ever needed, and none of them a tick later.
     assert spread.slots <= asked((jobs, waited), headroom_slots=0).slots
 
 
 def test_nothing_waits_for_nothing() -> None:
     assert asked().slots == 0
-    assert asked().until is None
+    assert asked().launch_by is None
 
 
 @given(
