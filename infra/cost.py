@@ -338,7 +338,8 @@ def _render_alarms(estimate: Estimate) -> Iterator[str]:
         "people must hear even if the functions are silent. The functions send everything else to "
         "the same topic: a full quota, pools without capacity, stopped launches, an invalid "
         "policy, late work, an expensive item and its cause. Such an alert costs nothing until it "
-        "is sent."
+        "is sent. With `alarm_email` or `alarm_webhook` there is one alarm more at home and in "
+        "each further region, `failed-events`: without them nobody would hear it."
     )
     yield ""
     yield "| Alarm | Metrics | List, USD |"

@@ -6,22 +6,26 @@ from collections.abc import Sequence
 from aws_cdk import Aws, IStackSynthesizer
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from spindown.config import DeploymentConfig
 from spindown.contract import tag
 from spindown.contract.codec import encode
-from spindown.contract.name import resource_name
+from spindown.contract.name import failed_events_name, resource_name
 from spindown.contract.settings import RegionSettings, outpost_parameter
+from spindown.domain.interruption import NOTICE
 from spindown.infra.control.bundle import FunctionBundle, Target
 from spindown.infra.control.teardown import Teardown
-from spindown.infra.control.trigger import INSTANCE_EVENTS
+from spindown.infra.control.trigger import EVENT_TRIES, INSTANCE_EVENTS
 from spindown.infra.flow_log import log_connections
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.limit import split_statements
 from spindown.infra.iam.statement import allow, make_role
+from spindown.infra.observability.alarm import make_alarm, unsent_events
 from spindown.infra.shared.network import Network
+from spindown.infra.shared.resources import AlarmTopic, keep_failed_events
 from spindown.infra.shared.stack import DeploymentStack, iam_name
 from spindown.infra.template import add_templates, refs_of
 from spindown.infra.workload import WorkloadResources
@@ -152,6 +156,8 @@ class OutpostStack(DeploymentStack):
     def _send_events_home(self) -> None:
         """Send events of instances to the event bus at home, where rules match them.
 
+        What does not come there is kept for a person to read: nothing else would tell of it.
+
         A bus accepts the events of its own account. Events to another region need a role (Amazon
         EventBridge User Guide, "Sending and receiving events between AWS Regions").
         """
@@ -169,16 +175,62 @@ class OutpostStack(DeploymentStack):
             ),
             statements=[allow("SendEventsHome", ["events:PutEvents"], [bus_arn])],
         )
-        for name, pattern in INSTANCE_EVENTS.items():
+        name = failed_events_name(self._deployment.name)
+        queue = keep_failed_events(self._stays, name=name)
+        home = events.CfnRule.TargetProperty(
+            id="home",
+            arn=bus_arn,
+            role_arn=role.role_arn,
+            retry_policy=events.CfnRule.RetryPolicyProperty(
+                maximum_retry_attempts=EVENT_TRIES - 1,
+                maximum_event_age_in_seconds=NOTICE.total_seconds(),
+            ),
+            dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.queue_arn),
+        )
+        rules = [
             events.CfnRule(
                 self._stays,
                 name,
                 description=f"Tells {self._deployment.region}: {pattern['detail-type'][0]}",
                 event_pattern=pattern,
-                targets=[
-                    events.CfnRule.TargetProperty(id="home", arn=bus_arn, role_arn=role.role_arn)
-                ],
+                targets=[home],
             )
+            for name, pattern in INSTANCE_EVENTS.items()
+        ]
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="KeepFailedEvents",
+                actions=["sqs:SendMessage"],
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                resources=[queue.queue_arn],
+                conditions={"ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]}},
+            )
+        )
+        if self._deployment.is_heard:
+            self._tell_of_failed_events()
+
+    def _tell_of_failed_events(self) -> None:
+        """Add an alarm of that queue, and a topic: an alarm rings in its own region alone.
+
+        So AWS asks the address to confirm this topic as well. A function may be told from another
+        region (Amazon SNS Developer Guide, "Cross-region delivery").
+        """
+        deployment = self._deployment
+        topic = AlarmTopic(
+            self._stays, "Alarms", deployment=deployment.name, email=deployment.alarm_email
+        ).topic
+        if deployment.alarm_webhook is not None:
+            function = f"function:{resource_name(deployment.name, 'webhook')}"
+            sns.Subscription(
+                self._stays,
+                "ToWebhook",
+                topic=topic,
+                protocol=sns.SubscriptionProtocol.LAMBDA,
+                endpoint=f"arn:{Aws.PARTITION}:lambda:{deployment.region}:{Aws.ACCOUNT_ID}:"
+                + function,
+            )
+        definition = unsent_events(deployment.name, region=self.region, home=deployment.region)
+        make_alarm(self._stays, definition, prefix=deployment.name, topic=topic)
 
     def _end_fleet_first(self, bundle: FunctionBundle) -> None:
         """End every instance here before anything that it needs is deleted.

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Aws, Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from spindown.contract.row import SCALER_TIMEOUT
@@ -18,7 +17,7 @@ from spindown.infra.control.trigger import Triggers
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.statement import see_missing_objects
 from spindown.infra.iam.worker import read_secrets
-from spindown.infra.shared.resources import NO_DEAD_LETTERS, SharedResources, encrypt_queue
+from spindown.infra.shared.resources import SharedResources, keep_failed_events, topic_name
 from spindown.infra.workload import WorkloadResources
 
 #: The interruption function reconciles as well, under the same lock.
@@ -48,16 +47,8 @@ class ControlPlane(Construct):
         self._code = code
         #: The same with DuckDB.
         self._table_code = table_code
-        #: Events on which a function has failed for good, for a person to read.
-        self.failed_events = sqs.Queue(
-            self,
-            "FailedEvents",
-            **encrypt_queue(self),
-            enforce_ssl=True,
-            redrive_allow_policy=NO_DEAD_LETTERS,
-            retention_period=Duration.days(14),
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        #: Events on which a function has failed for good, or that reached none.
+        self.failed_events = keep_failed_events(self)
         self.scaler = self._make_scaler()
         self.interruption = self._make_interruption()
         self.offers = self._make_offers()
@@ -73,6 +64,7 @@ class ControlPlane(Construct):
             scaler=self.scaler,
             interruption=self.interruption,
             offers=self.offers,
+            failed_events=self.failed_events,
         )
         #: What ends the instances; it is created after everything that an instance needs.
         self.teardown = self._make_teardown()
@@ -204,12 +196,15 @@ class ControlPlane(Construct):
             oldest_event=Duration.hours(1),
             failed_events=self.failed_events,
         )
-        topic = self._shared.topic.topic
-        made.function.add_permission(
-            "TakeTexts",
-            principal=iam.ServicePrincipal("sns.amazonaws.com"),
-            source_arn=topic.topic_arn,
-        )
+        topic, sns_itself = self._shared.topic.topic, iam.ServicePrincipal("sns.amazonaws.com")
+        made.function.add_permission("TakeTexts", principal=sns_itself, source_arn=topic.topic_arn)
+        for region in self._shared.deployment.outpost:
+            made.function.add_permission(
+                f"TakeTexts-{region}",
+                principal=sns_itself,
+                source_arn=f"arn:{Aws.PARTITION}:sns:{region}:{Aws.ACCOUNT_ID}:"
+                + topic_name(self._shared.deployment.name),
+            )
         sns.Subscription(
             self,
             "ToWebhook",

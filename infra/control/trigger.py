@@ -12,6 +12,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_events_targets import LambdaFunction
 from constructs import Construct
 
@@ -39,6 +40,9 @@ INSTANCE_EVENTS: Mapping[str, Mapping[str, Any]] = {
         "detail": {"state": ["shutting-down", "stopped", "terminated"]},
     },
 }
+
+#: How often EventBridge tries to pass such an event on, within the time of a notice.
+EVENT_TRIES = 3
 
 
 @jsii.implements(cloudwatch.IAlarmAction)
@@ -70,6 +74,7 @@ class Triggers(Construct):
         scaler: ControlFunction,
         interruption: ControlFunction,
         offers: ControlFunction,
+        failed_events: sqs.IQueue,
     ) -> None:
         super().__init__(scope, construct_id)
         role = self._make_role(deployment, [scaler, offers])
@@ -98,9 +103,9 @@ class Triggers(Construct):
             role=role,
             event={"source": TICK},
         )
-        self._pass_events(interruption)
+        self._pass_events(interruption, failed_events)
 
-    def _pass_events(self, interruption: ControlFunction) -> None:
+    def _pass_events(self, interruption: ControlFunction, failed_events: sqs.IQueue) -> None:
         for name, wanted in INSTANCE_EVENTS.items():
             pattern = events.EventPattern(
                 source=wanted["source"],
@@ -109,7 +114,9 @@ class Triggers(Construct):
             )
             target = LambdaFunction(
                 interruption.function,
-                retry_attempts=2,
+                # Where Lambda does not take it at all; what the function fails on, Lambda keeps.
+                dead_letter_queue=failed_events,
+                retry_attempts=EVENT_TRIES - 1,
                 max_event_age=Duration.seconds(NOTICE.total_seconds()),
             )
             events.Rule(self, name, event_pattern=pattern, targets=[target])

@@ -15,7 +15,7 @@ from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
 from spindown.config import format_duration
-from spindown.contract.name import WEBHOOK_ALARM, resource_name
+from spindown.contract.name import WEBHOOK_ALARM, failed_events_name, resource_name
 from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.policy import Policy
 from spindown.infra.observability.metric import (
@@ -26,6 +26,7 @@ from spindown.infra.observability.metric import (
     MINUTE,
     MetricScope,
     function_metrics,
+    waiting_in,
 )
 
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
@@ -217,18 +218,26 @@ def deployment_alarms(
 def _failed_events(deployment: str, queue: str) -> AlarmDefinition:
     return AlarmDefinition(
         name="failed-events",
-        metric=cloudwatch.Metric(
-            namespace="AWS/SQS",
-            metric_name="ApproximateNumberOfMessagesVisible",
-            dimensions_map={"QueueName": queue},
-            statistic="Maximum",
-            period=FIVE_MINUTES,
-        ),
-        problem=f"A function of {deployment} has failed on an event for good. Nothing tries it "
-        "again; the queue keeps it for 14 days.",
+        metric=waiting_in(queue),
+        problem=f"A function of {deployment} has failed on an event for good, or could not be "
+        "given it. Nothing tries it again; the queue keeps it for 14 days.",
         remedy=f"read the logs /spindown/{deployment}/interruption, offers and webhook, and the "
         f"messages of the queue {deployment}-core-ControlFailedEvents; repair the cause, then "
         "purge the queue. Jobs are not lost by it.",
+    )
+
+
+def unsent_events(deployment: str, *, region: str, home: str) -> AlarmDefinition:
+    """Return the alarm of an outpost whose events do not come home."""
+    queue = failed_events_name(deployment)
+    return AlarmDefinition(
+        name="failed-events",
+        metric=waiting_in(queue),
+        problem=f"EC2's events do not come from {region} to {home}: jobs of machines that it takes "
+        "back there return to their queue when their lease expires instead of at once.",
+        remedy=f"read ERROR_CODE and ERROR_MESSAGE among the attributes of a message of the queue "
+        f"{queue} in {region}; let its role put events on the default bus of {home} (a policy "
+        "that denies events:PutEvents, most often), then purge the queue. Jobs are not lost by it.",
     )
 
 

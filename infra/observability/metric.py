@@ -23,6 +23,22 @@ HOUR = Duration.hours(1)
 DAY = Duration.days(1)
 
 
+def of_queue(queue: str, name: str) -> cloudwatch.Metric:
+    """Return a metric of a queue, by the queue's name."""
+    return cloudwatch.Metric(
+        namespace="AWS/SQS",
+        metric_name=name,
+        dimensions_map={"QueueName": queue},
+        statistic="Maximum",
+        period=FIVE_MINUTES,
+    )
+
+
+def waiting_in(queue: str) -> cloudwatch.Metric:
+    """Return how many messages a queue holds that nobody has in hand."""
+    return of_queue(queue, "ApproximateNumberOfMessagesVisible")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricScope:
     """The metrics of one workload, or of a whole deployment where ``workload`` is None."""
@@ -124,13 +140,7 @@ class MetricScope:
         if self.workload is None or name not in _QUEUE_METRICS:
             raise ContractError("queue metric", name, f"one of {', '.join(sorted(_QUEUE_METRICS))}")
         queue = queue_name(self.deployment, self.workload)
-        return cloudwatch.Metric(
-            namespace="AWS/SQS",
-            metric_name=name,
-            dimensions_map={"QueueName": resource_name(queue, "dlq") if dead_letters else queue},
-            statistic="Maximum",
-            period=FIVE_MINUTES,
-        )
+        return of_queue(resource_name(queue, "dlq") if dead_letters else queue, name)
 
     def function(self, function: str, name: str, period: Duration) -> cloudwatch.Metric:
         """Return a metric that Lambda emits about a function (raises ContractError)."""

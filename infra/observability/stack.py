@@ -80,12 +80,11 @@ class InsightStack(DeploymentStack):
     def _show_deployment(self) -> None:
         deployment = self._config.deployment
         metrics = MetricScope(deployment=deployment.name)
-        is_heard = deployment.alarm_email is not None or deployment.alarm_webhook is not None
         scope = Construct(self, "Deployment")
         definitions = deployment_alarms(
             metrics,
             budget_per_month=deployment.budget_per_month,
-            failed_events=self._failed_events if is_heard else None,
+            failed_events=self._failed_events if deployment.is_heard else None,
             has_webhook=deployment.alarm_webhook is not None,
         )
         OverviewDashboard(

@@ -151,6 +151,11 @@ class DeploymentBucket(Construct):
         )
 
 
+def topic_name(deployment: str) -> str:
+    """Return the name of the topic of each region of a deployment that has one."""
+    return resource_name(deployment, "alarms")
+
+
 class AlarmTopic(Construct):
     """The topic ``{deployment}--alarms``, to which CloudWatch's alarms and the functions publish.
 
@@ -168,7 +173,7 @@ class AlarmTopic(Construct):
         self.topic = sns.Topic(
             self,
             "Topic",
-            topic_name=resource_name(deployment, "alarms"),
+            topic_name=topic_name(deployment),
             display_name=f"Spindown {deployment}",
             master_key=DeploymentStack.holding(self).find_key(),
             enforce_ssl=True,
@@ -218,6 +223,20 @@ def encrypt_queue(scope: Construct) -> Mapping[str, Any]:
     if key is None:
         return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
     return {"encryption": sqs.QueueEncryption.KMS, "encryption_master_key": key}
+
+
+def keep_failed_events(scope: Construct, *, name: str | None = None) -> sqs.Queue:
+    """Add the queue of events that came to nothing; with no name CloudFormation chooses one."""
+    return sqs.Queue(
+        scope,
+        "FailedEvents",
+        **encrypt_queue(scope),
+        queue_name=name,
+        enforce_ssl=True,
+        redrive_allow_policy=NO_DEAD_LETTERS,
+        retention_period=Duration.days(14),
+        removal_policy=RemovalPolicy.DESTROY,
+    )
 
 
 def make_log(scope: Construct, name: str) -> logs.LogGroup:

@@ -18,6 +18,7 @@ from spindown.cli.group import make_group
 from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside, print_line
 from spindown.contract.codec import encode
+from spindown.contract.name import is_entry
 from spindown.ec2sim.instance import InstanceState
 from spindown.error import NotFound
 from spindown.installed import require
@@ -85,8 +86,10 @@ def up(
 
 def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
     """Yield how to reach the system; --local finds it only in the default directory."""
-    yield f"{status.deployment} is up at {status.endpoint}. Its queues:"
-    yield from (f"  {queue.url}" for queue in status.queues)
+    yield f"{status.deployment} is up at {status.endpoint}. To send work to:"
+    # Neither dead letters, nor shapes, nor what functions could not take.
+    entries = (one for one in status.queues if is_entry(one.name))
+    yield from (f"  {queue.url}" for queue in entries)
     if state.resolve() == STATE.resolve():
         yield "Give --local to other commands, or from the aws command line and any SDK after:"
     else:

@@ -230,6 +230,11 @@ class DeploymentConfig(TomlTable):
         return self.bootstrap_qualifier or USUAL_QUALIFIER
 
     @property
+    def is_heard(self) -> bool:
+        """Tell whether anybody is told what alarms and alerts say."""
+        return self.alarm_email is not None or self.alarm_webhook is not None
+
+    @property
     def regions(self) -> Mapping[str, RegionConfig]:
         """Return every region where workers may run; home comes first."""
         home = RegionConfig.model_construct(

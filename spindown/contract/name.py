@@ -24,6 +24,16 @@ def queue_name(deployment: str, workload: str) -> str:
     return resource_name(deployment, workload)
 
 
+def is_entry(queue: str) -> bool:
+    """Tell whether the name of a queue of a deployment is that of one that people send to."""
+    return queue.count(SEPARATOR) == 1
+
+
+def failed_events_name(deployment: str) -> str:
+    """Return the name of an outpost's queue of events that do not come home."""
+    return resource_name(deployment, "failed-events")
+
+
 def workload_of(function: str) -> str:
     """Return the name of the workload that runs a Python function, if it has no other."""
     return function.replace("_", "-").lower()

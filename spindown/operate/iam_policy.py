@@ -20,7 +20,13 @@ from spindown.contract import tag
 from spindown.contract.folder import folder_prefix
 from spindown.contract.job.batch import BATCHES, OPEN, SUBMITTED, UPLOADS
 from spindown.contract.location import work_root
-from spindown.contract.name import SEPARATOR, queue_name, resource_name, scaler_name
+from spindown.contract.name import (
+    SEPARATOR,
+    failed_events_name,
+    queue_name,
+    resource_name,
+    scaler_name,
+)
 
 Statement = Mapping[str, Any]
 Policy = Mapping[str, Any]
@@ -198,11 +204,17 @@ def operator(whose: Whose) -> list[Statement]:
             ["scheduler:GetSchedule"],
             [whose.arn("scheduler", f"schedule/default/{name}{SEPARATOR}*")],
         ),
-        # The runbook: events that a function could not take, once that is repaired.
+        # The runbook: events that came to nothing, to be read, and purged once that is repaired.
         allow(
-            "PurgeFailedEvents",
-            ["sqs:PurgeQueue"],
-            [whose.arn("sqs", f"{name}-core-ControlFailedEvents*")],
+            "EndFailedEvents",
+            ["sqs:GetQueueUrl", "sqs:PurgeQueue", "sqs:ReceiveMessage"],
+            [
+                whose.arn("sqs", f"{name}-core-ControlFailedEvents*"),
+                *(
+                    f"arn:aws:sqs:{region}:{whose.account}:{failed_events_name(name)}"
+                    for region in whose.regions[1:]
+                ),
+            ],
         ),
         # `spindown drain --now`, and the runbook: what an instance printed at its boot.
         allow(
@@ -404,7 +416,16 @@ def _use_key(role: str, whose: Whose) -> list[Statement]:
             whose.key_arns[:1],
             {"StringEquals": {"kms:ViaService": through}},
         ),
+        *(_read_abroad(whose) if role == "operator" else []),
     ]
+
+
+def _read_abroad(whose: Whose) -> list[Statement]:
+    """Return what reading an outpost's queue of failed events asks of its key."""
+    through = [f"sqs.{region}.amazonaws.com" for region in whose.regions[1:]]
+    condition = {"StringEquals": {"kms:ViaService": through}}
+    keys = whose.key_arns[1:]
+    return [allow("ReadFailedEvents", ["kms:Decrypt"], keys, condition)] if keys else []
 
 
 def allow(

@@ -199,6 +199,8 @@ def test_one_rule_takes_an_ec2_event_to_the_function(assembly: Assembly, name: s
     (target,) = rule["Targets"]
     assert words(target["Arn"]) == reference(assembly, "lab--interruption")
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 120, "MaximumRetryAttempts": 2}
+    # What reaches no function is kept where what a function fails on is.
+    assert words(target["DeadLetterConfig"]["Arn"]).startswith("<ControlFailedEvents")
     assert parse_instance_event(event).instance_id.startswith("i-")
 
 

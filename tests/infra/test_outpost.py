@@ -134,6 +134,63 @@ def test_it_sends_home_the_events_that_home_has_rules_for(
         assert words(statements["SendEventsHome"]["Resource"]) == bus
 
 
+def test_an_event_that_does_not_come_home_is_kept(outpost: Assembly) -> None:
+    queue = outpost.one_of("AWS::SQS::Queue")
+    kept = {words(one["Targets"][0]["DeadLetterConfig"]["Arn"]) for one in rules(outpost).values()}
+    retries = [one["Targets"][0]["RetryPolicy"] for one in rules(outpost).values()]
+
+    assert queue["QueueName"] == "lab--failed-events"
+    assert queue["SqsManagedSseEnabled"] is True
+    assert len(kept) == 1
+    assert kept.pop().startswith("<StayFailedEvents")
+    # A notice is of no use after its machine is gone.
+    assert retries == [{"MaximumEventAgeInSeconds": 120, "MaximumRetryAttempts": 2}] * 3
+
+
+def test_only_the_rules_put_events_there(outpost: Assembly) -> None:
+    policy = outpost.one_of("AWS::SQS::QueuePolicy")["PolicyDocument"]["Statement"]
+    (gives,) = (one for one in policy if one["Effect"] == "Allow")
+
+    assert gives["Principal"] == {"Service": "events.amazonaws.com"}
+    assert gives["Action"] == "sqs:SendMessage"
+    assert {words(one) for one in gives["Condition"]["ArnEquals"]["aws:SourceArn"]} == {
+        f"<{name}.Arn>" for name in rules(outpost)
+    }
+
+
+def rules(stack: Assembly) -> Mapping[str, Mapping[str, Any]]:
+    return {
+        name: one["Properties"]
+        for name, one in stack.resources.items()
+        if one["Type"] == "AWS::Events::Rule"
+    }
+
+
+def test_who_is_told_hears_of_events_that_do_not_come(tmp_path: Path) -> None:
+    told = 'alarm_email = "a@example.com"\nalarm_webhook = "slack"\nzones'
+    made = synthesise(write_project(tmp_path, SPREAD.replace("zones", told, 1)), tmp_path / "out")
+    there = replace(made, stack_name=f"lab-outpost-{AWAY}")
+
+    alarm = there.one_of("AWS::CloudWatch::Alarm")
+    assert alarm["AlarmName"] == "lab--failed-events"
+    assert alarm["Dimensions"] == [{"Name": "QueueName", "Value": "lab--failed-events"}]
+    (topic,) = alarm["AlarmActions"]
+    subscribed = {one["Protocol"]: one for one in there.all_of("AWS::SNS::Subscription")}
+    assert {words(one["TopicArn"]) for one in subscribed.values()} == {words(topic)}
+    assert subscribed["email"]["Endpoint"] == "a@example.com"
+    function = words(subscribed["lambda"]["Endpoint"])
+    assert function.endswith(":eu-west-1:<AWS::AccountId>:function:lab--webhook")
+    # At home the function lets that topic invoke it.
+    sources = [words(one.get("SourceArn")) for one in made.all_of("AWS::Lambda::Permission")]
+    assert f"arn:<AWS::Partition>:sns:{AWAY}:<AWS::AccountId>:lab--alarms" in sources
+
+
+def test_where_nobody_is_told_no_alarm_is_billed(outpost: Assembly) -> None:
+    kinds = {one["Type"] for one in outpost.resources.values()}
+
+    assert not kinds & {"AWS::CloudWatch::Alarm", "AWS::SNS::Topic"}
+
+
 @pytest.mark.parametrize("role", ["scaler", "interruption"])
 def test_reconcile_has_the_same_rights_over_instances_there(
     core: Assembly, outpost: Assembly, role: str

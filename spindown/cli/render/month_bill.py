@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spindown.cli.render.count import say_count
 from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
 from spindown.cli.render.screen import format_item_cost, make_table
 from spindown.domain.month_bill import (
@@ -65,7 +66,7 @@ def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
         yield f"{one.workload}: nothing was paid for"
         return
     cost = one.cost_per_item
-    text = f"{one.workload}: {one.items:,.0f} items"
+    text = f"{one.workload}: {say_count(round(one.items), 'item')}"
     if one.items_failed:
         text += f", {one.items_failed:,} failed"
     if cost is not None:

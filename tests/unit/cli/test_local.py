@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spindown.cli.local import down, render_instances, say_up
-from spindown.local.status import InstanceStatus, SystemStatus
+from spindown.local.status import InstanceStatus, QueueStatus, SystemStatus
 
 CONSOLE = "/somewhere/far/below/.spindown/instances/i-0123456789abcdef0/console.log"
 
@@ -34,6 +34,18 @@ def test_local_is_named_only_where_commands_find_it_so(state: Path, *, is_found:
     assert ("Give --local to other commands" in said) is is_found
     assert ("From other commands (without --local)" in said) is not is_found
     assert f"{state.resolve()}/aws-config" in said
+
+
+def test_only_queues_that_people_send_to_are_told() -> None:
+    names = ("demo--classify", "demo--classify--c16m256", "demo--classify--dlq")
+    queues = tuple(
+        QueueStatus(name=one, url=f"http://here/{one}", visible=0, in_flight=0)
+        for one in (*names, "demo-core-ControlFailedEvents1-2")
+    )
+
+    said = [line.strip() for line in say_up(replace(UP, queues=queues), Path(".spindown"))]
+
+    assert [line for line in said if line.startswith("http")] == ["http://here/demo--classify"]
 
 
 def test_an_instance_and_its_console_fit_a_narrow_screen() -> None:

@@ -124,6 +124,26 @@ def test_an_operator_reads_the_logs_of_every_region() -> None:
             assert any(fnmatchcase(arn, of) for of in one["Resource"])
 
 
+def test_an_operator_ends_failed_events_of_every_region() -> None:
+    (one,) = (
+        one
+        for one in policy("operator", a_deployment())["Statement"]
+        if one["Sid"] == "EndFailedEvents"
+    )
+
+    assert {"sqs:PurgeQueue", "sqs:ReceiveMessage"} < {*one["Action"]}
+    for queue in (
+        "eu-west-1:{}:lab-core-ControlFailedEvents1-2",
+        "us-east-1:{}:lab--failed-events",
+    ):
+        arn = f"arn:aws:sqs:{queue.format(ACCOUNT)}"
+        assert any(fnmatchcase(arn, of) for of in one["Resource"])
+    # Not the jobs.
+    assert not any(
+        fnmatchcase(f"arn:aws:sqs:eu-west-1:{ACCOUNT}:lab--ocr", of) for of in one["Resource"]
+    )
+
+
 def test_who_submits_to_one_workload_sends_to_no_other() -> None:
     text = json.dumps(policy("submitter", a_deployment(workloads=("ocr",))))
 
@@ -187,8 +207,13 @@ def test_who_uses_what_a_key_encrypts_may_use_it(role: str, services: set[str]) 
     abroad = key.replace("eu-west-1", "us-west-2")
     with_key = policy(role, replace(a_deployment(), key_arns=[key, abroad]))["Statement"]
 
-    *look, use = [one for one in with_key if one not in policy(role, a_deployment())["Statement"]]
-    assert [one["Resource"] for one in look] == ([[key, abroad]] if role == "operator" else [])
+    without = policy(role, a_deployment())["Statement"]
+    added = {one["Sid"]: one for one in with_key if one not in without}
+    use = added.pop("UseOwnKey")
+    looks = {"SeeOwnKeys": [key, abroad], "ReadFailedEvents": [abroad]}
+    assert {sid: one["Resource"] for sid, one in added.items()} == (
+        looks if role == "operator" else {}
+    )
     through = use["Condition"]["StringEquals"]["kms:ViaService"]
     assert use["Resource"] == [key]
     assert {one.removesuffix(".eu-west-1.amazonaws.com") for one in through} == services
