@@ -6,6 +6,7 @@ key, is an error.
 """
 
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,10 +57,38 @@ GiB. `"auto"` means: learned from the workload. An unknown key, or a value that 
 refused with one sentence that names the key, the value and the correction. No duration may be
 longer than 3650d, and no number of a policy larger than a thousand million.
 """
+_FIRST = """\
+`spindown init` writes most of them. Those of `policy` are changed while the system runs, by `spindown
+policy set`; the others by a deploy.
+
+"""
 _LIVE = """\
 Every key of this table can be changed while the system runs, without a deploy:
 `spindown policy set NAME idle_timeout=2m`.
 """
+
+#: Table -> key -> the heading of the group that begins with it.
+_GROUPS = {
+    "[deployment]": {
+        "name": "Where it is",
+        "budget_per_month": "Money, and who is told",
+        "network": "Network and regions",
+        "tags": "Rules of an account",
+        "log_retention": "What is kept, and how it is proven",
+    },
+    "[workload.NAME.policy]": {
+        "scale_up_threshold": "When machines start, and how many",
+        "rank_by": "Which machine is bought, and what all may cost",
+        "types": "Jobs of several sizes",
+        "regions": "Where, and after a refusal",
+        "idle_timeout": "When machines end",
+        "heartbeat_interval": "Leases and commits",
+        "max_losses": "When a job is given up",
+        "spot_price_ratio_estimate": "What is assumed until it is measured",
+        "alarm_cost_rise": "When alarms ring",
+        "max_items_per_job": "The rest",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -174,7 +203,18 @@ billed is in
 
 def render() -> str:
     """Return the page."""
-    return _HEAD + "".join(f"\n{_render_table(table)}" for table in TABLES) + _BUDGET
+    return _HEAD + _render_first() + "".join(f"\n{_render_table(table)}" for table in TABLES) + _BUDGET
+
+
+def _render_first() -> str:
+    """Return the settings that people change, each with a link to its table."""
+    by_title = {table.title.strip("[]"): table for table in TABLES}
+    rows = ["| setting | default | change it when |", "|---|---|---|"]
+    for path, when in _MEANINGS["settings that people change"].items():
+        title, _, key = path.rpartition(".")
+        anchor = re.sub(r"[^a-z]", "", title.lower())
+        rows.append(f"| [`{path}`](#{anchor}) | {_default(by_title[title], key)} | {when} |")
+    return "\n## The ten that people change\n\n" + _FIRST + "\n".join(rows) + "\n"
 
 
 def _render_table(table: Table) -> str:
@@ -182,13 +222,18 @@ def _render_table(table: Table) -> str:
     if odd:
         raise KeyError(f"{table.title}: meanings and keys differ in {sorted(odd)}")
     properties = table.model.model_json_schema()["properties"]
-    rows = [
-        f"| `{key}` | {_form(properties[key], table.model)} | {_default(table, key)} | {meaning} |"
-        for key, meaning in table.meanings.items()
-    ]
     head = ["| key | form | default | meaning |", "|---|---|---|---|"]
+    groups = _GROUPS.get(table.title, {})
+    if not groups.keys() <= table.meanings.keys():
+        raise KeyError(f"{table.title}: a group begins with no key of it")
+    lines = [] if groups else head
+    for key, meaning in table.meanings.items():
+        if key in groups:
+            lines += [*([""] if lines else []), f"### {groups[key]}", "", *head]
+        form, default = _form(properties[key], table.model), _default(table, key)
+        lines.append(f"| `{key}` | {form} | {default} | {meaning} |")
     note = f"{table.note}\n" if table.note else ""
-    return f"## `{table.title}`\n\n{note}" + "\n".join([*head, *rows]) + "\n"
+    return f"## `{table.title}`\n\n{note}" + "\n".join(lines) + "\n"
 
 
 def _default(table: Table, key: str) -> str:

@@ -82,6 +82,8 @@ def read_item(index: int, text: str) -> Item:
         if path.is_file():
             return Item(index, f"s3://local/{path.name}", path.resolve())
     value = _read_json(text)
+    if value is None and path.suffix and not text.split()[1:] and "://" not in text:
+        print_aside(f"{text} is no file here: the text itself is the item")
     return Item(index, text if value is None and text.strip() != "null" else value)
 
 

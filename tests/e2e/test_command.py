@@ -26,7 +26,7 @@ from spindown.cli.app import COMMANDS, app, load
 from spindown.cli.init import init
 from spindown.cli.main import main
 from spindown.contract.job.message import parse_job
-from tests.e2e.world import HANGING, SPINDOWN, SWIFT, Deployed, in_background
+from tests.e2e.world import HANGING, SPINDOWN, SWIFT, Deployed, found, in_background
 from tests.page import ROOT, Block, Command, blocks, commands, filled
 
 EVERY = tuple(commands())
@@ -283,6 +283,38 @@ def test_every_simulation_runs(deployed: Deployed, command: Command) -> None:
     done = typed(filled(command.words[1:], MINE), deployed.directory)
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.proof
+def test_rightsize_says_what_its_example_shows(tmp_path: Path) -> None:
+    (shown,) = (one.text for one in blocks("console") if "$ spindown rightsize" in one.text)
+    text = (ROOT / "examples" / "demo.toml").read_text(encoding="utf-8")
+    needs = "gpu_memory_gib_min = 8\n"
+    assert needs in text
+    much = text.replace(needs, f"{needs}vcpus_min = 8\nmemory_gib_min = 32\n")
+    path = tmp_path / "spindown.toml"
+    path.write_text(much.replace('tick = "2s"', 'tick = "1s"'), encoding="utf-8")
+    shutil.copytree(ROOT / "examples" / "classify", tmp_path / "classify")
+
+    with in_background(path):
+        for _ in range(3):
+            sent = typed(["submit", "classify", "classify/classify.py", "--wait"], tmp_path)
+            assert sent.returncode == 0, sent.stdout + sent.stderr
+        said = found(
+            lambda: (
+                text
+                if "3 jobs" in (text := typed(["rightsize", "classify"], tmp_path).stdout)
+                else None
+            )
+        )
+
+    assert form(said) == form(shown.partition("\n")[2])
+
+
+def form(text: str) -> set[str]:
+    """Return the words of what `rightsize` says, without its numbers and the names of machines."""
+    machine = re.compile(r"\b[a-z]\w+\.\w*xlarge(/\S+)?")
+    return {re.sub(r"\d[\w.]*", "N", machine.sub("M", word)) for word in text.split()}
 
 
 def typed(words: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.cli.local_run import BatchFailed, run_batch
+from spindown.cli.local_run import BatchFailed, read_item, run_batch
 from spindown.contract.job.result import ItemStatus, Record, to_row
 from spindown.error import BadInput
 
@@ -88,6 +88,14 @@ def test_a_batch_gives_the_records_that_results_would_show(
     assert (tmp_path / "out" / "0" / "note.txt").read_text(encoding="utf-8") == "seen"
     assert "loading" in said.err
     assert "3/3" in said.err
+
+
+def test_a_mistyped_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    items = [read_item(0, text) for text in ("scna.pdf", "a text. With two", "s3://b/a.pdf", "1.5")]
+
+    assert [one.value for one in items] == ["scna.pdf", "a text. With two", "s3://b/a.pdf", 1.5]
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "scna.pdf is no file here" in told
 
 
 def test_any_text_is_an_item(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
