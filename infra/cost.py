@@ -276,6 +276,52 @@ _FREE: Mapping[str, str] = {
 }
 
 
+#: How to have AWS itself watch the bill.
+_GUARD = """\
+## A budget of AWS beside ours
+
+`budget_per_month` counts machines, at once, and stops launches. A budget of AWS Budgets counts all
+that the deployment is billed and bears its tag, and only tells you. It is hours late: AWS renews
+its numbers up to three times a day (AWS Cost Management User Guide, "Managing your costs with AWS
+Budgets"). Each guards where the other is wrong. No setting makes it, since a template cannot take
+the step on which it depends: until the tag is active for cost allocation it counts nothing, and
+does not say so.
+
+First, once, whoever pays the bill (in an organisation its management account) activates the tag.
+AWS knows the tag about a day after the first deploy, and counts from the activation on:
+
+```sh
+aws ce update-cost-allocation-tags-status \\
+  --cost-allocation-tags-status TagKey=spindown:deployment,Status=Active
+aws ce list-cost-allocation-tags --tag-keys spindown:deployment
+```
+
+Then an administrator makes the budget, here of 100 USD a month for the deployment NAME, with a
+letter at 80 %:
+
+```sh
+aws budgets create-budget --account-id ACCOUNT --budget '{
+  "BudgetName": "NAME", "BudgetType": "COST", "TimeUnit": "MONTHLY",
+  "BudgetLimit": {"Amount": "100", "Unit": "USD"},
+  "CostFilters": {"TagKeyValue": ["user:spindown:deployment$NAME"]}
+}' --notifications-with-subscribers '[{
+  "Notification": {
+    "NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80
+  },
+  "Subscribers": [{"SubscriptionType": "EMAIL", "Address": "you@example.com"}]
+}]'
+aws budgets describe-budget --account-id ACCOUNT --budget-name NAME
+```
+
+`ActualSpend` of the last is above 0 once it counts.
+
+A budget that only tells is free (AWS Budgets pricing: those with actions cost money from the third
+on); look the price up, it has changed before. What bears no tag it leaves out, such as metrics:
+without `CostFilters` it counts the whole account. No role of the deployment needs a right for it.
+These commands are *only checked*, against AWS's models.
+"""
+
+
 def render(estimate: Estimate, *, workloads: Sequence[str]) -> str:
     """Return the estimate as a page of Markdown."""
     return "\n".join(
@@ -285,6 +331,7 @@ def render(estimate: Estimate, *, workloads: Sequence[str]) -> str:
             *_render_alarms(estimate),
             *_render_free(estimate),
             *_render_basis(),
+            _GUARD,
             *_render_work(),
         ]
     )

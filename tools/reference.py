@@ -58,8 +58,8 @@ refused with one sentence that names the key, the value and the correction. No d
 longer than 3650d, and no number of a policy larger than a thousand million.
 """
 _FIRST = """\
-`spindown init` writes most of them. Those of `policy` are changed while the system runs, by `spindown
-policy set`; the others by a deploy.
+`spindown init` writes most of them. Those of `policy` are changed while the system runs, by
+`spindown policy set`; the others by a deploy.
 
 """
 _LIVE = """\
@@ -203,7 +203,9 @@ billed is in
 
 def render() -> str:
     """Return the page."""
-    return _HEAD + _render_first() + "".join(f"\n{_render_table(table)}" for table in TABLES) + _BUDGET
+    return (
+        _HEAD + _render_first() + "".join(f"\n{_render_table(table)}" for table in TABLES) + _BUDGET
+    )
 
 
 def _render_first() -> str:

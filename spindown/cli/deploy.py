@@ -167,7 +167,9 @@ def _run(*arguments: str, config: Path) -> None:
     node, program = cdk_command()
     here = str(Path(sys.executable).parent)
     path = os.pathsep.join([here, str(Path(node).parent), os.environ.get("PATH", os.defpath)])
-    environment = {**os.environ, "JSII_NODE": node, "PATH": path}
+    # Its command line tells AWS what was run, unless it is told not to; who wants that says so.
+    environment = {"CDK_DISABLE_CLI_TELEMETRY": "true", **os.environ, "JSII_NODE": node}
+    environment["PATH"] = path
     added = []
     if "app" not in _settings_of_cdk():
         added += ["--app", shlex.join([sys.executable, "-m", "spindown.infra.app"])]

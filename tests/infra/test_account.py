@@ -181,6 +181,13 @@ def test_all_resources_are_granted_for_known_reasons_alone(ruled: Assembly) -> N
         assert listed(statement["Condition"]["StringEquals"]["aws:RequestedRegion"])
 
 
+def test_who_approves_reads_what_is_granted_on_all_resources() -> None:
+    page = (ROOT / "docs" / "account.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| What is granted on all"))
+
+    assert UNBOUND.keys() <= set(re.findall(r"`(\w+)`", row))
+
+
 def test_who_launches_may_tag_spot_requests(ruled: Assembly) -> None:
     for role in ("ControlScalerRole", "ControlInterruptionRole"):
         tagged = [words(one) for one in ruled.statements(role)["TagLaunches"]["Resource"]]

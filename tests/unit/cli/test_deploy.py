@@ -72,6 +72,25 @@ def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.parametrize(
+    ("chosen", "state"), [({}, "disabled"), ({"CDK_DISABLE_CLI_TELEMETRY": "false"}, "enabled")]
+)
+def test_cdk_tells_nobody_what_is_run_unless_one_wants_it(
+    project: Path, chosen: Mapping[str, str], state: str
+) -> None:
+    usual = {k: v for k, v in surroundings(project).items() if k != "CDK_DISABLE_CLI_TELEMETRY"}
+    done = subprocess.run(
+        [sys.executable, "-m", "spindown", "cdk", "cli-telemetry", "--status"],
+        check=False,
+        cwd=project,
+        env={**usual, **chosen},
+        capture_output=True,
+        text=True,
+    )
+
+    assert f"CLI Telemetry is {state}" in done.stdout + done.stderr
+
+
 def stacks_to_destroy(project: Path, *arguments: str) -> set[str]:
     """Run destroy at a terminal, answer no, and return the stacks that it asked for."""
     ours, theirs = pty.openpty()
