@@ -48,7 +48,7 @@ from spindown.worker.log import EventLog
 from spindown.worker.machine.control_group import share_of_memory
 from spindown.worker.machine.leftover import Leftovers, leftovers_of_slot
 from spindown.worker.slot import Slot
-from spindown.worker.transfer.ahead import Ahead
+from spindown.worker.transfer.next_message import Ahead
 from spindown.worker.transfer.outbox import Outbox
 from spindown.worker.usage.gpu import Gpus, open_gpus
 from spindown.worker.usage.journal import UsageJournal

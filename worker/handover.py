@@ -40,7 +40,7 @@ from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.machine.leftover import Leftovers
-from spindown.worker.transfer.ahead import Ahead
+from spindown.worker.transfer.next_message import Ahead
 from spindown.worker.transfer.outbox import Outbox
 from spindown.worker.usage.journal import UsageRecorder
 

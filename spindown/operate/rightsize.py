@@ -16,7 +16,6 @@ from spindown.domain.dispatch_cost import (
     PastJob,
     compare_dispatches,
 )
-from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
 from spindown.domain.idle import idle_timeout
 from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of
 from spindown.domain.learning import boot_p50
@@ -24,6 +23,7 @@ from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
+from spindown.domain.requirement_advice import Footprint, JobUse, find_footprint, fit
 from spindown.domain.rightsizing import TypeSize, are_few
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge

@@ -18,10 +18,10 @@ from spindown.cli.render.screen import format_item_cost, format_seconds, make_ta
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.dispatch_cost import cheaper_dispatch
-from spindown.domain.footprint import Extent, Footprint, RequirementKey
 from spindown.domain.policy import Needs
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.requirement_advice import Extent, Footprint, RequirementKey
 from spindown.domain.rightsizing import TRIAL_JOBS, are_few
 from spindown.installed import require
 from spindown.operate import rightsize as sizing

@@ -23,8 +23,8 @@ from spindown.contract.decision import (
     summary_counts,
 )
 from spindown.contract.row import BreakerRow, ClaimsRow, DecisionRow, PolicyRow, QuotaRow
-from spindown.control.alert.operation import AlertInput, find, over
 from spindown.control.alert.tell import Untold, remember, tell
+from spindown.control.alert.tick_alert import AlertInput, find, over
 from spindown.control.execute.executor import TickRecord
 from spindown.control.execute.journal import Journal
 from spindown.control.observe.observation import Observation

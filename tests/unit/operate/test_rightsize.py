@@ -9,10 +9,10 @@ import pytest
 from spindown.contract.usage import encode_usage, measured_key
 from spindown.control import market
 from spindown.control.rightsizing import learn_sizes
-from spindown.domain.footprint import RequirementKey
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
+from spindown.domain.requirement_advice import RequirementKey
 from spindown.operate.rightsize import rightsize
 from spindown.operate.why import explain
 from tests.builders import NOW, a_type, a_usage_record

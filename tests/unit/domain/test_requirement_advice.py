@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.footprint import Extent, JobUse, RequirementKey, find_footprint, fit
 from spindown.domain.offer import Requirements
 from spindown.domain.requirement import misfit
+from spindown.domain.requirement_advice import Extent, JobUse, RequirementKey, find_footprint, fit
 from tests.builders import a_type
 
 GIB = 1024

@@ -10,7 +10,7 @@ import pytest
 from spindown.contract.job.manifest import JobState
 from spindown.port import Outgoing
 from spindown.worker.slot import Slot
-from spindown.worker.transfer.ahead import Ahead
+from spindown.worker.transfer.next_message import Ahead
 from tests.local.waiting import until
 from tests.slot import InLine, SlotWorld
 from tests.work import items
