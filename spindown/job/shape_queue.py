@@ -1,15 +1,16 @@
 """The queues of a workload with types: which there are, and removing those that nobody uses.
 
 Each has a row in the ledger, since a queue that no tick knows of would be served by nobody. A queue
-is removed in three steps, an hourly run each: first its row says that it is closing, then that it
-is being removed, and only then it is deleted. ``intake`` reopens one that is closing before it
-sends there, and sends nothing to one that is being removed.
+is removed in three steps, an hourly run each: first its row says that it is closing. Then the row
+says that it is being removed, and the queue is deleted. Last the row goes. ``intake`` reopens one
+that is closing before it sends there, and sends nothing to one that is being removed. So nothing
+was sent for long when the numbers of its messages are read, which are a minute late.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from spindown.contract.codec import Row, decode, encode
 from spindown.contract.queue import shape_queue
@@ -21,7 +22,7 @@ from spindown.contract.row import (
     shape_sort_key,
 )
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.fleet import NOTHING_WAITS, Backlog, all_of
+from spindown.domain.fleet import NOTHING_WAITS, Backlog
 from spindown.domain.job_type import Shape, is_possible, parse_shape
 from spindown.error import ContractError, NotFound, PreconditionFailed, Throttled
 from spindown.job.message import delete
@@ -43,8 +44,10 @@ from spindown.port import (
 UNUSED_FOR = timedelta(days=30)
 #: How exactly the ledger knows when a shape was last used.
 _NOTED_EVERY = timedelta(days=1)
-#: A queue that is being removed is gone after so long, or its removal has died.
-_REMOVED_WITHIN = timedelta(minutes=15)
+#: Nobody sends to a queue for so long once its row says that it is being removed. The hourly
+#: function, which wrote that, has deleted it within 15 minutes, or was ended. SQS takes messages
+#: for a minute more, and drops them (Amazon SQS API Reference, "DeleteQueue").
+_REMOVED_WITHIN = timedelta(minutes=20)
 #: Longer than a run of ``intake`` that has read the row before it said so.
 _CLOSING_FOR = timedelta(minutes=30)
 #: Of one queue in one run of the hourly function.
@@ -127,9 +130,17 @@ def remove_unused(workload: str, ports: ControlPorts) -> int:
         queue = ports.queue(shape_queue(settings.queue_url, name))
         if not settings.policy.types:
             _send_back(queue, ports.queue(settings.queue_url), ports.clock)
-        if all_of(backlogs([queue])).is_empty:
-            is_over = not is_possible(parse_shape(name) or Shape(), policy)
-            removed += _step(workload, row, queue, ports, is_over=is_over)
+        try:
+            is_there, is_empty = True, queue.backlog().is_empty
+        except NotFound:
+            is_there, is_empty = False, True
+        is_over = not is_possible(parse_shape(name) or Shape(), policy)
+        if not is_empty:
+            _keep_open(workload, row, ports)
+        elif row.closing_at is None and row.removing_at is None:
+            _close(workload, row, ports, is_over=is_over)
+        else:
+            removed += _remove(workload, row, ports, queue if is_there else None)
     return removed
 
 
@@ -149,35 +160,57 @@ def _send_back(queue: JobQueue, people: JobQueue, clock: Clock) -> None:
             delete(message.receipt_handle, queue)
 
 
-def _step(
-    workload: str, row: ShapeRow, queue: JobQueue, ports: ControlPorts, *, is_over: bool
-) -> bool:
-    table, now = ports.table, ports.clock.now()
-    key = Key(control_partition(workload), shape_sort_key(row.shape))
-    seen = {"used_at": encode(row.used_at)}
-    if row.closing_at is None and row.removing_at is None:
-        if is_over or now - row.used_at >= UNUSED_FOR:
-            unchanged = When(equals=seen, absent=frozenset({"closing_at", "removing_at"}))
-            _write(table, Write(key=key, when=unchanged, set={"closing_at": encode(now)}))
-        return False
+def _keep_open(workload: str, row: ShapeRow, ports: ControlPorts) -> None:
+    """Begin anew with a queue that is closing and holds something all the same."""
+    if row.closing_at is not None or row.removing_at is not None:
+        _change(workload, row, ports, {"closing_at": None, "removing_at": None})
+
+
+def _close(workload: str, row: ShapeRow, ports: ControlPorts, *, is_over: bool) -> None:
+    """Say that a queue is closing that nobody has used for long, or ever will."""
+    now = ports.clock.now()
+    if is_over or now - row.used_at >= UNUSED_FOR:
+        _change(workload, row, ports, {"closing_at": now})
+
+
+def _remove(workload: str, row: ShapeRow, ports: ControlPorts, queue: JobQueue | None) -> bool:
+    """Delete a queue that is closing, and in a later run its row; tell whether that is gone.
+
+    Args:
+        workload: whose.
+        row: as it was before the queue was found empty.
+        ports: the world.
+        queue: None: there is none, or none any more.
+    """
+    now = ports.clock.now()
     if row.removing_at is None:
         if row.closing_at is None or now - row.closing_at < _CLOSING_FOR:
             return False
-        closing = {**seen, "closing_at": encode(row.closing_at)}
-        unchanged = When(equals=closing, absent=frozenset({"removing_at"}))
-        _write(table, Write(key=key, when=unchanged, set={"removing_at": encode(now)}))
+    elif now - row.removing_at < _REMOVED_WITHIN:
         return False
-    queue.remove()
-    backlog = Key(control_partition(workload), shape_backlog_sort_key(row.shape))
-    table.write(Write(key=backlog, delete=True))
-    unchanged = When(equals={"removing_at": encode(row.removing_at)})
-    return _write(table, Write(key=key, when=unchanged, delete=True))
+    elif queue is None:
+        backlog = Key(control_partition(workload), shape_backlog_sort_key(row.shape))
+        ports.table.write(Write(key=backlog, delete=True))
+        return _change(workload, row, ports, None)
+    if _change(workload, row, ports, {"removing_at": now}) and queue is not None:
+        queue.remove()
+    return False
 
 
-def _write(table: Table, write: Write) -> bool:
-    """Write, unless somebody has used the shape meanwhile; tell whether it was written."""
+def _change(
+    workload: str, row: ShapeRow, ports: ControlPorts, values: Mapping[str, datetime | None] | None
+) -> bool:
+    """Change a shape's row, or delete it, unless somebody has used the shape meanwhile.
+
+    Return whether that was done.
+    """
+    since = {"used_at": row.used_at, "closing_at": row.closing_at, "removing_at": row.removing_at}
+    known = {name: encode(at) for name, at in since.items() if at is not None}
+    unchanged = When(equals=known, absent=frozenset(since.keys() - known.keys()))
+    key = Key(control_partition(workload), shape_sort_key(row.shape))
+    write = Write(key=key, when=unchanged, set=encode(values or {}), delete=values is None)
     try:
-        table.write(write)
+        ports.table.write(write)
     except PreconditionFailed:
         return False
     return True

@@ -14,9 +14,12 @@ from datetime import datetime, timedelta
 from random import Random
 
 from spindown.domain.fleet import Backlog
-from spindown.error import ContractError, NotFound, StaleHandle
+from spindown.error import ContractError, NotFound, StaleHandle, Throttled
 from spindown.port import Clock, Message, Outgoing
 
+#: After a queue was deleted SQS may take messages for so long, and drops them with it. There can be
+#: no new one of its name until then (Amazon SQS API Reference, "DeleteQueue").
+REMOVED_WITHIN = timedelta(minutes=1)
 #: SQS quotas: the longest wait, delay and visibility (which counts from the receive), and the
 #: size of a message with its attributes.
 WAIT_MAX = timedelta(seconds=20)
@@ -73,6 +76,7 @@ class MemoryJobQueue:
             exists: whether it is there already; False: it is yet to be made.
         """
         self._exists = exists
+        self._removed_at: datetime | None = None
         self._clock = clock
         self._random = random
         self._name = name
@@ -95,8 +99,10 @@ class MemoryJobQueue:
         for outgoing in messages:
             _check_outgoing(outgoing)
         with self._lock:
-            self._check()
             now = self._clock.now()
+            if self._is_going(now):
+                return
+            self._check()
             for outgoing in messages:
                 entry = _Entry(
                     message_id=f"{self._name}-{self._turns + 1}",
@@ -183,7 +189,9 @@ class MemoryJobQueue:
     ) -> None:
         """Make the queue; one that is there stays as it is."""
         with self._lock:
-            self._exists = True
+            if self._is_going(self._clock.now()):
+                raise Throttled(f"a queue {self._name} was deleted less than a minute ago")
+            self._exists, self._removed_at = True, None
 
     @property
     def is_there(self) -> bool:
@@ -196,7 +204,12 @@ class MemoryJobQueue:
             for *_, entry in self._expiries:
                 if entry.turn != _GONE:
                     self._remove(entry)
-            self._exists = False
+            if self._exists:
+                self._exists, self._removed_at = False, self._clock.now()
+
+    def _is_going(self, now: datetime) -> bool:
+        """Tell whether it was deleted a moment ago, so that SQS still takes messages."""
+        return self._removed_at is not None and now - self._removed_at < REMOVED_WITHIN
 
     def _check(self) -> None:
         if not self._exists:

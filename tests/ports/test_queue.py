@@ -12,6 +12,7 @@ from spindown.aws.wiring import Aws
 from spindown.domain.fleet import Backlog
 from spindown.error import ContractError, NotFound, StaleHandle
 from spindown.memory import MemoryClock, MemoryJobQueue
+from spindown.memory.queue import REMOVED_WITHIN
 from spindown.port import JobQueue, Outgoing
 
 NOW = timedelta(0)
@@ -33,6 +34,9 @@ class Memory:
     def let_pass(self, time: timedelta) -> None:
         self.clock.advance(time)
 
+    def let_be_removed(self) -> None:
+        self.clock.advance(REMOVED_WITHIN)
+
 
 class Sqs:
     def __init__(self, session: boto3.Session, aws: Aws) -> None:
@@ -50,6 +54,9 @@ class Sqs:
     def let_pass(self, time: timedelta) -> None:
         # Real time passes while `receive` waits.
         assert time < timedelta(seconds=2)
+
+    def let_be_removed(self) -> None:
+        """Wait for nothing: what answers here for SQS removes at once."""
 
 
 @pytest.fixture(params=["memory", "sqs"])
@@ -240,13 +247,14 @@ def test_a_queue_is_made_once_and_keeps_what_it_holds(missing: tuple[JobQueue, s
     queue.delete(message.receipt_handle)
 
 
-def test_a_queue_is_removed_with_all_that_it_holds(missing: tuple[JobQueue, str]) -> None:
-    queue, dead_letters = missing
+def test_a_queue_is_removed_with_all_that_it_holds(world: Memory | Sqs) -> None:
+    queue, dead_letters = world.missing
     queue.create(dead_letters=dead_letters, tags={})
     queue.send([Outgoing(body="{}"), Outgoing(body="{}")])
     queue.remove()
     with pytest.raises(NotFound):
         queue.backlog()
+    world.let_be_removed()
     queue.create(dead_letters=dead_letters, tags={})
 
     assert queue.backlog().is_empty

@@ -1,5 +1,6 @@
 """Messages are routed by what they need: to the queue of a shape, or to the dead letters."""
 
+import itertools
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -176,6 +177,7 @@ def test_a_queue_that_was_removed_is_made_again(world: ControlWorld) -> None:
     world.ask("j", type="small")
     world.route()
     world.queue_of(SMALL).remove()
+    world.clock.advance(minutes(1))
     world.ask("k", type="small")
     world.route()
 
@@ -264,6 +266,69 @@ def test_a_message_that_comes_meanwhile_is_not_lost(world: ControlWorld, steps: 
         world.route()
 
     assert jobs_of(world, SMALL) == ["k"]
+    assert world.view().shapes[SMALL].closing_at is None
+
+
+@pytest.mark.parametrize("pause", [timedelta(0), timedelta(seconds=30), minutes(5)])
+def test_a_message_beside_any_call_of_a_removal_is_kept(pause: timedelta) -> None:
+    """Let it be routed just before, or a little after, each call of the runs that remove."""
+    for at in itertools.count(1):
+        world = ControlWorld(policy=replace(Policy(), types=TYPES))
+        a_shape_in_use(world)
+        world.clock.advance(UNUSED_FOR)
+        seen, removed = count_until(world, at, pause), 0
+        for _ in range(4):
+            removed += remove_unused(WORKLOAD, world.ports)
+            world.clock.advance(minutes(60))
+        world.interfere = None
+        world.route()
+
+        was_hit = len(seen) >= at
+        assert jobs_of(world, SMALL) == (["k"] if was_hit else []), seen[-1]
+        assert world.queue.bodies() == []
+        if not was_hit:
+            assert removed == 1
+            break
+    assert at > 12
+
+
+def count_until(world: ControlWorld, at: int, pause: timedelta) -> list[PortCall]:
+    """Let a message be routed at a call of the table or a queue; return what collects those."""
+    seen: list[PortCall] = []
+
+    def send() -> None:
+        world.interfere = None
+        world.clock.advance(pause)
+        world.ask("k", type="small")
+        world.route()
+        world.interfere = listen
+
+    def listen(call: PortCall, proceed: Any) -> Any:
+        if call.port not in {"table", "queue"}:
+            return proceed()
+        seen.append(call)
+        if len(seen) == at and not pause:
+            send()
+        try:
+            return proceed()
+        finally:
+            if len(seen) == at and pause:
+                send()
+
+    world.interfere = listen
+    return seen
+
+
+def test_a_queue_that_holds_something_again_begins_anew(world: ControlWorld) -> None:
+    a_shape_in_use(world)
+    world.clock.advance(UNUSED_FOR)
+    remove_unused(WORKLOAD, world.ports)
+    is_closing = world.view().shapes[SMALL].closing_at is not None
+    world.clock.advance(minutes(60))
+    world.queue_of(SMALL).send([Outgoing(body="{}")])
+    remove_unused(WORKLOAD, world.ports)
+
+    assert is_closing
     assert world.view().shapes[SMALL].closing_at is None
 
 
