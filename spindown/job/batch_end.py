@@ -23,7 +23,7 @@ from itertools import islice
 from random import Random
 
 from spindown.contract import row as rows
-from spindown.contract.codec import decode, encode_instant
+from spindown.contract.codec import decode, encode, encode_instant
 from spindown.contract.job.batch import OPEN, Batch, open_key
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import is_id, parse_job
@@ -51,7 +51,8 @@ from spindown.reason_text import say_batch_end, say_batch_given_up
 #: How often marks are looked for where no submit says that there is one. A listing costs as much as
 #: a dozen reads.
 LISTED_EVERY = timedelta(minutes=10)
-#: Batches that have a row at once; others wait for their turn with their marks.
+#: Batches that have a row at once; others wait for their turn with their marks. Beyond these each
+#: that waits may have the first one of its chain taken in.
 _OPEN_AT_MOST = 500
 #: Batches that one look goes through, manifests that it reads of each, and marks without a batch.
 _LOOKED_AT_MOST = 20
@@ -230,16 +231,15 @@ class _BatchLook:
         self.ports.topic.publish(subject, printable(words))
 
     def _wait(self, batch: Batch, row: BatchRow) -> None:
-        workload, _, other = row.after.rpartition("/")
-        workload = workload or self.workload
-        if workload not in self.ports.deployment().workloads or not is_id(other):
-            raise ContractError("after", row.after, "submit it again, after a batch that is there")
+        workload, other = self._parse_after(row.after, self.workload)
         store = self.store_of(workload)
         before = read_batch(other, store, at_most_bytes=_INDEX_BYTES)
         seen = _walk(before.jobs, row, store)
         if not is_over(seen.path):
             if seen != row:
                 self._keep(batch.batch_id, seen)
+            elif before.after:
+                self._take_in_first(workload, before)
             return
         act = start_or_cancel(seen.tally, batch.on_failure)
         about: About = {"batch": row.after, "end": seen.tally.end.value}
@@ -248,6 +248,42 @@ class _BatchLook:
         if self._start(batch, seen) if is_begun else self._cancel(batch, seen, why):
             # From now on it is looked at itself.
             self._keep(batch.batch_id, BatchRow(since=row.since))
+
+    def _parse_after(self, after: str, workload: str) -> tuple[str, str]:
+        """Return the workload and the name of what a batch of a workload waits for."""
+        named, _, other = after.rpartition("/")
+        named = named or workload
+        if named not in self.ports.deployment().workloads or not is_id(other):
+            raise ContractError("after", after, "submit it again, after a batch that is there")
+        return named, other
+
+    def _take_in_first(self, workload: str, batch: Batch) -> None:
+        """Give a row to the first of a chain of batches that wait and have none.
+
+        Else all that have rows might wait for batches whose marks lie behind their own. If one in
+        the chain has a row, its own looks lead on.
+        """
+        first: tuple[str, str, BatchRow] | None = None
+        seen: set[tuple[str, str]] = set()
+        with suppress(ContractError, NotFound):
+            while batch.after and self.has_time and (workload, batch.batch_id) not in seen:
+                name, store = batch.batch_id, self.store_of(workload)
+                seen.add((workload, name))
+                key = Key(rows.control_partition(workload), f"{rows.BATCH}{name}")
+                if self.ports.table.get(key) is not None:
+                    return
+                # Without a mark it is over.
+                mark = next(iter(store.list(open_key(name))), None)
+                if mark is None or mark.key != open_key(name):
+                    break
+                first = workload, name, BatchRow(since=mark.modified_at, after=batch.after)
+                workload, other = self._parse_after(batch.after, workload)
+                batch = read_batch(other, self.store_of(workload), at_most_bytes=_INDEX_BYTES)
+        if first is not None:
+            owner, name, row = first
+            ledger, is_new = Ledger(self.ports.table, owner), When(exists=False)
+            with suppress(PreconditionFailed):
+                ledger.write(ledger.change(f"{rows.BATCH}{name}", encode(row), when=is_new))
 
     def _start(self, batch: Batch, row: BatchRow) -> bool:
         """Send the messages that the submit has kept, but for those of jobs that have begun.

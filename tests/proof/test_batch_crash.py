@@ -1,14 +1,16 @@
 """Batches are followed to their end, whatever dies at which call: each starts, and people hear."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
 from spindown.contract.job.batch import OPEN, submitted_key
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.domain.batch import FORGOTTEN_AFTER, EndsTold, OnFailure
 from spindown.domain.fleet import Backlog
 from spindown.domain.reason import ReasonCode
@@ -204,6 +206,43 @@ def test_what_follows_a_failed_batch_starts_or_is_cancelled(
         fence is not None and (fence.manifest.code == why) is (on_failure is OnFailure.CANCEL)
         for fence in fences
     )
+
+
+def test_batches_whose_predecessors_wait_unseen_all_start() -> None:
+    """More wait than are followed at once, by names before those of what they wait for."""
+    world = a_world()
+    ports = world.user_ports()
+
+    def send(name: str, after: str) -> None:
+        draft = Draft(workload=WORKLOAD, batch_id=name, items_per_job=1, after=after)
+        submit_items(["a"], draft, queue=ports.queue, store=ports.objects)
+
+    def finish(name: str) -> None:
+        job = Manifest(job_id=f"{name}-00000", epoch=1, owner="i-1/0", state=JobState.COMPLETED)
+        world.objects.put(manifest_key(job.job_id), encode_manifest(job))
+
+    submit(world, "download")
+    recover(world)
+    follow(world)
+    numbers = range(505)
+    for number in numbers:
+        send(f"prepare-{number}", "download")
+        send(f"check-{number}", f"prepare-{number}")
+        send(f"analyze-{number}", f"check-{number}")
+    sent: set[str] = set()
+    for _ in range(600):
+        look(world)
+        world.clock.advance(MINUTE)
+        while message := world.queue.receive(wait=timedelta(0), visibility=MINUTE):
+            world.queue.delete(message.receipt_handle)
+            name = json.loads(message.body)["job_id"].removesuffix("-00000")
+            sent.add(name)
+            finish(name)
+        assert len(world.view().batches) <= 1000
+        if len(sent) == 3 * len(numbers):
+            break
+
+    assert len(sent) == 3 * len(numbers)
 
 
 def test_a_batch_that_is_cancelled_while_it_waits_never_starts() -> None:
