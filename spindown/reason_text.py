@@ -125,9 +125,15 @@ def _plain(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _count(number: str | float, thing: str) -> str:
+def say_count(number: str | float, thing: str) -> str:
+    """Return a number, which may be a text already, with its noun: ``1 job``, ``7,856 jobs``."""
     shown = f"{number:,}" if isinstance(number, int) else number
-    return f"1 {thing}" if number == 1 else f"{shown} {thing}s"
+    return f"1 {thing}" if number in {1, "1"} else f"{shown} {thing}s"
+
+
+def say_days(days: int) -> str:
+    """Return a span that ends now: ``the last day``, ``the last 14 days``."""
+    return "the last day" if days == 1 else f"the last {days} days"
 
 
 def _are(number: str | float) -> str:
@@ -154,8 +160,8 @@ def say_batch_end(batch_id: str, tally: BatchTally) -> str:
         (tally.given_up, "job", "given up"),
         (tally.cancelled, "job", "cancelled"),
     )
-    bad = "; ".join(f"{_count(count, of)} {what}" for count, of, what in counts if count)
-    done = _count(tally.items - tally.items_failed, "item")
+    bad = "; ".join(f"{say_count(count, of)} {what}" for count, of, what in counts if count)
+    done = say_count(tally.items - tally.items_failed, "item")
     says = f"Batch {batch_id} is over: {done} done{f', {bad}' if bad else ''}."
     more = f"spindown results {batch_id}{' --failed' if tally.items_failed else ''}"
     return f"{says} See `{more}`."
@@ -200,7 +206,7 @@ def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
         case Outcome.NOTHING_FITS:
             said = f"no offer fits: {why or 'none is known'}"
         case Outcome.REFUSED:
-            said = f"EC2 gave nothing in {_count(summary.requests, 'request')}"
+            said = f"EC2 gave nothing in {say_count(summary.requests, 'request')}"
     return f"{said} ({sizing})" + (f"; {early}" if early else "")
 
 
@@ -213,9 +219,9 @@ def say_shape(name: str) -> str:
     if shape is None:
         return _line(name)
     parts = [
-        _count(shape.vcpus, "vCPU") if shape.vcpus else "",
+        say_count(shape.vcpus, "vCPU") if shape.vcpus else "",
         f"{shape.memory_gib} GiB" if shape.memory_gib else "",
-        _count(shape.gpus, "GPU") if shape.gpus else "",
+        say_count(shape.gpus, "GPU") if shape.gpus else "",
         f"{shape.gpu_memory_gib} GiB of VRAM" if shape.gpu_memory_gib else "",
         shape.architecture,
         "" if shape.dispatch is Dispatch.POOL else shape.dispatch.value,
@@ -335,11 +341,15 @@ _NEED_WORDS = {
 def _resized(about: About, word: str) -> str:
     name, unit = _NEED_WORDS[str(about["need"])]
     before, size = (say_number(float(about[key])) for key in ("before", "size"))
-    return f"{name} {word} {before} to {size} {unit}"
+    asked = about.get("asked", about["before"])
+    # Sizes change step by step on a scale of their own.
+    first = "" if asked == about["before"] else f" ({say_number(float(asked))} asked for)"
+    return f"{name} {word} {before} to {size} {unit}{first}"
 
 
-def _jobs(about: About) -> str:
-    return _count(say_number(float(about["jobs"])), "job")
+def _seen(about: About, thing: str) -> str:
+    """Return how many were seen, of which older ones count less."""
+    return say_count(round(float(about["jobs"])), thing)
 
 
 def _day(about: About) -> str:
@@ -363,19 +373,18 @@ def _no_such_size(about: About) -> str:
 
 
 def _size_learned(about: About) -> str:
-    used, times = say_number(float(about["used"])), say_number(float(about["room"]))
-    chance = f"{float(about['chance']):.1%}"
+    used, room = say_number(float(about["used"])), f"{float(about['room']) - 1.0:.0%}"
     return (
-        f"{_resized(about, 'from')}: 99 % of {_jobs(about)} used at most {used} GiB, and {times} "
-        f"times that must fit; the chance to run out is {chance}"
+        f"{_resized(about, 'from')}: of {_seen(about, 'job')} seen 99 % used at most {used} GiB, "
+        f"and after so many {room.replace('%', ' %')} of room is kept above that"
     )
 
 
 def _size_back_failures(about: About) -> str:
     share, before = (f"{float(about[key]):.0%}" for key in ("share", "share_before"))
     return (
-        f"{_resized(about, 'back from')}, and no smaller before {_day(about)}: of {_jobs(about)} "
-        f"{share} failed or ran out of memory, {before} before"
+        f"{_resized(about, 'back from')}, and no smaller before {_day(about)}: of "
+        f"{_seen(about, 'attempt')} {share} failed or ran out of memory, {before} before"
     )
 
 
@@ -402,8 +411,8 @@ def _cores_cheaper(about: About) -> str:
 def _cores_tried(about: About) -> str:
     used = say_number(float(about["used"]))
     return (
-        f"{_resized(about, 'from')}, to see what an item costs so: {_jobs(about)} used {used} "
-        "cores on average"
+        f"{_resized(about, 'from')}, to see what an item costs so: {_seen(about, 'attempt')} used "
+        f"{used} cores on average"
     )
 
 
@@ -469,7 +478,7 @@ _REFERENCE = f"{reference_machine(without_gpu=False)} (or {reference_machine(wit
 
 def _wasted_work(about: About) -> str:
     return (
-        f"{_count(about['attempts'], 'attempt')} ended by interruptions without "
+        f"{say_count(about['attempts'], 'attempt')} ended by interruptions without "
         f"{'an item' if about.get('saves') else 'progress'}, the "
         f"longest after {say_number(float(about['hours']))} h of work on {_REFERENCE}, for "
         f"${float(about['dollars']):.2f}"
@@ -512,7 +521,7 @@ def _launch_times(about: About) -> str:
     boot = about.get("boot_seconds")
     booted = "none has checked in" if boot is None else f"the first booted in {_span(boot)}"
     return (
-        f"{_count(about['machines'], 'machine')}; the first after "
+        f"{say_count(about['machines'], 'machine')}; the first after "
         f"{_span(about['launch_seconds'])}, {booted}"
     )
 
@@ -530,22 +539,24 @@ def _say_interruption(about: About) -> str:
 def _say_requeue(about: About) -> str:
     if not about["requeues"]:
         return "the job was never requeued"
-    return (
-        f"requeued {_count(about['requeues'], 'time')}; it went on after {_span(about['seconds'])}"
-    )
+    times = say_count(about["requeues"], "time")
+    return f"requeued {times}; it went on after {_span(about['seconds'])}"
 
 
 def _say_results(about: About) -> str:
     wrong = ", ".join(
         f"{about[name]} {name}" for name in ("missing", "repeated", "wrong", "failed")
     )
-    return f"{about['right']} of {about['sent']} items have exactly one right result ({wrong})"
+    have = "has" if about["right"] == 1 else "have"
+    sent = say_count(about["sent"], "item")
+    return f"{about['right']} of {sent} {have} exactly one right result ({wrong})"
 
 
 def _say_left(about: About) -> str:
     return (
-        f"{_count(about['running'], 'machine')} running, {_count(about['messages'], 'message')} in "
-        f"the queue, {_count(about['dead_letters'], 'dead letter')}"
+        f"{say_count(about['running'], 'machine')} running, "
+        f"{say_count(about['messages'], 'message')} in the queue, "
+        f"{say_count(about['dead_letters'], 'dead letter')}"
     )
 
 
@@ -553,7 +564,9 @@ def _say_alarms(about: About) -> str:
     if "alarms" not in about:
         return "the alarms could not be read (cloudwatch:DescribeAlarms)"
     ringing = about["ringing"]
-    return f"{about['alarms']} alarms, " + (f"in alarm: {ringing}" if ringing else "none in alarm")
+    return f"{say_count(about['alarms'], 'alarm')}, " + (
+        f"in alarm: {ringing}" if ringing else "none in alarm"
+    )
 
 
 def _say_charge(about: About) -> str:
@@ -665,7 +678,7 @@ def _no_interruption(about: About) -> str:
         else "none was seen here"
     )
     return (
-        f"Expect {about['interruptions']:,.0f} interruptions a month, "
+        f"Expect {say_count(round(float(about['interruptions'])), 'interruption')} a month, "
         f"{about['redone_hours']:.1f} hours of work done again. On demand only costs "
         f"${about['month']:,.2f} a month, ${about['more']:,.2f} more: {worth}."
     )
@@ -674,6 +687,10 @@ def _no_interruption(about: About) -> str:
 def _percent(share: float) -> str:
     """Return a share in words; little is not nothing."""
     return "less than 1%" if 0.0 < share < _LEAST_PERCENT else f"{share:.0%}"
+
+
+def _gpus_found(about: About) -> str:
+    return f"it has {say_count(_plain(about['found']), 'GPU')}"
 
 
 _MINUTE = 60.0
@@ -741,11 +758,13 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.GPU_NAMES_DENIED: lambda about: f"{about['found'] or 'no GPU'} is left out",
     ReasonCode.ALLOW_FRACTIONAL_GPU: "it has {found:g} of a GPU",
-    ReasonCode.GPU_COUNT_MIN: "{found:g} GPUs are fewer than {wanted:g}",
-    ReasonCode.GPU_COUNT_MAX: "{found:g} GPUs are more than {wanted:g}",
+    ReasonCode.GPU_COUNT_MIN: lambda about: f"{_gpus_found(about)}, fewer than {about['wanted']:g}",
+    ReasonCode.GPU_COUNT_MAX: lambda about: f"{_gpus_found(about)}, more than {about['wanted']:g}",
     ReasonCode.GPU_MEMORY_MIB_MIN: "{found} MiB of VRAM are less than {wanted}",
     ReasonCode.GPU_MEMORY_TOTAL_MIB_MIN: "{found:g} MiB of VRAM in all are less than {wanted}",
-    ReasonCode.VCPUS_MIN: "{found} vCPUs are fewer than {wanted}",
+    ReasonCode.VCPUS_MIN: lambda about: (
+        f"it has {say_count(about['found'], 'vCPU')}, fewer than {about['wanted']}"
+    ),
     ReasonCode.MEMORY_MIB_MIN: "{found} MiB are less than {wanted}",
     ReasonCode.PRICE_UNKNOWN: "no price is known, neither as spot nor on demand",
     ReasonCode.PRICE_ABSURD: "{price:g} USD/h cannot be right",
@@ -769,7 +788,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NOTHING_WAITS: "nothing waits",
     ReasonCode.SLOTS_FREE: "every waiting job has a free slot",
     ReasonCode.ALL_IN_FLIGHT: lambda about: (
-        f"{_count(about['messages'], 'message')} {_are(about['messages'])} hidden for a while, "
+        f"{say_count(about['messages'], 'message')} {_are(about['messages'])} hidden for a while, "
         "waiting after a failure, or with a worker that ends"
     ),
     ReasonCode.MACHINE_EACH: lambda about: (
@@ -778,38 +797,40 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         else f"each of {about['jobs']} jobs gets a machine of its own"
     ),
     ReasonCode.MAY_TAKE_OVER: lambda about: (
-        f"{_count(about['jobs'], 'job')} {_are(about['jobs'])} left without a machine: one that is "
-        f"done within {about['seconds']:g} s of its launch takes the next, since so much is paid"
+        f"{say_count(about['jobs'], 'job')} {_are(about['jobs'])} left without a machine: one that "
+        f"is done within {about['seconds']:g} s of its launch takes the next, since so much is paid"
     ),
     ReasonCode.THROUGHPUT_MISSING: lambda about: (
-        f"{_items_per_hour(about)} more are needed to finish {_count(about['jobs'], 'job')} in time"
+        f"{_items_per_hour(about)} more are needed to finish {say_count(about['jobs'], 'job')} in "
+        "time"
     ),
     ReasonCode.NO_SLOT_IN_TIME: "no slot is free within start_within",
     ReasonCode.TOO_LATE_NEXT_TICK: lambda about: (
-        f"{_count(about['jobs'], 'job')} would start too late if this waited a tick"
+        f"{say_count(about['jobs'], 'job')} would start too late if this waited a tick"
     ),
     ReasonCode.OVER_CAPACITY: lambda about: (
-        f"{_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} "
-        f"{_count(about['slots'], 'slot')}, more than the ceilings allow"
+        f"{say_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} "
+        f"{say_count(about['slots'], 'slot')}, more than the ceilings allow"
     ),
     ReasonCode.HELD_FOR_MORE: lambda about: (
-        f"{about['messages']} of {about['threshold']} messages: held until {_clock(about['until'])}"
+        f"{about['messages']} of {say_count(about['threshold'], 'message')}: "
+        f"held until {_clock(about['until'])}"
     ),
     ReasonCode.CAN_WAIT: lambda about: (
-        f"{_count(about['jobs'], 'job')} can wait: held until {_clock(about['until'])}"
+        f"{say_count(about['jobs'], 'job')} can wait: held until {_clock(about['until'])}"
     ),
     ReasonCode.TO_STABLE: lambda about: (
-        f"{_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} a machine "
+        f"{say_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} a machine "
         f"that stays: {_wasted_work(about)}"
     ),
     ReasonCode.TO_SPOT: lambda about: (
-        f"{_count(about['jobs'], 'job')} could move to spot, or to cheaper spot"
+        f"{say_count(about['jobs'], 'job')} could move to spot, or to cheaper spot"
     ),
     ReasonCode.OFF_SPOT: lambda about: (
-        f"{_count(about['jobs'], 'job')} must leave spot to be done in time"
+        f"{say_count(about['jobs'], 'job')} must leave spot to be done in time"
     ),
     ReasonCode.KEPT_WARM: lambda about: (
-        f"{_count(about['workers'], 'worker')} {_are(about['workers'])} kept warm"
+        f"{say_count(about['workers'], 'worker')} {_are(about['workers'])} kept warm"
     ),
     ReasonCode.CUT_BY_BOUND: lambda about: (
         f"{_inner(about)}; {about['bound']} leaves room for {about['allowed']} of {about['wanted']}"
@@ -844,7 +865,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CASE_NO_INTERRUPTION: _no_interruption,
     ReasonCode.MOST_ARE_STALE: "{stale} of {workers} workers are stale at once: none is ended",
     ReasonCode.STALE_NEXT_TICK: lambda about: (
-        f"{_count(about['stale'], 'more stale worker')} "
+        f"{say_count(about['stale'], 'more stale worker')} "
         f"{'waits' if about['stale'] == 1 else 'wait'} for the next tick"
     ),
     # A moment, not a length: the note of the next tick reads the same.
@@ -855,10 +876,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NOTHING_ON_SALE: "nothing is on sale in the zones where it may run",
     ReasonCode.LAST_RULED_OUT: lambda about: (
         f"no price is known of the {about['last']} that passed every earlier check, of "
-        f"{about['offers']} offers"
+        f"{say_count(about['offers'], 'offer')}"
         if about["constraint"] == "price"
-        else f"of {about['offers']} offers, {about['constraint']} rules out the {about['last']} "
-        "that passed every earlier check"
+        else f"of {say_count(about['offers'], 'offer')}, {about['constraint']} rules out the "
+        f"{about['last']} that passed every earlier check"
     ),
     ReasonCode.REGION_LEFT_OUT: "the setting `regions` does not contain {region}",
     ReasonCode.BREAKER_OPEN: lambda about: f"launching is stopped: {_inner(about)}",
@@ -867,7 +888,11 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.SLOW_DOWN: "EC2 asked to slow down",
     ReasonCode.NO_REGION_READ: "the settings of no region can be read",
-    ReasonCode.FAILED_TOO_OFTEN: "{failures} failures or losses in all",
+    ReasonCode.FAILED_TOO_OFTEN: lambda about: (
+        "1 failure or loss in all"
+        if about["failures"] == 1
+        else f"{about['failures']} failures or losses in all"
+    ),
     ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
     ReasonCode.NEVER_DONE: lambda about: (
         f"{_wasted_work(about)}; "
@@ -906,7 +931,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "`spindown status` of it"
     ),
     ReasonCode.TO_BE_ROUTED: lambda about: (
-        f"{_count(about['messages'], 'message')} {_are(about['messages'])} to be routed by type"
+        f"{say_count(about['messages'], 'message')} {_are(about['messages'])} to be routed by type"
     ),
     ReasonCode.NO_TYPES: (
         "the message has {field}, and its workload declares no types: add "
@@ -999,7 +1024,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "EC2 has been asked {calls} times this minute; the next tick continues"
     ),
     ReasonCode.TRIES_USED_UP: lambda about: (
-        f"{_count(about['requests'], 'request')} {_were(about['requests'])} made, "
+        f"{say_count(about['requests'], 'request')} {_were(about['requests'])} made, "
         "the next tick continues"
     ),
     ReasonCode.TIME_IS_UP: "time is up, the next tick continues",
@@ -1009,16 +1034,16 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.REGION_UNREAD: "{region} is left out: {said}",
     ReasonCode.ANSWER_DOUBTED: lambda about: (
         f"EC2's answer in {about['region']} missed "
-        f"{_count(about['workers'], 'worker')} that the ledger hears: none of them is ended"
+        f"{say_count(about['workers'], 'worker')} that the ledger hears: none of them is ended"
     ),
     ReasonCode.LAUNCH_WAITS: "launch {launch_id} waits: EC2 asked to slow down",
     ReasonCode.REPLAY_REFUSED: "launch {launch_id}: asked again, answered {codes}",
     ReasonCode.WORKER_OVERDUE: "{instance_id} is busy past its lifetime: it is ended soon",
     ReasonCode.JOBS_LEFT_BEHIND: lambda about: (
-        f"{_count(about['jobs'], 'job')} to be done by others"
+        f"{say_count(about['jobs'], 'job')} to be done by others"
     ),
     ReasonCode.NEWER_MESSAGES: lambda about: (
-        f"{_count(about['messages'], 'message')} of a later version hidden: {about['field']} is "
+        f"{say_count(about['messages'], 'message')} of a later version hidden: {about['field']} is "
         f"{about['schema']}, and what is deployed reads {about['reads']}"
     ),
     ReasonCode.REGIONS_SILENT: "a launch had no answer in {regions}: other regions are asked first",
@@ -1035,7 +1060,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "instances install at their start in {region}, where the baked image is not"
     ),
     ReasonCode.IMAGE_SILENT: lambda about: (
-        f"instances install at their start: {_count(about['count'], 'instance')} of the baked "
+        f"instances install at their start: {say_count(about['count'], 'instance')} of the baked "
         f"image {about['image']} in a row never checked in"
     ),
     ReasonCode.IMAGE_REFUSED: (
@@ -1077,12 +1102,12 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "nothing is bought as spot in {region}, its prices are unknown: {said}"
     ),
     ReasonCode.PRICING_APPLIED: lambda about: (
-        f"prices are those of [pricing]: {_count(about['discounts'], 'discount')}; "
-        f"{about['left']} of {_count(about['paid'], 'machine')} already paid for can be launched"
+        f"prices are those of [pricing]: {say_count(about['discounts'], 'discount')}; "
+        f"{about['left']} of {say_count(about['paid'], 'machine')} already paid for can be launched"
     ),
     ReasonCode.NEAREST_OFFER: _nearest,
     ReasonCode.WRITES_LOST: lambda about: (
-        f"{_count(about['writes'], 'write')} lost a race; the next tick looks again"
+        f"{say_count(about['writes'], 'write')} lost a race; the next tick looks again"
     ),
     ReasonCode.DECISION_UNSTORED: "the whole decision was not stored: {said}",
     ReasonCode.BUDGET_ENDS_WORKER: (
@@ -1099,8 +1124,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.JOBS_MOVE: "its jobs go to a worker on {to}",
     ReasonCode.NOTHING_ON_DEMAND: lambda about: (
-        f"{_count(about['jobs'], 'job')} must leave spot to be done in time, and nothing on demand "
-        "is to be had"
+        f"{say_count(about['jobs'], 'job')} must leave spot to be done in time, and nothing on "
+        "demand is to be had"
     ),
 }
 

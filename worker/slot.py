@@ -204,8 +204,8 @@ class Slot:
     def _record(self, taken: ClaimedJob, attempt: Attempt, ending: AttemptEnd) -> None:
         """Note how the machine was used; a job that was only split has not used it.
 
-        What ended in order was at work as long as its manifest says, so that all who ask are told
-        the same dollars.
+        It was at work as long as its manifest says, so that all who ask are told the same dollars.
+        Of a lease that was lost the manifest knows nothing after the last commit.
         """
         context = self._context
         if context.recorder is None or ending is AttemptEnd.SPLIT:
@@ -214,14 +214,15 @@ class Slot:
         if end is UsageEnd.RELEASED and context.life.state.is_interrupted:
             end = UsageEnd.INTERRUPTED
         since, until = attempt.span
-        if end not in {UsageEnd.COMPLETED, UsageEnd.FAILED}:
+        if end is UsageEnd.LOST:
             until = context.ports.clock.now()
-        settled = settle_message(taken.job, context.policy, taken.manifest.sized)
+        # As people ask for it, whatever is learned.
+        asked = settle_message(taken.job, context.policy).needs
         context.recorder.end(
             taken,
             attempt.held.manifest,
             end,
-            settled.needs,
+            asked,
             since=since,
             until=until,
             error=attempt.first_error,

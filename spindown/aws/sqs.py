@@ -71,7 +71,7 @@ class SqsJobQueue:
                 if not left:
                     break
             else:
-                raise Throttled(f"SQS did not take {len(left)} of {len(batch)} messages")
+                raise Throttled(f"SQS did not take {len(left)} of the {len(batch)} messages sent")
 
     def receive(self, *, wait: timedelta, visibility: timedelta) -> Message | None:
         """Take one message, waiting at most 20 s."""
@@ -109,7 +109,7 @@ class SqsJobQueue:
                 if not left:
                     break
             else:
-                raise Throttled(f"SQS did not requeue {len(left)} messages")
+                raise Throttled(f"SQS did not requeue {len(left)} of the messages")
 
     def _show_batch(self, receipt_handles: Sequence[str]) -> list[str]:
         """Requeue one batch; return the handles with which SQS has failed for now."""

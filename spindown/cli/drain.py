@@ -19,6 +19,7 @@ from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
 from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all
 from spindown.port import ControlPorts
+from spindown.reason_text import say_count
 
 
 def drain(  # noqa: PLR0913 - each is an option of the command line
@@ -71,9 +72,8 @@ def say_end(left: Sequence[Remainder]) -> str:
     busy = sum(len(entry.leases) for remainder in left for entry in remainder.workers)
     if not instances:
         return ""
-    what = "1 instance" if instances == 1 else f"{instances} instances"
-    jobs = "1 job begins" if busy == 1 else f"{busy} jobs begin"
-    return f"Terminate {what}? {jobs} again from the last commit"
+    jobs = f"{say_count(busy, 'job')} {'begins' if busy == 1 else 'begin'}"
+    return f"Terminate {say_count(instances, 'instance')}? {jobs} again from the last commit"
 
 
 def _begin(

@@ -15,7 +15,6 @@ from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.group import make_group
-from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside, print_line
 from spindown.contract.codec import encode
 from spindown.contract.name import is_entry
@@ -25,6 +24,7 @@ from spindown.installed import require
 from spindown.local import TICK, daemon
 from spindown.local.state import StateDirectory
 from spindown.local.status import InstanceStatus, SystemStatus
+from spindown.reason_text import say_count
 
 app = make_group("Run a deployment on this machine.")
 

@@ -29,6 +29,7 @@ from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
 from spindown.contract.run import RunMode
 from spindown.error import BadInput, ContractError, SpindownError, printable
 from spindown.job.attachment.state import measure
+from spindown.reason_text import say_count
 from spindown.user import Item
 from spindown.worker.child.code import Code, has_code, unpack
 from spindown.worker.child.command import CommandRunner
@@ -71,7 +72,7 @@ def run_batch(
         if outputs is not None:
             shutil.copytree(task.outputs, outputs, dirs_exist_ok=True)
     if failed:
-        raise BatchFailed(f"{failed} of {len(items)} items failed")
+        raise BatchFailed(f"{failed} of {say_count(len(items), 'item')} failed")
 
 
 def read_item(index: int, text: str) -> Item:

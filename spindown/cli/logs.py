@@ -12,7 +12,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import going_on, has_failed, say_ends
+from spindown.cli.wait import end_to_json, going_on, has_failed, say_ends
 from spindown.contract.codec import encode
 from spindown.contract.log import (
     ATTEMPT_FAILED,
@@ -194,7 +194,7 @@ class Screen:
         """Print how jobs ended: each as JSON, or one sentence for all."""
         if self._as_json:
             for end in ends.values():
-                print(json.dumps(encode(end)), flush=True)
+                print(json.dumps(end_to_json(end)), flush=True)
             return
         self.say_ends(ends)
 
@@ -229,7 +229,7 @@ _LOST = "[spindown] the worker was lost; what it had not sent was not saved"
 
 #: Event -> its words; of any other event the value is shown as it is.
 _WORDS = {
-    USER_OUTPUT_LEFT_OUT: "[spindown] {0.value} lines left out: too many in a second",
+    USER_OUTPUT_LEFT_OUT: "[spindown] lines left out, too many in a second: {0.value}",
     USER_OUTPUT_LIMIT: "[spindown] no more today: {0.value} bytes are a day's bound",
     USER_PROGRESS: "[progress] {0.done}/{0.of} {0.value}",
     JOB_USED: "[spindown] {0.value}",

@@ -1,6 +1,9 @@
 """``spindown redrive``: send again what did not come to an end, and remove what never can."""
 
 import json
+from collections import Counter
+from collections.abc import Callable, Collection
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -11,13 +14,30 @@ from spindown.cli.session import Session, open_session
 from spindown.cli.submit import announce
 from spindown.config import format_duration
 from spindown.contract.codec import encode
+from spindown.contract.job.message import JobMessage
+from spindown.contract.row import PolicyRow
+from spindown.control.market import types_on_sale
+from spindown.control.policy import effective_policy
+from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
+from spindown.domain.offer import InstanceType
+from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason
 from spindown.error import BadInput
 from spindown.job.failed_item import send_failed_again
 from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
-from spindown.job.redrive import Redriven, RedriveOutcome, Unsendable, find_unsendable
+from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters
 from spindown.job.redrive import redrive as send_back
+from spindown.job.route import why_forbidden
+from spindown.reason_text import say_count
 
-_LEFT = frozenset({RedriveOutcome.OTHER_BODY, RedriveOutcome.NOT_STORED, RedriveOutcome.UNREADABLE})
+_LEFT = frozenset(
+    {
+        RedriveOutcome.OTHER_BODY,
+        RedriveOutcome.NOT_STORED,
+        RedriveOutcome.UNREADABLE,
+        RedriveOutcome.FORBIDDEN,
+    }
+)
 #: Characters of a body that a line shows.
 _BODY_SHOWN = 200
 
@@ -38,6 +58,9 @@ def redrive(  # noqa: PLR0913 - each is an option of the command line
     items: Annotated[
         bool, typer.Option("--items", help="Send again the failed items of batches that are over.")
     ] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the dead letters with their reasons; send none.")
+    ] = False,
     malformed: Annotated[
         bool, typer.Option("--malformed", help="List the dead letters that cannot be sent back.")
     ] = False,
@@ -52,7 +75,12 @@ def redrive(  # noqa: PLR0913 - each is an option of the command line
     """Send dead letters back to their queue; committed results stay. Exit 1 if one is left."""
     given = [
         name
-        for name, is_given in (("--lost", lost), ("--items", items), ("--malformed", malformed))
+        for name, is_given in (
+            ("--lost", lost),
+            ("--items", items),
+            ("--list", list_),
+            ("--malformed", malformed),
+        )
         if is_given
     ]
     if len(given) > 1:
@@ -62,6 +90,8 @@ def redrive(  # noqa: PLR0913 - each is an option of the command line
     session = open_session(config, deployment=deployment, local=local)
     if items:
         _send_items(session, workload, names or [], as_json=as_json)
+    elif list_:
+        _list_letters(session, workload, set(names or ()), as_json=as_json)
     elif malformed:
         _list_malformed(session, workload, set(names or ()), remove=remove, as_json=as_json)
     else:
@@ -75,19 +105,23 @@ def _send_jobs(
     redriven = (
         redrive_lost(workload, ports, batches=sorted(named))
         if lost
-        else send_back(workload, ports, jobs=named)
+        else send_back(workload, ports, jobs=named, forbids=_refusals(session, workload))
     )
-    found, is_all, is_malformed = set(), True, False
+    found, outcomes = set(), Counter[RedriveOutcome]()
     try:
         for one in redriven:
             found.add(one.job_id)
-            is_all = is_all and one.outcome not in _LEFT
-            is_malformed = is_malformed or one.outcome in _STUCK
+            outcomes[one.outcome] += 1
             print_line(json.dumps(encode(one)) if as_json else describe(one))
     finally:
         if found:
             session.nudge(workload)
-    if is_malformed:
+    if refused := outcomes[RedriveOutcome.FORBIDDEN]:
+        print_aside(
+            f"{say_count(refused, 'job')} {'is' if refused == 1 else 'are'} left, since {workload} "
+            "still refuses what they ask for: change what the reasons name, then redrive again"
+        )
+    if outcomes.keys() & _STUCK:
         command = f"spindown redrive {workload} --malformed{session.options}"
         print_aside(f"{command} shows what cannot be sent back, and removes it if asked")
     if not lost and (missing := sorted(named - found)):
@@ -99,8 +133,26 @@ def _send_jobs(
     if lost and not named:
         least = format_duration(LOOKED_AT_AFTER)
         print_aside(f"batches younger than {least} are looked at only if they are named")
-    if not is_all:
+    if outcomes.keys() & _LEFT:
         raise typer.Exit(1)
+
+
+def _refusals(session: Session, workload: str) -> Callable[[JobMessage], Reason]:
+    """Return what tells why a job would be refused again, by the policy as it stands."""
+    settings = session.workload(workload)
+
+    @cache
+    def terms() -> tuple[Policy, Collection[InstanceType]]:
+        effective = effective_policy(settings, session.edit(workload), PolicyRow())
+        ports = session.control_ports()
+        return effective.policy, types_on_sale(settings, ports, ports.clock.now())
+
+    def why(job: JobMessage) -> Reason:
+        policy, sold = terms()
+        disk = settings.run.root_volume_gib
+        return why_forbidden(job, policy, settings.requirements, disk, sold=sold)
+
+    return why
 
 
 _STUCK = frozenset({RedriveOutcome.OTHER_BODY, RedriveOutcome.UNREADABLE})
@@ -116,12 +168,33 @@ def _send_items(session: Session, workload: str, batches: list[str], *, as_json:
         announce(sent, session.options, as_json=as_json)
 
 
+def _list_letters(session: Session, workload: str, named: set[str], *, as_json: bool) -> None:
+    found = set()
+    for one in find_dead_letters(session.work_ports(workload)):
+        names = {one.job_id, one.original_id, one.message_id}
+        if named and not named & names:
+            continue
+        found |= names
+        print_line(json.dumps(encode(one)) if as_json else describe_letter(one))
+    if missing := sorted(named - found):
+        remedy = f"name jobs or messages that `spindown redrive {workload} --list` lists"
+        raise BadInput("JOB or MESSAGE", missing[0] if len(missing) == 1 else missing, remedy)
+    if not found and not as_json:
+        print_aside(f"{workload} has no dead letter")
+
+
+def describe_letter(one: DeadLetter) -> str:
+    """Return a dead letter in a line: its job, the message as it was sent, and why."""
+    why = one.letter_reason or one.reason or f"SQS gave it up after {MAX_RECEIVE_COUNT} receives"
+    return f"{one.job_id or 'no job'}  message {one.original_id}: {why}"
+
+
 def _list_malformed(
     session: Session, workload: str, messages: set[str], *, remove: bool, as_json: bool
 ) -> None:
     ports = session.work_ports(workload)
     found = set()
-    for one in find_unsendable(ports, remove=remove, messages=messages):
+    for one in find_dead_letters(ports, unsendable=True, remove=remove, messages=messages):
         found.add(one.message_id)
         line = {**encode(one), "removed": remove}
         print_line(json.dumps(line) if as_json else describe_unsendable(one, removed=remove))
@@ -135,26 +208,32 @@ def _list_malformed(
         raise typer.Exit(1)
 
 
-def describe_unsendable(one: Unsendable, *, removed: bool) -> str:
+def describe_unsendable(one: DeadLetter, *, removed: bool) -> str:
     """Return a dead letter that cannot be sent back in a line."""
     word = "removed" if removed else "left"
     reason = one.letter_reason or one.reason
     return f"{one.message_id}: {word}: {reason}; body: {one.body[:_BODY_SHOWN]}"
 
 
+_SAYS = {
+    RedriveOutcome.SENT: "{one.job_id}: sent back",
+    RedriveOutcome.OVER: "{one.job_id}: already over, so its dead letter was deleted",
+    RedriveOutcome.SENT_AGAIN: "{one.job_id}: sent again, for its message was gone",
+    RedriveOutcome.NOT_STORED: (
+        "{one.job_id}: its message is gone and no copy is stored; submit it again"
+    ),
+    RedriveOutcome.OTHER_BODY: (
+        "{one.job_id}: left where it is: another job has this id; submit it anew"
+    ),
+    RedriveOutcome.FORBIDDEN: (
+        "{one.job_id}: left where it is, since it would be refused again: {one.reason}"
+    ),
+    RedriveOutcome.UNREADABLE: "left where it is: {one.reason}",
+}
+
+
 def describe(one: Redriven) -> str:
     """Return the outcome of one dead letter in a line."""
-    match one.outcome:
-        case RedriveOutcome.SENT:
-            why = f" (given up: {one.reason})" if one.reason else ""
-            return f"{one.job_id}: sent back{why}"
-        case RedriveOutcome.OVER:
-            return f"{one.job_id}: already over, so its dead letter was deleted"
-        case RedriveOutcome.SENT_AGAIN:
-            return f"{one.job_id}: sent again, for its message was gone"
-        case RedriveOutcome.NOT_STORED:
-            return f"{one.job_id}: its message is gone and no copy is stored; submit it again"
-        case RedriveOutcome.OTHER_BODY:
-            return f"{one.job_id}: left where it is: another job has this id; submit it anew"
-        case RedriveOutcome.UNREADABLE:
-            return f"left where it is: {one.reason}"
+    is_told = one.outcome is RedriveOutcome.SENT and one.reason
+    why = f" (given up: {one.reason})" if is_told else ""
+    return _SAYS[one.outcome].format(one=one) + why

@@ -14,11 +14,10 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
-from spindown.cli.render.count import say_count, say_items
+from spindown.cli.render.count import say_items
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import going_on, wait_for
-from spindown.contract.codec import encode
+from spindown.cli.wait import end_to_json, going_on, wait_for
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
 from spindown.installed import require
@@ -27,7 +26,7 @@ from spindown.job.result import JobProgress, count_items, read_progress, read_re
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore
-from spindown.reason_text import say_dollars
+from spindown.reason_text import say_count, say_dollars
 
 #: Records between two lines of progress in a file.
 _RECORDS_A_LINE = 10_000
@@ -245,7 +244,7 @@ def to_json(record: Mapping[str, Any]) -> str:
 
 def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(encode(progress)))
+        print(json.dumps(end_to_json(progress)))
         return
     items = say_items(progress.items_done, progress.items_failed, progress.items)
     # A cancelled job's reason is its state.

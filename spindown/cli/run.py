@@ -15,7 +15,6 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.logs import Screen, show_jobs
-from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import check_type
 from spindown.cli.session import Session, open_session
@@ -37,7 +36,7 @@ from spindown.operate.download import fetch_outputs
 from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import read_decisions
 from spindown.port import Key
-from spindown.reason_text import say_asked_pools, say_outcome, say_shape_outcome
+from spindown.reason_text import say_asked_pools, say_count, say_outcome, say_shape_outcome
 
 _MIB_PER_GIB = 1024
 #: Told at once, at most.

@@ -16,14 +16,14 @@ from spindown.config import WorkloadConfig
 from spindown.config.archive import differs_from
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
-from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
+from spindown.contract.job.message import JobMessage, encode_job, is_id, parse_job
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
-from spindown.domain.job_type import as_asked, settle, why_not_sold, why_unmet
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import AccessDenied, BadInput, ConfigError, NotFound
+from spindown.job.route import why_forbidden
 from spindown.job.submit import Draft
 from spindown.port import JobQueue, ObjectStore
 from spindown.reason_text import say
@@ -148,12 +148,7 @@ def check_type(
         raise BadInput("type", draft.type, remedy)
     message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
     job = parse_job(encode_job(message))
-    settled = settle(job.type or "", needs_of(job), policy)
-    rejected = (
-        settled.rejected
-        or why_unmet(settled.needs, workload, root_volume_gib)
-        or as_asked(why_not_sold(settled.shape, workload, policy.shared_slots, sold), settled.needs)
-    )
+    rejected = why_forbidden(job, policy, workload, root_volume_gib, sold=sold)
     if rejected:
         need = str(rejected.about.get("field", ""))
         asked, remedy = (draft.requirements or {}).get(need), say(rejected)

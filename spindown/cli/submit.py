@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.count import say_count
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import Sender, check_type, open_sender
 from spindown.cli.wait import going_on, is_well, wait_for
@@ -38,6 +37,7 @@ from spindown.job.submit import (
     submit_uri,
     upload,
 )
+from spindown.reason_text import say_count
 
 #: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"

@@ -4,18 +4,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event
+from typing import Any
 
 import typer
 
 from spindown.cli.render.bar import open_bar
-from spindown.cli.render.count import say_count, say_items
+from spindown.cli.render.count import say_items
 from spindown.cli.render.line import print_aside
-from spindown.contract.job.manifest import JobState
+from spindown.contract.codec import encode
+from spindown.domain.batch import BatchEnd
 from spindown.error import Throttled, Unreachable
 from spindown.job.result import JobProgress
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
-from spindown.reason_text import say_dollars
+from spindown.reason_text import say_count, say_dollars
 
 #: Exit status after a Ctrl-C.
 INTERRUPTED = 130
@@ -77,7 +79,7 @@ def _look(ends: JobEnds) -> bool:
 
 def is_well(ends: Mapping[str, JobProgress]) -> bool:
     """Tell whether all jobs are completed, without an item that failed."""
-    return all(end.state is JobState.COMPLETED and not end.items_failed for end in ends.values())
+    return all(end.word == BatchEnd.COMPLETED for end in ends.values())
 
 
 def has_failed(ends: Mapping[str, JobProgress]) -> bool:
@@ -85,6 +87,11 @@ def has_failed(ends: Mapping[str, JobProgress]) -> bool:
     return not is_well({job_id: end for job_id, end in ends.items() if end.is_over}) or any(
         end.items_failed for end in ends.values()
     )
+
+
+def end_to_json(job: JobProgress) -> dict[str, Any]:
+    """Return how a job ended, or how far it is, for programs; its state is told as to people."""
+    return {**encode(job), "state": job.word}
 
 
 def say_ends(ends: Mapping[str, JobProgress]) -> str:

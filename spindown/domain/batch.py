@@ -71,6 +71,18 @@ def is_over(first_open: Sequence[int]) -> bool:
     return not first_open
 
 
+def end_of_job(state: str, *, items_failed: int) -> BatchEnd:
+    """Return how a job ended that is over, as everybody is told: like a batch of it alone.
+
+    Its manifest says ``completed`` once each of its items has a result, which may be a failure.
+
+    Args:
+        state: ``completed``, ``failed`` (it was given up) or ``cancelled``, as its manifest says.
+        items_failed: how many of its items failed.
+    """
+    return BatchTally().with_job(state, items=items_failed, failed=items_failed).end
+
+
 def is_forgotten(since: datetime, now: datetime) -> bool:
     """Tell whether a batch that is not over is forgotten now: nobody could start it any more."""
     return now - since >= FORGOTTEN_AFTER

@@ -634,8 +634,17 @@ def decide(
         needs=_needs(changed),
         advised=replace(_needs(advised), vcpus=cores),
         hours=_sizes_of_hours(history.peaks[MEMORY], memory, ranges[MEMORY]),
-        reasons=tuple(sizes[need].reason for need in LEARNED if sizes[need].reason),
+        reasons=tuple(
+            _beside_asked(sizes[need].reason, getattr(history.of, need))
+            for need in LEARNED
+            if sizes[need].reason
+        ),
     )
+
+
+def _beside_asked(reason: Reason, asked: float | None) -> Reason:
+    """Return a reason with what people ask for, from which its own step may not begin."""
+    return reason if asked is None else replace(reason, about={**reason.about, "asked": asked})
 
 
 def _advised(want: Enough, asked: int, sizes: SizeRange) -> int:

@@ -7,19 +7,21 @@ Committed results stay.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
+from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import ContractError, NewerSchema, NotFound, PreconditionFailed, Unreachable
 from spindown.job.lease_row import is_held
 from spindown.job.manifest_store import StoredManifest, is_other_body, load_manifest, save_manifest
 from spindown.job.message import copy_message, delete, put_back, read_stored
 from spindown.port import Message, WorkPorts
+from spindown.reason_text import say
 
 #: A long poll asks all of SQS's servers. A message is hidden long enough to be seen once.
 WAIT = timedelta(seconds=2)
@@ -43,6 +45,9 @@ class RedriveOutcome(StrEnum):
     NOT_STORED = "not-stored"
     #: It is not a job, or a later version has worked on it. It stays where it is.
     UNREADABLE = "unreadable"
+    #: Its workload would refuse it again at once: by its type, by what it asks for, or since no
+    #: such machine is sold. It stays where it is.
+    FORBIDDEN = "forbidden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +57,25 @@ class Redriven:
     #: None: it cannot be read.
     job_id: str | None
     outcome: RedriveOutcome
-    #: Why the job became a dead letter, or why the letter cannot be read.
+    #: Why the job became a dead letter, why it is refused still, or why the letter cannot be read.
     reason: str = ""
 
 
-def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> Iterator[Redriven]:
+#: What stays in the dead-letter queue, though it is a job that can be read.
+_LEFT = frozenset({RedriveOutcome.OTHER_BODY, RedriveOutcome.FORBIDDEN})
+
+
+def _forbids_nothing(_: JobMessage) -> Reason:
+    return NO_REASON
+
+
+def redrive(
+    workload: str,
+    ports: WorkPorts,
+    *,
+    jobs: Collection[str] = (),
+    forbids: Callable[[JobMessage], Reason] = _forbids_nothing,
+) -> Iterator[Redriven]:
     """Send dead letters back one after the other, each job once; yield each when it is done.
 
     A job may fail again at once. Its new letter is left for another call.
@@ -65,6 +84,7 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
         workload: whose.
         ports: the world; both queues are the workload's.
         jobs: only jobs with these ids; empty: all.
+        forbids: tells why a job would be refused again at once; NO_REASON: it would not.
     """
     left: dict[str, Message] = {}
     handled: set[str | None] = set()
@@ -76,12 +96,12 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
                 job = read_dead_letter(letter, ports)
                 if job.job_id in handled or (jobs and job.job_id not in jobs):
                     continue
-                done = _redrive_one(letter, job, workload, ports)
+                done = _redrive_one(letter, job, workload, ports, forbids)
             except (ContractError, NotFound) as exc:
                 if is_new and not jobs:
                     yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
                 continue
-            if done.outcome is not RedriveOutcome.OTHER_BODY:
+            if done.outcome not in _LEFT:
                 handled.add(job.job_id)
                 del left[letter.message_id]
             elif not is_new:
@@ -93,11 +113,15 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsendable:
-    """One dead letter that cannot be sent back."""
+class DeadLetter:
+    """One message in the dead-letter queue."""
 
     message_id: str
-    #: Why not.
+    #: That of the message as it was sent to the workload.
+    original_id: str
+    #: "": it is no job.
+    job_id: str
+    #: Why it is no job that can be sent back, or is another's; "": it can be.
     reason: str
     #: Why it is a dead letter, and its code, as its attributes say; "": they do not.
     letter_reason: str
@@ -105,15 +129,19 @@ class Unsendable:
     body: str
 
 
-def find_unsendable(
-    ports: WorkPorts, *, remove: bool, messages: Collection[str] = ()
-) -> Iterator[Unsendable]:
-    """Yield the dead letters that a redrive leaves: no jobs, or bodies of other jobs' ids.
-
-    One that a later version wrote is not among them: that version may send it back.
+def find_dead_letters(
+    ports: WorkPorts,
+    *,
+    unsendable: bool = False,
+    remove: bool = False,
+    messages: Collection[str] = (),
+) -> Iterator[DeadLetter]:
+    """Yield the dead letters; each is put back.
 
     Args:
         ports: the world.
+        unsendable: only those that a redrive leaves for good: no jobs, or bodies of other jobs'
+            ids. One that a later version wrote is not among them: that version may send it back.
         remove: whether to delete each, once the caller has taken it.
         messages: only those with these ids; empty: all.
     """
@@ -123,14 +151,19 @@ def find_unsendable(
             is_new = letter.message_id not in left
             # Bodies have a MiB each, and there may be very many.
             left[letter.message_id] = replace(letter, body="")
-            reason = _why_unsendable(letter, ports)
-            if not reason or not is_new or (messages and letter.message_id not in messages):
+            if not is_new or (messages and letter.message_id not in messages):
                 continue
-            yield Unsendable(
+            job_id, reason = _look_at(letter, ports)
+            if unsendable and not reason:
+                continue
+            said = letter.attributes
+            yield DeadLetter(
                 message_id=letter.message_id,
+                original_id=said.get("original_message_id", letter.message_id),
+                job_id=job_id or said.get("job_id", ""),
                 reason=reason,
-                letter_reason=letter.attributes.get("reason", ""),
-                code=letter.attributes.get("code", ""),
+                letter_reason=said.get("reason", ""),
+                code=said.get("code", ""),
                 body=letter.body,
             )
             if remove:
@@ -141,17 +174,23 @@ def find_unsendable(
             put_back(letter, timedelta(0), ports.dead_letters)
 
 
-def _why_unsendable(letter: Message, ports: WorkPorts) -> str:
-    """Return why a dead letter cannot be sent back; "": it can, or a later version can."""
+def _look_at(letter: Message, ports: WorkPorts) -> tuple[str, str]:
+    """Return which job a dead letter is, and why it cannot be sent back.
+
+    "" and "": a later version wrote it, and can.
+    """
+    job_id = ""
     try:
-        job = read_stored(read_dead_letter(letter, ports), ports.objects)
-        stored = load_manifest(job.job_id or "", ports.objects)
+        job = read_dead_letter(letter, ports)
+        job_id = job.job_id or ""
+        job = read_stored(job, ports.objects)
+        stored = load_manifest(job_id, ports.objects)
     except NewerSchema:
-        return ""
+        return job_id, ""
     except (ContractError, NotFound) as exc:
-        return str(exc)
+        return job_id, str(exc)
     is_other = stored is not None and is_other_body(stored.manifest, job)
-    return f"another job has the id {job.job_id}" if is_other else ""
+    return job_id, f"another job has the id {job_id}" if is_other else ""
 
 
 def read_dead_letter(letter: Message, ports: WorkPorts) -> JobMessage:
@@ -172,12 +211,21 @@ def _read_body(letter: Message, ports: WorkPorts) -> str:
     return letter.body
 
 
-def _redrive_one(letter: Message, job: JobMessage, workload: str, ports: WorkPorts) -> Redriven:
+def _redrive_one(
+    letter: Message,
+    job: JobMessage,
+    workload: str,
+    ports: WorkPorts,
+    forbids: Callable[[JobMessage], Reason],
+) -> Redriven:
     job = read_stored(job, ports.objects)
     reason = letter.attributes.get("reason", "")
     stored = load_manifest(job.job_id or "", ports.objects)
     if stored is not None and is_other_body(stored.manifest, job):
         return Redriven(job_id=job.job_id, outcome=RedriveOutcome.OTHER_BODY, reason=reason)
+    is_given_up = stored is None or stored.manifest.state in _GOES_ON
+    if is_given_up and (why := forbids(job)):
+        return Redriven(job_id=job.job_id, outcome=RedriveOutcome.FORBIDDEN, reason=say(why))
     is_over = not _forget_failures(job, workload, ports)
     if not is_over:
         ports.queue.send([copy_message(letter, job, ports.objects)])
@@ -189,6 +237,10 @@ def _redrive_one(letter: Message, job: JobMessage, workload: str, ports: WorkPor
     )
 
 
+#: States of a job that a message can make go on.
+_GOES_ON = frozenset({JobState.FAILED, JobState.RUNNING})
+
+
 def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
     """Clear a job's failures; False if it is over."""
     job_id = job.job_id or ""
@@ -197,7 +249,7 @@ def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
         now = ports.clock.now()
         if stored is None or is_held(stored.manifest, workload, ports.table, now):
             return True
-        if stored.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
+        if stored.manifest.state not in _GOES_ON:
             return False
         fresh = _forgotten(stored)
         if fresh == stored.manifest:

@@ -12,11 +12,13 @@ from typing import Any
 from spindown.contract.codec import decode, from_json
 from spindown.contract.job.batch import Batch, batch_key, name_job, submitted_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
-from spindown.contract.job.message import is_id, own_children
+from spindown.contract.job.message import derived_id, is_id, own_children
 from spindown.contract.job.result import ItemStatus
+from spindown.domain.batch import end_of_job
 from spindown.error import ContractError, NotFound
 from spindown.job.manifest_store import load_manifest
 from spindown.port import ObjectStore
+from spindown.reason_text import say_count
 
 #: So deep may splits lie within each other. A child is small enough, so that it is split again only
 #: if somebody has lowered ``max_items_per_job`` meanwhile.
@@ -64,7 +66,7 @@ class JobProgress:
     def word(self) -> str:
         """Return its state in one word, the same wherever it is told."""
         if self.is_over:
-            return str(self.state)
+            return str(end_of_job(str(self.state), items_failed=self.items_failed))
         return "running" if self.is_held else "waiting"
 
     @property
@@ -72,7 +74,7 @@ class JobProgress:
         """Return how often it has failed so far, and what was said of the last; "": never."""
         if not self.failures or self.is_over:
             return ""
-        count = "1 failure" if self.failures == 1 else f"{self.failures} failures"
+        count = say_count(self.failures, "failure")
         return f"{count}; last: {self.last_failure or 'the worker was lost'}"
 
     @property
@@ -89,7 +91,8 @@ class JobProgress:
 def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
     """Return the job ids that ``name``, a batch or a job, stands for.
 
-    A job of a batch is found by its batch even before it is claimed.
+    A job of a batch is found by its batch even before it is claimed, and one whose message names
+    no id by the id that SQS gave to the message.
 
     Raises:
         NotFound: it is neither.
@@ -101,9 +104,10 @@ def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
         read_manifest(name, store)
     except NotFound:
         batch, _, _ = name.rpartition("-")
-        if batch and name in read_batch(batch, store).jobs:
-            return (name,)
-        raise
+        with suppress(NotFound):
+            if batch and name in read_batch(batch, store).jobs:
+                return (name,)
+        return (read_manifest(derived_id(name), store).job_id,)
     return (name,)
 
 

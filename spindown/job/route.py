@@ -43,7 +43,7 @@ from spindown.domain.job_type import (
     why_unmet,
 )
 from spindown.domain.lease import unreadable_wait
-from spindown.domain.offer import InstanceType
+from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.rightsizing import TypeSize, all_sized, sized_at
@@ -163,6 +163,48 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
     return words
 
 
+def why_refused(
+    settled: SettledNeeds,
+    workload: Requirements,
+    root_volume_gib: int,
+    why_unsold: Callable[[Shape], Reason],
+) -> Reason:
+    """Return why a job may not be done, or no machine sold could; NO_REASON: it may.
+
+    Args:
+        settled: what its message comes to.
+        workload: what its machines must have.
+        root_volume_gib: size of their root volume.
+        why_unsold: tells in what a shape is larger than any machine on sale.
+    """
+    own = settled.rejected or why_unmet(settled.needs, workload, root_volume_gib)
+    return own or as_asked(why_unsold(settled.shape), settled.needs)
+
+
+def why_forbidden(
+    job: JobMessage,
+    policy: Policy,
+    workload: Requirements,
+    root_volume_gib: int,
+    *,
+    sold: Collection[InstanceType],
+) -> Reason:
+    """Return why a job would be a dead letter as soon as it is sent; NO_REASON: it would not.
+
+    Args:
+        job: with its stored body.
+        policy: in force.
+        workload: what its machines must have.
+        root_volume_gib: size of their root volume.
+        sold: the types of instances on sale; none: not known.
+    """
+
+    def why_unsold(shape: Shape) -> Reason:
+        return why_not_sold(shape, workload, policy.shared_slots, sold)
+
+    return why_refused(settle_message(job, policy), workload, root_volume_gib, why_unsold)
+
+
 class MessageRouter:
     """Routes the messages of one workload; threads may share it."""
 
@@ -236,12 +278,12 @@ class MessageRouter:
         except (ContractError, NotFound):
             unstored = Reason(ReasonCode.BODY_NOT_STORED, {"job": job_id})
             return self._reject(message, job_id, unstored)
-        settings, sized = self._settings, self._sized_of(whole)
+        sized = self._sized_of(whole)
         settled = settle_message(whole, self._policy, sized)
-        rejected = settled.rejected or why_unmet(
-            settled.needs, settings.requirements, settings.run.root_volume_gib
+        settings = self._settings
+        rejected = why_refused(
+            settled, settings.requirements, settings.run.root_volume_gib, self._why_not_sold
         )
-        rejected = rejected or as_asked(self._why_not_sold(settled.shape), settled.needs)
         if rejected:
             return self._give_up(message, whole, rejected)
         return self._move(message, whole, job, settled.shape, sized)

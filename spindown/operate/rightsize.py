@@ -20,7 +20,7 @@ from spindown.domain.idle import idle_timeout
 from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of
 from spindown.domain.learning import boot_p50
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
-from spindown.domain.policy import Dispatch, Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
 from spindown.domain.requirement_advice import Footprint, JobUse, find_footprint, fit
@@ -35,8 +35,12 @@ from spindown.port import Cache, ControlPorts, LiveEdit, SettingsStore
 class TypeSizing:
     """What jobs of one type are given, beside what they use."""
 
+    #: "": of jobs without a type.
     name: str
+    #: Whether the policy has such a type: only of these something is learned.
+    is_declared: bool
     jobs: int
+    #: By the type; a message may ask for something else.
     asked: Needs
     #: The most memory of a machine, and VRAM of a GPU; None: not seen.
     used: Needs
@@ -83,8 +87,10 @@ class Rightsizing:
     #: What an item costs least on now, and on what has enough; None: nothing fits.
     now: Candidate | None = None
     then: Candidate | None = None
-    #: By type, if it declares any.
+    #: By type, if it declares any; then of types that it declares no more, and of jobs without one.
     sizings: tuple[TypeSizing, ...] = ()
+    #: What becomes of the sizes that are learned for types.
+    mode: Rightsize = Rightsize.ADVISE
     #: Without types: how jobs come to machines, and what each way would have cost.
     dispatch: Dispatch = Dispatch.POOL
     dispatches: tuple[DispatchCost, ...] = ()
@@ -117,6 +123,7 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         if policy.types
         else find_footprint(uses, settings.requirements, settings.run.slots),
         sizings=tuple(_sizings(records, settings, policy, ports, days)) if policy.types else (),
+        mode=policy.rightsize,
         dispatch=policy.dispatch,
         dispatches=compared,
     )
@@ -137,14 +144,18 @@ def _sizings(
     now = ports.clock.now()
     first = min((record.started_at for record in records), default=now)
     months = min(max((now - first).total_seconds(), _DAY), days * _DAY) / _MONTH
-    for declared in policy.types:
+    names = {record.type for record in records} - {each.name for each in policy.types}
+    # The jobs without a type come last.
+    others = [JobType(name=name) for name in sorted(names, key=lambda name: (not name, name))]
+    for declared in (*policy.types, *others):
         own = [record for record in records if record.type == declared.name]
         size = learned.sizes.get(declared.name)
         if size is None or size.of != declared.needs:
             size = TypeSize(of=declared.needs)
         applies = policy.rightsize is Rightsize.APPLY
         sized = Sized(of=size.of, needs=size.needs if applies else Needs())
-        given = settle(declared.name, None, policy, sized).needs
+        is_declared = declared in policy.types
+        given = settle(declared.name if is_declared else "", None, policy, sized).needs
         jobs = len({record.job_id for record in own})
         is_known = size.advised != Needs() and not are_few(jobs)
         advised = settle(declared.name, size.advised, policy).needs if is_known else Needs()
@@ -170,6 +181,7 @@ def _sizings(
         spent = sum((one.cores or 0.0) * one.seconds for one in seen)
         yield TypeSizing(
             name=declared.name,
+            is_declared=is_declared,
             jobs=jobs,
             asked=declared.needs,
             used=Needs(

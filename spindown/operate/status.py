@@ -15,7 +15,7 @@ from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.operate.spent import spent_of
 from spindown.port import JobQueue
-from spindown.reason_text import say, say_outcome
+from spindown.reason_text import say, say_count, say_outcome
 
 #: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
 _SILENT_AFTER = timedelta(minutes=5)
@@ -209,9 +209,10 @@ def say_failing(view: LedgerView, now: datetime) -> Iterator[str]:
     failing = sorted((x for x in view.requeued_jobs.values() if x.failures), key=lambda x: x.at)
     if failing:
         last = failing[-1]
-        number = "1 job waits" if len(failing) == 1 else f"{len(failing)} jobs wait"
+        waits = f"{say_count(len(failing), 'job')} {'waits' if len(failing) == 1 else 'wait'}"
+        times = say_count(last.failures, "time")
         yield (
-            f"{number} after a failure, the last {last.job_id} (failed {last.failures} times): "
+            f"{waits} after a failure, the last {last.job_id} (failed {times}): "
             f"`spindown logs {last.job_id}` shows why"
         )
     if (at := next_try(view, now)) is not None:
@@ -223,8 +224,7 @@ def say_failing(view: LedgerView, now: datetime) -> Iterator[str]:
 
 def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:
     if bad_rows:
-        number = "1 ledger row" if len(bad_rows) == 1 else f"{len(bad_rows)} ledger rows"
-        yield f"{number} cannot be read: {bad_rows[0]}"
+        yield f"{say_count(len(bad_rows), 'ledger row')} cannot be read: {bad_rows[0]}"
     if (month := budget_sort_key(now)) in bad_rows:
         yield f"nothing is launched while {month} cannot be read: spindown doctor fixes it"
 

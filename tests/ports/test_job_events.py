@@ -18,14 +18,16 @@ FAILED_STATE = JobState.FAILED
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def an_event(job_id: str = "j", state: JobState = JobState.COMPLETED) -> JobEvent:
+def an_event(
+    job_id: str = "j", state: JobState = JobState.COMPLETED, *, failed: int = 0
+) -> JobEvent:
     manifest = Manifest(
         job_id=job_id,
         epoch=2,
         owner="i-1/0",
         state=state,
         items=3,
-        parts=(Part(key="k", first=0, last=2, bytes=1, sha256="s", failed=1),),
+        parts=(Part(key="k", first=0, last=2, bytes=1, sha256="s", failed=failed),),
         failures=(Failure(at=AT, instance_id="i-1", epoch=1, kind="failure", reason="r"),),
         interruptions=1,
         busy_seconds=12.34567,
@@ -38,7 +40,7 @@ def an_event(job_id: str = "j", state: JobState = JobState.COMPLETED) -> JobEven
 
 
 def test_an_event_says_how_a_job_ended_and_where_results_are() -> None:
-    event = an_event(state=JobState.FAILED)
+    event = an_event(state=JobState.FAILED, failed=1)
     assert event.detail_type == FAILED
     detail = json.loads(event.detail)
     assert detail["at"] == "2026-11-21T12:00:00.000000Z"

@@ -4,10 +4,13 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+from spindown.contract.job.event import FAILED
+from spindown.contract.job.manifest import JobState
 from spindown.domain.worker_lifecycle import PolicySeen
 from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents, PortCall
 from spindown.worker.child.failure_cause import Broken, FailureCause
+from spindown.worker.child.runner import BatchDone, ItemDone
 from spindown.worker.log import open_log
 from spindown.worker.slot import Slot
 from spindown.worker.transfer.outbox import Outbox
@@ -44,6 +47,18 @@ def test_a_job_that_is_completed_is_told_at_once(tmp_path: Path) -> None:
     [event] = events.sent
     assert (event.job_id, event.batch_id, event.state) == ("j", "b", "completed")
     assert (event.deployment, event.workload, event.items) == ("lab", "classify", 2)
+
+
+def test_a_job_with_a_failed_item_is_told_as_failed(tmp_path: Path) -> None:
+    one_fails = [ItemDone(index=0, error="no"), ItemDone(index=1, value=1), BatchDone()]
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: one_fails))
+    events = telling(slot)
+    slot.world.send(JOB)
+    slot.step()
+    settle(slot)
+    [event] = events.sent
+    assert (event.state, event.items_failed, event.detail_type) == ("failed", 1, FAILED)
+    assert slot.world.manifest("j").state is JobState.COMPLETED
 
 
 def test_a_completed_job_is_told_though_the_ledger_is_silent(

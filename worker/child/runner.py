@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import spindown
 from spindown.contract.codec import DEPTH_MAX, is_too_deep
+from spindown.reason_text import say_count
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills
@@ -287,7 +288,8 @@ class ChildRunner:
             return f"setup took longer than {spec.setup_timeout.total_seconds():g} s"
         count = 0 if self._batch is None else len(self._batch[1])
         limit = spec.item_timeout.total_seconds() * count
-        return f"a batch of {count} items took longer than {limit:g} s (item_timeout times items)"
+        batch = f"a batch of {say_count(count, 'item')}"
+        return f"{batch} took longer than {limit:g} s (item_timeout times items)"
 
     def _break(self, broken: Broken) -> Broken:
         self.kill()

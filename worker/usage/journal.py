@@ -129,8 +129,8 @@ class UsageRecorder:
     ) -> None:
         """Note how a job has left: as it was ``taken``, and its manifest as it was ``left``.
 
-        ``needs`` are its own; what they leave out, the workload asks for. ``error`` is that of the
-        first item that failed.
+        ``needs`` are what its message and type ask for; what they leave out, the workload does.
+        ``error`` is that of the first item that failed.
         """
         self._look(wait=True)
         worker, before = self._worker, taken.manifest
@@ -164,6 +164,5 @@ class UsageRecorder:
         )
         record = self._meter.end(record)
         self._journal.add(record)
-        self._log.info(
-            JOB_USED, job_id=record.job_id, epoch=record.epoch, summary=summarise(record, error)
-        )
+        summary = summarise(record, error, items_failed=left.items_failed)
+        self._log.info(JOB_USED, job_id=record.job_id, epoch=record.epoch, summary=summary)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from spindown.contract.usage import UsageRecord
+from spindown.contract.usage import UsageEnd, UsageRecord
+from spindown.domain.batch import end_of_job
 from spindown.error import printable
 from spindown.reason_text import say_dollars
 
@@ -10,25 +11,30 @@ from spindown.reason_text import say_dollars
 _ERROR_AT_MOST = 200
 
 
-def summarise(record: UsageRecord, error: str = "") -> str:
+def summarise(record: UsageRecord, error: str = "", *, items_failed: int = 0) -> str:
     """Return the line: end, time, money, and what was used of what there is and was asked for.
 
-    ``error`` is that of the first item that failed.
+    Args:
+        record: the attempt.
+        error: of the first item that failed in it.
+        items_failed: of the whole job, also in earlier attempts.
     """
     at_work = f"{record.seconds:.1f} s for ${say_dollars(record.dollars)}"
-    held = f"{_say_end(record, error)} after {at_work}"
+    word = record.end.value
+    if record.end is UsageEnd.COMPLETED:
+        word = end_of_job(word, items_failed=max(items_failed, record.items_failed)).value
+    held = f"{word}{_say_failed(record, error)} after {at_work}"
     return "; ".join((f"{held}, items: {record.items}", *_uses(record)))
 
 
-def _say_end(record: UsageRecord, error: str) -> str:
-    """Return how the job ended; one of which no item went well has failed."""
+def _say_failed(record: UsageRecord, error: str) -> str:
+    """Return what failed in the attempt, in brackets; "": nothing did."""
     if not record.items_failed:
-        return record.end.value
+        return ""
     shown = printable(" ".join(error.split())[:_ERROR_AT_MOST])
     if record.items_failed == record.items:
-        return f"failed ({shown})"
-    count = f"{record.items_failed:,} of {record.items:,} items failed"
-    return f"{record.end.value} ({count}, the first: {shown})"
+        return f" ({shown})"
+    return f" ({record.items_failed:,} of {record.items:,} items failed, the first: {shown})"
 
 
 def _uses(record: UsageRecord) -> Iterator[str]:

@@ -42,7 +42,7 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
-from spindown.reason_text import say_boot
+from spindown.reason_text import say_boot, say_count
 from spindown.simulator import Arrival, Listing, SimResult, on_demand_only
 
 
@@ -89,9 +89,11 @@ def say_postponed(postponed: Postponed, policy: Policy, months: float) -> str:
     long, result = postponed.long, postponed.result
     within = format_duration(long.within)
     after = format_duration(_opens_after(policy))
+    count = round(long.jobs)
+    jobs = f"{say_count(count, 'job')} a month {'takes' if count == 1 else 'take'}"
     return (
-        f"{long.jobs:,.0f} jobs a month take an hour or more, {long.hours:,.0f} hours in all, the "
-        f"longest {format_wait(long.longest.total_seconds())}. No history says by when they must "
+        f"{jobs} an hour or more, {say_count(f'{long.hours:,.0f}', 'hour')} in all, the longest "
+        f" {format_wait(long.longest.total_seconds())}. No history says by when they must "
         f"be done. If {within} after they were sent is soon enough, finish_within={within} lets "
         f"them wait for spot where otherwise on-demand is bought within {after}: that spares "
         f"${long.more_an_hour:,.2f} an hour of such work, ${long.more_a_month:,.2f} a month if "

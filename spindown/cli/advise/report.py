@@ -26,7 +26,6 @@ from spindown.cli.advise.advice import (
 from spindown.cli.advise.search import LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
 from spindown.cli.history.asked import Asked
 from spindown.cli.history.gather import Gathered, gather
-from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import open_console
 from spindown.cli.simulate.alternative import Alternative, simulate_with_progress
 from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
@@ -35,7 +34,7 @@ from spindown.config.schema import NONE_IS
 from spindown.domain.advice import Answer, Verdict
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
-from spindown.reason_text import say, say_case, say_number
+from spindown.reason_text import say, say_case, say_count, say_number
 from spindown.simulator import SimResult
 
 #: Policy keys that may be advised; they can be changed live.

@@ -28,7 +28,7 @@ from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.log import begin_live, read_kept
 from spindown.operate.status import Status
 from spindown.port import MetricSeries
-from spindown.reason_text import say_dollars
+from spindown.reason_text import say_count, say_dollars
 
 _CSS = """
 :root { color-scheme: light; } * { box-sizing: border-box; }
@@ -113,7 +113,7 @@ def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> s
         )
     heads = ("job", "state", "items", "failed", "USD at work", "why")
     more = len(jobs) - len(rows)
-    said = f'<p class="faint">and {more:,} more jobs</p>' if more > 0 else ""
+    said = f'<p class="faint">and {say_count(more, "more job")}</p>' if more > 0 else ""
     return _page(batch, looked, workload, _table(heads, rows) + said)
 
 
@@ -259,7 +259,7 @@ def _jobs(session: Session, workload: str, looked: Looked) -> str:
         body += f"<h2>Who works on what</h2>{_table(heads, held)}"
     view = session.ledger(workload).read()
     failing = [
-        (_link(looked, "j", workload, one.job_id), f"{one.failures} times")
+        (_link(looked, "j", workload, one.job_id), say_count(one.failures, "time"))
         for one in islice(view.requeued_jobs.values(), _JOBS_SHOWN)
         if one.failures
     ]

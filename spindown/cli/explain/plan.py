@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.count import say_count, say_waiting
+from spindown.cli.render.count import say_waiting
 from spindown.cli.render.decision import say_shapes
 from spindown.cli.render.screen import format_item_cost, print_parts
 from spindown.cli.session import open_session
@@ -22,7 +22,7 @@ from spindown.control.plan.action import ActionKind, LaunchNeed, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import MonthPreview, Preview, preview
-from spindown.reason_text import say, say_action, say_number
+from spindown.reason_text import say, say_action, say_count, say_number
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
@@ -181,7 +181,8 @@ def _say_actions(made: Preview) -> Iterator[str]:
 
 def _say_month(month: MonthPreview) -> str:
     return (
-        f"Budget of the month: ${month.spent:.2f} of ${month.whole:.2f} spent, "
+        "Budget of the month, of the whole deployment: "
+        f"${month.spent:.2f} of ${month.whole:.2f} spent, "
         f"${month.reserved:.2f} set aside, ${month.left:.2f} left for launches; "
         f"when it is used up: {month.when_spent.value}."
     )

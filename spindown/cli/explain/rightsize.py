@@ -13,12 +13,11 @@ from rich.table import Table
 
 from spindown import config as configuration
 from spindown.cli import option
-from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.dispatch_cost import cheaper_dispatch
-from spindown.domain.policy import Needs
+from spindown.domain.policy import Needs, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement_advice import Extent, Footprint, RequirementKey
@@ -26,7 +25,7 @@ from spindown.domain.rightsizing import TRIAL_JOBS, are_few
 from spindown.installed import require
 from spindown.operate import rightsize as sizing
 from spindown.operate.rightsize import Rightsizing, TypeSizing
-from spindown.reason_text import say, say_number
+from spindown.reason_text import say, say_count, say_days, say_number
 
 
 def rightsize(
@@ -62,14 +61,16 @@ def render_rightsizing(
     yield _headline(found)
     if found.sizings:
         yield _types_table(found.sizings)
+        yield _say_mode(found)
         yield from (
-            f"{each.name}: a job has used {say_number(each.used.memory_gib or 0.0)} GiB, more than "
+            f"{_type_name(each)}: a job has used {say_number(each.used.memory_gib or 0.0)} GiB, "
+            "more than "
             f"the {say_number(each.asked.memory_gib or 0.0)} GiB that it asks for"
             for each in found.sizings
             if each.is_short
         )
         yield from (
-            f"{each.name}: {say(reason)}"
+            f"{_type_name(each)}: {say(reason)}"
             for each in found.sizings
             for reason in (*each.reasons, *_hour_reasons(each))
         )
@@ -90,7 +91,8 @@ def render_rightsizing(
 
 def _say_few(found: Rightsizing) -> Iterator[str]:
     """Yield of what there are too few jobs for advice."""
-    counts = [(each.name, each.jobs) for each in found.sizings] or [(found.workload, found.jobs)]
+    typed = [(each.name, each.jobs) for each in found.sizings if each.is_declared]
+    counts = typed if found.sizings else [(found.workload, found.jobs)]
     for name, jobs in counts:
         if jobs and are_few(jobs):
             yield f"{name}: {say_count(jobs, 'job')} so far, too few to go by: {TRIAL_JOBS:g} tell"
@@ -98,7 +100,9 @@ def _say_few(found: Rightsizing) -> Iterator[str]:
 
 def _say_dispatches(found: Rightsizing) -> Iterator[str]:
     """Yield what each way to dispatch these jobs would have cost."""
-    compared = [(each.name, each.dispatch, each.dispatches, each.jobs) for each in found.sizings]
+    compared = [
+        (_type_name(each), each.dispatch, each.dispatches, each.jobs) for each in found.sizings
+    ]
     whole = (found.workload, found.dispatch, found.dispatches, found.jobs)
     for name, dispatch, costs, jobs in compared or [whole]:
         if not costs:
@@ -106,11 +110,37 @@ def _say_dispatches(found: Rightsizing) -> Iterator[str]:
         costs_text = ", ".join(f"{each.dispatch} ${each.dollars:,.2f}" for each in costs)
         best = cheaper_dispatch(costs, dispatch, jobs=jobs)
         advice = f'; dispatch = "{best}" would have cost least' if best else ""
-        yield f"{name}: as {dispatch} now; at list prices {costs_text}{advice}."
+        paid = f"the machines of {say_days(found.days)} would have cost at list prices"
+        yield f"{name}: as {dispatch} now; {paid} {costs_text}{advice}."
+
+
+#: What ``rightsize`` of the policy makes of what the table says.
+_MODES = {
+    Rightsize.OFF: (
+        "nothing is learned any more, and jobs get what is asked for; what is advised was learned "
+        "before"
+    ),
+    Rightsize.ADVISE: "what is advised is only told, and jobs get what is asked for",
+    Rightsize.APPLY: "new jobs get what is given, which moves step by step to what is advised",
+}
+
+
+def _say_mode(found: Rightsizing) -> str:
+    """Return what becomes of what is learned of each type."""
+    learned = ", ".join(each.name for each in found.sizings if each.is_declared)
+    others = ", ".join(_type_name(each) for each in found.sizings if not each.is_declared)
+    said = f'rightsize is "{found.mode}" for {learned}: {_MODES[found.mode]}.'
+    return f"{said} Of {others} nothing is learned." if others else said
+
+
+def _type_name(of: TypeSizing) -> str:
+    if not of.name:
+        return "(no type)"
+    return of.name if of.is_declared else f"{of.name} (not declared)"
 
 
 def _headline(found: Rightsizing) -> str:
-    days = "the last day" if found.days == 1 else f"the last {found.days} days"
+    days = say_days(found.days)
     if not found.jobs:
         return (
             f"{found.workload}: no job has left a record in {days}; workers write them at their end"
@@ -130,7 +160,7 @@ def _types_table(types: Sequence[TypeSizing]) -> Table:
     for each in types:
         used = replace(each.used, vcpus=None)
         table.add_row(
-            each.name,
+            _type_name(each),
             f"{each.jobs:,}",
             _say_needs(each.asked),
             _say_needs(used, cores=each.cores),
@@ -250,6 +280,7 @@ def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
         "then": encode(found.then) if found.then else None,
         "saving": found.saving,
         "sizings": encode(found.sizings),
+        "mode": found.mode.value,
         "dispatch": found.dispatch.value,
         "dispatches": encode(found.dispatches),
     }

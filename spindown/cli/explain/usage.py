@@ -20,18 +20,33 @@ from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced
+from spindown.domain.job_type import parse_shape, size_up
 from spindown.error import BadInput, printable
 from spindown.installed import require
 from spindown.operate.usage import fetch_usage
-from spindown.reason_text import say_number
+from spindown.reason_text import say_days, say_number
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Rows of an answer that a screen shows.
 _ROWS_SHOWN = 1000
-#: One row a type: what was used at the most is the most of any attempt; means are over time.
+#: One row a type: what was used at the most is the most of any attempt; means are over time. What a
+#: job asked for is what its first attempt did: one that ran out of memory is sent with more.
 _BY_TYPE = """
+WITH job AS (
+    SELECT workload, type, job_id,
+           first(asked_vcpus ORDER BY epoch) AS vcpus,
+           first(asked_memory_gib ORDER BY epoch) AS memory_gib,
+           first(asked_vram_gib ORDER BY epoch) AS vram_gib
+    FROM usage GROUP BY workload, type, job_id
+), asked AS (
+    SELECT workload, type,
+           min(vcpus) AS asked_vcpus_least, max(vcpus) AS asked_vcpus,
+           min(memory_gib) AS asked_memory_gib_least, max(memory_gib) AS asked_memory_gib,
+           min(vram_gib) AS asked_vram_gib_least, max(vram_gib) AS asked_vram_gib
+    FROM job GROUP BY workload, type
+), used AS (
 SELECT workload, type,
        count(DISTINCT job_id) AS jobs,
        sum(seconds) / 3600 AS hours,
@@ -40,19 +55,18 @@ SELECT workload, type,
        quantile_cont(cpu_p95, 0.95) AS cpu_p95,
        max(cpu_max) AS cpu_max,
        max(vcpus) AS vcpus,
-       max(asked_vcpus) AS asked_vcpus,
        sum(memory_mean * seconds) / sum(seconds) FILTER (memory_mean IS NOT NULL) AS memory_mean,
        quantile_cont(memory_p95, 0.95) AS memory_p95,
        max(memory_max) AS memory_max,
        max(memory_gib) AS memory_gib,
-       max(asked_memory_gib) AS asked_memory_gib,
        sum(gpu_mean * seconds) / sum(seconds) FILTER (gpu_mean IS NOT NULL) AS gpu_mean,
        max(vram_max) AS vram_max,
        max(vram_gib) AS vram_gib,
-       max(asked_vram_gib) AS asked_vram_gib
+       list_sort(list(DISTINCT shape)) AS shapes
 FROM usage
 GROUP BY workload, type
-ORDER BY dollars DESC, workload, type
+)
+SELECT * FROM used JOIN asked USING (workload, type) ORDER BY dollars DESC, workload, type
 """
 _POINTS = """
 SELECT started_at, cpu_p95, vcpus, asked_vcpus, memory_max, memory_gib, asked_memory_gib,
@@ -113,7 +127,7 @@ def usage(  # noqa: PLR0913 - its options
             )
         ]
         if not files:
-            print("[]" if as_json else f"No job has left a record in the last {days} days.")
+            print("[]" if as_json else f"No job has left a record in {say_days(days)}.")
             return
         with asking(files) as ask:
             answer = run_query(ask, sql or _BY_TYPE)
@@ -162,19 +176,29 @@ def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:
     has_gpu = any(row["gpu_mean"] is not None or row["vram_max"] is not None for row in records)
     for name in ("GPU %", "VRAM GiB", "of", "asked") if has_gpu else ():
         table.add_column(name, justify="right")
+    is_given = False
     for row in records:
         cells = [
             *(_cell(row[name]) for name in ("workload", "type", "jobs", "hours", "dollars")),
             _spread(row, "cpu"),
-            *(_cell(row[name]) for name in ("vcpus", "asked_vcpus")),
+            _cell(row["vcpus"]),
+            asked := _say_asked(row, "asked_vcpus", "vcpus"),
             _spread(row, "memory"),
-            *(_cell(row[name]) for name in ("memory_gib", "asked_memory_gib")),
+            _cell(row["memory_gib"]),
+            asked_memory := _say_asked(row, "asked_memory_gib", "memory_gib"),
         ]
-        gpu = ("gpu_mean", "vram_max", "vram_gib", "asked_vram_gib")
-        table.add_row(*cells, *(_cell(row[name]) for name in gpu if has_gpu))
+        asked_vram = _say_asked(row, "asked_vram_gib", "gpu_memory_gib")
+        gpu = [*(_cell(row[name]) for name in ("gpu_mean", "vram_max", "vram_gib")), asked_vram]
+        table.add_row(*cells, *(gpu if has_gpu else ()))
+        is_given |= any(_GIVEN in one.plain for one in (asked, asked_memory, asked_vram))
     yield table
     yield f"USD: {AT_WORK}."
     yield "Cores and memory: on average / 95th percentile / at the most. of: of one slot's machine."
+    yield "asked: by message, type or requirements" + (
+        "; given: as learned (`spindown rightsize`), or with more after memory ran out."
+        if is_given
+        else "."
+    )
 
 
 def render_answer(answer: QueryAnswer) -> Iterator[RenderableType]:
@@ -187,6 +211,28 @@ def render_answer(answer: QueryAnswer) -> Iterator[RenderableType]:
     yield table
     if len(answer.rows) > _ROWS_SHOWN:
         yield f"{len(answer.rows) - _ROWS_SHOWN:,} more rows; --json prints all."
+
+
+_GIVEN = ", given "
+
+
+def _say_asked(row: dict[str, Any], asked: str, need: str) -> Text:
+    """Return what jobs asked for, and what they were given where that is other than it."""
+    least, most = row[f"{asked}_least"], row[asked]
+    if most is None:
+        return _cell(None)
+    said = _say_range(least, most)
+    shapes = (parse_shape(str(name)) for name in row["shapes"])
+    sizes = {size for shape in shapes if shape and (size := getattr(shape, need))}
+    # Sizes of machines are on a scale, to which what is asked for is rounded up.
+    if sizes and not size_up(need, least) <= min(sizes) <= max(sizes) <= size_up(need, most):
+        said += f"{_GIVEN}{_say_range(min(sizes), max(sizes))}"
+    return Text(said)
+
+
+def _say_range(least: float, most: float) -> str:
+    shown = [say_number(number, 3) for number in (least, most)]
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
 
 
 def _spread(row: dict[str, Any], what: str) -> Text:

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
-from spindown.cli.render.count import say_count
 from spindown.cli.render.decision import render_decision, say_confirmed, say_now
 from spindown.cli.render.screen import TextConsole, open_console
 from spindown.cli.session import open_session
@@ -19,7 +18,7 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.domain.fleet import Worker
 from spindown.operate.why import Why, explain
-from spindown.reason_text import say
+from spindown.reason_text import say, say_count
 
 #: Instances that were lost lately are told up to so many.
 _LOST_SHOWN = 3
@@ -59,8 +58,8 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         if entry.dead_letters:
             letters = say_count(entry.dead_letters, "message")
             console.print(
-                f"{letters} in the dead-letter queue: `spindown batches {entry.workload}` names "
-                "the batches, and `spindown status BATCH` says why"
+                f"{letters} in the dead-letter queue: `spindown redrive {entry.workload} --list` "
+                "says which jobs, and why"
             )
         sized = (f"{n}: {say(reason)}" for n, why in entry.sizes.items() for reason in why)
         for line in (*_say_all_lost(entry.lost), *entry.failing, *sized):

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from spindown.cli.history.row import ROWS_AT_MOST, HistoryRow, read_rows
-from spindown.cli.render.count import say_count
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.error import BadInput
 from spindown.port import Sent, TrafficHistory
+from spindown.reason_text import say_count
 from spindown.simulator import Arrival
 from spindown.simulator.sample import daily_stream, office_batches, rare_bursts
 from spindown.simulator.scenario import DAY
@@ -65,7 +65,7 @@ def keep_last(traffic: ArrivalHistory, days: float) -> ArrivalHistory:
         return traffic
     whole = traffic.length / DAY
     text = f"{whole:,.0f}" if whole >= _MANY_DAYS else f"{whole:.3g}"
-    left_out = f"of {text} days of history the last {days:g} are used"
+    left_out = f"of {say_count(text, 'day')} of history the last {days:g} are used"
     return replace(
         traffic,
         arrivals=tuple(replace(x, at=x.at - begin) for x in traffic.arrivals if x.at >= begin),
@@ -205,13 +205,14 @@ def read_queue(
     sent = history.sent(queue, since=start, until=end)
     messages = sum(period.messages for period in sent)
     if not messages:
-        remedy = f"nothing was sent to it in {days:g} days; give a file"
+        remedy = f"nothing was sent to it in {say_count(f'{days:g}', 'day')}; give a file"
         raise BadInput("--arrivals cloudwatch", queue, remedy)
     if messages > ROWS_AT_MOST:
         raise BadInput("--days", days, f"take fewer: {messages:,} messages came to {queue}")
     arrivals = _spread(sent, start, shape)
     return ArrivalHistory(
-        source=f"{messages:,} messages that came to {queue} in {days:g} days",
+        source=f"{say_count(messages, 'message')} that came to {queue} in "
+        f"{say_count(f'{days:g}', 'day')}",
         arrivals=arrivals,
         start=start,
         length=days * DAY,
@@ -223,7 +224,8 @@ def read_queue(
 def _silence(silent: float, days: float) -> Iterator[str]:
     """Say that nothing came for days: the queue may be newer, and a month would look cheap."""
     if silent >= 1.0:
-        said = f"nothing was sent in the first {silent:.3g} of {days:g} days, which count"
+        whole = say_count(f"{days:g}", "day")
+        said = f"nothing was sent in the first {silent:.3g} of {whole}, which count"
         rest = math.ceil((days - silent) * 10) / 10
         yield f"{said}; of a queue that is newer take --days {rest:g}"
 

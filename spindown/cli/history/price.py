@@ -17,6 +17,7 @@ from spindown.domain.prior import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.error import BadInput
 from spindown.port import Market, PriceHistory
+from spindown.reason_text import say_count
 from spindown.simulator import Listing, Zone
 from spindown.simulator.hardware import find_type
 from spindown.simulator.sample import CPU_TYPES, sample_market
@@ -253,7 +254,8 @@ def _list(
             )
         )
     notes.append(
-        f"EC2 is taken to reclaim a spot instance {buyer.reclaims_per_hour:g} times an hour"
+        "EC2 is taken to reclaim a spot instance "
+        f"{say_count(f'{buyer.reclaims_per_hour:g}', 'time')} an hour"
     )
     if estimated:
         share = f"{buyer.spot_price_ratio:.0%} of on-demand"

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO
 
-from spindown.cli.render.count import say_count
 from spindown.error import BadInput
+from spindown.reason_text import say_count
 
 #: More rows than any month of one queue or market has.
 ROWS_AT_MOST = 2_000_000

@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.render.count import say_count, say_waiting
+from spindown.cli.render.count import say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import (
     CandidateRecord,
@@ -26,6 +26,7 @@ from spindown.reason_text import (
     say,
     say_action,
     say_asked_pools,
+    say_count,
     say_mode,
     say_notes,
     say_number,
@@ -200,7 +201,7 @@ def _reasons(decision: Decision, top: int) -> Iterator[str]:
     by_offer = say_asked_pools(decision)
     hidden = sum(c.offer not in by_offer for c in decision.candidates[top:])
     if hidden:
-        yield f"and {hidden} more candidates, more expensive by the item: not reached"
+        yield f"and {say_count(hidden, 'more candidate')}, more expensive by the item: not reached"
     for left_out in decision.rejections:
         offers = say_count(left_out.offers, "offer")
         why = f"{left_out.example}: {say(left_out.reason)}"

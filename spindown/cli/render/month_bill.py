@@ -19,6 +19,7 @@ from spindown.domain.month_bill import (
     WorkloadBill,
 )
 from spindown.error import printable
+from spindown.reason_text import say_count
 
 
 def render_bill(

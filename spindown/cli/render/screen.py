@@ -14,13 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.option import COMMAND, GIVEN, placed
-from spindown.cli.render.count import say_count
 from spindown.cli.render.saving import say_saving
 from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
-from spindown.reason_text import say, say_number, say_shape
+from spindown.reason_text import say, say_count, say_number, say_shape
 
 _COLOURS = {
     "booting": "yellow",
@@ -165,7 +164,10 @@ def _queue_line(status: Status) -> Text:
     if status.waited > timedelta(0) and status.backlog.visible:
         line.append(f", unclaimed for {format_seconds(status.waited)}")
     if status.dead_letters:
-        line.append(f", {status.dead_letters} in the dead-letter queue", style="bold red")
+        command = f"`spindown redrive {status.workload} --list` says why"
+        line.append(
+            f", {status.dead_letters} in the dead-letter queue: {command}", style="bold red"
+        )
     return line
 
 
@@ -202,7 +204,9 @@ def _money_line(status: Status) -> Text:
     refusals = say_count(today.refusals, "refusal")
     line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:
-        line.append(f"; month ${status.month_usd:.2f} of ${status.budget_usd:.2f}")
+        line.append(
+            f"; whole deployment this month ${status.month_usd:.2f} of ${status.budget_usd:.2f}"
+        )
         if status.reserved_usd > 0.0:
             line.append(f", ${status.reserved_usd:.2f} set aside")
     return line

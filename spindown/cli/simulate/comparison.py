@@ -9,6 +9,7 @@ from typing import Any
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.alternative import AlternativeResult, Role
 from spindown.domain.offer import HOURS_PER_MONTH, extra_price_per_hour
+from spindown.reason_text import say_count
 from spindown.simulator import SimResult, SimScenario
 from spindown.simulator.scenario import DAY, value_at
 
@@ -108,7 +109,7 @@ def say_obstacle(comparison: Comparison) -> str:
     since = _too_dear_since(scenario, ceiling)
     if since is None:
         is_cut_off = comparison.ours.seconds >= scenario.length + scenario.overtime
-        days = f"{scenario.overtime / DAY:g} days"
+        days = say_count(f"{scenario.overtime / DAY:g}", "day")
         return f"The simulation ends {days} after the traffic." if is_cut_off else ""
     when = f" from {scenario.start + timedelta(seconds=since):%d %b %H:%M} on" if since else ""
     most = f"${policy.max_price_per_hour:,.2f}"

@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.render.count import say_count
 from spindown.cli.simulate.alternative import Role
 from spindown.cli.simulate.comparison import Comparison, ComparisonRow, at_their_speed, say_obstacle
 from spindown.config import format_duration
 from spindown.domain.policy import Policy
+from spindown.reason_text import say_count
 from spindown.simulator import SimResult
 from spindown.simulator.scenario import DAY
 

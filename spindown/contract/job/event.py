@@ -12,6 +12,7 @@ from datetime import datetime
 from spindown.contract.codec import encode, to_json
 from spindown.contract.job.manifest import JobState, Manifest, manifest_key
 from spindown.contract.location import work_root
+from spindown.domain.batch import end_of_job
 
 COMPLETED = "Spindown Job Completed"
 FAILED = "Spindown Job Failed"
@@ -32,7 +33,7 @@ class JobEvent:
     deployment: str
     workload: str
     job_id: str
-    #: "completed" or "failed".
+    #: "completed" or "failed"; failed too if one of its items has (``domain.batch.end_of_job``).
     state: str
     at: datetime
     batch_id: str | None = None
@@ -76,7 +77,7 @@ def job_event(manifest: Manifest, *, deployment: str, workload: str, now: dateti
         deployment=deployment,
         workload=workload,
         job_id=manifest.job_id,
-        state=manifest.state.value,
+        state=end_of_job(manifest.state.value, items_failed=manifest.items_failed).value,
         at=manifest.finished_at or now,
         batch_id=manifest.batch_id,
         tenant=manifest.tenant,

@@ -9,6 +9,7 @@ from spindown.domain.alert import Alert, review
 from spindown.error import SpindownError
 from spindown.ledger import Ledger, LedgerView
 from spindown.port import ControlPorts, ObjectStore
+from spindown.reason_text import say_count
 
 #: Name of the alert.
 LOST = "lost-jobs"
@@ -72,12 +73,12 @@ def _count(view: LedgerView, ledger: Ledger, now: datetime, count: Callable[[], 
 
 def _alerts(workload: str, lost: int) -> Iterator[Alert]:
     if lost:
-        number = "1 job" if lost == 1 else f"{lost:,} jobs"
+        are, have, them = ("is", "has", "it") if lost == 1 else ("are", "have", "them")
         yield Alert(
             name=LOST,
-            says=f"At least {number} of {workload} are not done and have no message any more, as "
-            "after a purge of the queue. Nobody works on them.",
-            remedy=f"run `spindown redrive {workload} --lost`, which sends them again; what was "
+            says=f"At least {say_count(lost, 'job')} of {workload} {are} not done and {have} no "
+            f"message any more, as after a purge of the queue. Nobody works on {them}.",
+            remedy=f"run `spindown redrive {workload} --lost`, which sends {them} again; what was "
             "committed stays.",
             for_=_FOR,
         )

@@ -43,7 +43,7 @@ from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
 from spindown.port import VPC_CODE, AccountPlan, ImageView, SubnetView, VpcCount
-from spindown.reason_text import say, say_boot
+from spindown.reason_text import say, say_boot, say_count
 
 #: Concurrent executions of Lambda (Service Quotas, service code lambda).
 CONCURRENCY_CODE = "L-B99A9384"
@@ -486,7 +486,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
     unread = [r for r in case.places if isinstance(facts.regions[r].catalogue, Unknown)]
     reason = _nearest(choice.candidates)
     if choice.refused:
-        found += f"; EC2 refuses {len(choice.refused)} offers to the scaler"
+        found += f"; EC2 refuses {say_count(len(choice.refused), 'offer')} to the scaler"
         remedy = "see the rehearsal below"
     elif unread:
         remedy = f"read the market of {join(unread)} first"

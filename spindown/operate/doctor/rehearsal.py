@@ -21,6 +21,7 @@ from spindown.operate.doctor.check import OfferChoice
 from spindown.operate.doctor.fact import Unknown, ask
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.port import RefusalKind
+from spindown.reason_text import say_count
 
 Rehearser = Callable[[RehearsalRequest], Rehearsal]
 
@@ -126,7 +127,7 @@ def _check(what: str, one: Rehearsed) -> Iterator[Finding]:
     good = [each for each in launches if not each.code]
     if good:
         found = f"EC2 would launch {len(good)} of {len(launches)} pools that were asked about"
-        yield Finding(what=what, found=f"{found}, of {one.offers} offers")
+        yield Finding(what=what, found=f"{found}, of {say_count(one.offers, 'offer')}")
     if one.answer.ended:
         yield Finding(
             what=what,

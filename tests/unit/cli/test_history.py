@@ -288,7 +288,7 @@ def test_days_before_the_first_message_are_told() -> None:
 
 
 def test_a_queue_without_messages_has_nothing_to_simulate() -> None:
-    with pytest.raises(BadInput, match="nothing was sent to it in 1 days; give a file"):
+    with pytest.raises(BadInput, match="nothing was sent to it in 1 day; give a file"):
         read_queue(MemoryTrafficHistory(), "jobs", SHAPE, until=MONDAY, days=1.0)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.table import Table
 
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
@@ -172,3 +173,31 @@ def test_of_few_jobs_no_size_is_advised_that_they_exceed() -> None:
     assert any("2.04 GiB, more than the 1 GiB" in line for line in said)
     assert any("idle: 1 job so far, too few" in line for line in said)
     assert not any("nothing to change" in line for line in said)
+
+
+@pytest.mark.parametrize("mode", Rightsize)
+def test_says_what_becomes_of_what_is_learned(mode: Rightsize) -> None:
+    said = told(a_typed_world(rightsize=mode))
+
+    assert any(f'rightsize is "{mode}" for scan, idle' in line for line in said)
+
+
+def test_jobs_without_a_declared_type_have_rows() -> None:
+    world = a_typed_world()
+    keep(world, job_id="plain", shape="c0m32")
+    keep(world, type="gone", job_id="old", shape="c0m32")
+    found = found_in(world)
+
+    assert [(each.name, each.jobs, each.is_declared) for each in found.sizings] == [
+        ("scan", 6, True),
+        ("idle", 0, True),
+        ("gone", 1, False),
+        ("", 1, False),
+    ]
+    (table,) = (part for part in render_rightsizing(found) if isinstance(part, Table))
+    assert list(table.columns[0].cells)[2:] == ["gone (not declared)", "(no type)"]
+    assert any("Of gone (not declared), (no type) nothing is learned" in x for x in told(world))
+
+
+def test_the_span_of_what_a_dispatch_costs_is_named() -> None:
+    assert any("the machines of the last 14 days" in line for line in told(a_typed_world()))

@@ -95,6 +95,27 @@ def test_each_type_has_a_row(world: ControlWorld, tmp_path: Path) -> None:
     assert (first["gpu_mean"], records[1]["gpu_mean"]) == (None, 50.0)
 
 
+def test_what_was_asked_for_stands_beside_what_was_given(tmp_path: Path) -> None:
+    world = ControlWorld()
+    asked = replace(RECORD, started_at=NOW, type="scan", asked_memory_gib=6.0, shape="c2m8")
+    keep(
+        world,
+        NOW.date(),
+        asked,
+        # It ran out of memory, and was sent with more.
+        replace(asked, epoch=asked.epoch + 1, asked_memory_gib=16.0, shape="c2m16"),
+        replace(asked, job_id="p", type="plain"),
+    )
+
+    answer = ask(world, tmp_path, _BY_TYPE)
+    found = {row["type"]: row for row in answer.records}
+
+    assert (found["scan"]["asked_memory_gib"], found["scan"]["shapes"]) == (6.0, ["c2m16", "c2m8"])
+    said = shown(render_types(answer))
+    assert "6, given 8 to 16" in said
+    assert said.count(", given ") == 1
+
+
 def test_one_type_alone_is_read(world: ControlWorld, tmp_path: Path) -> None:
     (row,) = ask(world, tmp_path, _BY_TYPE, type_="scan").records
 

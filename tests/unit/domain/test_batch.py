@@ -10,6 +10,7 @@ from spindown.domain.batch import (
     BatchTally,
     EndsTold,
     OnFailure,
+    end_of_job,
     is_forgotten,
     is_told,
     start_or_cancel,
@@ -66,3 +67,17 @@ def test_what_waits_starts_after_success(on_failure: OnFailure) -> None:
 def test_a_batch_is_given_up_after_30_days() -> None:
     assert not is_forgotten(NOW, NOW + FORGOTTEN_AFTER - timedelta(seconds=1))
     assert is_forgotten(NOW, NOW + timedelta(days=30))
+
+
+@pytest.mark.parametrize(
+    ("state", "failed", "end"),
+    [
+        ("completed", 0, BatchEnd.COMPLETED),
+        ("completed", 1, BatchEnd.FAILED),
+        ("failed", 0, BatchEnd.FAILED),
+        ("cancelled", 0, BatchEnd.CANCELLED),
+        ("cancelled", 1, BatchEnd.FAILED),
+    ],
+)
+def test_a_job_ends_as_a_batch_of_it_alone(state: str, failed: int, end: BatchEnd) -> None:
+    assert end_of_job(state, items_failed=failed) is end

@@ -10,6 +10,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.message import derived_id
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.job import claim as claiming
 from spindown.job.cancel import CancelOutcome, cancel
@@ -18,7 +19,7 @@ from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
 from spindown.job.item import settle_items
 from spindown.job.manifest_store import load_manifest, save_manifest
-from spindown.job.redrive import Redriven, RedriveOutcome, find_unsendable, redrive
+from spindown.job.redrive import Redriven, RedriveOutcome, find_dead_letters, redrive
 from spindown.job.release import dead_letter_job, release, settle_failure, settle_rejection
 from spindown.memory import PortCall
 from spindown.port import Outgoing, Write
@@ -300,7 +301,7 @@ def test_what_can_never_go_back_is_listed_and_removed() -> None:
     letters = world.dead_letters.bodies()
 
     def found(*messages: str, remove: bool = False) -> dict[str, str]:
-        listed = find_unsendable(world.ports, remove=remove, messages=messages)
+        listed = find_dead_letters(world.ports, unsendable=True, remove=remove, messages=messages)
         return {one.message_id: one.body for one in listed}
 
     listed = found()
@@ -312,3 +313,37 @@ def test_what_can_never_go_back_is_listed_and_removed() -> None:
     left = [body for body in letters if body not in stuck]
     assert world.dead_letters.bodies() == left
     assert world.dead_letters.backlog().visible == len(left)
+
+
+def test_what_is_still_forbidden_stays_where_it_is() -> None:
+    world = WorkWorld()
+    for name in ("a", "b"):
+        give_up(world, {**JOB, "job_id": name})
+    why = Reason(ReasonCode.TYPE_UNKNOWN, {"type": "huge", "known": "small"})
+
+    found = list(
+        redrive(
+            WORKLOAD,
+            world.ports,
+            forbids=lambda job: why if job.job_id == "a" else NO_REASON,
+        )
+    )
+
+    assert {one.job_id: one.outcome for one in found} == {
+        "a": RedriveOutcome.FORBIDDEN,
+        "b": RedriveOutcome.SENT,
+    }
+    assert world.manifest("a").state is JobState.FAILED
+    assert world.dead_letters.backlog().visible == 1
+
+
+def test_every_dead_letter_is_listed_with_its_job_and_reason() -> None:
+    world = WorkWorld()
+    give_up(world, JOB)
+    world.dead_letters.send([Outgoing(body="not a job")])
+
+    found = {one.job_id: one for one in find_dead_letters(world.ports)}
+
+    assert (found["j"].letter_reason, found["j"].reason) == ("no such model", "")
+    assert found[""].reason
+    assert world.dead_letters.backlog().visible == 2

@@ -9,9 +9,9 @@ import pytest
 
 from spindown.contract.job.batch import batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
-from spindown.contract.job.message import child_id
+from spindown.contract.job.message import child_id, derived_id
 from spindown.ec2sim import MemoryClock
-from spindown.error import ContractError
+from spindown.error import ContractError, NotFound
 from spindown.job.result import SPLITS_MAX, find_jobs, read_progress, read_records
 from spindown.memory.store import MemoryObjectStore
 
@@ -250,3 +250,22 @@ def test_failed_items_are_read_from_parts_that_have_one() -> None:
     found = read_records("j", store, failed_only=True)
 
     assert [record["index"] for record in found] == [3]
+
+
+def test_a_job_with_a_failed_item_is_told_as_failed() -> None:
+    store = a_store()
+    part = replace(put_part(store, "j", 0, 1), failed=1)
+    put_manifest(store, a_manifest("j", parts=(part,), state=JobState.COMPLETED))
+
+    found = read_progress("j", store)
+
+    assert (found.state, found.word) == (JobState.COMPLETED, "failed")
+
+
+def test_a_job_is_found_by_the_id_that_sqs_gave_its_message() -> None:
+    store = a_store()
+    put_manifest(store, a_manifest(derived_id("0a1b-2c3d")))
+
+    assert find_jobs("0a1b-2c3d", store) == (derived_id("0a1b-2c3d"),)
+    with pytest.raises(NotFound):
+        find_jobs("0a1b-2c3e", store)

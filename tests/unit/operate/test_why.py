@@ -230,5 +230,5 @@ def test_counts_what_was_given_up() -> None:
     found = explain(WORKLOAD, world.ports, last=1)
 
     assert found.dead_letters == 1
-    assert "dead-letter" in _shown(found)
+    assert f"spindown redrive {WORKLOAD} --list" in _shown(found)
     assert "dead-letter" not in before

@@ -1,5 +1,6 @@
 """Every job leaves a record of what it used."""
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -10,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.codec import encode, to_json
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, measured_prefix
 from spindown.domain.fleet import GpuUse, Worker
+from spindown.domain.job_type import Sized
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.cancel import cancel
+from spindown.memory import MemoryJobQueue
+from spindown.port import Outgoing
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.home import AskedMachine, WorkerSettings
 from spindown.worker.slot import Slot
@@ -83,6 +88,19 @@ def test_what_a_job_asked_for_stands_beside_what_it_used(tmp_path: Path, proc: P
     [record] = one.records()
     # Of vCPUs it says nothing, and the workload does.
     assert (record.asked_memory_gib, record.asked_vcpus) == (6.0, 2.0)
+
+
+def test_a_learned_size_is_not_what_a_job_asked_for(tmp_path: Path, proc: Path) -> None:
+    types = (JobType(name="small", needs=Needs(memory_gib=8)),)
+    policy = replace(Policy(), types=types)
+    one = Plant(tmp_path, proc, ScriptedRunner(), policy=policy, shape="c0m4")
+    sized = Sized(of=types[0].needs, needs=Needs(memory_gib=4.0))
+    job = json.dumps({"job_id": "j", "items": items(1), "type": "small"})
+    one.world.queue.send([Outgoing(body=job, attributes={"sized": to_json(encode(sized))})])
+    one.slot.step()
+
+    [record] = one.records()
+    assert (record.shape, record.asked_memory_gib) == ("c0m4", 8.0)
 
 
 def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant], proc: Path) -> None:
@@ -176,6 +194,29 @@ def test_usage_and_manifest_tell_the_same_dollars(plant: Callable[..., Plant]) -
     assert record.seconds == pytest.approx(manifest.busy_seconds)
     assert record.dollars == pytest.approx(manifest.cost_usd)
     assert manifest.cost_usd > 0.0
+
+
+def test_what_ran_out_of_memory_costs_the_same_everywhere(tmp_path: Path, proc: Path) -> None:
+    types = (JobType(name="small", needs=Needs(memory_gib=8)),)
+    policy = replace(Policy(), types=types, requirements_at_most=Needs(memory_gib=24))
+    runner = ScriptedRunner(script=lambda *_: [Broken(FailureCause.OUT_OF_MEMORY, "killed")])
+    one = Plant(tmp_path, proc, runner, policy=policy, shape="c0m8")
+    intake = MemoryJobQueue(one.world.clock, one.world.ports.random, name="intake")
+    one.slot.context = replace(
+        one.slot.context,
+        recorder=one.recorder,
+        ports=replace(one.slot.context.ports, queue_of={"": intake}.__getitem__),
+    )
+    one.slot.slot = Slot(one.slot.context)
+    runner.before_poll = lambda _: one.world.clock.advance(timedelta(seconds=6))
+    one.world.after = lambda _: one.world.clock.advance(timedelta(seconds=1))
+    one.world.send({"job_id": "j", "items": items(1), "type": "small"})
+    one.slot.step()
+
+    [record] = one.records()
+    assert record.end is UsageEnd.OUTGROWN
+    assert record.dollars == pytest.approx(one.world.manifest("j").cost_usd)
+    assert record.dollars > 0.0
 
 
 def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant]) -> None:

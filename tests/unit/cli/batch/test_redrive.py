@@ -32,6 +32,41 @@ def test_sends_back_what_lies_there_and_says_why_it_did(
     assert (account.waiting(account.queue), account.waiting(account.dead_letters)) == (1, 0)
 
 
+def test_a_job_that_is_still_forbidden_is_left_and_counted(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.bury("a")
+    account.bury_text(json.dumps({"job_id": "b", "items": [1], "type": "huge"}))
+
+    with pytest.raises(typer.Exit):
+        redrive("ocr", config=account.config)
+
+    said = capsys.readouterr()
+    assert "a: sent back" in said.out
+    assert "b: left where it is" in said.out
+    assert "1 job is left, since ocr still refuses" in said.err
+    assert account.waiting(account.dead_letters) == 1
+
+
+def test_dead_letters_are_listed_and_none_is_sent(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.bury("a")
+    account.bury("b")
+
+    redrive("ocr", ["a"], list_=True, config=account.config)
+    assert capsys.readouterr().out.startswith("a  message ")
+    redrive("ocr", list_=True, config=account.config, as_json=True)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["job_id"], one["letter_reason"]) for one in told] == [
+        ("a", "no such model"),
+        ("b", "no such model"),
+    ]
+    assert account.waiting(account.dead_letters) == 2
+    with pytest.raises(BadInput, match="'c'"):
+        redrive("ocr", ["c"], list_=True, config=account.config)
+
+
 def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
     account.bury("a")
 
@@ -111,7 +146,7 @@ def test_options_that_do_not_go_together_do_nothing(
     assert account.waiting(account.dead_letters) == 1
 
 
-@pytest.mark.parametrize("how", [{}, {"lost": True}, {"malformed": True}])
+@pytest.mark.parametrize("how", [{}, {"lost": True}, {"malformed": True}, {"list_": True}])
 def test_nothing_to_redrive_is_said(
     account: Account, capsys: pytest.CaptureFixture[str], how: dict[str, Any]
 ) -> None:
