@@ -4,7 +4,7 @@ What an item will cost on an offer is in ``domain.ranking.score``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
 
@@ -70,6 +70,12 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
 def accrue_at_least(worker: Worker, now: datetime) -> Accrual:
     """Return what a worker will have cost beside its charges if it ends now: a minute at least."""
     return accrue(worker, max(now, worker.launched_at + LEAST_BILLED))
+
+
+def accrue_whole(worker: Worker, now: datetime) -> Accrual:
+    """Return what a worker has cost since its launch, all in; its dollars as they were charged."""
+    life = accrue(replace(worker, accrued_until=None), now)
+    return replace(life, dollars=worker.charged_usd + accrue(worker, now).dollars)
 
 
 def on_demand_dollars(worker: Worker, accrual: Accrual) -> float:

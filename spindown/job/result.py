@@ -49,6 +49,8 @@ class JobProgress:
     reason: str = ""
     #: ``ReasonCode`` of it, where there is one.
     code: str = ""
+    #: Whose slot had its last attempt; "": nobody has claimed it, or it was split.
+    instance_id: str = ""
     #: Whether a worker holds it; of a split one, one of its children.
     is_held: bool = False
     #: Failures and losses that count, and what was said of the last.
@@ -331,6 +333,7 @@ def read_progress(
         cost_usd=manifest.cost_usd,
         reason=manifest.reason,
         code=manifest.code,
+        instance_id=manifest.owner.partition("/")[0],
         is_held=manifest.state is JobState.RUNNING and is_held(manifest),
         failures=len(manifest.failures),
         last_failure=next((x.reason for x in reversed(manifest.failures) if x.reason), ""),

@@ -133,6 +133,13 @@ class Ledger(RowWrites):
         reader = Partition(self._table.query(self._history, rows.WORKER))
         return {w.instance_id: w for w in reader.all_of(Worker, rows.WORKER).values()}
 
+    def read_ended_one(self, instance_id: str) -> Worker | None:
+        """Read one worker that has ended; None: history does not keep it, or it cannot be read."""
+        sort = rows.worker_sort_key(instance_id)
+        row = self._table.get(Key(self._history, sort))
+        known = {} if row is None else Partition({sort: row}).all_of(Worker, rows.WORKER)
+        return next(iter(known.values()), None)
+
     def read_past_days(self) -> Mapping[str, SpendRow]:
         """Read the days of spend that are not live any more, as long as history keeps them."""
         return Partition(self._table.query(self._history, rows.SPEND)).named(SpendRow, rows.SPEND)

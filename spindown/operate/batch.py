@@ -1,7 +1,7 @@
 """The batches of a workload, gathered for a person: how far, what it cost, when it is done."""
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,14 +13,15 @@ from typing import Any
 from spindown.contract.decision import ShapeRecord
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import JobMessage, encode_job, needs_of, parse_job
+from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.batch import BatchEnd, BatchTally
 from spindown.domain.eta import Eta, OwnPace, WorkLeft, expect_end, expect_slots, pace_spread
-from spindown.domain.fleet import Backlog, all_of
-from spindown.domain.job_type import settle
+from spindown.domain.fleet import Backlog, Worker, all_of
+from spindown.domain.job_type import of_dispatch, settle
 from spindown.domain.learning import Knowledge, items_per_job
-from spindown.domain.policy import Policy
+from spindown.domain.past_cost import Accrual, accrue_whole
+from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.rightsizing import TypeSize, sized_at
 from spindown.error import ContractError, NotFound
 from spindown.job.cancel import REASON
@@ -102,6 +103,9 @@ class BatchDetail:
     cancelled_why: str
     #: The batch in which its failed items were sent again; "": they were not.
     again: str
+    #: Of a single job that gets a machine of its own: what that of its last attempt has cost all
+    #: in, and for what; None: there is none, or nobody knows it any more.
+    machine: Accrual | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +257,28 @@ def _uncounted(one: Submitted, jobs: int, items: int | None, fault: str) -> Batc
     )
 
 
+def _knows_none(_: str) -> Worker | None:
+    return None
+
+
 def read_detail(
-    name: str, jobs: tuple[str, ...], workload: str, store: ObjectStore, outlook: Outlook
+    name: str,
+    jobs: tuple[str, ...],
+    workload: str,
+    store: ObjectStore,
+    outlook: Outlook,
+    find_ended: Callable[[str], Worker | None] = _knows_none,
 ) -> BatchDetail:
-    """Return the status of a batch, or of a job that was asked for by name, and its failures."""
+    """Return the status of a batch, or of a job that was asked for by name, and its failures.
+
+    Args:
+        name: of the batch or the job.
+        jobs: its jobs.
+        workload: whose.
+        store: its part of the bucket.
+        outlook: what its ETA goes by.
+        find_ended: instance -> its worker, of those that have ended and are live no more.
+    """
     try:
         batch = read_batch(name, store)
         at = store.get(batch_key(name)).modified_at
@@ -282,7 +304,21 @@ def read_detail(
         },
         cancelled_why=next((x.reason for x in progresses if _is_dropped(x)), ""),
         again=again if is_again else "",
+        machine=_own_machine(progresses, outlook, find_ended),
     )
+
+
+def _own_machine(
+    jobs: Sequence[JobProgress], outlook: Outlook, find_ended: Callable[[str], Worker | None]
+) -> Accrual | None:
+    """Return what the machine of a single job has cost, if it was launched for that job alone."""
+    name = jobs[0].instance_id if len(jobs) == 1 else ""
+    # A worker writes it, and may write anything.
+    worker = (outlook.view.workers.get(name) or find_ended(name)) if is_id(name) else None
+    if worker is None:
+        return None
+    is_own = of_dispatch(outlook.policy, worker.shape).dispatch is Dispatch.DEDICATED
+    return accrue_whole(worker, outlook.at) if is_own else None
 
 
 def _is_dropped(job: JobProgress) -> bool:

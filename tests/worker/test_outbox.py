@@ -10,7 +10,7 @@ from spindown.domain.worker_lifecycle import PolicySeen
 from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents, PortCall
 from spindown.worker.child.failure_cause import Broken, FailureCause
-from spindown.worker.child.runner import BatchDone, ItemDone
+from spindown.worker.child.runner import BatchDone, Event, ItemDone
 from spindown.worker.log import open_log
 from spindown.worker.slot import Slot
 from spindown.worker.transfer.outbox import Outbox
@@ -50,7 +50,11 @@ def test_a_job_that_is_completed_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_job_with_a_failed_item_is_told_as_failed(tmp_path: Path) -> None:
-    one_fails = [ItemDone(index=0, error="no"), ItemDone(index=1, value=1), BatchDone()]
+    one_fails: list[Event | None] = [
+        ItemDone(index=0, error="no"),
+        ItemDone(index=1, value=1),
+        BatchDone(),
+    ]
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: one_fails))
     events = telling(slot)
     slot.world.send(JOB)

@@ -60,7 +60,14 @@ def _read_one(session: Session, name: str, workload: str | None) -> Status | Bat
         argument="WORKLOAD, BATCH or JOB",
         wanted=f", or a workload ({workloads})",
     )
-    return read_detail(name, jobs, owner, session.work_store(owner), session.outlook(owner))
+    return read_detail(
+        name,
+        jobs,
+        owner,
+        session.work_store(owner),
+        session.outlook(owner),
+        session.ledger(owner).read_ended_one,
+    )
 
 
 def watch(

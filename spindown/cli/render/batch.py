@@ -12,6 +12,7 @@ from rich.text import Text
 from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import format_seconds
 from spindown.domain.eta import Eta
+from spindown.domain.past_cost import Accrual
 from spindown.domain.reason import UNTIL_CHANGED
 from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchState, BatchStatus
@@ -37,6 +38,7 @@ def render_batch(detail: BatchDetail, now: datetime, options: str) -> Renderable
     lines = [
         Text(say_state(batch) if batch.state else batch.fault, style="bold"),
         *(Text(line) for line in _progress_lines(batch, now)),
+        *([] if detail.machine is None else [Text(_say_machine(detail.machine))]),
         *(Text(line, style="bold red") for line in _fault_lines(detail, now)),
         *(Text(line, style="dim") for line in _next_lines(detail, options)),
     ]
@@ -66,6 +68,16 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
         yield f"done   in {say_eta(batch.eta, now)}"
     elif batch.state is BatchState.WAITING:
         yield "done   not known: no machine is there for it, or its speed is not known"
+
+
+def _say_machine(cost: Accrual) -> str:
+    """Return what the machine of one job has cost, and for what."""
+    boot, busy, idle = (
+        format_seconds(timedelta(seconds=seconds))
+        for seconds in (cost.boot_seconds, cost.busy_seconds, cost.idle_seconds)
+    )
+    spent = f"{boot} boot, {busy} with the job, {idle} idle"
+    return f"all in ${say_dollars(cost.dollars)}, the machine of its last attempt: {spent}"
 
 
 def _fault_lines(detail: BatchDetail, now: datetime) -> Iterator[str]:

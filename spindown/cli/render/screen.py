@@ -204,9 +204,7 @@ def _money_line(status: Status) -> Text:
     refusals = say_count(today.refusals, "refusal")
     line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:
-        line.append(
-            f"; whole deployment this month ${status.month_usd:.2f} of ${status.budget_usd:.2f}"
-        )
+        line.append(f"; deployment's month ${status.month_usd:.2f} of ${status.budget_usd:.2f}")
         if status.reserved_usd > 0.0:
             line.append(f", ${status.reserved_usd:.2f} set aside")
     return line

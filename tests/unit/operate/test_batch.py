@@ -20,7 +20,7 @@ from spindown.domain.batch import BatchTally
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Backlog, RequeuedJob
 from spindown.domain.learning import Knowledge, ThroughputRecord
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
 from spindown.error import NotFound
@@ -426,3 +426,37 @@ def test_a_job_by_its_own_name_is_shown_as_well() -> None:
     found = world.detail("alone", "alone").batch
 
     assert (found.state, found.submitted_at, found.jobs) == (BatchState.RUNNING, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "is_live"),
+    [(Dispatch.DEDICATED, True), (Dispatch.DEDICATED, False), (Dispatch.POOL, True)],
+)
+def test_a_job_tells_what_its_own_machine_has_cost(dispatch: Dispatch, *, is_live: bool) -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    world.leave("b-00000", DONE)
+    worker = replace(
+        a_worker(),
+        launched_at=NOW - timedelta(minutes=10),
+        checked_in_at=NOW - timedelta(minutes=8),
+        idle_since=NOW - timedelta(minutes=1),
+        accrued_until=NOW - timedelta(minutes=4),
+        charged_usd=0.5,
+        price_per_hour=6.0,
+    )
+    view = LedgerView(workers={"i-1": worker} if is_live else {})
+    policy = replace(Policy(), dispatch=dispatch)
+    world.outlook = replace(world.outlook, view=view, policy=policy)
+    ended = {"i-1": worker}
+
+    detail = read_detail("b", ("b-00000",), "ocr", world.store, world.outlook, ended.get)
+
+    if dispatch is Dispatch.POOL:
+        assert detail.machine is None
+        return
+    assert detail.machine is not None
+    assert detail.machine.dollars == pytest.approx(0.5 + 4 * 6.0 / 60)
+    seconds = detail.machine
+    assert (seconds.boot_seconds, seconds.busy_seconds, seconds.idle_seconds) == (120, 420, 60)
+    assert "all in $0.9" in screen_of(detail)

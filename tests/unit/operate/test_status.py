@@ -302,7 +302,7 @@ def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     assert status.last_week.cost_per_item == pytest.approx(5.0 / 1001)
     assert f"{format_item_cost(lately)} all in, in 24 hours" in screen_of(status)
     assert f"({100 * (lately * 1001 / 5.0 - 1):+.0f} % on 7 days)" in screen_of(status)
-    assert "; whole deployment this month $90.00 of $100.00" in screen_of(status, width=200)
+    assert "; deployment's month $90.00 of $100.00" in screen_of(status, width=200)
 
 
 @pytest.mark.parametrize(("failed", "shown"), [(0, False), (2345, True)])
