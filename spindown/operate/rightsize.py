@@ -17,14 +17,14 @@ from spindown.domain.dispatch_cost import (
     compare_dispatches,
 )
 from spindown.domain.idle import idle_timeout
-from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of
+from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of, size_up
 from spindown.domain.learning import boot_p50
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
 from spindown.domain.requirement_advice import Footprint, JobUse, find_footprint, fit
-from spindown.domain.rightsizing import TypeSize, are_few
+from spindown.domain.rightsizing import LEARNED, TypeSize, are_few
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.plan import preview
@@ -158,7 +158,8 @@ def _sizings(
         given = settle(declared.name if is_declared else "", None, policy, sized).needs
         jobs = len({record.job_id for record in own})
         is_known = size.advised != Needs() and not are_few(jobs)
-        advised = settle(declared.name, size.advised, policy).needs if is_known else Needs()
+        wanted = _as_asked(size.advised, declared.needs)
+        advised = settle(declared.name, wanted, policy).needs if is_known else Needs()
         seen = [one for record in own if (one := seen_attempt(record)[1]) is not None]
         dollars = sum(record.dollars for record in own) / months
         dispatch = dispatch_of_type(declared, policy)
@@ -201,6 +202,20 @@ def _sizings(
             dispatch=dispatch,
             dispatches=_compare(own, given, settings, policy, ports),
         )
+
+
+def _as_asked(advised: Needs, asked: Needs) -> Needs:
+    """Return what is advised; what is asked for stays where its size is the one that is advised.
+
+    Sizes are on a scale, to which what people ask for is rounded up: beyond what jobs may ask for.
+    """
+    same = {
+        need: value
+        for need in LEARNED
+        if (value := getattr(asked, need)) is not None
+        and getattr(advised, need) == size_up(need, value)
+    }
+    return replace(advised, **same)
 
 
 def _compare(

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from spindown import config as configuration
 from spindown.cli import option
+from spindown.cli.render.saving import say_usd
 from spindown.cli.render.screen import format_item_cost, format_seconds, make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -90,12 +91,16 @@ def render_rightsizing(
 
 
 def _say_few(found: Rightsizing) -> Iterator[str]:
-    """Yield of what there are too few jobs for advice."""
+    """Yield of what there are too few jobs for advice, and of what there is none yet."""
     typed = [(each.name, each.jobs) for each in found.sizings if each.is_declared]
     counts = typed if found.sizings else [(found.workload, found.jobs)]
     for name, jobs in counts:
         if jobs and are_few(jobs):
             yield f"{name}: {say_count(jobs, 'job')} so far, too few to go by: {TRIAL_JOBS:g} tell"
+    is_off = found.mode is Rightsize.OFF
+    for each in () if is_off else found.sizings:
+        if each.asked != Needs() and each.advised == Needs() and not are_few(each.jobs):
+            yield f"{_type_name(each)}: nothing is advised yet: the hourly function decides"
 
 
 def _say_dispatches(found: Rightsizing) -> Iterator[str]:
@@ -183,7 +188,7 @@ def _say_needs(needs: Needs, *, cores: float | None = None) -> str:
 
 
 def _say_dollars(dollars: float | None) -> str:
-    return "-" if dollars is None else f"{dollars:,.2f}"
+    return "-" if dollars is None else say_usd(dollars)
 
 
 def _hour_reasons(of: TypeSizing) -> Iterator[Reason]:

@@ -193,7 +193,7 @@ def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:
         is_given |= any(_GIVEN in one.plain for one in (asked, asked_memory, asked_vram))
     yield table
     yield f"USD: {AT_WORK}."
-    yield "Cores and memory: on average / 95th percentile / at the most. of: of one slot's machine."
+    yield "Cores and memory: on average / 95th percentile / at the most. of: of what a slot had."
     yield "asked: by message, type or requirements" + (
         "; given: as learned (`spindown rightsize`), or with more after memory ran out."
         if is_given

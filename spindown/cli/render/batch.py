@@ -61,7 +61,8 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
     failed = f", {batch.items_failed:,} failed" if batch.items_failed else ""
     yield f"items  {say_of(batch.items_done, batch.items)} done{failed}"
     if batch.dollars is not None:
-        yield f"cost   ${say_dollars(batch.dollars)} so far: {AT_WORK}"
+        far = "" if batch.jobs_over == batch.jobs else " so far"
+        yield f"cost   ${say_dollars(batch.dollars)}{far}: {AT_WORK}"
     if batch.decision:
         yield f"waits  {batch.decision}"
     if batch.eta is not None:

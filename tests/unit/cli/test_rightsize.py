@@ -11,6 +11,7 @@ from rich.table import Table
 
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
 from spindown.config import load, parse
+from spindown.contract.learned_size import sizes_key
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Needs, Rightsize
 from spindown.domain.reason import ReasonCode
@@ -201,3 +202,10 @@ def test_jobs_without_a_declared_type_have_rows() -> None:
 
 def test_the_span_of_what_a_dispatch_costs_is_named() -> None:
     assert any("the machines of the last 14 days" in line for line in told(a_typed_world()))
+
+
+def test_says_that_nothing_is_decided_yet() -> None:
+    world = a_typed_world()
+    world.objects.delete(sizes_key(WORKLOAD))
+
+    assert any("scan: nothing is advised yet" in line for line in told(world))

@@ -15,6 +15,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.domain.requirement_advice import RequirementKey
 from spindown.operate.rightsize import rightsize
 from spindown.operate.why import explain
+from spindown.reason_text import say
 from tests.builders import NOW, a_type, a_usage_record
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 from tests.reading import only_reading
@@ -180,3 +181,27 @@ def test_with_types_nothing_is_said_of_the_workload_as_a_whole() -> None:
     found = rightsize(WORKLOAD, a_typed_world().ports, days=14)
 
     assert (found.footprint, found.now, found.then) == (None, None, None)
+
+
+def test_a_size_that_is_asked_for_is_advised_as_it_is_asked_for() -> None:
+    world = a_typed_world()
+    # On the scale of sizes it is 32.
+    world.change_policy(types=(JobType(name="scan", needs=Needs(memory_gib=30)),))
+    for number in range(6):
+        job = {"type": "scan", "job_id": f"j{number}", "shape": "c0m32"}
+        keep(world, **job, memory_gib=32.0, memory_max=24.0, started_at=world.clock.now())
+    world.clock.advance(timedelta(hours=1))
+    learn_sizes(WORKLOAD, world.ports)
+
+    (scan,) = rightsize(WORKLOAD, world.ports, days=14).sizings
+
+    assert scan.advised == scan.asked == Needs(memory_gib=30)
+
+
+def test_a_lowered_size_says_what_was_asked_for() -> None:
+    world = a_typed_world(rightsize=Rightsize.APPLY)
+    (reason,) = rightsize(WORKLOAD, world.ports, days=14).sizings[0].reasons
+
+    assert reason.about["asked"] == 32
+    assert "asked for" not in say(reason)
+    assert "(64 asked for)" in say(replace(reason, about={**reason.about, "asked": 64.0}))
