@@ -74,6 +74,11 @@ def case_no_interruption(each: float) -> Reason:
     return Reason(ReasonCode.CASE_NO_INTERRUPTION, {**numbers, "each": each})
 
 
+def size_learned(**changes: float) -> Reason:
+    numbers = {"jobs": 6.0, "used": 2.0, "room": 1.2, "chance": 0.07, "size": 4, "before": 8}
+    return Reason(ReasonCode.SIZE_LOWERED, {"need": "memory_gib", **numbers, **changes})
+
+
 @pytest.mark.parametrize(
     ("reason", "part"),
     [
@@ -131,6 +136,21 @@ def case_no_interruption(each: float) -> Reason:
             "Full; cooling down until 12:15:00",
             id="a reason within a reason",
         ),
+        pytest.param(
+            Reason(ReasonCode.FAILED_TOO_OFTEN, {"failures": 1}), "1 failure or loss", id="one"
+        ),
+        pytest.param(
+            Reason(ReasonCode.VCPUS_MIN, {"found": 1, "wanted": 2}), "1 vCPU, fewer", id="one vCPU"
+        ),
+        pytest.param(
+            Reason(ReasonCode.GPU_COUNT_MIN, {"found": 1.0, "wanted": 2.0}),
+            "1 GPU, fewer than 2",
+            id="one GPU",
+        ),
+        # Evidence fades, and no part of a job was seen.
+        pytest.param(size_learned(jobs=6.4), "of 6 jobs seen", id="faded jobs"),
+        pytest.param(size_learned(jobs=1.0), "of 1 job seen", id="one job"),
+        pytest.param(size_learned(asked=6), "8 to 4 GiB (6 asked for)", id="what was asked for"),
     ],
 )
 def test_words_follow_the_numbers(reason: Reason, part: str) -> None:
