@@ -1,7 +1,9 @@
 """What an execution has come to so far: the executor's own memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
@@ -10,6 +12,7 @@ from spindown.control.observe.observation import Observation, TickFacts
 from spindown.control.plan.action import Action, LaunchWorkers
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, used
 from spindown.control.plan.throttling import next_backoff
+from spindown.control.silence import ACT_WITHIN, ask
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
@@ -17,6 +20,8 @@ from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.ledger import AccountView
 from spindown.port import ControlPorts, Write
+
+T = TypeVar("T")
 
 RequestRecords = tuple[LaunchRequestRecord, ...]
 
@@ -46,6 +51,8 @@ class Execution:
     )
     notes: list[Reason] = field(default_factory=list)
     ended_early: Reason = NO_REASON
+    #: When the first launch began; None: none has.
+    launching_since: datetime | None = None
     leases_freed: int = 0
     #: Instances of which an action has lost a race, or has had no answer.
     lost: set[str] = field(default_factory=set)
@@ -77,6 +84,15 @@ class Execution:
         self.allowance = self.allowance.with_account(
             used(self.account, self.now), calls_made(self.facts, self.account)
         )
+
+    def ask(self, region: str, call: Callable[[], T]) -> T:
+        """Ask EC2 to do something, unless that would keep the tick from its launches.
+
+        Raises:
+            Unreachable: it was not asked.
+            SpindownError: what the call raises.
+        """
+        return ask(self.ports, region, call, tick=self.now, within=ACT_WITHIN)
 
     def note(self, *unit: Write) -> None:
         """Let a unit wait for the next transaction."""

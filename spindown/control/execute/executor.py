@@ -7,6 +7,7 @@ an event: it is left out, with what needs it, and the next tick plans anew.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from spindown.contract import row as rows
 from spindown.contract.queue import shape_queue
@@ -208,7 +209,8 @@ def _terminate(run: Execution, action: Terminate) -> None:
     if not ids:
         return
     try:
-        states = run.ports.compute.terminate(region=region, instance_ids=ids)
+        call = partial(run.ports.compute.terminate, region=region, instance_ids=ids)
+        states = run.ask(region, call)
     except SpindownError as exc:
         if isinstance(exc, Throttled):
             run.back_off(region)

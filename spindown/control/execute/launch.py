@@ -9,6 +9,7 @@ left alone too. Tries and time are bounded.
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
@@ -27,6 +28,7 @@ from spindown.control.plan.image import blames_image, give_up_refused, image_for
 from spindown.control.plan.launch_allowance import PlannedRequest, reserve, take_call, why_short
 from spindown.control.plan.launch_outcome import complete_launch, pools_of
 from spindown.control.plan.launch_request import LaunchProgress, calls_used_up
+from spindown.control.silence import ACT_WITHIN
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker
 from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count
@@ -46,7 +48,7 @@ from spindown.port import (
     Write,
 )
 
-#: No further request is begun after this: what is under way still ends within SCALER_TIMEOUT.
+#: How long after its first launch a tick begins further requests.
 _BEGIN_WITHIN = timedelta(seconds=40)
 #: Tries to write an intent; the second is for who finds that another workload has just begun the
 #: minute.
@@ -67,8 +69,10 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
         quotas_met=run.quotas_met,
     )
     asked: set[str] = set()
+    run.launching_since = run.launching_since or run.ports.clock.now()
+    begin_until = min(run.launching_since + _BEGIN_WITHIN, run.now + ACT_WITHIN)
     while (request := progress.next_request(run.allowance)) is not None:
-        if run.ports.clock.now() - run.now > _BEGIN_WITHIN:
+        if run.ports.clock.now() > begin_until:
             progress.ended = Reason(ReasonCode.TIME_IS_UP)
             break
         if request.region not in asked and not _confirm_region(run, request.region):
@@ -278,7 +282,7 @@ def replay(run: Execution, action: Replay) -> None:
     """Make a request again whose answer was lost; what it gives is adopted."""
     launch_id, region = action.launch.launch_id, action.request.region
     try:
-        answer = run.ports.compute.launch(action.request)
+        answer = run.ask(region, partial(run.ports.compute.launch, action.request))
     except Throttled:
         run.back_off(region)
         raise

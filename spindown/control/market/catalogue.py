@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.control.silence import SLOW
 from spindown.domain.offer import Catalogue, InstanceType, Requirements
 from spindown.domain.requirement import is_considered, limit_types
-from spindown.error import ContractError, NotFound, SpindownError
+from spindown.error import ContractError, NotFound, SpindownError, Unreachable
 from spindown.port import CATALOGUE_FOR, AnswerKind, ControlPorts, Datum, ObjectStore
 
 T = TypeVar("T")
@@ -292,6 +293,8 @@ class _CatalogueReading:
         self._transfers: dict[str, Mapping[str, float]] = {}
         self._stale: dict[str, datetime] = {}
         self._failures: dict[str, str] = {}
+        #: Region -> what it said after it had kept us waiting: nothing more is read there.
+        self._hung: dict[str, str] = {}
 
     def read(self, region: str) -> None:
         """Read all sources of one region."""
@@ -425,7 +428,10 @@ class _CatalogueReading:
         *,
         may_be_empty: bool = False,
     ) -> Mapping[str, T]:
+        region, begun = source.partition("/")[0], self._ports.clock.now()
         try:
+            if region in self._hung:
+                raise Unreachable(f"not read: {self._hung[region]}")
             part = read()
             if part or may_be_empty:
                 return part
@@ -433,6 +439,8 @@ class _CatalogueReading:
         except SpindownError as exc:
             self._first_error = self._first_error or exc
             reason = str(exc)
+            if self._ports.clock.now() - begun > SLOW:
+                self._hung[region] = reason
         self._failures[source] = reason
         if self._known is not None and last:
             self._stale[source] = self._known.stale_since.get(source, self._known.taken_at)

@@ -12,6 +12,7 @@ from spindown.control.market.catalogue import (
     limited_catalogue,
     unstored_catalogue,
 )
+from spindown.control.silence import ask
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
     GP3_PRICE_PER_GIB_MONTH,
@@ -89,13 +90,14 @@ def read_prices(
     spot: list[SpotPrice] = []
     ages: list[timedelta] = []
     unknown: dict[str, Reason] = {}
-    for region in sorted(spot_in):
+    # Home first: an outpost that hangs may leave no time for others.
+    for region in sorted(spot_in, key=lambda name: (name in settings.outposts, name)):
         names = _wanted(region, settings, catalogue)
         if not names:
             continue
         key, said = f"{region} {' '.join(names)}", ""
         try:
-            prices = ports.cache.recall(_SPOT, key, now, partial(_ask, ports, region, names))
+            prices = ports.cache.recall(_SPOT, key, now, partial(_ask, ports, region, names, now))
         except SpindownError as exc:
             prices, said = (), str(exc)
         last = ports.cache.last(_SPOT, key)
@@ -121,8 +123,11 @@ def read_prices(
     )
 
 
-def _ask(ports: ControlPorts, region: str, wanted: list[str]) -> tuple[SpotPrice, ...]:
-    return tuple(ports.market.spot_prices(region=region, instance_types=wanted))
+def _ask(
+    ports: ControlPorts, region: str, wanted: list[str], now: datetime
+) -> tuple[SpotPrice, ...]:
+    question = partial(ports.market.spot_prices, region=region, instance_types=wanted)
+    return tuple(ask(ports, region, question, tick=now))
 
 
 def _wanted(region: str, settings: WorkloadSettings, catalogue: Catalogue) -> list[str]:

@@ -5,12 +5,14 @@ since each costs a call: are our instances still there, and does a spot request 
 taking one away. A worker that is heard, and that the answer misses, is asked for again by its id:
 one wrong answer ends nobody who works. Launches without an answer are looked up besides, one call
 each. A tick that launches leaves both questions out, unless they have been left out for long. A
-region in which no row expects anything is asked now and then.
+region in which no row expects anything is asked now and then, and one that hangs is left alone
+(``control.silence``).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from spindown.contract import tag
@@ -22,12 +24,13 @@ from spindown.control.observe.observation import (
     decode_request,
     failure_of,
 )
+from spindown.control.silence import ask
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.termination import UNSEEN_FOR, is_heard
 from spindown.error import SpindownError, Throttled
-from spindown.port import ControlPorts
+from spindown.port import ControlPorts, InstanceView
 
 T = TypeVar("T")
 
@@ -56,7 +59,7 @@ def observe_launches(facts: TickFacts, ports: ControlPorts) -> TickFacts:
             tag.LAUNCH: launch.launch_id,
         }
         try:
-            found = tuple(ports.compute.instances(region=region, tags=tags))
+            found = tuple(_instances(facts, ports, region, tags))
         except SpindownError as exc:
             about = {"region": region, "launch_id": launch.launch_id}
             answers = _failed(answers, region, exc, failure_of(exc, LAUNCHES, **about), ports)
@@ -79,7 +82,8 @@ def observe_ec2(
                 regions,
                 INSTANCES,
                 ports,
-                lambda region: tuple(ports.compute.instances(region=region, tags=tags)),
+                lambda region: tuple(_instances(facts, ports, region, tags)),
+                home=facts.deployment.region,
             )
             answers = replace(answers, instances=found, is_sweep=is_sweep)
             return replace(facts, ec2=_ask_again(facts, answers, fleet, ports))
@@ -92,7 +96,13 @@ def observe_ec2(
                 ids,
                 RECLAIMS,
                 ports,
-                lambda region: ports.compute.reclaimed(region=region, instance_ids=ids[region]),
+                lambda region: ask(
+                    ports,
+                    region,
+                    partial(ports.compute.reclaimed, region=region, instance_ids=ids[region]),
+                    tick=facts.now,
+                ),
+                home=facts.deployment.region,
             )
             reclaimed: frozenset[str] = frozenset().union(*taken.values())
             return replace(facts, ec2=replace(answers, reclaimed=reclaimed))
@@ -123,7 +133,12 @@ def _ask_again(
             continue
         try:
             ours = _our_tags(facts).items()
-            found = ports.compute.described(region=region, instance_ids=sorted(doubted))
+            found = ask(
+                ports,
+                region,
+                partial(ports.compute.described, region=region, instance_ids=sorted(doubted)),
+                tick=facts.now,
+            )
             # A row may name any instance.
             again = [view for view in found if ours <= view.tags.items()]
         except SpindownError as exc:
@@ -137,6 +152,13 @@ def _ask_again(
             doubt = Reason(ReasonCode.ANSWER_DOUBTED, about)
             answers = replace(answers, failures=(*answers.failures, doubt))
     return replace(answers, instances=seen)
+
+
+def _instances(
+    facts: TickFacts, ports: ControlPorts, region: str, tags: Mapping[str, str]
+) -> Sequence[InstanceView]:
+    question = partial(ports.compute.instances, region=region, tags=tags)
+    return ask(ports, region, question, tick=facts.now)
 
 
 def _our_tags(facts: TickFacts) -> Mapping[str, str]:
@@ -185,13 +207,16 @@ def _each_region(
     regions: Collection[str],
     asked: str,
     ports: ControlPorts,
-    ask: Callable[[str], T],
+    question: Callable[[str], T],
+    *,
+    home: str,
 ) -> tuple[dict[str, T], Ec2Answers]:
     """Return region -> answer for those that answer, and the answers with the others' failures."""
     found: dict[str, T] = {}
-    for region in sorted(regions):
+    # Home first: an outpost that hangs may leave no time for others.
+    for region in sorted(regions, key=lambda name: (name != home, name)):
         try:
-            found[region] = ask(region)
+            found[region] = question(region)
         except SpindownError as exc:
             answers = _failed(answers, region, exc, failure_of(exc, asked, region=region), ports)
     return found, answers

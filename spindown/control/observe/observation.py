@@ -18,6 +18,7 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
+from spindown.control.silence import SLOW
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
 from spindown.domain.idle import timeout_told
 from spindown.domain.job_type import Shape, is_possible, own_shape, parse_shape, slots_of
@@ -221,16 +222,23 @@ def _read_settings(
     workload: str, ports: ControlPorts, view: LedgerView, now: datetime
 ) -> tuple[WorkloadSettings, LiveEdit | None]:
     """Recall the settings, unless the ledger says that they were edited since."""
+    # What is remembered with an outpost unread took long to read.
+    is_slow = True
 
     def read() -> tuple[WorkloadSettings, LiveEdit | None, int]:
-        return (*ports.settings.workload(workload), view.policy.edits)
+        nonlocal is_slow
+        begun = ports.clock.now()
+        settings, edit = ports.settings.workload(workload)
+        is_slow = ports.clock.now() - begun > SLOW
+        return settings, edit, view.policy.edits
 
     found = ports.cache.recall(_WORKLOAD, workload, now, read)
     if found[2] != view.policy.edits:
         forget_settings(ports, workload)
         found = ports.cache.recall(_WORKLOAD, workload, now, read)
-    if found[0].unread:
-        # An outpost that is just being deployed, or does not answer, is asked again at once.
+    if found[0].unread and not is_slow:
+        # An outpost that is just being deployed, or is refused, is asked again at once; not one
+        # that keeps the tick waiting.
         forget_settings(ports, workload)
     return found[0], found[1]
 

@@ -320,6 +320,26 @@ def test_a_throttled_source_is_a_failed_source() -> None:
     assert refresh(world.ports).failures == {f"{REGION}/on_demand": "slow down"}
 
 
+def test_a_region_that_hangs_keeps_a_refresh_waiting_once() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.1),))
+    refresh(world.ports)
+    begun = world.now
+
+    def hang(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port != "market" or call.kwargs["region"] != AWAY:
+            return proceed()
+        world.clock.advance(timedelta(seconds=62))
+        raise NO_ANSWER
+
+    world.interfere = hang
+    refreshed = refresh(world.ports)
+
+    assert world.now - begun == timedelta(seconds=62)
+    assert f"{AWAY}/on_demand" in refreshed.failures
+    assert refreshed.catalogue.on_demand[AWAY]
+    assert refreshed.catalogue.on_demand.keys() == {AWAY, REGION}
+
+
 @pytest.mark.parametrize("error", [NotFound("no parameter"), AccessDenied("no grant")])
 def test_one_workload_s_bad_settings_leave_others_their_prices(
     error: Exception,

@@ -1,5 +1,6 @@
 """A region that answers no launch is in the way of no other."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,9 @@ from spindown.control.plan.action import LaunchWorkers
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
+from spindown.memory import PortCall
 from spindown.operate.plan import preview
+from spindown.port import LaunchRequest
 from tests.builders import AT_ONCE
 from tests.control import AWAY, AWAY_ZONE, WORKLOAD, ZONES, ControlWorld, every_spot_pool, pools
 from tests.failure import only_in, refuse
@@ -55,6 +58,93 @@ def test_a_silent_region_keeps_no_work_from_starting_at_home(
     assert pools(world.tick()) == launched
     assert planned.first is not None
     assert [str(planned.first.offer)] == launched
+
+
+def hang(world: ControlWorld, *names: str) -> list[str]:
+    """Leave calls of a port or method in the outpost without an answer for a minute.
+
+    Return the calls that were made.
+    """
+    made: list[str] = []
+    asked = set(names)
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        requests = (one.region for one in call.args if isinstance(one, LaunchRequest))
+        region = call.kwargs.get("region") or next(requests, None)
+        if region != AWAY or asked.isdisjoint({call.port, call.method}):
+            return proceed()
+        made.append(call.method)
+        world.clock.advance(timedelta(seconds=62))
+        raise Unreachable("timed out")
+
+    world.interfere = interfere
+    return made
+
+
+@pytest.mark.parametrize("ports", [("market",), ("compute", "market")], ids=len)
+def test_an_outpost_that_hangs_stops_no_launch_at_home(ports: tuple[str, ...]) -> None:
+    world = ControlWorld(policy=replace(AT_ONCE, max_workers=40), away=(("g4dn.xlarge", 0.9),))
+    world.send()
+    world.tick()
+    made = hang(world, *ports)
+    world.clock.advance(timedelta(minutes=20))
+
+    world.send(8)
+    first = world.tick()
+    world.run(20)
+
+    assert f"g4dn.xlarge/{ZONES[0]}/spot" in pools(first)
+    # It keeps few of these ticks waiting.
+    assert 1 <= len(made) <= 6
+
+
+def test_a_lost_launch_in_a_hung_region_stops_no_other() -> None:
+    world = a_world(max_workers=40)
+    world.compute.lose_next_answer(is_carried_out=False)
+    world.send()
+    world.tick()
+    hang(world, "compute", "market")
+
+    world.send(8)
+    decisions = world.run(12)
+
+    assert f"g4dn.xlarge/{ZONES[0]}/spot" in [pool for each in decisions for pool in pools(each)]
+
+
+def test_a_hung_end_leaves_time_for_launches_at_home() -> None:
+    world = ControlWorld(policy=AT_ONCE, away=(("g4dn.xlarge", 0.01),))
+    world.send()
+    world.tick()
+    assert [worker.region for worker in world.workers()] == [AWAY]
+
+    # It never checks in, and is to be ended and replaced.
+    world.run(10)
+    made = hang(world, "terminate")
+    world.run(4)
+
+    assert "terminate" in made
+    assert any(worker.region != AWAY for worker in world.workers())
+
+
+def test_an_outpost_without_settings_keeps_few_ticks_waiting() -> None:
+    world = a_world()
+    asked = 0
+    whole = world.settings.workload(WORKLOAD)[0]
+    home = {name: place for name, place in whole.regions.items() if name != AWAY}
+
+    def slow(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        nonlocal asked
+        found = proceed()
+        if (call.port, call.method) != ("settings", "workload"):
+            return found
+        asked += 1
+        world.clock.advance(timedelta(seconds=30))
+        return replace(found[0], regions=home, unread={AWAY: "timed out"}), found[1]
+
+    world.interfere = slow
+    world.run(10)
+
+    assert asked <= 3
 
 
 def test_a_silent_region_is_asked_once_no_other_gives_anything() -> None:
