@@ -61,6 +61,14 @@ _MARKED = "marked-for-termination"
 _TAGGED = ("instance", "fleet", "volume")
 
 
+#: What botocore calls the operation that launches.
+_CREATE = "ec2.CreateFleet"
+#: Said of an answer: botocore had sent the request before, and has no answer to that.
+_LOST = "spindown-lost"
+#: Refusals that say why a try was refused, and nothing of an earlier one with the same token.
+_OF_THIS_TRY = frozenset({RefusalKind.ACCOUNT, RefusalKind.THROTTLE})
+
+
 class Ec2Compute:
     """Compute on EC2; ``client`` returns the client of a region."""
 
@@ -69,11 +77,19 @@ class Ec2Compute:
 
     def launch(self, request: LaunchRequest) -> LaunchAnswer:
         """Ask CreateFleet once for an instant fleet."""
+        client = self._client(request.region)
+        events = client.meta.events
+        events.register(f"response-received.{_CREATE}", _note_lost, unique_id=f"{_LOST}-noted")
+        events.register(f"after-call.{_CREATE}", _tell_lost, unique_id=f"{_LOST}-told")
         try:
-            answer = self._client(request.region).create_fleet(**fleet_arguments(request))
+            answer = client.create_fleet(**fleet_arguments(request))
         except ClientError as error:
             code = code_of(error)
             kind = refusal_kind(code, is_whole_request=True)
+            if kind in _OF_THIS_TRY and error.response["ResponseMetadata"].get(_LOST):
+                # An earlier try may have been carried out; its token gives its answer later.
+                found = Throttled if kind is RefusalKind.THROTTLE else Unreachable
+                raise found(f"CreateFleet: {code}: {message_of(error)}") from error
             is_open = kind is RefusalKind.UNKNOWN or code in OPEN_ENDED
             if is_server_fault(error) and is_open:
                 raise Unreachable(f"CreateFleet: {code}: {message_of(error)}") from error
@@ -274,6 +290,26 @@ def instance_arguments(request: LaunchRequest) -> dict[str, Any]:
 
 #: What EC2 answers to a dry run that would have worked.
 _WOULD_HAVE = "DryRunOperation"
+
+
+def _note_lost(
+    context: dict[str, Any],
+    parsed_response: Mapping[str, Any] | None = None,
+    exception: Exception | None = None,
+    **_: object,
+) -> None:
+    """Note of a request that a try of it had no answer, or one that leaves the outcome open."""
+    answer = parsed_response or {}
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    kind = refusal_kind(answer.get("Error", {}).get("Code", ""), is_whole_request=True)
+    if exception is not None or (status >= 500 and kind is not RefusalKind.THROTTLE):  # noqa: PLR2004 - HTTP
+        context[_LOST] = True
+
+
+def _tell_lost(context: Mapping[str, Any], parsed: dict[str, Any], **_: object) -> None:
+    """Say in the last answer to a request that a try before it had none."""
+    if context.get(_LOST):
+        parsed.setdefault("ResponseMetadata", {})[_LOST] = True
 
 
 def _dry_run(call: Callable[[], object]) -> Refusal | None:

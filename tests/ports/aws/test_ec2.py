@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from spindown.aws.ec2 import Ec2Compute
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
-from spindown.error import Unreachable
+from spindown.error import SpindownError, Throttled, Unreachable
 from spindown.port import LaunchOverride, LaunchRequest, RefusalKind
 
 if TYPE_CHECKING:
@@ -249,3 +252,68 @@ def test_no_answer_leaves_open_what_became_of_the_request(ec2: Ec2, error: Excep
     ec2.raises(error)
     with pytest.raises(Unreachable):
         ec2.compute.launch(_request())
+
+
+class _Raw:
+    """The body of an answer, as urllib3 gives it."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self) -> list[bytes]:
+        return [self._body]
+
+
+def _tries(client: "EC2Client", *answers: tuple[int, str] | None) -> list[str]:
+    """Answer the tries of a request with a status and a code each; None: with nothing.
+
+    Return what is sent.
+    """
+    left, sent = list(answers), list[str]()
+
+    def send(request: Any, **_: Any) -> AWSResponse:
+        sent.append(request.body)
+        answer = left.pop(0)
+        if answer is None:
+            raise ReadTimeoutError(endpoint_url=request.url)
+        status, code = answer
+        error = f"<Error><Code>{code}</Code><Message>no</Message></Error>"
+        body = f"<Response><Errors>{error}</Errors><RequestID>r</RequestID></Response>"
+        return AWSResponse(request.url, status, HTTPHeaders(), _Raw(body.encode()))
+
+    client.meta.events.register("before-send.ec2.CreateFleet", send)  # type: ignore[arg-type]  # a handler may answer
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (None, (503, "RequestLimitExceeded"), Throttled),
+        ((500, "InternalError"), (503, "RequestLimitExceeded"), Throttled),
+        (None, (403, "UnauthorizedOperation"), Unreachable),
+    ],
+)
+def test_a_refused_repeat_tells_nothing_of_a_lost_try(
+    session: boto3.Session,
+    first: tuple[int, str] | None,
+    last: tuple[int, str],
+    expected: type[SpindownError],
+) -> None:
+    retries = Config(retries={"mode": "standard", "total_max_attempts": 2})
+    client = session.client("ec2", region_name=REGION, config=retries)
+    sent = _tries(client, first, last)
+
+    with pytest.raises(expected):
+        Ec2Compute(lambda _: client).launch(_request())
+
+    assert len(sent) == 2
+
+
+def test_a_request_throttled_at_each_try_is_refused(session: boto3.Session) -> None:
+    retries = Config(retries={"mode": "standard", "total_max_attempts": 2})
+    client = session.client("ec2", region_name=REGION, config=retries)
+    _tries(client, *[(503, "RequestLimitExceeded")] * 2)
+
+    (refusal,) = Ec2Compute(lambda _: client).launch(_request()).refusals
+
+    assert refusal.kind is RefusalKind.THROTTLE
