@@ -103,7 +103,7 @@ class CoreStack(DeploymentStack):
         shared = SharedResources(
             deployment=deployment,
             ledger=LedgerTable(self, "Ledger", deployment=deployment.name),
-            store=DeploymentBucket(self, "Store"),
+            store=DeploymentBucket(self, "Store", workloads=list(config.workloads)),
             network=Network(
                 self, "Network", deployment=deployment, needed=_needed_by_workers(config)
             ),

@@ -1,6 +1,6 @@
 """The resources that workloads and functions share: ledger table, bucket, topic, log groups."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,7 @@ class DeploymentBucket(Construct):
     truncated, the one before it is read. Every commit makes a version, so old versions expire.
     """
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, workloads: Sequence[str]) -> None:
         super().__init__(scope, construct_id)
         key = DeploymentStack.holding(self).find_key()
         self.bucket = s3.Bucket(
@@ -118,7 +118,7 @@ class DeploymentBucket(Construct):
                 *self._expire_work(),
             ],
         )
-        self._let_nobody_replace_batches()
+        self._let_nobody_replace_batches(workloads)
 
     def _expire_work(self) -> list[s3.LifecycleRule]:
         kept = DeploymentStack.holding(self).deployment.work_retention
@@ -130,22 +130,27 @@ class DeploymentBucket(Construct):
             )
         ]
 
-    def _let_nobody_replace_batches(self) -> None:
+    def _let_nobody_replace_batches(self, workloads: Sequence[str]) -> None:
         """Deny a write over the index, the mark or the messages of a batch, whoever it is of.
 
         So of two submits of one name the first counts, and a submitter, who may write below these
         prefixes, changes nothing of another's batch (Amazon S3 User Guide, "Enforce conditional
         writes on Amazon S3 buckets"). An upload in parts and a copy carry no such header, and are
         denied as well.
+
+        Each workload is named: IAM's ``*`` matches a slash too, and an item may leave a file in a
+        folder ``open``.
         """
-        parts = (BATCHES, OPEN, SUBMITTED)
+        prefixes = [
+            f"{work_root(name)}{part}" for name in workloads for part in (BATCHES, OPEN, SUBMITTED)
+        ]
         self.bucket.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="WriteBatchesOnce",
                 effect=iam.Effect.DENY,
                 principals=[iam.AnyPrincipal()],
                 actions=["s3:PutObject"],
-                resources=[self.bucket.arn_for_objects(f"{work_root('*')}{one}*") for one in parts],
+                resources=[self.bucket.arn_for_objects(f"{prefix}*") for prefix in prefixes],
                 conditions={"Null": {"s3:if-none-match": "true"}},
             )
         )

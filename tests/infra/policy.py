@@ -50,7 +50,7 @@ class Statement:
     conditions: Mapping[str, Mapping[str, Sequence[str]]]
 
     def allows(self, call: Call) -> bool:
-        """Tell whether it allows a call."""
+        """Tell whether it is about a call: whether it allows it, or denies it."""
         return (
             call.action in self.actions
             and any(matches(pattern, call.resource) for pattern in self.resources)
@@ -65,6 +65,15 @@ class Statement:
 def read_statements(assembly: Assembly, role: str) -> list[Statement]:
     """Return all statements of the role whose logical id begins with ``role``."""
     return [_read(assembly, one) for one in assembly.statements(role).values()]
+
+
+def read_denials(assembly: Assembly) -> list[Statement]:
+    """Return what the policy of the bucket denies beside requests without TLS."""
+    (bucket,) = assembly.all_of("AWS::S3::BucketPolicy")
+    found = [one for one in bucket["PolicyDocument"]["Statement"] if one["Effect"] == "Deny"]
+    own = [one for one in found if one["Action"] != "s3:*"]
+    assert all(one["Principal"] == {"AWS": "*"} for one in own)
+    return [_read(assembly, one, effect="Deny") for one in own]
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -100,9 +109,9 @@ def resolve(assembly: Assembly, value: Any) -> str:
     raise AssertionError(f"unknown value {value}")
 
 
-def _read(assembly: Assembly, raw: Mapping[str, Any]) -> Statement:
-    assert raw["Effect"] == "Allow"
-    assert raw.keys() <= _KEYS, raw
+def _read(assembly: Assembly, raw: Mapping[str, Any], *, effect: str = "Allow") -> Statement:
+    assert raw["Effect"] == effect
+    assert raw.keys() <= (_KEYS if effect == "Allow" else {*_KEYS, "Principal"}), raw
     actions = listed(raw["Action"])
     assert not [action for action in actions if "*" in action]
     return Statement(
