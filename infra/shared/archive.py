@@ -9,6 +9,7 @@ with the archives of the release before, and those that run may start their work
 """
 
 import hashlib
+import os
 from pathlib import Path
 
 from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stage
@@ -42,12 +43,14 @@ class Archive(Construct):
         self.digest = hashlib.sha256(data).hexdigest()
         stage = Stage.of(self)
         assert stage is not None  # noqa: S101 - an app is a stage, and every stack is in one
+        # All stages of an app share a folder of assets; each has one of its own for manifests.
         path = Path(stage.asset_outdir) / f"asset.{self.digest}.zip"
         path.write_bytes(data)
         place = assets.add_file_asset(
             # The key is made of it, and so it may name a folder.
             source_hash=f"{folder}/{self.digest}",
-            file_name=path.name,
+            # As the manifest names it: relative to its own folder.
+            file_name=os.path.relpath(path, stage.outdir),
             packaging=FileAssetPackaging.FILE,
             display_name=label,
         )

@@ -73,7 +73,17 @@ def test_it_may_stand_in_a_stage(tmp_path: Path) -> None:
     app = an_app(tmp_path / "out")
     Deployment.from_file(Stage(app, "Prod"), "Lab", project)
 
-    assert set(templates(app)) == {"lab-core", "lab-image", "lab-insight"}
+    assembly = app.synth()
+    assert {one.stack_name for one in assembly.stacks_recursively} == {
+        "lab-core",
+        "lab-image",
+        "lab-insight",
+    }
+    manifests = sorted(Path(assembly.directory).rglob("*.assets.json"))
+    assert len(manifests) == 3
+    for manifest in manifests:
+        for file in json.loads(manifest.read_text())["files"].values():
+            assert (manifest.parent / file["source"]["path"]).exists(), file["displayName"]
 
 
 def test_what_is_wrong_is_said_as_of_a_file(tmp_path: Path) -> None:
