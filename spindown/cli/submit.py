@@ -234,9 +234,27 @@ def _files_of(top: Path) -> Iterator[tuple[Path, bool]]:
         if top.is_file():
             yield top, False
         return
-    for path in sorted(top.rglob("*")):
-        if path.is_file():
-            yield path, is_hidden(PurePosixPath(path.relative_to(top).as_posix()))
+    for path in sorted(_below(top, ())):
+        yield path, is_hidden(PurePosixPath(path.relative_to(top).as_posix()))
+
+
+def _below(folder: Path, above: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files below a folder, and below those that links in it lead to.
+
+    A link to a folder that it lies in itself leads to nothing new.
+
+    Args:
+        folder: where to look.
+        above: the folders on the way to it, without links.
+    """
+    real = folder.resolve()
+    if real in above:
+        return
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _below(path, (*above, real))
+        elif path.is_file():
+            yield path
 
 
 def _name(path: Path) -> str:

@@ -35,6 +35,7 @@ from spindown.error import ConfigError
 REQUIREMENTS_NAME = "spindown-requirements.txt"
 
 _ANY_EXECUTE = 0o111
+_REPLACE_LINK = "replace this link by what it points at"
 
 
 def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
@@ -134,7 +135,8 @@ def pack(code: Path | None, spec: RunSpec, requirements: Sequence[str] = ()) -> 
         requirements: lines of the file that the spec names, if the code has not got it.
 
     Raises:
-        ConfigError: a link leads out of the directory, or a file has the name of one of ours.
+        ConfigError: a link leads out of the directory or to a folder, or a file has the name of one
+            of ours.
     """
     members = {} if code is None else _pack_code(code, spec)
     if requirements:
@@ -194,7 +196,7 @@ def _pack_code(code: Path, spec: RunSpec) -> dict[str, Member]:
     for path in code_files(code, spec.requirements):
         name = path.relative_to(directory)
         if not path.resolve().is_relative_to(directory.resolve()):
-            raise ConfigError("run.code", str(name), "replace this link by what it points at")
+            raise ConfigError("run.code", str(name), _REPLACE_LINK)
         if str(name) in {RUN_SPEC_NAME, REQUIREMENTS_NAME}:
             raise ConfigError("run.code", str(name), "rename this file: Spindown writes its own")
         members[name.as_posix()] = _read_member(path, str(name))
@@ -241,8 +243,12 @@ def code_files(code: Path, requirements: str | None) -> Sequence[Path]:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder of code, in which no link may lead to a folder (ConfigError)."""
     for parent, folders, names in os.walk(folder):
         folders[:] = [each for each in folders if not is_left_out(PurePosixPath(each))]
+        for each in folders:
+            if (path := Path(parent, each)).is_symlink():
+                raise ConfigError("run.code", str(path.relative_to(folder)), _REPLACE_LINK)
         yield from (Path(parent, x) for x in names if not is_left_out(PurePosixPath(x)))
 
 

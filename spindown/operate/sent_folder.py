@@ -42,8 +42,8 @@ def pack_folder(root: Path, command: Sequence[str]) -> Folder:
     """Pack the files of a folder with the command that is run in it; hidden ones are left out.
 
     Raises:
-        BadInput: it is no folder, is too large, has a link that leads out of it, or a file that
-            cannot be read.
+        BadInput: it is no folder, is too large, has a link that leads out of it or to no file, or a
+            file that cannot be read.
     """
     if not root.is_dir():
         raise BadInput("--folder", str(root), "name a folder")
@@ -52,12 +52,12 @@ def pack_folder(root: Path, command: Sequence[str]) -> Folder:
     size = 0
     for path in sorted(root.rglob("*")):
         name = PurePosixPath(path.relative_to(root).as_posix())
-        if not path.is_file() or name.parts[0] == OUTPUTS:
+        if name.parts[0] == OUTPUTS or not (path.is_file() or path.is_symlink()):
             continue
         if is_left_out(name):
             left_out.append(str(name))
             continue
-        if not path.resolve().is_relative_to(root.resolve()):
+        if not path.is_file() or not path.resolve().is_relative_to(root.resolve()):
             raise BadInput("--folder", str(name), "replace this link by what it points at")
         size += path.stat().st_size
         if size > FOLDER_BYTES:

@@ -162,6 +162,15 @@ def test_a_link_out_of_the_code_is_refused(code: Path, tmp_path: Path) -> None:
         pack(code, SPEC)
 
 
+@pytest.mark.parametrize("place", ["lib", "code/parts"])
+def test_a_linked_folder_of_code_is_refused(code: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / place).mkdir()
+    (code / "more").symlink_to(tmp_path / place)
+
+    with pytest.raises(ConfigError, match=r"run\.code is 'more': replace"):
+        pack(code, SPEC)
+
+
 def test_what_is_no_file_is_neither_read_nor_waited_for(code: Path) -> None:
     os.mkfifo(code / "pipe")
     with pytest.raises(ConfigError, match="'pipe'"):

@@ -45,6 +45,21 @@ def test_a_link_that_leads_out_is_refused(folder: Path) -> None:
         pack_folder(folder, COMMAND)
 
 
+@pytest.mark.parametrize("place", ["elsewhere", "folder/data", "nowhere"])
+def test_a_link_to_no_file_is_refused(folder: Path, place: str) -> None:
+    (folder.parent / "elsewhere").mkdir()
+    (folder / "more").symlink_to(folder.parent / place)
+    with pytest.raises(BadInput, match="more"):
+        pack_folder(folder, COMMAND)
+
+
+def test_a_link_in_what_is_left_out_is_no_matter(folder: Path) -> None:
+    (folder / ".git" / "more").symlink_to(folder / "data")
+    (folder / "outputs" / "more").symlink_to(folder / "data")
+
+    assert pack_folder(folder, COMMAND).files == 2
+
+
 def test_its_address_names_its_bytes(folder: Path) -> None:
     store = MemoryObjectStore(MemoryClock())
     packed = pack_folder(folder, COMMAND)

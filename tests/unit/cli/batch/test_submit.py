@@ -35,6 +35,18 @@ def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
     assert [path.name for path, _ in found] == ["b.txt", "a.txt"]
 
 
+def test_a_linked_directory_is_sent_and_no_loop_is_run(tmp_path: Path) -> None:
+    make_files(tmp_path, "scans/a.txt", "other/deep/b.txt")
+    (tmp_path / "scans" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "back").symlink_to(tmp_path / "scans")
+    (tmp_path / "other" / "deep" / "self").symlink_to(tmp_path / "other" / "deep")
+
+    found = find_files([str(tmp_path / "scans")]).files
+
+    names = [path.relative_to(tmp_path / "scans").as_posix() for path, _ in found]
+    assert names == ["a.txt", "link/deep/b.txt"]
+
+
 def test_hidden_files_of_a_folder_stay_unless_asked_for(tmp_path: Path) -> None:
     make_files(tmp_path, "a.txt", ".env", ".git/config", "deep/.cache/x")
 
