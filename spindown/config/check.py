@@ -55,6 +55,11 @@ def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     )
     yield from _deadline(policy)
     yield (
+        "scale_up_timeout",
+        policy.scale_up_timeout >= policy.boot_estimate,
+        f"make it at least {_named('boot_estimate', policy)}",
+    )
+    yield (
         "max_lifetime",
         policy.max_lifetime > policy.boot_estimate,
         f"make it longer than {_named('boot_estimate', policy)}",

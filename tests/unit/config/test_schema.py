@@ -131,6 +131,7 @@ def test_refuses_a_live_edit_that_contradicts_the_rest() -> None:
         ({"pool_cooldown_at_most": "1s"}, "pool_cooldown (3m)"),
         ({"heartbeat_stale_after": "1s"}, "heartbeat_interval (1m)"),
         ({"max_lifetime": "1s", "boot_estimate": "90s"}, "boot_estimate (1m30s)"),
+        ({"scale_up_timeout": "0s"}, "boot_estimate (3m)"),
         ({"finish_within": "1s", "start_within": "2m"}, "start_within (2m)"),
     ],
 )
