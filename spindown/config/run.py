@@ -34,8 +34,7 @@ ImageReference = Annotated[
 VariableName = Annotated[
     str, name_pattern("a variable", r"[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _")
 ]
-
-
+VariableValue = Annotated[str, name_pattern("a value", r"[^\0]*", "any signs but NUL")]
 Requirement = Annotated[
     str, name_pattern("a requirement", r"[^\r\n]+", "one line, as in requirements.txt")
 ]
@@ -97,7 +96,7 @@ class RunConfig(TomlTable):
     setup_timeout: Duration = timedelta(minutes=15)
     job_timeout: Duration | None = None
     stop_grace: Duration = timedelta(seconds=10)
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[VariableName, VariableValue] = Field(default_factory=dict)
     #: Environment variable -> SSM parameter, or name or ARN of a secret of Secrets Manager.
     secrets: dict[VariableName, SecretReference] = Field(default_factory=dict)
     slots: Annotated[

@@ -85,6 +85,20 @@ _KEY_FORM = (
             id="a secret that no service can have",
         ),
         pytest.param(
+            "workload.ocr.run.env",
+            {"A=B": "x"},
+            "workload.ocr.run.env.A=B",
+            "write a variable of letters, digits and _",
+            id="a variable that no process can have",
+        ),
+        pytest.param(
+            "workload.ocr.run.env",
+            {"A": "x\0y"},
+            "workload.ocr.run.env.A",
+            "write a value of any signs but NUL",
+            id="a value that no variable can have",
+        ),
+        pytest.param(
             "workload.ocr.run",
             {"entrypoint": "ocr:run", "code": "code", "allow_source_builds": True},
             "workload.ocr.run.allow_source_builds",
