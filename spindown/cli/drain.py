@@ -4,6 +4,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 from typing import Annotated
@@ -16,7 +17,7 @@ from spindown.cli.render.count import say_waiting
 from spindown.cli.render.line import print_line
 from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
-from spindown.error import BadInput
+from spindown.error import BadInput, Throttled, Unreachable
 from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all
 from spindown.port import ControlPorts
 from spindown.reason_text import say_count
@@ -91,16 +92,20 @@ def _begin(
 def _looks(
     names: Sequence[str], ports: ControlPorts, *, now: bool, every: float
 ) -> Iterator[Sequence[Remainder]]:
-    """Yield what is left until nothing is; with ``now`` terminate instances in between."""
+    """Yield what is left until nothing is; with ``now`` terminate instances in between.
+
+    Without an answer of AWS there is nothing to yield, this time.
+    """
     pause = Event()
     while True:
-        left = [read_remainder(name, ports) for name in names]
-        yield left
-        if all(remainder.is_empty for remainder in left):
-            return
-        if now:
-            for remainder in left:
-                terminate_all(remainder, ports)
+        with suppress(Throttled, Unreachable):
+            left = [read_remainder(name, ports) for name in names]
+            yield left
+            if all(remainder.is_empty for remainder in left):
+                return
+            if now:
+                for remainder in left:
+                    terminate_all(remainder, ports)
         pause.wait(every)
 
 

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from threading import Event
 from typing import Annotated
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Group
 
 from spindown.cli import option
 from spindown.cli.render.batch import render_batch
 from spindown.cli.render.screen import open_console, render_status, show_live
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
+from spindown.error import Throttled, Unreachable
 from spindown.operate.batch import BatchDetail, read_detail
 from spindown.operate.status import Status
 
@@ -84,19 +86,23 @@ def watch(
     """Show the same live, until Ctrl-C; as JSON, one line a look."""
     session = open_session(config, deployment=deployment, local=local)
     pause = Event()
+    looks = _looks(session, workloads, every, pause)
     if as_json:
-        while True:
-            print(json.dumps([encode(entry) for entry in _read(session, workloads)]), flush=True)
-            pause.wait(every)
-    show_live(open_console(), _looks(session, workloads, every, pause))
+        for look in looks:
+            print(json.dumps([encode(entry) for entry in look]), flush=True)
+        return
+    show_live(open_console(), (Group(*map(render_status, look)) for look in looks))
 
 
 def _looks(
     session: Session, workloads: Sequence[str] | None, every: float, pause: Event
-) -> Iterator[RenderableType]:
+) -> Iterator[list[Status]]:
+    """Yield what there is, without end; without an answer of AWS that is nothing, this time."""
+    yield _read(session, workloads)
     while True:
-        yield Group(*(render_status(entry) for entry in _read(session, workloads)))
         pause.wait(every)
+        with suppress(Throttled, Unreachable):
+            yield _read(session, workloads)
 
 
 def _read(session: Session, workloads: Sequence[str] | None) -> list[Status]:

@@ -4,15 +4,17 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.cli.drain import render_remainder
+from spindown.cli.drain import _looks, render_remainder
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import SpindownError, Throttled, Unreachable
 from spindown.operate.drain import begin_drain, read_remainder, terminate_all
 from spindown.reason_text import say_outcome
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
+from tests.failure import failing
 from tests.reading import only_reading
 
 MINUTE = timedelta(minutes=1)
@@ -22,6 +24,18 @@ def power_off(world: ControlWorld, instance_id: str) -> None:
     """Let a worker end as it does by itself."""
     world.change(instance_id, state=WorkerState.DRAINED, reason=Reason(ReasonCode.NO_ROOM))
     world.compute.power_off(instance_id)
+
+
+@pytest.mark.parametrize("error", [Throttled("slow down"), Unreachable("no route")])
+def test_a_drain_goes_on_after_a_look_without_an_answer(error: SpindownError) -> None:
+    world = ControlWorld()
+    begin_drain(WORKLOAD, world.ports)
+    world.run(1)
+    world.interfere = failing(error, "instances", times=2)
+
+    (left,) = _looks([WORKLOAD], world.ports, now=True, every=0.0)
+
+    assert [remainder.is_empty for remainder in left] == [True]
 
 
 def test_nothing_is_launched_however_much_waits() -> None:

@@ -1,0 +1,42 @@
+"""A view that goes on is not ended by one look to which AWS gives no answer."""
+
+from dataclasses import dataclass, field
+from itertools import islice
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from spindown.cli.explain.status import _looks
+from spindown.cli.session import Session
+from spindown.error import Throttled, Unreachable
+
+
+@dataclass
+class Asked:
+    """A session whose answers are given; an error among them is raised."""
+
+    answers: list[Any]
+    deployment: Any = field(default_factory=lambda: SimpleNamespace(workloads=("ocr",)))
+
+    def status(self, workload: str) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return f"{workload}: {answer}"
+
+
+def looks(*answers: Any, at_most: int) -> list[Any]:
+    return list(islice(_looks(cast("Session", Asked([*answers])), None, 0.0, Event()), at_most))
+
+
+def test_a_look_without_an_answer_is_tried_again() -> None:
+    lost = (Throttled("slow down"), Unreachable("no route"))
+
+    assert looks("one", *lost, "two", at_most=2) == [["ocr: one"], ["ocr: two"]]
+
+
+def test_what_cannot_begin_is_told() -> None:
+    with pytest.raises(Unreachable):
+        looks(Unreachable("no route"), at_most=1)
