@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 SPINDOWN = Path(sys.executable).parent / "spindown"
 TICK = timedelta(seconds=1)
 #: Longer than any of these steps takes on a busy machine with two cores.
-PATIENCE = 60.0
+PATIENCE = 180.0
 #: A command or a job that takes longer hangs: both compute, beside all else on the two cores.
 HANGING = 180.0
 
