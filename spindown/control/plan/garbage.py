@@ -1,6 +1,7 @@
 """Clear away what is finished: rows go to the history, and what nothing remembers goes."""
 
 from datetime import datetime, timedelta
+from itertools import zip_longest
 
 from spindown.contract import row as rows
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
@@ -16,8 +17,8 @@ _SHOWN_FOR = timedelta(minutes=15)
 _SILENT_FOR = timedelta(hours=1)
 #: Days of spend that one query brings along: today, a week, and those that it is compared with.
 _DAYS_KEPT = 1 + 7 * (1 + WEEKS)
-#: Rows that one tick clears away.
-_ROWS_AT_ONCE = 30
+#: Units that one tick clears away, in two dozen transactions: more than come due in a minute.
+_UNITS_AT_ONCE = 600
 #: Of those that workers have written and nobody reads; a dozen transactions.
 _IGNORED_AT_ONCE = 900
 #: No message lives longer than this (SQS, maximum retention).
@@ -32,16 +33,18 @@ def collect_garbage(draft: PlanDraft) -> PlanDraft:
         # An adopted one has its machine's row from this tick on.
         if sort.removeprefix(rows.WORKER) not in draft.fleet.workers
     ]
-    units = [
-        *_old_workers(draft),
-        *_old_launches(draft),
-        *_old_pools(draft),
-        *_old_days(draft),
-        *_old_jobs(draft),
-    ]
+    kinds = (
+        _old_workers(draft),
+        _old_launches(draft),
+        _old_pools(draft),
+        _old_days(draft),
+        _old_jobs(draft),
+    )
+    # They take turns, so that many of one kind keep no other waiting.
+    units = [unit for turn in zip_longest(*kinds, fillvalue=()) for unit in turn if unit]
     clean_up = [
         Action(kind=ActionKind.CLEAN_UP, subject=unit[0].key.sort, writes=unit)
-        for unit in units[:_ROWS_AT_ONCE]
+        for unit in units[:_UNITS_AT_ONCE]
     ]
     return draft.act([*clean_up, *surplus])
 
