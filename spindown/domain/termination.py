@@ -153,8 +153,11 @@ class Terminations:
     doubt: Reason = NO_REASON
 
 
-#: Stale workers condemned in one tick, at most.
+#: Stale workers condemned in one tick, at most: so many, or a twentieth of those that report. Where
+#: it is the way to the ledger that is broken, not the workers, most of them are heard again before
+#: their turn; and a zone that hangs is replaced within some ticks, however large the fleet.
 STALE_PER_TICK = 5
+_STALE_SHARE = 20
 #: If so many workers or more are stale and that is most of the fleet, the fault is in Spindown.
 STALE_IS_OURS_FROM = 3
 #: EC2's answers may miss an instance for a while after its launch (eventual consistency).
@@ -351,7 +354,7 @@ def _stale(
     stale.sort(key=lambda w: (w.heartbeat_at or w.launched_at, w.instance_id))
     condemned = [
         Condemnation(instance_id=w.instance_id, reason=verdicts.stale_reason(w))
-        for w in stale[:STALE_PER_TICK]
+        for w in stale[: max(STALE_PER_TICK, len(reporting) // _STALE_SHARE)]
     ]
     rest = len(stale) - len(condemned)
     if rest and not held_back:

@@ -62,6 +62,13 @@ def most_stale(stale_ones: int, workers: int) -> Reason:
         pytest.param(
             8, 20, 5, Reason(ReasonCode.STALE_NEXT_TICK, {"stale": 3}), id="no more than five"
         ),
+        pytest.param(
+            45,
+            555,
+            30,
+            Reason(ReasonCode.STALE_NEXT_TICK, {"stale": 15}),
+            id="a twentieth of a large fleet",
+        ),
     ],
 )
 def test_stale_workers_are_ended_a_few_at_a_time(
