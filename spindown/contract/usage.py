@@ -45,6 +45,8 @@ _DONE = "_SUCCESS"
 OBJECT_BYTES_MAX = 8 * 1024 * 1024
 _LINE_BYTES_MAX = 64 * 1024
 _LINES_MAX = 1000
+#: Files of a type, several where it has many records.
+_FILE_NAME = re.compile(r"usage(-[1-9][0-9]{0,5})?\.parquet")
 #: What a type may be called: it is part of a key, and of a path where files are read.
 _TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -209,9 +211,10 @@ def table_prefix(workload: str, day: date) -> str:
     return f"{PREFIX}{WORKLOAD}={workload}/{DAY}={day.isoformat()}/"
 
 
-def table_key(workload: str, day: date, type_: str) -> str:
-    """Return the key of the records of one type in a day's table."""
-    return f"{table_prefix(workload, day)}{TYPE}={type_}/usage.parquet"
+def table_key(workload: str, day: date, type_: str, part: int = 1) -> str:
+    """Return the key of a file of one type in a day's table; many records take several parts."""
+    name = "usage" if part == 1 else f"usage-{part}"
+    return f"{table_prefix(workload, day)}{TYPE}={type_}/{name}.parquet"
 
 
 def done_key(workload: str, day: date) -> str:
@@ -223,7 +226,7 @@ def type_of_key(key: str) -> str | None:
     """Return the type of which a key of the table holds records; None: it holds none."""
     *_, folder, name = key.split("/")
     type_ = folder.removeprefix(f"{TYPE}=")
-    is_table = name == "usage.parquet" and type_ != folder and _TYPE_NAME.fullmatch(type_)
+    is_table = _FILE_NAME.fullmatch(name) and type_ != folder and _TYPE_NAME.fullmatch(type_)
     return type_ if is_table else None
 
 

@@ -4,13 +4,13 @@ Objects that workers wrote are as hostile as they: each is read within bounds an
 left out. Only what was read so goes into a table.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from spindown.contract.usage import (
@@ -28,23 +28,28 @@ from spindown.contract.usage import (
 from spindown.contract.usage_table import TableRow, to_row
 from spindown.control.parquet import decode_table, encode_table
 from spindown.error import ContractError, NotFound, SpindownError
-from spindown.port import ControlPorts, ObjectStore
+from spindown.port import ControlPorts, ObjectStore, ObjectSummary
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBounds:
     """What is read of one workload and day: no worker that writes without end fills a memory."""
 
-    objects: int = 20_000
+    objects: int = 100_000
     #: Names that are looked at, read or not: of a day there may be millions.
     listed: int = 100_000
-    bytes: int = 64 * 1024 * 1024
-    #: A row takes 4 kB of memory, of which the function has 512 MiB.
-    records: int = 20_000
-    #: Each is a file.
+    bytes: int = 512 * 1024 * 1024
+    records: int = 200_000
+    #: Each is a file at least.
     types: int = 100
+    #: Records that are held at once, to become files: a row takes 4 kB of memory, of which the
+    #: function has 512 MiB. And the bytes that these were read from.
+    records_at_once: int = 20_000
+    bytes_at_once: int = 64 * 1024 * 1024
 
 
 _BOUNDS = ReadBounds()
@@ -89,25 +94,44 @@ def compact(workload: str, day: date, objects: ObjectStore, *, bounds: ReadBound
     has_any = next(iter(objects.list(measured_prefix(workload, day))), None) is not None
     if not has_any or _is_done(workload, day, objects):
         return 0
-    rows = measured_rows(workload, day, objects, bounds=bounds)
-    if not rows:
+    records, beyond = 0, set[str]()
+    for key, rows in measured_tables(workload, day, objects, bounds=bounds, beyond=beyond):
+        objects.put(key, encode_table(rows))
+        records += len(rows)
+    if not records:
         return 0
-    for type_, own in rows.items():
-        objects.put(table_key(workload, day, type_), encode_table(own))
-    objects.put(done_key(workload, day), b"")
-    return sum(map(len, rows.values()))
+    left_out = ", ".join(sorted(beyond))
+    if left_out:
+        _log.warning("usage_left_out: %s %s: beyond the bounds of %s", workload, day, left_out)
+    objects.put(done_key(workload, day), left_out.encode())
+    return records
 
 
-def measured_rows(
-    workload: str, day: date, objects: ObjectStore, *, bounds: ReadBounds = _BOUNDS
-) -> Mapping[str, Sequence[TableRow]]:
-    """Return what workers wrote on a day by type of job, as rows of the table."""
-    by_type: dict[str, list[TableRow]] = {}
+def measured_tables(
+    workload: str,
+    day: date,
+    objects: ObjectStore,
+    *,
+    bounds: ReadBounds = _BOUNDS,
+    beyond: set[str] | None = None,
+) -> Iterator[tuple[str, Sequence[TableRow]]]:
+    """Yield the files of what workers wrote on a day: the key of each, and its rows.
+
+    A type with many records has several. ``beyond`` gets the bounds that have left something out.
+    """
+    beyond = set() if beyond is None else beyond
+    parts: dict[str, int] = {}
     # The text of a series is a fraction of what its numbers take.
-    for row in _read_measured(workload, day, objects, to_row, bounds=bounds):
-        if row[TYPE] in by_type or len(by_type) < bounds.types:
+    for rows in _read_batches(workload, day, objects, to_row, bounds=bounds, beyond=beyond):
+        by_type: dict[str, list[TableRow]] = {}
+        for row in rows:
             by_type.setdefault(str(row[TYPE]), []).append(row)
-    return dict(sorted(by_type.items()))
+        for type_, own in sorted(by_type.items()):
+            if type_ not in parts and len(parts) >= bounds.types:
+                beyond.add("types")
+                continue
+            parts[type_] = parts.get(type_, 0) + 1
+            yield table_key(workload, day, type_, parts[type_]), own
 
 
 def _read_measured(
@@ -119,25 +143,67 @@ def _read_measured(
     bounds: ReadBounds = _BOUNDS,
     written: tuple[datetime, datetime] | None = None,
 ) -> Sequence[T]:
-    """Return what workers wrote on a day, each attempt once; what cannot be read is left out.
+    """Return what workers wrote on a day; ``written``: from one instant on and before another."""
+    batches = _read_batches(
+        workload, day, objects, keep, bounds=bounds, beyond=set(), written=written
+    )
+    return [kept for batch in batches for kept in batch]
 
-    ``written``: from one instant on and before another.
+
+def _read_batches(
+    workload: str,
+    day: date,
+    objects: ObjectStore,
+    keep: Callable[[UsageRecord], T],
+    *,
+    bounds: ReadBounds,
+    beyond: set[str],
+    written: tuple[datetime, datetime] | None = None,
+) -> Iterator[Sequence[T]]:
+    """Yield what workers wrote on a day, each attempt once; what cannot be read is left out.
+
+    So many records at once as a memory holds. ``beyond`` gets the bounds that have left out more.
     """
-    keys = list(_keys_within(bounds, workload, day, objects, written))
-
-    def read(key: str) -> list[tuple[tuple[str, int, str], T]]:
-        found = _read(lambda: decode_usage(objects.get(key).data, workload=workload))
-        return [((one.job_id, one.epoch, one.instance_id), keep(one)) for one in found]
-
+    found = list(_found_within(bounds, workload, day, objects, written, beyond))
     # An object whose write had no answer was written again, with others.
-    kept: dict[tuple[str, int, str], T] = {}
+    seen: set[int] = set()
+    batch: list[T] = []
+    size = 0.0
+    for attempt, kept, line in _read_each(workload, found, objects, keep):
+        if attempt in seen:
+            continue
+        if len(seen) >= bounds.records:
+            beyond.add("records")
+            break
+        seen.add(attempt)
+        batch.append(kept)
+        size += line
+        if len(batch) >= bounds.records_at_once or size >= bounds.bytes_at_once:
+            yield batch
+            batch, size = [], 0.0
+    if batch:
+        yield batch
+
+
+def _read_each(
+    workload: str,
+    found: Sequence[ObjectSummary],
+    objects: ObjectStore,
+    keep: Callable[[UsageRecord], T],
+) -> Iterator[tuple[int, T, float]]:
+    """Yield of each record which attempt it is of, what is kept of it, and its bytes."""
+
+    def read(one: ObjectSummary) -> list[tuple[int, T, float]]:
+        records = _read(lambda: decode_usage(objects.get(one.key).data, workload=workload))
+        return [
+            (hash((x.job_id, x.epoch, x.instance_id)), keep(x), one.bytes / len(records))
+            for x in records
+        ]
+
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        for first in range(0, len(keys), _READS_AT_ONCE):
-            for found in pool.map(read, keys[first : first + _READS_AT_ONCE]):
-                kept.update(found)
-            if len(kept) >= bounds.records:
-                break
-    return list(kept.values())[: bounds.records]
+        for first in range(0, len(found), _READS_AT_ONCE):
+            for records in pool.map(read, found[first : first + _READS_AT_ONCE]):
+                yield from records
 
 
 def read_written(
@@ -159,24 +225,27 @@ def read_written(
     ]
 
 
-def _keys_within(
+def _found_within(
     bounds: ReadBounds,
     workload: str,
     day: date,
     objects: ObjectStore,
     written: tuple[datetime, datetime] | None,
-) -> Iterator[str]:
-    left = bounds.bytes
-    listed = islice(objects.list(measured_prefix(workload, day)), bounds.listed)
-    within = (
-        found for found in listed if written is None or written[0] <= found.modified_at < written[1]
-    )
-    for found in islice(within, bounds.objects):
-        left -= found.bytes
-        if left < 0:
+    beyond: set[str],
+) -> Iterator[ObjectSummary]:
+    left, taken = bounds.bytes, 0
+    for number, found in enumerate(objects.list(measured_prefix(workload, day))):
+        if number >= bounds.listed:
+            beyond.add("names")
+            return
+        if written is not None and not written[0] <= found.modified_at < written[1]:
+            continue
+        left, taken = left - found.bytes, taken + 1
+        if left < 0 or taken > bounds.objects:
+            beyond.add("bytes" if left < 0 else "objects")
             return
         if found.bytes <= OBJECT_BYTES_MAX:
-            yield found.key
+            yield found
 
 
 def read_usage(

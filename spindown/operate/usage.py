@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from pathlib import Path
 
-from spindown.contract.usage import table_key, type_of_key
+from spindown.contract.usage import type_of_key
 from spindown.control.parquet import encode_table
-from spindown.control.usage import days_of, measured_rows, table_keys
+from spindown.control.usage import days_of, measured_tables, table_keys
 from spindown.port import ObjectStore
 
 _READS_AT_ONCE = 8
@@ -50,6 +50,6 @@ def _tables(
             yield key, objects.get(key).data
     if keys is not None:
         return
-    for type_, rows in measured_rows(workload, day, objects).items():
-        if wanted is None or type_ == wanted:
-            yield table_key(workload, day, type_), encode_table(rows)
+    for key, rows in measured_tables(workload, day, objects):
+        if wanted is None or type_of_key(key) == wanted:
+            yield key, encode_table(rows)

@@ -59,6 +59,8 @@ def test_measured_and_tables_lie_apart_by_workload_and_day() -> None:
     ("tail", "found"),
     [
         ("type=big.scan/usage.parquet", "big.scan"),
+        ("type=big.scan/usage-12.parquet", "big.scan"),
+        ("type=big.scan/usage-0.parquet", None),
         ("_SUCCESS", None),
         ("usage.parquet", None),
         ("type=/usage.parquet", None),

@@ -16,7 +16,14 @@ from spindown.contract.usage import (
     measured_prefix,
     table_key,
 )
-from spindown.control.usage import ReadBounds, compact, compact_all, read_usage, read_written
+from spindown.control.usage import (
+    ReadBounds,
+    compact,
+    compact_all,
+    read_usage,
+    read_written,
+    table_keys,
+)
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall, intercept
 from tests.builders import NOW, a_usage_record
@@ -155,6 +162,45 @@ def test_so_many_records_and_types_of_a_day_are_kept() -> None:
     other = ControlWorld()
     measure(other, *(replace(RECORD, job_id=f"{number:02}") for number in range(20)))
     assert compact(WORKLOAD, DAY, other.objects, bounds=ReadBounds(records=3)) == 3
+
+
+def test_a_day_with_many_records_becomes_several_files() -> None:
+    world = ControlWorld()
+    few = ReadBounds(records_at_once=3)
+    measure(world, *(replace(RECORD, job_id=f"{number:02}") for number in range(8)))
+    measure(world, *(replace(RECORD, job_id=f"s{number}", type="scan") for number in range(2)))
+
+    assert compact(WORKLOAD, DAY, world.objects, bounds=few) == 10
+
+    assert sorted(one.job_id for one in all_of(world)) == [
+        *(f"{number:02}" for number in range(8)),
+        "s0",
+        "s1",
+    ]
+    keys = table_keys(WORKLOAD, DAY, world.objects) or ()
+    assert {table_key(WORKLOAD, DAY, WORKLOAD, part) for part in (1, 2, 3)} < set(keys)
+    assert world.objects.get(done_key(WORKLOAD, DAY)).data == b""
+
+
+def test_no_record_of_a_large_day_is_left_out() -> None:
+    world = ControlWorld()
+    for first in range(0, 24_000, 800):
+        jobs = (f"{number:05}" for number in range(first, first + 800))
+        records = [replace(RECORD, job_id=job) for job in jobs]
+        world.objects.put(measured_key(records[0], DAY), encode_usage(records))
+
+    found = read_usage(WORKLOAD, world.objects, since=RECORD.started_at, until=NOW)
+
+    assert len(found) == 24_000
+
+
+def test_a_day_beyond_the_bounds_says_so() -> None:
+    world = ControlWorld()
+    measure(world, *(replace(RECORD, job_id=name, type=name) for name in "abcdef"))
+
+    compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(types=2, records=5))
+
+    assert world.objects.get(done_key(WORKLOAD, DAY)).data == b"records, types"
 
 
 def test_the_hourly_run_makes_the_tables_of_the_last_days() -> None:
