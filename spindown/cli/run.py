@@ -18,7 +18,7 @@ from spindown.cli.logs import Screen, show_jobs
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import check_type
 from spindown.cli.session import Session, open_session
-from spindown.cli.wait import INTERRUPTED
+from spindown.cli.wait import INTERRUPTED, sending
 from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
 from spindown.contract.job.manifest import JobState
@@ -149,9 +149,10 @@ def _send(session: Session, draft: Draft, folder: Path, command: Sequence[str]) 
     left_out = f", {len(packed.left_out)} left out" if packed.left_out else ""
     print_aside(f"sent {say_count(packed.files, 'file')}{left_out}, {len(packed.archive):,} bytes")
     queue, store = session.queue(draft.workload), session.work_store(draft.workload)
-    (job_id,) = submit_items([address], draft, queue=queue, store=store).jobs
-    session.nudge(draft.workload)
-    return job_id
+    with sending(session.options) as begun:
+        batch = submit_items([address], draft, queue=queue, store=store, begun=begun)
+        session.nudge(draft.workload)
+    return batch.jobs[0]
 
 
 def without_gpu(

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from random import SystemRandom
@@ -16,7 +16,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import Sender, check_type, open_sender
-from spindown.cli.wait import going_on, is_well, wait_for
+from spindown.cli.wait import going_on, is_well, sending, wait_for
 from spindown.contract.codec import encode, from_json
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
@@ -138,8 +138,9 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     if said := sender.say_other_code(config.resolve().parent):
         print_aside(said)
     folder = own_folder(batch, SystemRandom()) if batch is not None else draft.batch_id
-    sent = _send(sender, draft, folder, files=files, items=items, uri=uri)
-    sender.nudge()
+    with sending(sender.options) as begun:
+        sent = _send(sender, draft, folder, begun, files=files, items=items, uri=uri)
+        sender.nudge()
     announce(sent, sender.options, as_json=as_json)
     if not wait:
         return
@@ -150,7 +151,14 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
 
 
 def _send(
-    sender: Sender, draft: Draft, folder: str, *, files: Files, items: Path | None, uri: str | None
+    sender: Sender,
+    draft: Draft,
+    folder: str,
+    begun: Callable[[Batch], None],
+    *,
+    files: Files,
+    items: Path | None,
+    uri: str | None,
 ) -> Batch:
     queue, store = sender.queue, sender.store
     if uri is not None:
@@ -159,15 +167,15 @@ def _send(
             raise BadInput("--uri", uri, remedy)
         sender.check_readable(uri)
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
-        return submit_uri({kind: uri}, draft, queue=queue, store=store)
+        return submit_uri({kind: uri}, draft, queue=queue, store=store, begun=begun)
     if items is None:
         found = _upload(sender, folder, files)
-        return submit_items(found, draft, queue=queue, store=store)
+        return submit_items(found, draft, queue=queue, store=store, begun=begun)
     values = _read_items(items)
     for value in values:
         if isinstance(value, str) and value.startswith(_S3):
             sender.check_readable(value)
-    return submit_items(values, draft, queue=queue, store=store)
+    return submit_items(values, draft, queue=queue, store=store, begun=begun)
 
 
 def _read_items(path: Path) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from spindown.cli.render.bar import open_bar
 from spindown.cli.render.count import say_items
 from spindown.cli.render.line import print_aside
 from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch
 from spindown.domain.batch import BatchEnd
 from spindown.error import Throttled, Unreachable
 from spindown.job.result import JobProgress
@@ -53,6 +54,14 @@ def wait_for(
     return ends.ended
 
 
+def say_going_on(name: str, options: str) -> str:
+    """Return that a batch or job goes on, and how it is seen and ended."""
+    return (
+        f"{name} goes on; see it with: spindown results {name} --wait{options}; "
+        f"end it with: spindown cancel {name}{options}"
+    )
+
+
 @contextmanager
 def going_on(name: str, options: str) -> Iterator[None]:
     """Say at a Ctrl-C what goes on, and how it is seen and cancelled; exit as interrupted.
@@ -64,11 +73,23 @@ def going_on(name: str, options: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print_aside(
-            f"{name} goes on; see it with: spindown results {name} --wait{options}; "
-            f"end it with: spindown cancel {name}{options}"
-        )
+        print_aside(say_going_on(name, options))
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def sending(options: str) -> Iterator[Callable[[Batch], None]]:
+    """Give what is told that a batch has begun; say that it goes on if sending it is broken off.
+
+    ``options`` are those with which another command finds the same deployment.
+    """
+    begun = list[str]()
+    try:
+        yield lambda batch: begun.append(batch.batch_id)
+    except BaseException:
+        for name in begun:
+            print_aside(say_going_on(name, options))
+        raise
 
 
 def _look(ends: JobEnds) -> bool:

@@ -46,18 +46,22 @@ class Work(Protocol):
 def open_stream(
     work: Work, read: Callable[[ItemResult[Any]], S], how: StreamOptions
 ) -> ResultStream[S]:
-    """Return the stream of work that has begun."""
-    shown = open_progress(work.name, how.get("progress"))
-    return ResultStream(
-        work.results(),
-        read,
-        work.leave,
-        end=shown.close,
-        timeout=how.get("timeout"),
-        show=shown.show,
-        total=lambda: work.total,
-        what=work.describe,
-    )
+    """Return the stream of work that has begun; without one the work is left."""
+    try:
+        shown = open_progress(work.name, how.get("progress"))
+        return ResultStream(
+            work.results(),
+            read,
+            work.leave,
+            end=shown.close,
+            timeout=how.get("timeout"),
+            show=shown.show,
+            total=lambda: work.total,
+            what=work.describe,
+        )
+    except BaseException:
+        work.leave()
+        raise
 
 
 def read_value(found: ItemResult[Any]) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 from spindown.cli.option import CONFIG_FILE, LOCAL
 from spindown.cli.sender import Sender, check_type
 from spindown.cli.session import Session, connect, find_place, reach_local_system
+from spindown.cli.wait import say_going_on
 from spindown.client.item import check_item
 from spindown.client.mapper import (
     Mapper,
@@ -223,15 +224,26 @@ class Workload(Mapper[T, R]):
                 return self._resume(draft)
         for _ in upload(given.files, store=sender.store, root=sender.root, folder=batch_id):
             pass
+        queue, store, begun = sender.queue, sender.store, list[Batch]()
         try:
-            batch = submit_items(given.values, draft, queue=sender.queue, store=sender.store)
-        except BadInput as exc:
-            # Another process was quicker with the same key.
-            if exc.field != "batch" or not draft.digest:
-                raise
-            return self._resume(draft)
-        sender.nudge()
+            batch = submit_items(given.values, draft, queue=queue, store=store, begun=begun.append)
+            sender.nudge()
+        except BaseException as exc:
+            is_used = isinstance(exc, BadInput) and exc.field == "batch"
+            if is_used and draft.digest and not begun:
+                # Another process was quicker with the same key.
+                return self._resume(draft)
+            for one in begun:
+                self._break_off(one, exc)
+            raise
         return Submission(batch, self._session, sender)
+
+    def _break_off(self, batch: Batch, why: BaseException) -> None:
+        """Cancel a batch that is sent in part if its stream would, or tell its name."""
+        if batch.is_waited_for:
+            _cancel_surely([Submission(batch, self._session, self._sender)])
+        else:
+            why.add_note(say_going_on(batch.batch_id, self._sender.options))
 
     def _draft(self, count: int, how: SubmitOptions, batch_id: str) -> Draft:
         settings = self._session.workload(self.name)
@@ -414,8 +426,7 @@ def _cancel_surely(submissions: "Sequence[Submission[Any]]") -> None:
     """Cancel batches, through a second Ctrl-C too; the third lets them go on, and says so."""
     for number in range(2):
         with suppress(KeyboardInterrupt):
-            for one in submissions:
-                one.cancel()
+            _cancel_each(submissions)
             return
         names = " ".join(one.id for one in submissions)
         said = (
@@ -424,6 +435,19 @@ def _cancel_surely(submissions: "Sequence[Submission[Any]]") -> None:
             else f"cancelling {names}; Ctrl-C once more lets it go on"
         )
         sys.stderr.write(f"spindown: {said}\n")
+
+
+def _cancel_each(submissions: "Sequence[Submission[Any]]") -> None:
+    """Cancel batches, each whether or not the others can be; raise the first error."""
+    errors = list[Exception]()
+    for one in submissions:
+        try:
+            one.cancel()
+        except Exception as exc:  # noqa: BLE001 - the others must be cancelled, then it is raised
+            exc.add_note(say_going_on(one.id, one.options))
+            errors.append(exc)
+    if errors:
+        raise errors[0]
 
 
 class Submission(Generic[R]):

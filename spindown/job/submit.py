@@ -155,10 +155,27 @@ def upload(
         yield from pool.map(send, paths)
 
 
+def _tell_nobody(_batch: Batch) -> None:
+    """Do nothing: nobody asked."""
+
+
 def submit_items(
-    items: Iterable[Any], draft: Draft, *, queue: JobQueue, store: ObjectStore
+    items: Iterable[Any],
+    draft: Draft,
+    *,
+    queue: JobQueue,
+    store: ObjectStore,
+    begun: Callable[[Batch], object] = _tell_nobody,
 ) -> Batch:
     """Send items inline, ``items_per_job`` to a message; return the batch.
+
+    Args:
+        items: JSON values.
+        draft: what all jobs share.
+        queue: of the workload.
+        store: the workload's part of the bucket.
+        begun: is told the batch once its index is there. If the rest is broken off, it goes on all
+            the same: what was not sent is found and sent later (``job.lost_message``).
 
     Raises:
         BadInput: no items, an item that is not JSON, a job too large for a message, or anything
@@ -168,18 +185,26 @@ def submit_items(
     _body({"items": []}, draft.batch_id, draft)
     chunks = list(_cut(items, draft.items_per_job))
     bodies = [{"items": chunk} for chunk in chunks]
-    return _send(bodies, [len(chunk) for chunk in chunks], draft, queue=queue, store=store)
+    counts = [len(chunk) for chunk in chunks]
+    return _send(bodies, counts, draft, queue=queue, store=store, begun=begun)
 
 
 def submit_uri(
-    source: Mapping[str, str], draft: Draft, *, queue: JobQueue, store: ObjectStore
+    source: Mapping[str, str],
+    draft: Draft,
+    *,
+    queue: JobQueue,
+    store: ObjectStore,
+    begun: Callable[[Batch], object] = _tell_nobody,
 ) -> Batch:
     """Send one job over ``{"items_uri": ...}`` or ``{"prefix_uri": ...}``; the worker splits it.
+
+    ``begun`` is told as by ``submit_items``.
 
     Raises:
         BadInput: the worker would refuse it. Nothing was sent.
     """
-    return _send([dict(source)], [None], draft, queue=queue, store=store)
+    return _send([dict(source)], [None], draft, queue=queue, store=store, begun=begun)
 
 
 def _cut(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -195,6 +220,7 @@ def _send(
     *,
     queue: JobQueue,
     store: ObjectStore,
+    begun: Callable[[Batch], object],
 ) -> Batch:
     if not sources:
         raise BadInput("items", [], "give at least one item")
@@ -219,6 +245,7 @@ def _send(
         command=draft.command,
     )
     _write_once(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), batch, store)
+    begun(batch)
     for number, data in enumerate(_bundle(messages)):
         _write_once(submitted_key(draft.batch_id, number), data, batch, store)
     # Only now: what waits is started by these messages, so all of them must be there.

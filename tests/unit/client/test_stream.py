@@ -20,6 +20,7 @@ from spindown.client.workload import (
     _cancel_surely,
     section_sizes,
 )
+from spindown.error import Unreachable
 
 FAILURE = ItemFailed(
     index=1, item="b", workload="w", job_id="j", error="ValueError: no", traceback="line 7"
@@ -218,6 +219,31 @@ def test_a_batch_is_cancelled_through_a_second_ctrl_c(
     told = capsys.readouterr().err
     assert ("spindown cancel b-1 --local" in told) is (times == 2)
     assert told.count("\n") == times
+
+
+def test_a_batch_that_cannot_be_cancelled_keeps_no_other() -> None:
+    cancelled = list[str]()
+
+    def refuse() -> None:
+        raise Unreachable("S3")
+
+    first: Any = SimpleNamespace(id="b-1", options=" --local", cancel=refuse)
+    second: Any = SimpleNamespace(id="b-2", options="", cancel=lambda: cancelled.append("b-2"))
+    with pytest.raises(Unreachable) as raised:
+        _cancel_surely([first, second])
+
+    assert cancelled == ["b-2"]
+    assert "spindown cancel b-1 --local" in raised.value.__notes__[0]
+
+
+def test_work_whose_stream_cannot_be_made_is_left() -> None:
+    mapper = RememberedMapper(ok(0))
+    no_number: Any = "60"
+
+    with pytest.raises(TypeError):
+        mapper.map(["a"], timeout=no_number)
+
+    assert mapper.work.times_left == 1
 
 
 def what_type_checkers_see(workload: Workload[str, dict[str, int]]) -> None:

@@ -77,6 +77,11 @@ class Account:
         """Tag the queue, as a deploy does."""
         self._sqs.tag_queue(QueueUrl=self.queue, Tags={key: value})
 
+    def take_at_most(self, size: int) -> None:
+        """Have the queue refuse messages of more bytes."""
+        attributes = {"MaximumMessageSize": str(size)}
+        self._sqs.set_queue_attributes(QueueUrl=self.queue, Attributes=attributes)
+
     def bury(self, job_id: str) -> None:
         body = json.dumps({"job_id": job_id, "items": [1]})
         reason = {"DataType": "String", "StringValue": "no such model"}

@@ -1,5 +1,6 @@
 """What the command line makes of files and parameters."""
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,9 +15,9 @@ from moto import mock_aws
 from spindown import config
 from spindown.cli.sender import open_sender
 from spindown.cli.submit import find_files, submit
-from spindown.cli.wait import INTERRUPTED, going_on
+from spindown.cli.wait import INTERRUPTED, going_on, sending
 from spindown.config.archive import pack, read_version, run_spec
-from spindown.error import BadInput
+from spindown.error import BadInput, SpindownError
 from tests.unit.cli.batch.account import REGION, Account
 
 
@@ -279,3 +280,24 @@ def test_a_ctrl_c_while_waiting_says_what_goes_on(capsys: pytest.CaptureFixture[
     told = capsys.readouterr().err
     assert "b-1 goes on" in told
     assert "spindown cancel b-1 --local" in told
+
+
+def test_a_submit_that_breaks_off_names_what_goes_on(
+    account: Account, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = tmp_path / "items.jsonl"
+    items.write_text(json.dumps("x" * 2000))
+    account.take_at_most(1024)
+
+    with pytest.raises(SpindownError):
+        submit("ocr", items=items, batch="b-1", config=account.config)
+
+    told = capsys.readouterr().err
+    assert f"spindown cancel b-1 --config {account.config}" in told
+
+
+def test_a_submit_that_has_not_begun_names_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), sending(""):
+        raise KeyboardInterrupt
+
+    assert not capsys.readouterr().err

@@ -1,0 +1,50 @@
+"""A workload that a program sends items to, on a simulated account."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from spindown import SpindownError, Workload
+from spindown.operate.batch import BatchState
+from tests.unit.cli.batch.account import Account
+
+#: More than the account's queue takes in one message.
+TOO_LONG = "x" * 2000
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    with mock_aws():
+        account = Account(tmp_path)
+        account.take_at_most(1024)
+        yield account
+
+
+def open_workload(account: Account) -> Workload[Any, Any]:
+    return Workload("ocr", config=account.config)
+
+
+def test_a_section_that_is_sent_in_part_is_cancelled(account: Account) -> None:
+    workload = open_workload(account)
+
+    with pytest.raises(SpindownError):
+        workload.map([TOO_LONG], key="k", on_exit="cancel")
+
+    assert workload.batch("k").status().state is BatchState.CANCELLED
+
+
+@pytest.mark.parametrize("how", [{}, {"on_exit": "detach"}])
+def test_what_goes_on_when_sending_breaks_off_is_named(
+    account: Account, how: dict[str, Any]
+) -> None:
+    workload = open_workload(account)
+    send: Any = workload.map if how else workload.submit
+
+    with pytest.raises(SpindownError) as raised:
+        send([TOO_LONG], key="k", **how)
+
+    assert "spindown cancel k --config" in raised.value.__notes__[0]
+    assert workload.batch("k").status().state is not BatchState.CANCELLED
