@@ -4,7 +4,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -42,7 +42,16 @@ class ItemResult(Generic[R]):
     #: Time that it took on its machine.
     seconds: float = 0.0
     _value: Any = field(default=None, repr=False)
-    _source: "tuple[Mapping[str, Any], ObjectStore] | None" = field(default=None, repr=False)
+    #: Its record, and where its files are; no field: it stays in the process that got it.
+    _source: "InitVar[tuple[Mapping[str, Any], ObjectStore] | None]" = None
+
+    def __post_init__(self, source: "tuple[Mapping[str, Any], ObjectStore] | None") -> None:
+        """Keep where its files are."""
+        object.__setattr__(self, "_source", source)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process gets, and a copy."""
+        return {**self.__dict__, "_source": None}
 
     @property
     def ok(self) -> bool:
@@ -56,7 +65,8 @@ class ItemResult(Generic[R]):
             ItemFailed, JobFailed: it has none.
         """
         if self.error is not None:
-            raise self.error
+            # Without the places where it was raised before.
+            raise self.error.with_traceback(None)
         value: R = self._value
         return value
 
@@ -70,6 +80,9 @@ class ItemResult(Generic[R]):
         """
         if self._source is None:
             return []
+            if self.files:
+                remedy = "call it on what the stream gave: a copy does not know where files are"
+                raise BadInput("download", self.index, remedy)
         from spindown.operate.download import fetch_outputs  # noqa: PLC0415 - not on instances
 
         record, store = self._source

@@ -2,6 +2,9 @@
 
 import asyncio
 import copy
+import dataclasses
+import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -20,7 +23,7 @@ from spindown.client.workload import (
     _cancel_surely,
     section_sizes,
 )
-from spindown.error import Unreachable
+from spindown.error import BadInput, Unreachable
 
 FAILURE = ItemFailed(
     index=1, item="b", workload="w", job_id="j", error="ValueError: no", traceback="line 7"
@@ -257,6 +260,29 @@ def what_type_checkers_see(workload: Workload[str, dict[str, int]]) -> None:
     assert_type(workload.submit(["a"]).gather(), list[dict[str, int]])
     workload.map([1])  # type: ignore[list-item]
     workload.map(["a"], on_exit="stop")  # type: ignore[call-overload]
+
+def test_a_result_can_be_copied_to_another_process() -> None:
+    store: Any = threading.Lock()
+    result = ItemResult(index=0, item="a", files=("a.txt",), _value={"n": 1}, _source=({}, store))
+
+    again = copy.deepcopy(result)
+
+    assert pickle.dumps(result)
+    assert again == result
+    assert again.result() == {"n": 1}
+    assert dataclasses.asdict(result)["files"] == ("a.txt",)
+    with pytest.raises(BadInput):
+        again.download("got")
+
+
+def test_an_error_that_is_raised_again_tells_one_place() -> None:
+    result = failed()
+    for _ in range(3):
+        with pytest.raises(ItemFailed) as raised:
+            result.result()
+
+    assert len(raised.traceback) == 2
+
 
 
 def test_little_is_sent_ahead_of_what_is_read_of_an_iterator() -> None:
