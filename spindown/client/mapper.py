@@ -1,9 +1,11 @@
 """What maps items to results, whoever computes them: in order, as they come, or all at once."""
 
 import asyncio
+import contextvars
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, Unpack, cast, overload
 
@@ -261,6 +263,8 @@ class AsyncResultStream(Generic[S]):
         self._make = make
         self._stream: ResultStream[S] | None = None
         self._is_left = threading.Event()
+        # The loop's own threads are few, and others need them; this one ends with the stream.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spindown-stream")
 
     def __aiter__(self) -> Self:
         """Return itself."""
@@ -269,7 +273,7 @@ class AsyncResultStream(Generic[S]):
     async def __anext__(self) -> S:
         """Wait for the next result (raises what ``ResultStream`` does)."""
         try:
-            found = await asyncio.to_thread(self._next)
+            found = await self._run(self._next)
         except asyncio.CancelledError:
             await self.aclose()
             raise
@@ -290,7 +294,12 @@ class AsyncResultStream(Generic[S]):
         self._is_left.set()
         if self._stream is not None:
             self._stream.interrupt()
-            await asyncio.shield(asyncio.to_thread(self._stream.close))
+            await asyncio.shield(self._run(self._stream.close))
+
+    def _run(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Call it in this stream's thread, with the variables of the task."""
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(self._thread, context.run, call)
 
     async def __aenter__(self) -> Self:
         """Return itself; it is left at the end of the block."""

@@ -1,5 +1,6 @@
 """Results as they come: a stream that can be left, in order or not, and waits ever longer."""
 
+import os
 import threading
 import time
 import weakref
@@ -78,14 +79,15 @@ class ItemResult(Generic[R]):
         Raises:
             BadInput: another file has the place of one, or it cannot be fetched.
         """
-        if self._source is None:
-            return []
+        source = vars(self)["_source"]
+        if source is None:
             if self.files:
                 remedy = "call it on what the stream gave: a copy does not know where files are"
                 raise BadInput("download", self.index, remedy)
+            return []
         from spindown.operate.download import fetch_outputs  # noqa: PLC0415 - not on instances
 
-        record, store = self._source
+        record, store = source
         ((_, fetched),) = fetch_outputs([(record, Path(folder))], store)
         for one in fetched:
             if isinstance(one, BadInput):
@@ -101,10 +103,13 @@ class StreamEnd:
         self.stop = threading.Event()
         self._leave = leave
         self._end = end
+        self._process = os.getpid()
 
     def __call__(self) -> None:
-        """Leave the work, unless all of it is over."""
+        """Leave the work, unless all of it is over; a fork leaves it to its parent."""
         self.stop.set()
+        if os.getpid() != self._process:
+            return
         try:
             if not self.is_over:
                 self.is_over = True
@@ -151,7 +156,8 @@ class ResultStream(Generic[S]):
         self._show = show
         self._total = total
         self._what = what
-        self._lock = threading.Lock()
+        # A signal's handler or ``show`` may close it in the thread that waits.
+        self._lock = threading.RLock()
         self._give_up_at = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
         self._interval = LOOK_SECONDS
@@ -174,13 +180,15 @@ class ResultStream(Generic[S]):
                 return self._read(self._await_next())
             except BaseException as exc:
                 if not isinstance(exc, StopIteration):
-                    self._finalizer()
+                    self._leave()
                 raise
 
     def _await_next(self) -> ItemResult[Any]:
         if self._end.stop.is_set():
             raise StopIteration
         for found in self._results:
+            if self._end.stop.is_set():
+                raise StopIteration
             if found is not None:
                 # Results may come without end.
                 self._check_time()
@@ -226,7 +234,12 @@ class ResultStream(Generic[S]):
         """Leave it: what is not done is cancelled or goes on, as ``on_exit`` says."""
         self.interrupt()
         with self._lock:
-            self._finalizer()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._finalizer()
+        # The threads end that read ahead.
+        self._results = iter(())
 
     def __enter__(self) -> Self:
         """Return itself; it is left at the end of the block."""

@@ -374,6 +374,7 @@ class _Sections(Generic[R]):
         self._first_name = workload.name_batch(how)
         self._sections = self._sent = 0
         self._is_all = False
+        self._is_left = Event()
         self._send_next()
 
     @property
@@ -390,7 +391,7 @@ class _Sections(Generic[R]):
         size = next(self._sizes)
         items = list(islice(self._items, size))
         self._is_all = len(items) < size
-        if not items:
+        if not items or self._is_left.is_set():
             return
         self._sections += 1
         name = self._first_name if self._sections == 1 else f"{self._first_name}.{self._sections}"
@@ -399,6 +400,9 @@ class _Sections(Generic[R]):
         )
         self._under_way.append((self._sent, sent))
         self._sent += len(items)
+        if self._is_left.is_set():
+            # A signal's handler has left it while these were sent.
+            self.leave()
 
     def results(self) -> Iterator[ItemResult[R] | None]:
         """Yield what comes of the items."""
@@ -418,6 +422,7 @@ class _Sections(Generic[R]):
 
     def leave(self) -> None:
         """Cancel what is not done, or let it go on."""
+        self._is_left.set()
         if self._on_exit == "cancel":
             _cancel_surely([submission for _, submission in self._under_way])
 

@@ -7,7 +7,9 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice, pairwise
 from types import SimpleNamespace
 from typing import Any, assert_type
@@ -161,6 +163,70 @@ def test_a_task_that_is_cancelled_leaves_its_stream() -> None:
     assert mapper.work.times_left == 1
 
 
+def test_streams_of_one_loop_do_not_wait_for_each_other() -> None:
+    count_of_streams = 3
+    together = threading.Barrier(count_of_streams, timeout=10)
+
+    class Meeting(RememberedMapper):
+        def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> Remembered:
+            together.wait()
+            return super().begin(items, how, in_order=in_order)
+
+    async def use() -> list[list[int]]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        streams = [Meeting(ok(0)).aio.gather(["a"]) for _ in range(count_of_streams)]
+        return list(await asyncio.gather(*streams))
+
+    assert asyncio.run(use()) == [[0]] * count_of_streams
+
+
+def test_what_is_told_of_progress_may_close_the_stream() -> None:
+    mapper = RememberedMapper(ok(0), None, ok(1))
+    stream: ResultStream[int] = mapper.map(["a", "b"], progress=lambda *_: stream.close())
+    values = list[int]()
+    reader = threading.Thread(target=lambda: values.extend(stream), daemon=True)
+
+    reader.start()
+    reader.join(timeout=10)
+
+    assert not reader.is_alive()
+    assert values == [0]
+    assert mapper.work.times_left == 1
+
+
+def test_a_stream_that_is_closed_reads_no_further() -> None:
+    ended = list[str]()
+
+    def found() -> Iterator[ItemResult[int]]:
+        try:
+            yield ok(0)
+            yield ok(1)
+        finally:
+            ended.append("ended")
+
+    mapper = RememberedMapper()
+    mapper.work = Remembered(found())
+    stream = mapper.map(["a", "b"])
+    next(stream)
+    stream.close()
+
+    assert ended == ["ended"]
+    assert list(stream) == []
+
+
+def test_a_forked_process_leaves_the_work_to_its_parent() -> None:
+    mapper = RememberedMapper(ok(0), ok(1))
+    stream = mapper.map(["a", "b"])
+
+    if (child := os.fork()) == 0:
+        stream.close()
+        os._exit(mapper.work.times_left)
+    _, status = os.waitpid(child, 0)
+
+    assert status == 0
+    assert list(stream) == [0, 10]
+
+
 def test_progress_is_told_with_failures_and_total() -> None:
     told: list[tuple[int, int, int | None]] = []
     mapper = RememberedMapper(ok(0), failed())
@@ -193,6 +259,31 @@ def test_a_failure_can_be_copied_to_another_process() -> None:
     again = copy.copy(FAILURE)
 
     assert (again.index, again.error, str(again)) == (1, FAILURE.error, str(FAILURE))
+
+
+def test_a_result_can_be_copied_to_another_process() -> None:
+    store: Any = threading.Lock()
+    result: ItemResult[dict[str, int]] = ItemResult(
+        index=0, item="a", files=("a.txt",), _value={"n": 1}, _source=({}, store)
+    )
+
+    again = copy.deepcopy(result)
+
+    assert pickle.dumps(result)
+    assert again == result
+    assert again.result() == {"n": 1}
+    assert dataclasses.asdict(result)["files"] == ("a.txt",)
+    with pytest.raises(BadInput):
+        again.download("got")
+
+
+def test_an_error_that_is_raised_again_tells_one_place() -> None:
+    result = failed()
+    for _ in range(3):
+        with pytest.raises(ItemFailed) as raised:
+            result.result()
+
+    assert len(raised.traceback) == 2
 
 
 def test_to_import_the_package_loads_none_of_what_it_uses() -> None:
@@ -260,29 +351,6 @@ def what_type_checkers_see(workload: Workload[str, dict[str, int]]) -> None:
     assert_type(workload.submit(["a"]).gather(), list[dict[str, int]])
     workload.map([1])  # type: ignore[list-item]
     workload.map(["a"], on_exit="stop")  # type: ignore[call-overload]
-
-def test_a_result_can_be_copied_to_another_process() -> None:
-    store: Any = threading.Lock()
-    result = ItemResult(index=0, item="a", files=("a.txt",), _value={"n": 1}, _source=({}, store))
-
-    again = copy.deepcopy(result)
-
-    assert pickle.dumps(result)
-    assert again == result
-    assert again.result() == {"n": 1}
-    assert dataclasses.asdict(result)["files"] == ("a.txt",)
-    with pytest.raises(BadInput):
-        again.download("got")
-
-
-def test_an_error_that_is_raised_again_tells_one_place() -> None:
-    result = failed()
-    for _ in range(3):
-        with pytest.raises(ItemFailed) as raised:
-            result.result()
-
-    assert len(raised.traceback) == 2
-
 
 
 def test_little_is_sent_ahead_of_what_is_read_of_an_iterator() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from spindown import SpindownError, Workload
+from spindown import BadInput, SpindownError, Workload
+from spindown.client.workload import FIRST_ITEMS
 from spindown.operate.batch import BatchState
 from tests.unit.cli.batch.account import Account
 
@@ -48,3 +49,20 @@ def test_what_goes_on_when_sending_breaks_off_is_named(
 
     assert "spindown cancel k --config" in raised.value.__notes__[0]
     assert workload.batch("k").status().state is not BatchState.CANCELLED
+
+
+def test_a_stream_that_is_left_while_items_are_read_sends_none(account: Account) -> None:
+    workload = open_workload(account)
+
+    def items() -> Iterator[int]:
+        yield from range(FIRST_ITEMS)
+        # As a signal's handler would.
+        stream.close()
+        yield from range(FIRST_ITEMS)
+
+    stream = workload.map(items(), key="k", on_exit="cancel")
+
+    assert list(stream) == []
+    assert workload.batch("k").status().state is BatchState.CANCELLED
+    with pytest.raises(BadInput):
+        workload.batch("k.2")
