@@ -43,8 +43,8 @@ def handle(
         # If it is not woken now, its next tick comes within a minute.
         with suppress(SpindownError):
             scaler.wake(workload)
-    counts = {"routed": done.routed, "postponed": done.postponed, **done.rejected}
-    return {"workload": workload, **counts}
+    counts = {"routed": done.routed, "postponed": done.postponed, "dropped": done.dropped}
+    return {"workload": workload, **counts, **done.rejected}
 
 
 @logger.inject_lambda_context

@@ -36,9 +36,10 @@ REASON = "cancelled"
 
 #: Tries to write a manifest that others write too.
 _TRIES = 5
-#: How long a message that was read is hidden, and how many are read in one sweep.
+#: How long a message that was read is hidden, and how many are read in one sweep beside one for
+#: each job that is cancelled.
 _HIDDEN_FOR = timedelta(minutes=2)
-_LOOKED_AT_MOST = 1000
+_OTHERS_AT_MOST = 1000
 _SECONDS_PER_HOUR = 3600.0
 
 
@@ -186,7 +187,7 @@ def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
     """Delete the visible messages of these jobs; show all others again at once."""
     others: list[Message] = []
     try:
-        for _ in range(_LOOKED_AT_MOST if gone else 0):
+        for _ in range(len(gone) + _OTHERS_AT_MOST if gone else 0):
             message = ports.queue.receive(wait=timedelta(0), visibility=_HIDDEN_FOR)
             if message is None:
                 break

@@ -50,11 +50,13 @@ from spindown.job.epoch import Epochs, find_freed_lease, is_other_code, items_do
 from spindown.job.lease_row import clear_lapsed, lease_identity, lease_key, read_lease
 from spindown.job.manifest_store import (
     StoredManifest,
+    is_after_cancel,
     is_other_body,
     load_manifest,
     save_manifest,
 )
 from spindown.job.message import (
+    carried,
     copy_message,
     dead_letter,
     dead_letter_untouched,
@@ -94,8 +96,6 @@ class ClaimOutcome(StrEnum):
 
 
 _HELD = "held"
-#: S3 tells in whole seconds when it took an object (Amazon S3 API Reference, "GetObject").
-_STORED_WITHIN = timedelta(seconds=1)
 _OVER = frozenset({ClaimOutcome.OVER, ClaimOutcome.DEAD_LETTERED})
 
 
@@ -173,7 +173,7 @@ def _misfit(
     if not settled.rejected and own.covers(settled.shape):
         return None
     if slot_id.shape and ports.queue_of is not None:
-        ports.queue_of("").send([copy_message(message, job, ports.objects)])
+        ports.queue_of("").send([copy_message(message, job, ports.objects, carried(message))])
         delete(message.receipt_handle, ports.queue)
         return Declined(outcome=ClaimOutcome.OTHER_SHAPE, job_id=job.job_id)
     if not settled.rejected:
@@ -481,21 +481,8 @@ class _Claim(Epochs):
         if is_other_body(stored.manifest, self.job):
             is_over = stored.manifest.state is not JobState.RUNNING
             return ReasonCode.JOB_ID_REUSED if is_over else ReasonCode.OTHER_BODY
-        return ReasonCode.SENT_AFTER_CANCEL if self._is_after_cancel(stored) else ReasonCode.NONE
-
-    def _is_after_cancel(self, stored: StoredManifest) -> bool:
-        """Tell whether the id was cancelled before a claim, and this message sent after that.
-
-        Both instants are those of AWS: whoever cancels may have a wrong clock. A split may send its
-        children after their cancel: those are cancelled as their parent is.
-        """
-        return (
-            stored.manifest.state is JobState.CANCELLED
-            and not stored.manifest.body_digest
-            and self.job.parent is None
-            and stored.stored_at is not None
-            and self.message.sent_at >= stored.stored_at + _STORED_WITHIN
-        )
+        is_late = is_after_cancel(stored, self.message, self.job)
+        return ReasonCode.SENT_AFTER_CANCEL if is_late else ReasonCode.NONE
 
     def _refuse(self, code: ReasonCode, manifest: Manifest) -> Declined:
         self.presence.note_declined()

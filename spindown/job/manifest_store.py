@@ -27,6 +27,7 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
+from spindown.job.message import first_sent_at
 from spindown.port import Absent, Matches, Message, ObjectStore, StoredObject, WorkPorts
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ T = TypeVar("T")
 #: Waits of 0.1 s doubling to 6.4 s: about 13 s in all, well within a lease.
 _TRIES = 8
 _FIRST_PAUSE = timedelta(milliseconds=100)
+#: S3 tells in whole seconds when it took an object (Amazon S3 API Reference, "GetObject").
+_STORED_WITHIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +180,21 @@ def _last_part_epoch(job_id: str, objects: ObjectStore) -> int:
 def is_other_body(manifest: Manifest, job: JobMessage) -> bool:
     """Tell whether a message asks for something else than what its job was claimed with."""
     return manifest.body_digest not in {"", body_digest(job)}
+
+
+def is_after_cancel(stored: StoredManifest, message: Message, job: JobMessage) -> bool:
+    """Tell whether an id was cancelled before any claim, and its message sent after that.
+
+    Both instants are those of AWS: whoever cancels may have a wrong clock. A split may send its
+    children after their cancel: those are cancelled as their parent is.
+    """
+    return (
+        stored.manifest.state is JobState.CANCELLED
+        and not stored.manifest.body_digest
+        and job.parent is None
+        and stored.stored_at is not None
+        and first_sent_at(message) >= stored.stored_at + _STORED_WITHIN
+    )
 
 
 def first_sent(message: Message, job: JobMessage, ports: WorkPorts) -> datetime:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from spindown.contract.codec import decode_instant, encode_instant
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
@@ -29,6 +30,9 @@ from spindown.port import JobQueue, Message, ObjectStore, Outgoing, WorkPorts
 
 #: SQS keeps a message at most 14 days; a copy is sent well before.
 RENEW_AFTER = timedelta(days=7)
+#: The attributes that copies keep: which learned sizes a job was routed by, and when its first
+#: message was sent. Any other is a sender's, and SQS allows ten.
+SIZED, _FIRST_SENT = "sized", "first_sent"
 #: SQS allows these in attribute values besides what is printable.
 _ALLOWED_BLANKS = "\t\n"
 _ATTRIBUTE_CHARACTERS = 1000
@@ -59,7 +63,7 @@ def near_expiry(message: Message, now: datetime) -> bool:
 
 def resend(message: Message, job: JobMessage, ports: WorkPorts) -> None:
     """Replace a message by a fresh copy under the same job id."""
-    ports.queue.send([copy_message(message, job, ports.objects, message.attributes)])
+    ports.queue.send([copy_message(message, job, ports.objects, carried(message))])
     delete(message.receipt_handle, ports.queue)
 
 
@@ -150,6 +154,24 @@ def copy_message(
     data, stored = encode_stored(job)
     objects.put(stored_key(job.job_id or "", stored.stored or ""), data)
     return replace(copy, body=encode_job(stored))
+
+
+def carried(message: Message) -> dict[str, str]:
+    """Return the attributes that a copy of a message keeps."""
+    kept = {SIZED: message.attributes[SIZED]} if SIZED in message.attributes else {}
+    return {**kept, _FIRST_SENT: encode_instant(first_sent_at(message))}
+
+
+def first_sent_at(message: Message) -> datetime:
+    """Return when the message was sent of which this one may be a copy.
+
+    A sender may say that this was earlier. Then a cancel of its job counts as later, and it is
+    deleted where it would be a dead letter.
+    """
+    try:
+        return min(decode_instant(message.attributes.get(_FIRST_SENT, "")), message.sent_at)
+    except ValueError:
+        return message.sent_at
 
 
 def read_stored(job: JobMessage, objects: ObjectStore) -> JobMessage:

@@ -19,7 +19,14 @@ from spindown.contract.codec import decode, encode, from_json
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, derived_id, parse_job, with_id
 from spindown.contract.row import BACKLOG, BacklogRow, control_partition
 from spindown.error import ContractError, NewerSchema, NotFound
-from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
+from spindown.job.message import (
+    RENEW_AFTER,
+    carried,
+    copy_message,
+    delete,
+    near_expiry,
+    put_back,
+)
 from spindown.job.shape_queue import queues_of
 from spindown.port import ControlPorts, JobQueue, Key, Message, ObjectStore, Outgoing, Write
 
@@ -182,8 +189,8 @@ class _QueueScan:
             return self._copy_newer(message)
         except ContractError:
             # No job: whoever claims it moves it to the dead letters, and may do so twice.
-            return Outgoing(body=message.body, tenant=message.tenant, attributes=message.attributes)
-        copy = copy_message(message, job, self._store, message.attributes)
+            return Outgoing(body=message.body, tenant=message.tenant)
+        copy = copy_message(message, job, self._store, carried(message))
         return copy if copy.bytes <= MESSAGE_BYTES_MAX else None
 
     def _copy_newer(self, message: Message) -> Outgoing | None:

@@ -45,7 +45,7 @@ from spindown.domain.job_type import (
 from spindown.domain.lease import unreadable_wait
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Needs, Policy, Rightsize
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.rightsizing import TypeSize, all_sized, sized_at
 from spindown.error import (
     ContractError,
@@ -54,8 +54,10 @@ from spindown.error import (
     PreconditionFailed,
     SpindownError,
 )
-from spindown.job.manifest_store import is_other_body, load_manifest, save_manifest
+from spindown.job.manifest_store import is_after_cancel, is_other_body, load_manifest, save_manifest
 from spindown.job.message import (
+    SIZED,
+    carried,
     copy_message,
     dead_letter_untouched,
     delete,
@@ -85,8 +87,6 @@ _HIDDEN_FOR = timedelta(minutes=2)
 _FAILURES = 5
 #: Shapes for which queues are made beside those of declared types: more than people tell apart.
 SHAPES_AT_MOST = 50
-#: The attribute of a message that says which learned sizes it was routed by.
-_SIZED = "sized"
 
 _log = logging.getLogger(__name__)
 
@@ -100,11 +100,13 @@ class Routed:
     rejected: Mapping[str, int] = field(default_factory=dict)
     #: Hidden, and routed later.
     postponed: int = 0
+    #: Deleted, since their jobs are cancelled.
+    dropped: int = 0
 
     @property
     def seen(self) -> int:
         """Return how many messages were looked at."""
-        return self.routed + self.postponed + sum(self.rejected.values())
+        return self.routed + self.postponed + self.dropped + sum(self.rejected.values())
 
     def __add__(self, other: "Routed") -> "Routed":
         """Return what became of the messages of both runs."""
@@ -112,6 +114,7 @@ class Routed:
             routed=self.routed + other.routed,
             rejected=Counter(self.rejected) + Counter(other.rejected),
             postponed=self.postponed + other.postponed,
+            dropped=self.dropped + other.dropped,
         )
 
 
@@ -126,9 +129,9 @@ def read_sized(message: Message) -> Sized | None:
     People cannot send there, and ``intake`` removes the attribute if a sender has set it. None: the
     type alone says what the job gets.
     """
-    text = message.attributes.get(_SIZED)
+    text = message.attributes.get(SIZED)
     try:
-        return None if text is None else decode(Sized, from_json(_SIZED, text))
+        return None if text is None else decode(Sized, from_json(SIZED, text))
     except ContractError:
         return None
 
@@ -278,9 +281,12 @@ class MessageRouter:
         except (ContractError, NotFound):
             unstored = Reason(ReasonCode.BODY_NOT_STORED, {"job": job_id})
             return self._reject(message, job_id, unstored)
-        sized = self._sized_of(whole)
+        return self._end_cancelled(message, whole) or self._place(message, whole, job)
+
+    def _place(self, message: Message, whole: JobMessage, job: JobMessage) -> Routed:
+        """Find the queue that a message goes to, or make it a dead letter; as for ``_move``."""
+        settings, sized = self._settings, self._sized_of(whole)
         settled = settle_message(whole, self._policy, sized)
-        settings = self._settings
         rejected = why_refused(
             settled, settings.requirements, settings.run.root_volume_gib, self._why_not_sold
         )
@@ -306,10 +312,11 @@ class MessageRouter:
                 ReasonCode.TOO_MANY_SHAPES, {"shapes": SHAPES_AT_MOST, "shape": shape.name}
             )
             return self._give_up(message, whole, about)
+        attributes = carried(message)
         # Whatever a sender has written there.
-        attributes = {k: v for k, v in message.attributes.items() if k != _SIZED}
+        attributes.pop(SIZED, None)
         if sized is not None:
-            attributes[_SIZED] = to_json(encode(sized))
+            attributes[SIZED] = to_json(encode(sized))
         copy = copy_message(message, job, self._ports.objects, attributes)
         try:
             queue.send([copy])
@@ -318,6 +325,26 @@ class MessageRouter:
             queue.send([copy])
         delete(message.receipt_handle, self._ports.queue)
         return Routed(routed=1)
+
+    def _end_cancelled(self, message: Message, job: JobMessage) -> Routed | None:
+        """Deal with a message whose job is cancelled, which is to buy no machine; None: it is not.
+
+        What the body of another job makes of it, its claim says.
+        """
+        try:
+            stored = load_manifest(job.job_id or "", self._ports.objects)
+        except NewerSchema:
+            return None
+        if stored is None or stored.manifest.state is not JobState.CANCELLED:
+            return None
+        if is_other_body(stored.manifest, job):
+            return None
+        if is_after_cancel(stored, message, job):
+            about: About = {"job": job.job_id or "", "state": stored.manifest.state.value}
+            late = Reason(ReasonCode.SENT_AFTER_CANCEL, about)
+            return self._reject(message, job.job_id or "", late)
+        delete(message.receipt_handle, self._ports.queue)
+        return _DROPPED
 
     def _sized_of(self, job: JobMessage) -> Sized | None:
         """Return what a job gets now by what is learned of its type; None: what its type says."""
@@ -465,4 +492,5 @@ def _abandoned_queues(
 
 
 _POSTPONED = Routed(postponed=1)
+_DROPPED = Routed(dropped=1)
 _MALFORMED = Routed(rejected={"malformed": 1})

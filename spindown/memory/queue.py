@@ -20,12 +20,13 @@ from spindown.port import Clock, Message, Outgoing
 #: After a queue was deleted SQS may take messages for so long, and drops them with it. There can be
 #: no new one of its name until then (Amazon SQS API Reference, "DeleteQueue").
 REMOVED_WITHIN = timedelta(minutes=1)
-#: SQS quotas: the longest wait, delay and visibility (which counts from the receive), and the
-#: size of a message with its attributes.
+#: SQS quotas: the longest wait, delay and visibility (which counts from the receive), the size of a
+#: message with its attributes, and how many these are.
 WAIT_MAX = timedelta(seconds=20)
 DELAY_MAX = timedelta(minutes=15)
 VISIBILITY_MAX = timedelta(hours=12)
 MESSAGE_BYTES_MAX = 1024 * 1024
+ATTRIBUTES_MAX = 10
 
 _ZERO = timedelta(0)
 _GONE = -1
@@ -342,6 +343,8 @@ def _check_visibility(visibility: timedelta) -> None:
 
 
 def _check_outgoing(outgoing: Outgoing) -> None:
+    if len(outgoing.attributes) > ATTRIBUTES_MAX:
+        raise ContractError("message", f"{len(outgoing.attributes)} attributes", "send at most 10")
     if outgoing.bytes > MESSAGE_BYTES_MAX:
         raise ContractError("message", f"{outgoing.bytes} bytes", "send at most 1 MiB")
     if not _ZERO <= outgoing.delay <= DELAY_MAX:

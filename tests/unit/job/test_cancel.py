@@ -126,6 +126,41 @@ def test_a_job_sent_before_its_id_was_cancelled_is_deleted(ahead: timedelta) -> 
     assert world.queue.bodies() == world.dead_letters.bodies() == []
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_renewed_message_is_as_old_as_the_first(*, is_late: bool) -> None:
+    world = WorkWorld()
+    if not is_late:
+        world.send(JOB)
+    # Hidden, so that the cancel does not delete it.
+    world.receive()
+    world.clock.advance(timedelta(minutes=1))
+    a_cancel(world, timedelta(0))
+    world.clock.advance(timedelta(minutes=1))
+    if is_late:
+        world.send(JOB)
+    for _ in range(2):
+        world.clock.advance(timedelta(days=8))
+        renewed = world.claim()
+        assert isinstance(renewed, Declined)
+        assert renewed.outcome is claiming.ClaimOutcome.SENT_ANEW
+
+    world.claim()
+
+    assert len(world.dead_letters.bodies()) == is_late
+    assert world.queue.bodies() == []
+
+
+def test_all_of_a_large_cancel_leave_the_queue() -> None:
+    world = WorkWorld()
+    names = [f"j{number}" for number in range(1100)]
+    for name in ["other", *names]:
+        world.send({**JOB, "job_id": name})
+
+    cancelled(world, *names)
+
+    assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["other"]
+
+
 def test_the_time_since_the_last_commit_is_in_the_cost() -> None:
     world = WorkWorld()
     held = world.hold(JOB)

@@ -27,7 +27,9 @@ from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import TypeSize
 from spindown.error import NotFound, Unreachable
+from spindown.job.cancel import cancel_unclaimed
 from spindown.job.manifest_store import load_manifest, save_manifest
+from spindown.job.message import first_sent_at
 from spindown.job.redrive import redrive
 from spindown.job.route import SHAPES_AT_MOST, Routed
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
@@ -154,6 +156,60 @@ def test_a_message_of_a_later_version_is_hidden_and_left(world: ControlWorld) ->
     assert world.route().postponed == 1
     assert world.queue.backlog().in_flight == 1
     assert world.dead_letters.bodies() == []
+
+
+def test_a_cancelled_job_is_not_routed(world: ControlWorld) -> None:
+    for name in ("gone", "stays"):
+        world.ask(name, type="small")
+    world.clock.advance(minutes(1))
+    for name in ("gone", "sent-later"):
+        cancel_unclaimed(name, world.work_ports())
+    world.clock.advance(minutes(1))
+    world.ask("sent-later", type="small")
+
+    routed = world.route()
+
+    assert (routed.routed, routed.dropped, routed.seen) == (1, 1, 3)
+    assert jobs_of(world, SMALL) == ["stays"]
+    assert letters(world) == {"sent-later": ReasonCode.SENT_AFTER_CANCEL.value}
+    assert world.queue.bodies() == []
+
+
+def test_a_copy_says_when_its_job_was_first_sent(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+    sent_at = world.now
+    world.clock.advance(minutes(1))
+    world.route()
+
+    message = world.queue_of(SMALL).receive(wait=timedelta(0), visibility=minutes(1))
+
+    assert message is not None
+    assert (first_sent_at(message), message.sent_at) == (sent_at, sent_at + minutes(1))
+
+
+@pytest.mark.parametrize("said", ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "now", "9" * 99])
+def test_no_sender_dates_a_message_later_than_it_was(world: ControlWorld, said: str) -> None:
+    world.queue.send([Outgoing(body="{}", attributes={"first_sent": said})])
+    message = world.queue.receive(wait=timedelta(0), visibility=minutes(1))
+
+    assert message is not None
+    assert first_sent_at(message) <= message.sent_at
+
+
+def test_a_copy_keeps_no_attribute_of_a_sender_s(world: ControlWorld) -> None:
+    world.change_policy(rightsize=Rightsize.APPLY)
+    learn(world)
+    body = json.dumps({"items": ["a"], "job_id": "j", "type": "small"})
+    attributes = {f"mine-{number}": "x" for number in range(10)}
+    world.queue.send([Outgoing(body=body, attributes=attributes)])
+
+    routed = world.route()
+
+    (shape,) = world.view().shapes
+    message = world.queue_of(shape).receive(wait=timedelta(0), visibility=minutes(1))
+    assert routed.routed == 1
+    assert message is not None
+    assert set(message.attributes) == {"sized", "first_sent"}
 
 
 def test_a_message_that_cannot_be_sent_comes_back(world: ControlWorld) -> None:
@@ -412,13 +468,18 @@ def test_sizes_that_are_made_up_leave_room_for_learned_ones(world: ControlWorld)
     world.change_policy(rightsize=Rightsize.APPLY)
     fill_shapes(world)
     route_all(world)
-    size = TypeSize(of=TYPES[0].needs, needs=Needs(memory_gib=3))
-    learned = LearnedSizes(sizes={TYPES[0].name: size})
-    world.objects.put(sizes_key(WORKLOAD), encode_sizes(learned))
+    learn(world)
     world.ask("s", type="small")
     world.route()
 
     assert jobs_of(world, "c0m4") == ["s"]
+
+
+def learn(world: ControlWorld) -> None:
+    """Let it be known that jobs of the type need less than it asks for."""
+    size = TypeSize(of=TYPES[0].needs, needs=Needs(memory_gib=3))
+    learned = LearnedSizes(sizes={TYPES[0].name: size})
+    world.objects.put(sizes_key(WORKLOAD), encode_sizes(learned))
 
 
 def a_world_with_prices(**policy: Any) -> ControlWorld:
