@@ -5,7 +5,8 @@ When one is over, and which ends people are told of, is decided in ``domain.batc
 A submit leaves a mark for its batch in the bucket. After its tick the scaler looks for marks, at
 once after a submit and every ten minutes, and keeps a row for each batch: how far its jobs were
 over when it last looked. They are looked at in order, up to the first that is not over, so that a
-look at a large batch costs no more than at a small one.
+look at a large batch costs no more than at a small one. Batches that wait for the same one share
+how far that is.
 
 What a look does, another may do again: it may end after any call. Messages of a job that has begun
 are not sent again, and of two messages of one job the manifest lets one act. People are told before
@@ -15,12 +16,11 @@ the mark is removed: a look that ends between the two tells them twice.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from io import BytesIO
 from itertools import islice
-from random import Random
 
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant
@@ -54,12 +54,14 @@ LISTED_EVERY = timedelta(minutes=10)
 #: Batches that have a row at once; others wait for their turn with their marks. Beyond these each
 #: that waits may have the first one of its chain taken in.
 _OPEN_AT_MOST = 500
-#: Batches that one look goes through, manifests that it reads of each, and marks without a batch.
-_LOOKED_AT_MOST = 20
-_READS_AT_MOST = 200
+#: Marks without a batch that one look removes.
 _VAIN_AT_MOST = 1000
 #: After this a look begins nothing more: the scaler has ticked before it, and would be ended.
 _LOOKS_FOR = timedelta(seconds=60)
+#: Then it is another batch's turn, before more manifests of one are read.
+_WALKS_FOR = timedelta(seconds=10)
+#: Manifests that are read at once, once as many before them are over.
+_AHEAD_AT_MOST = 128
 #: A submitter may write more, and a look would then take all of the scaler's memory. A submit ends
 #: a bundle once it has 8 MiB; an index of a million jobs has 48 MiB.
 _BUNDLE_BYTES, _INDEX_BYTES = 16 * 1024**2, 64 * 1024**2
@@ -106,14 +108,7 @@ def look_at_batches(
     look = _BatchLook(workload, ports, ledger, work, store_of, told, now)
     if is_due:
         known = {**look.take_in(known), **known}
-    failed: dict[str, str] = {}
-    for batch_id in _in_turn(sorted(known), now, ports.random):
-        if not look.has_time:
-            break
-        try:
-            look.look_at(batch_id, known[batch_id])
-        except SpindownError as exc:
-            failed[batch_id] = str(exc)
+    failed = look.run(known)
     done = {"until": None, **({"listed_at": now} if is_due else {})}
     ledger.write(ledger.change(rows.BATCHES, done))
     return failed
@@ -134,17 +129,6 @@ def is_held_back(batch: Batch, workload: str, table: Table) -> bool:
         return False
     row = table.get(Key(rows.control_partition(workload), f"{rows.BATCH}{batch.batch_id}"))
     return row is None or bool(decode(BatchRow, row).after)
-
-
-def _in_turn(names: Sequence[str], now: datetime, random: Random) -> Sequence[str]:
-    """Return so many as one look goes through, others in the next minute.
-
-    In any order: one that takes all the time there is keeps no other from its turn.
-    """
-    first = int(now.timestamp() // 60) * _LOOKED_AT_MOST % max(len(names), 1)
-    found = [*names[first:], *names[:first]][:_LOOKED_AT_MOST]
-    random.shuffle(found)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,24 +178,66 @@ class _BatchLook:
             found[batch_id] = self._keep(batch_id, row)
         return found
 
-    def look_at(self, batch_id: str, row: BatchRow) -> None:
-        """Look how far a batch is, or the one that it waits for; act if that is over."""
-        if is_forgotten(row.since, self.now):
-            self._give_up(batch_id, row)
-            return
-        batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
-        if row.after:
-            self._wait(batch, row)
-            return
-        seen = _walk(batch.jobs, row, self._store)
+    def run(self, known: Mapping[str, BatchRow]) -> Mapping[str, str]:
+        """Look at batches until the time is up; return what failed, by their names.
+
+        In any order: one that takes all the time there is keeps no other from its turn.
+        """
+        failed: dict[str, str] = {}
+        #: Workload and name of a batch -> what goes by it: the batch itself, and those that wait.
+        groups: dict[tuple[str, str], dict[str, BatchRow]] = {}
+        names = list(known)
+        self.ports.random.shuffle(names)
+        for name in names:
+            row = known[name]
+            with _noted(failed, name):
+                if not is_forgotten(row.since, self.now):
+                    after = row.after or name
+                    groups.setdefault(self._parse_after(after, self.workload), {})[name] = row
+                elif self.has_time:
+                    self._give_up(name, row)
+        turns = deque(groups.items())
+        while turns and self.has_time:
+            (workload, name), group = turns.popleft()
+            with _noted(failed, *group):
+                if self._look_at(workload, name, group, failed):
+                    turns.append(((workload, name), group))
+        return failed
+
+    def _look_at(
+        self, workload: str, name: str, group: dict[str, BatchRow], failed: dict[str, str]
+    ) -> bool:
+        """Look how far a batch is, for all that go by it; act if it is over.
+
+        Return whether more could be read of it.
+        """
+        store = self.store_of(workload)
+        batch = read_batch(name, store, at_most_bytes=_INDEX_BYTES)
+        first = max(group, key=lambda one: (is_over(group[one].path), group[one].path))
+        row = group[first]
+        seen, is_whole = self._walk(batch.jobs, row, store)
         if not is_over(seen.path):
             if seen != row:
-                self._keep(batch_id, seen)
-            return
-        end = seen.tally.end
+                group[first] = self._keep(first, seen)
+            elif batch.after:
+                self._take_in_first(workload, batch)
+            return not is_whole
+        for one, row in group.items():
+            if not self.has_time:
+                break
+            with _noted(failed, one):
+                own = replace(row, path=seen.path, tally=seen.tally)
+                if row.after:
+                    self._go_on(one, own)
+                else:
+                    self._end(batch, own)
+        return False
+
+    def _end(self, batch: Batch, row: BatchRow) -> None:
+        end = row.tally.end
         if is_told(end, self.told, is_waited_for=batch.is_waited_for):
-            self._tell(end.value, say_batch_end(batch_id, seen.tally))
-        self._forget(batch_id)
+            self._tell(end.value, say_batch_end(batch.batch_id, row.tally))
+        self._forget(batch.batch_id)
 
     def _give_up(self, batch_id: str, row: BatchRow) -> None:
         """Cancel what nobody can start any more, say that nobody looks at it any more, and why."""
@@ -230,24 +256,16 @@ class _BatchLook:
         subject = f"{resource_name(self.ports.name, self.workload)}: batch {what}"
         self.ports.topic.publish(subject, printable(words))
 
-    def _wait(self, batch: Batch, row: BatchRow) -> None:
-        workload, other = self._parse_after(row.after, self.workload)
-        store = self.store_of(workload)
-        before = read_batch(other, store, at_most_bytes=_INDEX_BYTES)
-        seen = _walk(before.jobs, row, store)
-        if not is_over(seen.path):
-            if seen != row:
-                self._keep(batch.batch_id, seen)
-            elif before.after:
-                self._take_in_first(workload, before)
-            return
-        act = start_or_cancel(seen.tally, batch.on_failure)
-        about: About = {"batch": row.after, "end": seen.tally.end.value}
+    def _go_on(self, batch_id: str, row: BatchRow) -> None:
+        """Start or cancel a batch, now that the one before it is over."""
+        batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
+        act = start_or_cancel(row.tally, batch.on_failure)
+        about: About = {"batch": row.after, "end": row.tally.end.value}
         why = Reason(ReasonCode.BEFORE_DID_NOT_SUCCEED, about)
         is_begun = act is OnFailure.START
-        if self._start(batch, seen) if is_begun else self._cancel(batch, seen, why):
+        if self._start(batch, row) if is_begun else self._cancel(batch, row, why):
             # From now on it is looked at itself.
-            self._keep(batch.batch_id, BatchRow(since=row.since))
+            self._keep(batch_id, BatchRow(since=row.since))
 
     def _parse_after(self, after: str, workload: str) -> tuple[str, str]:
         """Return the workload and the name of what a batch of a workload waits for."""
@@ -318,6 +336,44 @@ class _BatchLook:
             row = self._keep(batch.batch_id, replace(row, done=row.done + len(step)))
         return False
 
+    def _walk(
+        self, jobs: Sequence[str], row: BatchRow, store: ObjectStore
+    ) -> tuple[BatchRow, bool]:
+        """Go on from where a row stands through jobs and the children of split ones.
+
+        Return how far they are over, and whether no more of them can be read now.
+        """
+        until = min(self.ports.clock.now() + _WALKS_FOR, self.now + _LOOKS_FOR)
+        manifests = _Manifests(store)
+        levels: list[Sequence[str]] = [jobs]
+        path, tally, is_whole = list(row.path), row.tally, False
+        for at in path[:-1]:
+            if at >= len(levels[-1]):
+                remedy = (
+                    "cancel the batch, and submit it again: its index or a manifest was replaced"
+                )
+                raise ContractError("job of the batch", at, remedy)
+            levels.append(_children(levels[-1][at], len(levels) - 1, store))
+        while self.ports.clock.now() < until:
+            while path and path[-1] >= len(levels[-1]):
+                path.pop()
+                levels.pop()
+                if path:
+                    path[-1] += 1
+            manifest = manifests.read(levels[-1], path[-1]) if path else None
+            if manifest is None or manifest.state is JobState.RUNNING:
+                is_whole = True
+                break
+            if manifest.state is JobState.SPLIT:
+                levels.append(children_of(manifest, len(path) - 1))
+                path.append(0)
+                continue
+            tally = tally.with_job(
+                manifest.state.value, items=manifest.items_done, failed=manifest.items_failed
+            )
+            path[-1] += 1
+        return replace(row, path=tuple(path), tally=tally), is_whole
+
     def _keep(self, batch_id: str, row: BatchRow) -> BatchRow:
         self.ledger.write(self.ledger.put(f"{rows.BATCH}{batch_id}", row))
         return row
@@ -345,38 +401,35 @@ def _submitted(batch: Batch, objects: ObjectStore) -> Iterator[tuple[str, Outgoi
             yield job_id, Outgoing(body=body, tenant=job.tenant)
 
 
-def _walk(jobs: Sequence[str], row: BatchRow, store: ObjectStore) -> BatchRow:
-    """Go on from where a row stands through jobs and the children of split ones.
+class _Manifests:
+    """The manifests of jobs in a row, read ahead: the more, the more of them were over."""
 
-    It ends at the first that is not over, or after so many.
-    """
-    levels: list[Sequence[str]] = [jobs]
-    path, tally = list(row.path), row.tally
-    for at in path[:-1]:
-        if at >= len(levels[-1]):
-            remedy = "cancel the batch, and submit it again: its index or a manifest was replaced"
-            raise ContractError("job of the batch", at, remedy)
-        levels.append(_children(levels[-1][at], len(levels) - 1, store))
-    for _ in range(_READS_AT_MOST):
-        while path and path[-1] >= len(levels[-1]):
-            path.pop()
-            levels.pop()
-            if path:
-                path[-1] += 1
-        if not path:
-            break
-        manifest = _manifest(levels[-1][path[-1]], store)
-        if manifest is None or manifest.state is JobState.RUNNING:
-            break
-        if manifest.state is JobState.SPLIT:
-            levels.append(children_of(manifest, len(path) - 1))
-            path.append(0)
-            continue
-        tally = tally.with_job(
-            manifest.state.value, items=manifest.items_done, failed=manifest.items_failed
-        )
-        path[-1] += 1
-    return replace(row, path=tuple(path), tally=tally)
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._ahead = 1
+        #: Those that were read and not yet asked for.
+        self._found: dict[str, Manifest | None] = {}
+
+    def read(self, jobs: Sequence[str], at: int) -> Manifest | None:
+        """Return the manifest of the job at a place; None: it has none."""
+        if jobs[at] not in self._found:
+            names = jobs[at : at + self._ahead]
+            self._ahead = min(2 * self._ahead, _AHEAD_AT_MOST)
+            if len(names) == 1:
+                return _manifest(names[0], self._store)
+            with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+                found = pool.map(lambda name: _manifest(name, self._store), names)
+                self._found.update(zip(names, found, strict=True))
+        return self._found.pop(jobs[at])
+
+
+@contextmanager
+def _noted(failed: dict[str, str], *names: str) -> Iterator[None]:
+    """Note for batches what fails in looking at them, and go on with others."""
+    try:
+        yield
+    except SpindownError as exc:
+        failed.update(dict.fromkeys(names, str(exc)))
 
 
 def _children(job_id: str, depth: int, store: ObjectStore) -> Sequence[str]:

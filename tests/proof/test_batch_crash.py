@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from spindown.job.lost_message import LOOKED_AT_AFTER, count_lost, redrive_lost
 from spindown.job.manifest_store import load_manifest
 from spindown.job.result import read_batch, read_progress
 from spindown.job.submit import Draft, submit_items
-from spindown.memory import intercept
+from spindown.memory import PortCall, intercept
 from spindown.port import ObjectStore
 from spindown.user import Item
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
@@ -141,23 +141,96 @@ def test_the_children_of_a_split_job_are_of_its_batch() -> None:
     assert "10 items" in text
 
 
+def send(world: ProofWorld, name: str, after: str = "", *, jobs: int = 1) -> None:
+    """Send a batch of so many jobs, an item each."""
+    ports = world.user_ports()
+    draft = Draft(workload=WORKLOAD, batch_id=name, items_per_job=1, after=after)
+    submit_items(range(jobs), draft, queue=ports.queue, store=ports.objects)
+
+
+def finish(world: ProofWorld, name: str, *, jobs: int = 1) -> None:
+    """Write the manifests of a batch's jobs as those that have completed them."""
+    for number in range(jobs):
+        job = Manifest(
+            job_id=f"{name}-{number:05d}",
+            epoch=1,
+            owner="i-1/0",
+            state=JobState.COMPLETED,
+            items=1,
+            next_item=1,
+        )
+        world.objects.put(manifest_key(job.job_id), encode_manifest(job))
+
+
 def test_a_look_goes_on_where_the_last_one_stopped() -> None:
     world = a_world()
-    ports = world.user_ports()
-    draft = Draft(workload=WORKLOAD, batch_id="a", items_per_job=1)
-    submit_items(range(250), draft, queue=ports.queue, store=ports.objects)
-    recover(world)
+    send(world, "a", jobs=250)
+    finish(world, "a", jobs=250)
+    slow, read = {manifest_key("a-00200")}, []
 
-    look(world)
-    row = world.view().batches["a"]
-    world.calls.clear()
-    look(world)
+    def listen(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "get" and call.args[0].endswith("manifest.json"):
+            read.append(call.args[0])
+            if call.args[0] in slow:
+                slow.clear()
+                world.clock.advance(2 * MINUTE)
+        return proceed()
+
+    store: ObjectStore = intercept(world.objects, "objects", listen)
+    look_at_batches(WORKLOAD, world.ports, world.user_ports, lambda _: store, is_nudged=True)
+    (place,) = world.view().batches["a"].path
+    read.clear()
+    look_at_batches(WORKLOAD, world.ports, world.user_ports, lambda _: store, is_nudged=True)
 
     # The second reads what the first has left, and no more.
-    assert row.path == (200,)
+    assert 100 < place < 250
+    assert len(set(read)) == len(read) == 250 - place
     assert world.view().batches == {}
     assert len(told(world)) == 1
-    assert "250 items" in told(world)[0]
+
+
+def test_one_look_reads_all_of_a_large_batch() -> None:
+    world = a_world()
+    send(world, "a", jobs=3000)
+    look(world)
+    finish(world, "a", jobs=3000)
+    send(world, "b", after="a")
+
+    look(world)
+
+    assert len([body for body in world.bodies() if '"b-' in body]) == 1
+
+
+def test_batches_after_the_same_one_share_its_reads() -> None:
+    world = a_world()
+    send(world, "a", jobs=50)
+    for number in range(60):
+        send(world, f"b{number}", after="a")
+    look(world)
+    finish(world, "a", jobs=50)
+    read: Counter[str] = Counter()
+
+    def listen(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "get":
+            read[call.args[0]] += 1
+        return proceed()
+
+    store: ObjectStore = intercept(world.objects, "objects", listen)
+    look_at_batches(WORKLOAD, world.ports, world.user_ports, lambda _: store)
+
+    assert len([body for body in world.bodies() if '"job_id": "b' in body]) == 60
+    assert {read[manifest_key(f"a-{number:05d}")] for number in range(50)} == {1}
+
+
+def test_one_look_goes_through_all_batches() -> None:
+    world = a_world()
+    for number in range(60):
+        send(world, f"a{number}")
+        finish(world, f"a{number}")
+
+    look(world)
+
+    assert len(told(world)) == 60
 
 
 def test_without_batches_a_look_is_one_read_in_ten_minutes() -> None:
@@ -211,33 +284,23 @@ def test_what_follows_a_failed_batch_starts_or_is_cancelled(
 def test_batches_whose_predecessors_wait_unseen_all_start() -> None:
     """More wait than are followed at once, by names before those of what they wait for."""
     world = a_world()
-    ports = world.user_ports()
-
-    def send(name: str, after: str) -> None:
-        draft = Draft(workload=WORKLOAD, batch_id=name, items_per_job=1, after=after)
-        submit_items(["a"], draft, queue=ports.queue, store=ports.objects)
-
-    def finish(name: str) -> None:
-        job = Manifest(job_id=f"{name}-00000", epoch=1, owner="i-1/0", state=JobState.COMPLETED)
-        world.objects.put(manifest_key(job.job_id), encode_manifest(job))
-
     submit(world, "download")
     recover(world)
     follow(world)
     numbers = range(505)
     for number in numbers:
-        send(f"prepare-{number}", "download")
-        send(f"check-{number}", f"prepare-{number}")
-        send(f"analyze-{number}", f"check-{number}")
+        send(world, f"prepare-{number}", "download")
+        send(world, f"check-{number}", f"prepare-{number}")
+        send(world, f"analyze-{number}", f"check-{number}")
     sent: set[str] = set()
-    for _ in range(600):
+    for _ in range(60):
         look(world)
         world.clock.advance(MINUTE)
         while message := world.queue.receive(wait=timedelta(0), visibility=MINUTE):
             world.queue.delete(message.receipt_handle)
             name = json.loads(message.body)["job_id"].removesuffix("-00000")
             sent.add(name)
-            finish(name)
+            finish(world, name)
         assert len(world.view().batches) <= 1000
         if len(sent) == 3 * len(numbers):
             break
