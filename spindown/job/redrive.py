@@ -19,13 +19,16 @@ from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import ContractError, NewerSchema, NotFound, PreconditionFailed, Unreachable
 from spindown.job.lease_row import is_held
 from spindown.job.manifest_store import StoredManifest, is_other_body, load_manifest, save_manifest
-from spindown.job.message import copy_message, delete, put_back, read_stored
+from spindown.job.message import copy_message, delete, read_stored
 from spindown.port import Message, WorkPorts
 from spindown.reason_text import say
 
 #: A long poll asks all of SQS's servers. A message is hidden long enough to be seen once.
 WAIT = timedelta(seconds=2)
 HIDDEN_FOR = timedelta(minutes=15)
+#: Of more letters than are looked at while they are hidden, the first are received again. After so
+#: many in a row that are known, none is taken to be left.
+_KNOWN_IN_A_ROW = 1000
 #: Tries to write a manifest that others write too.
 _TRIES = 5
 _STORED_BODIES = "jobs/"
@@ -86,12 +89,10 @@ def redrive(
         jobs: only jobs with these ids; empty: all.
         forbids: tells why a job would be refused again at once; NO_REASON: it would not.
     """
-    left: dict[str, Message] = {}
+    left: dict[str, str] = {}
     handled: set[str | None] = set()
     try:
-        while letter := ports.dead_letters.receive(wait=WAIT, visibility=HIDDEN_FOR):
-            is_new = letter.message_id not in left
-            left[letter.message_id] = letter
+        for letter, is_new in _each_letter(ports, left):
             try:
                 job = read_dead_letter(letter, ports)
                 if job.job_id in handled or (jobs and job.job_id not in jobs):
@@ -107,9 +108,29 @@ def redrive(
             elif not is_new:
                 continue
             yield done
+            if jobs and handled.issuperset(jobs):
+                return
     finally:
-        for letter in left.values():
-            put_back(letter, timedelta(0), ports.dead_letters)
+        ports.dead_letters.show(list(left.values()))
+
+
+def _each_letter(ports: WorkPorts, left: dict[str, str]) -> Iterator[tuple[Message, bool]]:
+    """Yield each dead letter, and whether it is new, until there seems to be no other.
+
+    Args:
+        ports: the world.
+        left: message id -> receipt handle of those that are hidden, which is kept here. Bodies
+            have a MiB each, and there may be very many.
+    """
+    known = 0
+    while known < _KNOWN_IN_A_ROW:
+        letter = ports.dead_letters.receive(wait=WAIT, visibility=HIDDEN_FOR)
+        if letter is None:
+            return
+        is_new = letter.message_id not in left
+        known = 0 if is_new else known + 1
+        left[letter.message_id] = letter.receipt_handle
+        yield letter, is_new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +166,9 @@ def find_dead_letters(
         remove: whether to delete each, once the caller has taken it.
         messages: only those with these ids; empty: all.
     """
-    left: dict[str, Message] = {}
+    left: dict[str, str] = {}
     try:
-        while letter := ports.dead_letters.receive(wait=WAIT, visibility=HIDDEN_FOR):
-            is_new = letter.message_id not in left
-            # Bodies have a MiB each, and there may be very many.
-            left[letter.message_id] = replace(letter, body="")
+        for letter, is_new in _each_letter(ports, left):
             if not is_new or (messages and letter.message_id not in messages):
                 continue
             job_id, reason = _look_at(letter, ports)
@@ -170,8 +188,7 @@ def find_dead_letters(
                 delete(letter.receipt_handle, ports.dead_letters)
                 del left[letter.message_id]
     finally:
-        for letter in left.values():
-            put_back(letter, timedelta(0), ports.dead_letters)
+        ports.dead_letters.show(list(left.values()))
 
 
 def _look_at(letter: Message, ports: WorkPorts) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """A redrive sends given-up jobs back with a clean count, whatever happens in between."""
 
+import itertools
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.message import derived_id
+from spindown.domain.fleet import Backlog
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.job import claim as claiming
@@ -124,6 +126,53 @@ def test_only_the_jobs_that_are_named_go_back() -> None:
     assert world.manifest("a").state is JobState.FAILED
     # What was left is there for the next look at once.
     assert world.dead_letters.backlog().visible == 3
+
+
+def many_letters(world: WorkWorld) -> None:
+    """Let there be more dead letters than can be looked at while the first one is hidden."""
+    receives = itertools.count(1)
+    for number in range(400):
+        body = json.dumps({**JOB, "job_id": f"d{number}"})
+        world.dead_letters.send([Outgoing(body=body)])
+        world.dead_letters.send([Outgoing(body=f"no job {number}")])
+
+    def take_long(call: PortCall) -> None:
+        if (call.port, call.method) == ("dead_letters", "receive"):
+            world.clock.advance(timedelta(seconds=3))
+            assert next(receives) < 50_000
+
+    world.before = take_long
+
+
+@pytest.mark.parametrize(("name", "sent"), [("d7", ["d7"]), ("absent", [])])
+def test_a_redrive_of_a_job_among_very_many_ends(name: str, sent: list[str]) -> None:
+    world = WorkWorld()
+    many_letters(world)
+
+    assert [one.job_id for one in redriven(world, name)] == sent
+
+    assert world.dead_letters.backlog() == Backlog(visible=800 - len(sent), in_flight=0)
+
+
+def test_a_job_that_is_found_ends_the_search() -> None:
+    world = WorkWorld()
+    many_letters(world)
+    redriven(world, "d7")
+    world.calls.clear()
+    redriven(world, "d8")
+
+    assert world.calls["dead_letters.receive"] < 2000
+
+
+def test_of_very_many_malformed_letters_each_is_told_once() -> None:
+    world = WorkWorld()
+    many_letters(world)
+
+    found = [one.body for one in find_dead_letters(world.ports, unsendable=True)]
+
+    assert len(found) == len(set(found))
+    assert len(found) > 390
+    assert world.dead_letters.backlog().visible == 800
 
 
 def test_what_is_no_job_stays_and_is_told_of_once() -> None:
