@@ -169,7 +169,7 @@ class ControlPlane(Construct):
                 grants.wake("scaler", deployment=shared.deployment.name),
             ],
             # CPU comes with memory (AWS Lambda, "Configure Lambda function memory": a vCPU at
-            # 1,769 MB), and signing three calls a message is most of the work.
+            # 1,769 MB), and signing four calls a message is most of the work.
             memory_mib=1024,
             places=self._places(),
             timeout=_INTAKE_TIMEOUT,

@@ -329,11 +329,12 @@ class MessageRouter:
     def _end_cancelled(self, message: Message, job: JobMessage) -> Routed | None:
         """Deal with a message whose job is cancelled, which is to buy no machine; None: it is not.
 
-        What the body of another job makes of it, its claim says.
+        What the body of another job makes of it, its claim says. So it does of a manifest that
+        cannot be read here: a damaged one is read from older versions, which ``intake`` may not.
         """
         try:
             stored = load_manifest(job.job_id or "", self._ports.objects)
-        except NewerSchema:
+        except SpindownError:
             return None
         if stored is None or stored.manifest.state is not JobState.CANCELLED:
             return None

@@ -47,7 +47,7 @@ _NOTED_EVERY = timedelta(days=1)
 #: Nobody sends to a queue for so long once its row says that it is being removed. The hourly
 #: function, which wrote that, has deleted it within 15 minutes, or was ended. SQS takes messages
 #: for a minute more, and drops them (Amazon SQS API Reference, "DeleteQueue").
-_REMOVED_WITHIN = timedelta(minutes=20)
+REMOVED_WITHIN = timedelta(minutes=20)
 #: Longer than a run of ``intake`` that has read the row before it said so.
 _CLOSING_FOR = timedelta(minutes=30)
 #: Of one queue in one run of the hourly function.
@@ -92,7 +92,7 @@ def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: st
     key, now = Key(control_partition(workload), shape_sort_key(shape)), ports.clock.now()
     known = _read_row(ports.table.get(key))
     removing_at = None if known is None else known.removing_at
-    if removing_at is not None and now - removing_at < _REMOVED_WITHIN:
+    if removing_at is not None and now - removing_at < REMOVED_WITHIN:
         raise Throttled(f"the queue of {shape} is being removed")
     row = ShapeRow(shape=shape, url=url, used_at=now, types=(job_type,))
     is_open = removing_at is None and known is not None and known.closing_at is None
@@ -186,7 +186,7 @@ def _remove(workload: str, row: ShapeRow, ports: ControlPorts, queue: JobQueue |
     if row.removing_at is None:
         if row.closing_at is None or now - row.closing_at < _CLOSING_FOR:
             return False
-    elif now - row.removing_at < _REMOVED_WITHIN:
+    elif now - row.removing_at < REMOVED_WITHIN:
         return False
     elif queue is None:
         backlog = Key(control_partition(workload), shape_backlog_sort_key(row.shape))

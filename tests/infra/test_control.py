@@ -13,6 +13,7 @@ from spindown.contract.event import InterruptionWarning, parse_instance_event, p
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
 from spindown.domain.control_cost import REFRESH
 from spindown.functions.offers import RESEND_FOR
+from spindown.job.shape_queue import REMOVED_WITHIN
 from tests.infra.assembly import ROOT, Assembly, words
 
 FUNCTIONS = ["lab--interruption", "lab--offers", "lab--scaler", "lab--teardown"]
@@ -62,6 +63,13 @@ def test_a_reconcile_is_cut_off_before_its_lock_frees_itself(assembly: Assembly,
     timeout = timedelta(seconds=function(assembly, name)["Timeout"])
 
     assert timeout == SCALER_TIMEOUT < LOCK_LEASE
+
+
+def test_nobody_sends_while_a_queue_may_be_removed(assembly: Assembly) -> None:
+    timeout = timedelta(seconds=function(assembly, "lab--offers")["Timeout"])
+
+    # SQS drops a queue, with what it took meanwhile, a minute after it was asked to.
+    assert timeout + timedelta(minutes=1) < REMOVED_WITHIN
 
 
 def test_the_offers_function_has_time_for_every_region(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.manifest import JobState, Manifest, manifest_key
 from spindown.contract.job.message import (
     JobMessage,
     body_digest,
@@ -26,7 +26,7 @@ from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import TypeSize
-from spindown.error import NotFound, Unreachable
+from spindown.error import AccessDenied, NotFound, Unreachable
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.message import first_sent_at
@@ -173,6 +173,20 @@ def test_a_cancelled_job_is_not_routed(world: ControlWorld) -> None:
     assert jobs_of(world, SMALL) == ["stays"]
     assert letters(world) == {"sent-later": ReasonCode.SENT_AFTER_CANCEL.value}
     assert world.queue.bodies() == []
+
+
+def test_a_job_whose_manifest_cannot_be_read_is_routed(world: ControlWorld) -> None:
+    world.objects.put(manifest_key("j"), b"{")
+    world.ask("j", type="small")
+
+    def deny(call: PortCall, proceed: Any) -> Any:
+        if call.method == "versions":
+            raise AccessDenied("s3:ListBucketVersions")
+        return proceed()
+
+    world.interfere = deny
+
+    assert world.route().routed == 1
 
 
 def test_a_copy_says_when_its_job_was_first_sent(world: ControlWorld) -> None:
