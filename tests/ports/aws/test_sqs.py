@@ -107,7 +107,7 @@ def test_gives_up_when_sqs_goes_on_failing(both: tuple[SqsJobQueue, Stubber]) ->
     for _ in range(3):
         stub.add_response("send_message_batch", _failed("0"))
 
-    with pytest.raises(Throttled, match="1 of 3"):
+    with pytest.raises(Throttled):
         queue.send(THREE)
 
 
