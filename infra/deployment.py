@@ -48,8 +48,32 @@ def synthesise_app(app: App, loaded: Config) -> None:
             raise
         remedy = "divide them among deployments: a CloudFormation stack has at most 500 resources"
         raise ConfigError("workload", f"{workloads} workloads", remedy) from exc
+    sizes = {
+        stack.stack_name: Path(stack.template_full_path).stat().st_size for stack in assembly.stacks
+    }
+    check_sizes(sizes, workloads=workloads)
     templates = [stack.template for stack in assembly.stacks]
     check_roles(templates, workloads=workloads, regions=regions)
+
+
+#: Bytes of a template (AWS CloudFormation User Guide, "Understand CloudFormation quotas": 1 MB).
+TEMPLATE_BYTES_MAX = 1_000_000
+
+
+def check_sizes(sizes: Mapping[str, int], *, workloads: int) -> None:
+    """Check that no template has more bytes than CloudFormation takes (raises ConfigError).
+
+    CDK only warns, and the stack that is too large would be refused after others are deployed.
+    """
+    for stack, size in sizes.items():
+        if size > TEMPLATE_BYTES_MAX:
+            raise ConfigError(
+                "workload",
+                f"{workloads} workloads",
+                "divide them among deployments, or give them shorter names: the template of "
+                f"{stack} would have {size:,} bytes, and CloudFormation takes "
+                f"{TEMPLATE_BYTES_MAX:,}",
+            )
 
 
 def load_config(app: App) -> Config:

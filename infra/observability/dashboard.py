@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 
+from spindown.infra.shared.stack import DeploymentStack
+
 #: Columns of a dashboard.
 _COLUMNS = 24
 _GRAPH_ROWS = 6
@@ -27,10 +29,15 @@ class Graph:
     #: Values of the left axis to mark: (value, what it is).
     marks: Sequence[tuple[float, str]] = ()
 
-    def draw(self, width: int) -> cloudwatch.IWidget:
-        """Return the widget."""
+    def draw(self, width: int, region: str) -> cloudwatch.IWidget:
+        """Return the widget, which shows metrics of a region.
+
+        What CloudWatch assumes anyway is left out, and the region is no reference: the template has
+        little room for many workloads.
+        """
         return cloudwatch.GraphWidget(
             title=self.title,
+            region=region,
             left=list(self.left),
             right=list(self.right),
             left_y_axis=cloudwatch.YAxisProps(label=self.left_label, min=0, show_units=False),
@@ -38,7 +45,9 @@ class Graph:
                 label=self.right_label,
                 min=0 if self.right_from_zero else None,
                 show_units=False,
-            ),
+            )
+            if self.right
+            else None,
             left_annotations=[
                 cloudwatch.HorizontalAnnotation(value=value, label=label)
                 for value, label in self.marks
@@ -60,6 +69,7 @@ class Section:
 
 def lay_out(dashboard: cloudwatch.Dashboard, sections: Sequence[Section]) -> None:
     """Add a text and rows of graphs for each section."""
+    region = DeploymentStack.holding(dashboard).region
     for section in sections:
         dashboard.add_widgets(
             cloudwatch.TextWidget(
@@ -72,7 +82,7 @@ def lay_out(dashboard: cloudwatch.Dashboard, sections: Sequence[Section]) -> Non
         abreast = math.ceil(len(section.graphs) / rows)
         for start in range(0, len(section.graphs), abreast):
             row = section.graphs[start : start + abreast]
-            dashboard.add_widgets(*(graph.draw(_COLUMNS // len(row)) for graph in row))
+            dashboard.add_widgets(*(graph.draw(_COLUMNS // len(row), region) for graph in row))
 
 
 def show_alarms(

@@ -6,10 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
 
+from spindown import config
 from spindown.config.deployment import POLICY_CHARACTERS_MAX
 from spindown.error import ConfigError
-from spindown.infra.deployment import describe, load_config, synthesise_app
+from spindown.infra.deployment import (
+    TEMPLATE_BYTES_MAX,
+    check_sizes,
+    describe,
+    load_config,
+    synthesise_app,
+)
 from spindown.infra.iam.limit import POLICIES_MAX, check_roles, measure
 from tests.infra.assembly import (
     PLAIN,
@@ -20,6 +28,7 @@ from tests.infra.assembly import (
     synthesise_core,
     write_project,
 )
+from tests.infra.observability import assembly as insight
 from tests.infra.policy import resolve
 
 
@@ -99,3 +108,51 @@ def test_too_many_workloads_for_a_stack_are_refused_in_words(tmp_path: Path) -> 
         synthesise_app(app, load_config(app))
 
     assert str(caught.value).startswith("workload is '37 workloads'")
+
+
+def test_a_template_that_is_too_large_is_refused_in_words() -> None:
+    check_sizes({"lab-core": TEMPLATE_BYTES_MAX}, workloads=36)
+
+    with pytest.raises(ConfigError) as caught:
+        check_sizes({"lab-core": 1, "lab-insight": TEMPLATE_BYTES_MAX + 1}, workloads=36)
+
+    said = str(caught.value)
+    assert said.startswith("workload is '36 workloads'")
+    assert re.search(r"lab-insight.*1,000,001.*1,000,000", said)
+
+
+def test_every_template_is_measured(tmp_path: Path) -> None:
+    project = write_project(tmp_path, a_config(1))
+    app = make_app(project, tmp_path / "out")
+    large = Stack(app, "large")
+    large.template_options.metadata = {"text": "x" * TEMPLATE_BYTES_MAX}
+
+    with pytest.raises(ConfigError, match="large"):
+        synthesise_app(app, load_config(app))
+
+
+@pytest.mark.parametrize(
+    ("workloads", "name", "deployment"),
+    [(36, "embed-docs-{:02}", "production"), (32, "w{:02}".ljust(33, "x"), "d" * 25)],
+    ids=["names of a usual length", "names of 31 and 25 characters"],
+)
+def test_what_people_see_of_so_many_workloads_fits(
+    tmp_path: Path, workloads: int, name: str, deployment: str
+) -> None:
+    run = {"entrypoint": "job:run", "code": "code"}
+    one = {"run": run, "policy": {"finish_within": "6h"}}
+    document = {
+        "deployment": {
+            "name": deployment,
+            "region": "us-east-1",
+            "zones": ["us-east-1a"],
+            "alarm_email": "a@example.com",
+            "budget_per_month": 100.0,
+        },
+        "workload": {name.format(number): one for number in range(workloads)},
+    }
+
+    insight.synthesise(config.parse(document), tmp_path)
+
+    (template,) = tmp_path.glob("*.template.json")
+    assert template.stat().st_size <= TEMPLATE_BYTES_MAX
