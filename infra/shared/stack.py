@@ -143,12 +143,19 @@ _DIGITS = 8
 def iam_name(deployment: DeploymentConfig, *what: str) -> str:
     """Return the name of a role or profile that is not left to CloudFormation.
 
-    IAM is not regional, so the name holds the home region. A name too long ends with a digest of
-    all of it.
+    IAM is not regional, so the name holds the home region. With a path of the account's it ends
+    with a digest of that: CloudFormation replaces nothing by something of the same name, and a path
+    changes only so (AWS CloudFormation User Guide, "AWS::IAM::Role", "Path"). A name too long ends
+    with a digest of all of it.
     """
-    named = resource_name(deployment.name, deployment.region, *what)
+    path = deployment.role_path
+    below = () if path is None else (_digest(path),)
+    named = resource_name(deployment.name, deployment.region, *what, *below)
     whole = (deployment.role_name_prefix or "") + named
     if len(whole) <= _ROLE_NAME_AT_MOST:
         return whole
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGITS]
-    return f"{whole[: _ROLE_NAME_AT_MOST - _DIGITS - 1]}-{digest}"
+    return f"{whole[: _ROLE_NAME_AT_MOST - _DIGITS - 1]}-{_digest(whole)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

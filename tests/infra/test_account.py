@@ -19,6 +19,7 @@ from spindown.infra import Deployment
 from spindown.infra.deployment import describe, load_config, synthesise_app
 from spindown.infra.flag import FLAGS
 from spindown.infra.iam.statement import KEY_USE
+from spindown.infra.shared.stack import iam_name
 from tests.infra.assembly import (
     AWAY,
     PLAIN,
@@ -253,6 +254,24 @@ def test_what_abroad_refers_to_is_there_by_that_name(ruled: Assembly) -> None:
             arn = words(data["IamInstanceProfile"]["Arn"])
             path, _, name = arn.partition(":instance-profile")[2].rpartition("/")
             assert (f"{path}/", name in profiles) == (PATH, True)
+
+
+@pytest.mark.parametrize("what", ["scaler", "of-a-workload-with-so-long-a-name"])
+def test_with_another_path_everything_has_another_name(tmp_path: Path, what: str) -> None:
+    """CloudFormation cannot replace a role by one of the same name."""
+    names = {
+        iam_name(load(write_project(tmp_path, with_path(path))).deployment, what)
+        for path in ("", "/team/", "/team/vision/")
+    }
+
+    assert len(names) == 3
+    assert all(len(name) <= 64 for name in names)
+
+
+def with_path(path: str) -> str:
+    set_path = f'role_path = "{path}"\n' if path else ""
+    text = PLAIN.format(image="").replace('"lab"', '"of-a-department-of-a-team"')
+    return text.replace("zones", f'{set_path}role_name_prefix = "{PREFIX}"\nzones')
 
 
 def test_a_name_too_long_for_a_role_keeps_apart(tmp_path: Path) -> None:
