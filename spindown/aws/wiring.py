@@ -35,6 +35,7 @@ from spindown.aws.session import CoreSession
 from spindown.aws.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue, find_queue
 from spindown.aws.ssm import SsmSettingsStore
+from spindown.aws.stack import CloudFormationStacks
 from spindown.contract.row import SCALER_TIMEOUT
 from spindown.domain.offer import pricing_region
 from spindown.error import BadInput
@@ -189,6 +190,10 @@ class Aws:
     def alarms(self) -> CloudWatchAlarms:
         """Return what alarms say."""
         return CloudWatchAlarms(lambda: self._make("cloudwatch"))
+
+    def stacks(self) -> CloudFormationStacks:
+        """Return the stacks of CloudFormation in the session's own region."""
+        return CloudFormationStacks(lambda: self._make("cloudformation"))
 
     def topic(self, arn: str) -> SnsTopic:
         """Return where people are told."""

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -90,8 +90,45 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
     if command == "destroy" and loaded is not None and loaded.deployment.protect:
         remedy = "set it to false and run `spindown deploy` first; then destroy again"
         raise BadInput("deployment.protect", "true", remedy)
-    if command == "deploy" and loaded is not None:
+    if loaded is None or command == "bootstrap":
+        return
+    _tell_left_stacks(loaded)
+    if command == "deploy":
         _tell_unknown_names(loaded)
+
+
+def _tell_left_stacks(config: configuration.Config) -> None:
+    """Tell of the stacks that the app has no more.
+
+    Whoever may not look, or has no network, is told nothing.
+    """
+    with suppress(SpindownError):
+        stacks = reach(config.deployment.region).stacks()
+        for sentence in say_left_stacks(config, stacks.find):
+            print_aside(sentence)
+
+
+def say_left_stacks(
+    config: configuration.Config, find: Callable[[Sequence[str]], Sequence[str]]
+) -> list[str]:
+    """Name the stacks of a deployment that its app has no more: CDK leaves them as they are.
+
+    Args:
+        config: what the app is made of.
+        find: returns those of some names that stacks of the home region have.
+    """
+    deployment, workloads = config.deployment, config.workloads.values()
+    left = {}
+    if not any(one.image.is_baked for one in workloads):
+        left[f"{deployment.name}-image"] = "bakes images each week, which you pay"
+    if not (deployment.fault_injection and any(one.run.verify for one in workloads)):
+        left[f"{deployment.name}-fault"] = "holds experiments that interrupt machines"
+    return [
+        f"the stack {name} is in the app no more, so neither deploy nor destroy changes it, and it "
+        f"{left[name]}; delete it afterwards: aws cloudformation delete-stack "
+        f"--region {deployment.region} --stack-name {name}"
+        for name in (find([*left]) if left else ())
+    ]
 
 
 def _tell_unknown_names(config: configuration.Config) -> None:

@@ -13,7 +13,8 @@ import pytest
 from aws_cdk import App, Stack, Stage
 from constructs import Construct
 
-from spindown.cli.deploy import cdk, deploy, destroy
+from spindown import config
+from spindown.cli.deploy import cdk, deploy, destroy, say_left_stacks
 from spindown.cli.init import init
 from spindown.error import BadInput, ConfigError
 from spindown.installed import cdk_command
@@ -123,6 +124,34 @@ def read_terminal(terminal: int) -> str:
         # Linux says so when the last one has closed it.
         return b"".join(parts).decode()
     return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ("", ["lab-fault"]),
+        ('[workload.one.image]\nmode = "bootstrap"', ["lab-image", "lab-fault"]),
+        ('[workload.one.image]\nmode = "bake"', ["lab-fault"]),
+        (
+            '[workload.one.image]\nmode = "bootstrap"\n[workload.proof.run]\nverify = true',
+            ["lab-fault"],
+        ),
+    ],
+    ids=["baked once earned", "installed", "baked", "baked once earned for verify"],
+)
+def test_stacks_that_left_the_app_are_named(tmp_path: Path, extra: str, told: list[str]) -> None:
+    path = tmp_path / "spindown.toml"
+    path.write_text(
+        '[deployment]\nname = "lab"\nregion = "eu-west-1"\nzones = ["eu-west-1a"]\n'
+        f'[workload.one.run]\ncode = "."\nentrypoint = "job:run"\n{extra}\n'
+    )
+    there = {"lab-core", "lab-image", "lab-fault", "other-image"}
+
+    said = say_left_stacks(config.load(path), lambda names: [x for x in names if x in there])
+
+    named = [re.search(r"--region eu-west-1 --stack-name (\S+)$", one) for one in said]
+    assert [one[1] for one in named if one] == told
+    assert not say_left_stacks(config.load(path), lambda names: [])
 
 
 def test_what_is_protected_is_not_destroyed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
