@@ -141,6 +141,9 @@ def add_stacks(
         outpost.add_stack_dependency(core)
     if workloads_to_verify(config):
         FaultStack(scope, config=config, synthesizer=make_synthesizer())
+    # In an app of strong references insight imports it where alarms are heard. An export that went
+    # with that setting could not be deleted: the insight that is deployed would still use it.
+    core.export_value(core.failed_events.queue_name)
     InsightStack(
         scope,
         config=config,

@@ -104,3 +104,26 @@ def test_a_name_is_no_other_deployment_s_of_the_app(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="One has this one"):
         Deployment.from_file(Stage(app, "Other"), "Two", project)
+
+
+def test_no_setting_takes_an_export_away_that_is_in_use(tmp_path: Path) -> None:
+    """With CDK's usual references an export stays while the deployed insight stack imports it."""
+    made = {}
+    for email in ('alarm_email = "a@example.com"', ""):
+        project = write_project(
+            tmp_path, PLAIN.format(image="").replace("zones", f"{email}\nzones")
+        )
+        app = an_app(tmp_path / f"out-{bool(email)}")
+        Deployment.from_file(app, "Lab", project)
+        made[bool(email)] = templates(app)
+
+    imported = set(
+        re.findall(r'"Fn::ImportValue": "([^"]+)"', json.dumps(made[True]["lab-insight"]))
+    )
+    exported = {
+        one["Export"]["Name"]
+        for one in made[False]["lab-core"]["Outputs"].values()
+        if "Export" in one
+    }
+    assert any("FailedEvents" in name for name in imported)
+    assert imported <= exported
