@@ -608,14 +608,10 @@ class Submission(Generic[R]):
 
     def cancel(self) -> None:
         """Cancel what is not done; what has been committed stays."""
-        store = self._sender.store
+        ports = self._session.work_ports(self._batch.workload)
         # One that was given up stays so: its message can be sent back.
-        states = {job: read_progress(job, store).state for job in self.jobs}
-        left = [job for job, state in states.items() if state not in _OVER]
-        if left:
-            ports = self._session.work_ports(self._batch.workload)
-            for _ in cancel(self._batch.workload, left, ports):
-                pass
+        for _ in cancel(self._batch.workload, self.jobs, ports, failed=False):
+            pass
         self._is_over = True
 
     def detach(self) -> None:
@@ -635,9 +631,6 @@ class Submission(Generic[R]):
         """Cancel what is not done, unless it was detached."""
         if not self._is_detached and not self._is_over:
             _cancel_surely([self])
-
-
-_OVER = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
 def _read_record(

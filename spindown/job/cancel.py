@@ -7,11 +7,14 @@ a worker. A hidden one is deleted by the worker that claims it. What is sent lat
 nobody had claimed becomes a dead letter.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
+from typing import TypeVar
 
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest
@@ -32,10 +35,15 @@ from spindown.job.message import delete, show_again
 from spindown.port import Key, Message, When, WorkPorts, Write
 from spindown.reason_text import say
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 REASON = "cancelled"
 
 #: Tries to write a manifest that others write too.
 _TRIES = 5
+#: Calls at once, each for a job or a message.
+_AT_ONCE = 16
 #: How long a message that was read is hidden, and how many are read in one sweep beside one for
 #: each job that is cancelled.
 _HIDDEN_FOR = timedelta(minutes=2)
@@ -69,37 +77,48 @@ class Cancelled:
     was_claimed: bool = True
 
 
-def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[Cancelled]:
-    """Cancel jobs and their children one after the other; yield each when it is done.
+def cancel(
+    workload: str, jobs: Collection[str], ports: WorkPorts, *, failed: bool = True
+) -> Iterator[Cancelled]:
+    """Cancel jobs and their children, several at once; yield each in order when it is done.
 
     Args:
         workload: whose.
         jobs: their ids; a job that was never claimed can be cancelled too.
         ports: the world; the queue is the workload's.
+        failed: whether those too that have failed, whose dead letters can be sent back.
     """
     gone: set[str] = set()
+
+    def cancel_job(job_id: str) -> tuple[Cancelled, Sequence[str]]:
+        """Return what came of a job, and the children that must be cancelled too."""
+        try:
+            manifest, is_ours = _cancel_one(job_id, workload, ports, failed=failed)
+        except NewerSchema:
+            return Cancelled(job_id=job_id, outcome=CancelOutcome.NEWER_SCHEMA, state=None), ()
+        children: Sequence[str] = ()
+        if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
+            children = own_children(job_id, manifest.children)
+        if manifest.state is JobState.CANCELLED:
+            gone.add(job_id)
+            _end_lease(manifest, workload, ports)
+        told = Cancelled(
+            job_id=job_id,
+            outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
+            state=manifest.state,
+            items_done=manifest.next_item - manifest.items_failed,
+            items_failed=manifest.items_failed,
+            was_claimed=bool(manifest.body_digest),
+        )
+        return told, children
+
     left = list(jobs)
     try:
         while left:
-            job_id = left.pop(0)
-            try:
-                manifest, is_ours = _cancel_one(job_id, workload, ports)
-            except NewerSchema:
-                yield Cancelled(job_id=job_id, outcome=CancelOutcome.NEWER_SCHEMA, state=None)
-                continue
-            if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
-                left += own_children(job_id, manifest.children)
-            if manifest.state is JobState.CANCELLED:
-                gone.add(job_id)
-                _end_lease(manifest, workload, ports)
-            yield Cancelled(
-                job_id=job_id,
-                outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
-                state=manifest.state,
-                items_done=manifest.next_item - manifest.items_failed,
-                items_failed=manifest.items_failed,
-                was_claimed=bool(manifest.body_digest),
-            )
+            now, left = left, []
+            for told, children in _each(cancel_job, now):
+                left += children
+                yield told
     finally:
         # Also if one of the jobs could not be cancelled.
         # In the order in which a message goes through them.
@@ -108,12 +127,30 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
                 _sweep(gone, replace(ports, queue=queue))
 
 
-def _cancel_one(job_id: str, workload: str, ports: WorkPorts) -> tuple[Manifest, bool]:
+def _each(call: Callable[[T], R], given: Sequence[T]) -> Iterator[R]:
+    """Yield what a call returns for each, in order; several are made at once."""
+    if len(given) < 2:  # noqa: PLR2004 - one needs no thread
+        yield from map(call, given)
+        return
+    with ThreadPoolExecutor(min(len(given), _AT_ONCE)) as pool:
+        answers: Iterator[R]
+        try:
+            answers = pool.map(call, given)
+        except RuntimeError:
+            # A process that ends starts no thread, and may leave a stream.
+            answers = map(call, given)
+        yield from answers
+
+
+def _cancel_one(
+    job_id: str, workload: str, ports: WorkPorts, *, failed: bool
+) -> tuple[Manifest, bool]:
     """Return the manifest of the job, which is over now, and whether this call ended it."""
+    # One that has failed is a dead letter, and would run again if that is sent back.
+    open_states = {JobState.RUNNING, JobState.FAILED} if failed else {JobState.RUNNING}
     for _ in range(_TRIES):
         stored = load_manifest(job_id, ports.objects)
-        # One that has failed is a dead letter, and would run again if that is sent back.
-        if stored is not None and stored.manifest.state not in {JobState.RUNNING, JobState.FAILED}:
+        if stored is not None and stored.manifest.state not in open_states:
             return stored.manifest, False
         with suppress(PreconditionFailed):
             etag = stored.etag if stored is not None else None
@@ -186,8 +223,10 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
 def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
     """Delete the visible messages of these jobs; show all others again at once."""
     others: list[Message] = []
-    try:
-        for _ in range(len(gone) + _OTHERS_AT_MOST if gone else 0):
+    turns = iter(range(len(gone) + _OTHERS_AT_MOST))
+
+    def look(_: int) -> None:
+        for _ in turns:
             message = ports.queue.receive(wait=timedelta(0), visibility=_HIDDEN_FOR)
             if message is None:
                 break
@@ -195,9 +234,11 @@ def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
                 delete(message.receipt_handle, ports.queue)
             else:
                 others.append(message)
+
+    try:
+        list(_each(look, range(min(len(gone), _AT_ONCE))))
     finally:
-        for message in others:
-            show_again(message, ports)
+        list(_each(partial(show_again, ports=ports), others))
 
 
 def _job_of(message: Message) -> str | None:

@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import subprocess
+import sys
+import threading
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
@@ -356,6 +359,49 @@ def test_a_call_that_breaks_off_leaves_no_cancelled_message() -> None:
         list(cancel(WORKLOAD, "ab", world.ports))
 
     assert len(world.queue.bodies()) == world.queue.backlog().visible == 1
+
+
+def test_several_jobs_are_cancelled_at_once() -> None:
+    world, together = WorkWorld(), threading.Barrier(3, timeout=10)
+    for name in "abc":
+        world.send({**JOB, "job_id": name})
+
+    def meet(call: PortCall) -> None:
+        if (call.port, call.method) == ("objects", "put"):
+            together.wait()
+
+    world.before = meet
+
+    assert [told.job_id for told in cancelled(world, *"abc")] == ["a", "b", "c"]
+    assert world.queue.bodies() == []
+
+
+def test_a_job_that_has_failed_can_keep_its_dead_letter() -> None:
+    world = WorkWorld()
+    failed = Manifest(job_id="j", epoch=1, owner="", state=JobState.FAILED)
+    world.objects.put(manifest_key("j"), encode_manifest(failed))
+
+    (told,) = cancel(WORKLOAD, ["j"], world.ports, failed=False)
+
+    assert (told.outcome, told.state) == (CancelOutcome.OVER, JobState.FAILED)
+    assert cancelled(world, "j")[0].state is JobState.CANCELLED
+
+
+def test_a_process_that_ends_can_cancel_jobs() -> None:
+    program = """
+import atexit
+from spindown.job.cancel import cancel
+from tests.work import WORKLOAD, WorkWorld, items
+
+world = WorkWorld()
+for name in "abc":
+    world.send({"job_id": name, "items": items(1)})
+end = lambda: list(cancel(WORKLOAD, "abc", world.ports))
+atexit.register(lambda: print(len(end()), world.queue.bodies()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+    assert done.stdout.decode() == "3 []\n"
 
 
 def test_finds_batches_and_jobs_that_nobody_has_claimed() -> None:
