@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, Literal, TypedDict, get_args
 
 from spindown.client.stream import OnExit, ShowItems
@@ -52,6 +53,9 @@ def check_options(how: Mapping[str, Any], known: type[SubmitOptions]) -> None:
             close = get_close_matches(name, known.__annotations__, n=1)
             remedy = f"did you mean {close[0]}?" if close else "take this unknown option out"
             raise BadInput("option", name, _OF_THE_WORKLOAD if name in _PLACE else remedy)
+    timeout = how.get("timeout")
+    if timeout is not None and not (isinstance(timeout, Real) and float(timeout) >= 0):
+        raise BadInput("timeout", timeout, "give seconds, as a number of at least 0")
     on_exit = how.get("on_exit")
     if on_exit not in {None, *get_args(OnExit)}:
         raise BadInput("on_exit", on_exit, f"name one of {', '.join(get_args(OnExit))}")

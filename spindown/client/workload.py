@@ -48,6 +48,8 @@ from spindown.error import (
     JobFailed,
     NoCredentials,
     NotFound,
+    Throttled,
+    Unreachable,
     WorkFailed,
 )
 from spindown.job.cancel import cancel
@@ -509,14 +511,14 @@ class Submission(Generic[R]):
         )
 
     def wait(self, timeout: float | None = None) -> BatchCount:
-        """Wait until all its jobs are over; return how they ended.
+        """Wait until all its jobs are over; return how they ended. Without an answer, ask again.
 
         Raises:
             TimeoutError: they are not over after so many seconds; the batch goes on.
         """
         ends = JobEnds(self.jobs, self._sender.store, at_once=_STATES_A_LOOK)
         begun, pause = time.monotonic(), LOOK_SECONDS
-        while not ends.look():
+        while not _look(ends):
             if timeout is not None and time.monotonic() - begun >= timeout:
                 raise TimeoutError(f"not over after {timeout:g} s: {self.describe()}")
             Event().wait(pause)
@@ -598,7 +600,10 @@ class Submission(Generic[R]):
         """
         store = self._sender.store
         few = (job for job in self.jobs[:_LOOKED_AT] if not read_progress(job, store).is_over)
-        job = next(few, "")
+        job = ""
+        # It goes into an error's words, and takes no error's place.
+        with suppress(Throttled, Unreachable):
+            job = next(few, "")
         first = f" (first of its jobs that are not over: {job})" if job else ""
         if is_left:
             command = f"what is done is kept: spindown results {self.id}{self.options}"
@@ -631,6 +636,13 @@ class Submission(Generic[R]):
         """Cancel what is not done, unless it was detached."""
         if not self._is_detached and not self._is_over:
             _cancel_surely([self])
+
+
+def _look(ends: JobEnds) -> bool:
+    """Tell whether all jobs are over; without an answer of AWS they are not, for now."""
+    with suppress(Throttled, Unreachable):
+        return ends.look()
+    return False
 
 
 def _read_record(

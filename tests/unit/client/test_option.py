@@ -26,6 +26,8 @@ class Table:
             "give it to Workload(...) or FUNCTION.workload(...), which has the same calls",
         ),
         ({"on_exit": "whatever"}, "name one of cancel, detach"),
+        ({"timeout": "60"}, "give seconds, as a number of at least 0"),
+        ({"timeout": float("nan")}, "give seconds, as a number of at least 0"),
     ],
 )
 def test_an_option_that_no_call_knows_is_refused(how: dict[str, Any], said: str) -> None:

@@ -165,7 +165,7 @@ def test_a_task_that_is_cancelled_leaves_its_stream() -> None:
 
 def test_streams_of_one_loop_do_not_wait_for_each_other() -> None:
     count_of_streams = 3
-    together = threading.Barrier(count_of_streams, timeout=10)
+    together = threading.Barrier(count_of_streams, timeout=60)
 
     class Meeting(RememberedMapper):
         def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> Remembered:
@@ -187,7 +187,7 @@ def test_what_is_told_of_progress_may_close_the_stream() -> None:
     reader = threading.Thread(target=lambda: values.extend(stream), daemon=True)
 
     reader.start()
-    reader.join(timeout=10)
+    reader.join(timeout=60)
 
     assert not reader.is_alive()
     assert values == [0]
@@ -219,8 +219,10 @@ def test_a_forked_process_leaves_the_work_to_its_parent() -> None:
     stream = mapper.map(["a", "b"])
 
     if (child := os.fork()) == 0:
-        stream.close()
-        os._exit(mapper.work.times_left)
+        try:
+            stream.close()
+        finally:
+            os._exit(mapper.work.times_left)
     _, status = os.waitpid(child, 0)
 
     assert status == 0

@@ -2,14 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from moto import mock_aws
 
-from spindown import BadInput, SpindownError, Workload
+from spindown import BadInput, SpindownError, Submission, Workload
 from spindown.client.workload import FIRST_ITEMS
+from spindown.contract.job.batch import Batch
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.error import Unreachable
+from spindown.memory import MemoryClock
+from spindown.memory.store import MemoryObjectStore
 from spindown.operate.batch import BatchState
+from spindown.port import ObjectStore, StoredObject
 from tests.unit.cli.batch.account import Account
 
 #: More than the account's queue takes in one message.
@@ -66,3 +73,37 @@ def test_a_stream_that_is_left_while_items_are_read_sends_none(account: Account)
     assert workload.batch("k").status().state is BatchState.CANCELLED
     with pytest.raises(BadInput):
         workload.batch("k.2")
+
+
+class Unanswering(MemoryObjectStore):
+    """A bucket that gives no answer for so many reads."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(MemoryClock())
+        self._left = times
+
+    def get(self, key: str, **how: Any) -> StoredObject:
+        if self._left:
+            self._left -= 1
+            raise Unreachable(key)
+        return super().get(key, **how)
+
+
+def a_submission(store: ObjectStore) -> Submission[Any]:
+    batch = Batch(batch_id="b-1", workload="ocr", jobs=("b-1-00000",))
+    sender: Any = SimpleNamespace(store=store, options="")
+    session: Any = SimpleNamespace(options="")
+    return Submission(batch, session, sender)
+
+
+def test_who_waits_for_a_batch_asks_again_without_an_answer() -> None:
+    store = Unanswering(1)
+    job = Manifest(job_id="b-1-00000", epoch=1, owner="", state=JobState.COMPLETED)
+    store.put(manifest_key(job.job_id), encode_manifest(job))
+
+    assert a_submission(store).wait(timeout=60).jobs_over == 1
+
+
+def test_a_timeout_is_told_without_an_answer() -> None:
+    with pytest.raises(TimeoutError, match="b-1"):
+        a_submission(Unanswering(99)).wait(timeout=0)
