@@ -36,6 +36,8 @@ SIZED, _FIRST_SENT = "sized", "first_sent"
 #: SQS allows these in attribute values besides what is printable.
 _ALLOWED_BLANKS = "\t\n"
 _ATTRIBUTE_CHARACTERS = 1000
+#: What ``intake`` writes there takes a few hundred bytes.
+_SIZED_BYTES_MAX = 16 * 1024
 
 
 def put_back(message: Message, wait: timedelta, queue: JobQueue) -> None:
@@ -157,8 +159,12 @@ def copy_message(
 
 
 def carried(message: Message) -> dict[str, str]:
-    """Return the attributes that a copy of a message keeps."""
-    kept = {SIZED: message.attributes[SIZED]} if SIZED in message.attributes else {}
+    """Return the attributes that a copy of a message keeps.
+
+    None of a sender's: it may fill a message, and a copy has an id more.
+    """
+    text = message.attributes.get(SIZED, "")
+    kept = {SIZED: text} if 0 < len(text.encode()) <= _SIZED_BYTES_MAX else {}
     return {**kept, _FIRST_SENT: encode_instant(first_sent_at(message))}
 
 

@@ -48,11 +48,14 @@ from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.rightsizing import TypeSize, all_sized, sized_at
 from spindown.error import (
+    AccessDenied,
     ContractError,
     NewerSchema,
     NotFound,
     PreconditionFailed,
     SpindownError,
+    Throttled,
+    Unreachable,
 )
 from spindown.job.manifest_store import is_after_cancel, is_other_body, load_manifest, save_manifest
 from spindown.job.message import (
@@ -70,6 +73,7 @@ from spindown.port import (
     Datum,
     JobQueue,
     Message,
+    Outgoing,
     WorkPorts,
 )
 from spindown.reason_text import say, say_outgrown
@@ -83,8 +87,10 @@ _AT_ONCE = 8
 _WAIT = timedelta(seconds=1)
 #: A message that is not routed comes back after so long; routing takes a few seconds at most.
 _HIDDEN_FOR = timedelta(minutes=2)
-#: Messages in a row that cannot be routed, after which the rest is left to the next run.
+#: Refusals in a row after which the rest is left to the next run, and what counts as one: what one
+#: message is refused for, the next would be too. Any other error is of its message alone.
 _FAILURES = 5
+_REFUSALS = (AccessDenied, Throttled, Unreachable)
 #: Shapes for which queues are made beside those of declared types: more than people tell apart.
 SHAPES_AT_MOST = 50
 
@@ -259,9 +265,10 @@ class MessageRouter:
                 break
             try:
                 done, failed_in_a_row = done + self._route(message), 0
-            except Exception:  # noqa: BLE001 - the edge of one message: it comes back by itself
+            except Exception as exc:  # noqa: BLE001 - the edge of one message: it comes back
                 _log.exception("not_routed")
-                done, failed_in_a_row = done + _POSTPONED, failed_in_a_row + 1
+                failed_in_a_row += isinstance(exc, _REFUSALS)
+                done += _POSTPONED
         return done
 
     def _route(self, message: Message) -> Routed:
@@ -319,12 +326,21 @@ class MessageRouter:
             attributes[SIZED] = to_json(encode(sized))
         copy = copy_message(message, job, self._ports.objects, attributes)
         try:
+            self._send(queue, copy)
+        except ContractError as exc:
+            # SQS will never take it, however often it comes back.
+            dead_letter_untouched(message, str(exc), self._ports, job_id=job.job_id or "")
+            return _MALFORMED
+        delete(message.receipt_handle, self._ports.queue)
+        return Routed(routed=1)
+
+    def _send(self, queue: JobQueue, copy: Outgoing) -> None:
+        """Send a copy to the queue of a shape; one that is not there is made."""
+        try:
             queue.send([copy])
         except NotFound:
             queue.create(dead_letters=self._settings.dlq_url, tags=self._tags)
             queue.send([copy])
-        delete(message.receipt_handle, self._ports.queue)
-        return Routed(routed=1)
 
     def _end_cancelled(self, message: Message, job: JobMessage) -> Routed | None:
         """Deal with a message whose job is cancelled, which is to buy no machine; None: it is not.
