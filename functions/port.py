@@ -1,5 +1,6 @@
 """The ports of the functions, made once in each container; each AWS client is made at first use."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -21,8 +22,9 @@ from spindown.contract.settings import (
     ENV_TOPIC,
     WorkloadSettings,
 )
-from spindown.error import SpindownError
 from spindown.port import ControlPorts, ObjectStore, WorkPorts
+
+_log = logging.getLogger(__name__)
 
 
 @cache
@@ -93,8 +95,9 @@ def for_each_workload(
     for workload in ports.deployment().workloads:
         try:
             found = act(workload, ports)
-        except SpindownError as exc:
-            failures[workload] = str(exc)
+        except Exception as exc:  # noqa: BLE001 - an edge: what one workload's workers wrote
+            _log.warning("not_%s", action, exc_info=exc)
+            failures[workload] = str(exc) or type(exc).__name__
         else:
             if found:
                 done[workload] = found

@@ -23,8 +23,8 @@ from spindown.domain.bound import (
     Amount,
     GpuCount,
     ItemCount,
+    PaidPrice,
     Percent,
-    Price,
     SlotCount,
     Tally,
 )
@@ -133,7 +133,7 @@ class UsageRecord:
     #: Slots of the instance, which share its price.
     slots: SlotCount
     #: USD, of the whole instance.
-    price_per_hour: Price
+    price_per_hour: PaidPrice
     started_at: datetime
     end: UsageEnd
     #: When its job was first routed; None: its workload has no types.

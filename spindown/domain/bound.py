@@ -26,7 +26,8 @@ Tally = Annotated[int, Bounded(0, 10**15)]
 #: Items of one job, or the index of one of them: more fit into no list.
 ItemCount = Annotated[int, Bounded(0, 10**9)]
 #: The same as a sum of fractions: items, hours, seconds, bytes in GiB.
-Amount = Annotated[float, Bounded(0.0, 1e15)]
+AMOUNT_MOST = 1e15
+Amount = Annotated[float, Bounded(0.0, AMOUNT_MOST)]
 #: The same where something is divided by it.
 NotZero = Annotated[float, Bounded(1e-9, 1e15)]
 #: GPUs of one instance; a fraction for partitioned types.
@@ -35,6 +36,8 @@ GpuCount = Annotated[float, Bounded(0.0, 1024.0)]
 VcpuCount = Annotated[int, Bounded(0, 10_000)]
 #: Whole price of an instance, USD per hour; the most expensive costs a few hundred.
 Price = Annotated[float, Bounded(0.0, 1000.0)]
+#: The same of an instance that ran; the cheapest cost a thousandth of a dollar.
+PaidPrice = Annotated[float, Bounded(1e-6, 1000.0)]
 #: A sum of USD; below 0 where refunds outweigh.
 Dollars = Annotated[float, Bounded(-1e9, 1e9)]
 #: USD set aside; below 0 where a tick and an event that charge at once both give back.

@@ -240,11 +240,12 @@ def test_offers_are_refreshed() -> None:
     assert load_catalogue(world.objects) is not None
 
 
-def test_what_fails_for_one_workload_stops_no_other() -> None:
+@pytest.mark.parametrize("kind", [Unreachable, ZeroDivisionError])
+def test_what_fails_for_one_workload_stops_no_other(kind: type[Exception]) -> None:
     world = ControlWorld()
 
     def fail(workload: str, _: ControlPorts) -> int:
-        raise Unreachable(workload)
+        raise kind(workload)
 
     said = for_each_workload("done", fail, world.ports)
     assert said == {"done": {}, "not_done": {WORKLOAD: WORKLOAD}}
@@ -274,9 +275,9 @@ def test_usage_that_cannot_be_read_keeps_nobody_from_prices() -> None:
         return proceed()
 
     world.interfere = run_out
-    with pytest.raises(MemoryError):
-        offers.handle(world.ports, lambda _: world.objects)
+    said = offers.handle(world.ports, lambda _: world.objects)
 
+    assert said["not_compacted"] == {WORKLOAD: "MemoryError"}
     assert load_catalogue(world.objects) is not None
     assert world.metrics.values("WarmDollars")
 
@@ -354,9 +355,9 @@ def test_a_count_that_takes_all_memory_takes_nothing_else() -> None:
         return proceed()
 
     world.interfere = run_out
-    with pytest.raises(MemoryError):
-        offers.handle(world.ports, lambda _: world.ports.objects)
+    said = offers.handle(world.ports, lambda _: world.ports.objects)
 
+    assert said["not_lost"] == {WORKLOAD: "MemoryError"}
     assert world.objects.get(table_key(WORKLOAD, NOW.date(), WORKLOAD)).data
     world.clock.advance(timedelta(hours=1))
     assert offers.handle(world.ports, lambda _: world.ports.objects)["not_lost"] == {}
