@@ -5,6 +5,8 @@ and writes both as one object. A run that fails leaves the object as it was, and
 the same records. What workers write is read as hostile (``control.usage``).
 """
 
+import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -52,7 +54,9 @@ _BACK_AT_MOST = timedelta(days=2)
 #: Of one workload and run.
 _BOUNDS = ReadBounds(objects=5_000, bytes=32 * 1024 * 1024, records=20_000)
 _MIB_PER_GIB = 1024.0
+_SECONDS_PER_HOUR = 3600.0
 _ENDED = frozenset({UsageEnd.COMPLETED, UsageEnd.FAILED})
+_log = logging.getLogger(__name__)
 
 
 def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str]]:
@@ -63,7 +67,7 @@ def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str
     settings, policy = current_policy(workload, ports)
     if policy.rightsize is Rightsize.OFF:
         return {}
-    known, now = read_learned(workload, ports.objects), ports.clock.now()
+    known, now = _read_known(workload, ports.objects), ports.clock.now()
     until = now - _SETTLED_AFTER
     since = max(known.read_to or now - _BACK_AT_MOST, now - _BACK_AT_MOST)
     seen = read_written(
@@ -71,7 +75,10 @@ def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str
     )
     catalogue = load_catalogue(ports.objects)
     learned = learn_types(known, seen, settings, policy, catalogue, now)
-    ports.objects.put(sizes_key(workload), encode_sizes(replace(learned, read_to=until)))
+    data = encode_sizes(replace(learned, read_to=until))
+    # What cannot be read again would take all that was learned with it; so nothing is written.
+    decode_sizes(data)
+    ports.objects.put(sizes_key(workload), data)
     return {
         name: [reason.code.value for reason in size.reasons]
         for name, size in learned.sizes.items()
@@ -88,6 +95,17 @@ def read_learned(workload: str, objects: ObjectStore) -> LearnedSizes:
         return LearnedSizes()
 
 
+def _read_known(workload: str, objects: ObjectStore) -> LearnedSizes:
+    """Return what is learned; of what this version cannot read nothing is left, which is told."""
+    try:
+        return decode_sizes(objects.get(sizes_key(workload)).data)
+    except NotFound:
+        return LearnedSizes()
+    except ContractError as exc:
+        _log.warning("sizes_not_read: %s", exc)
+        return LearnedSizes()
+
+
 def learn_types(
     known: LearnedSizes,
     seen: Sequence[tuple[str, SeenAttempt | None]],
@@ -100,11 +118,16 @@ def learn_types(
     sizes: dict[str, TypeSize] = {}
     histories: dict[str, TypeHistory] = {}
     applies = policy.rightsize is Rightsize.APPLY
+    price = _highest_price(catalogue)
     for declared in policy.types:
         history = known.histories.get(declared.name)
         if history is None or history.of != declared.needs:
             history = begin(declared.needs, now)
-        own = [one for name, one in seen if name == declared.name and one is not None]
+        own = [
+            _within(one, policy.max_lifetime + policy.lifetime_grace, price)
+            for name, one in seen
+            if name == declared.name and one is not None
+        ]
         history = learn(history, own, now)
         before = known.sizes.get(declared.name)
         beside = Needs() if before is None else _least_of(before)
@@ -113,6 +136,26 @@ def learn_types(
             history, ranges, now, applies=applies
         )
     return LearnedSizes(read_to=now, sizes=sizes, histories=histories)
+
+
+def _within(one: SeenAttempt, lifetime: timedelta, price: float) -> SeenAttempt:
+    """Return an attempt that takes and costs no more than can be.
+
+    Args:
+        one: as a worker says.
+        lifetime: the longest that a machine lives.
+        price: USD per hour of the most expensive machine.
+    """
+    seconds = min(one.seconds, lifetime.total_seconds())
+    cores = None if one.cores is None else min(one.cores, float(SCALES[VCPUS][-1]))
+    dollars = min(one.dollars, price * seconds / _SECONDS_PER_HOUR)
+    return replace(one, seconds=seconds, cores=cores, dollars=dollars)
+
+
+def _highest_price(catalogue: Catalogue | None) -> float:
+    """Return USD per hour of the most expensive machine; if none is known, infinity."""
+    listed = catalogue.on_demand.values() if catalogue else ()
+    return max((price for prices in listed for price in prices.values()), default=math.inf)
 
 
 def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:

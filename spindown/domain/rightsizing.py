@@ -19,7 +19,7 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from spindown.domain.bound import Amount, Tally
+from spindown.domain.bound import AMOUNT_MOST, Amount, Tally
 from spindown.domain.job_type import SCALES, Shape, Sized, size_up
 from spindown.domain.policy import Needs
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
@@ -107,9 +107,11 @@ class SizeTrial:
     @property
     def cost_spread(self) -> float:
         """Return the relative variance of what one attempt costs."""
-        if self.dollars <= 0.0 or self.jobs <= 0.0:
+        # The square of what is very little is 0.
+        squared = self.dollars * self.dollars
+        if squared <= 0.0 or self.jobs <= 0.0:
             return math.inf
-        return max(self.dollars_squared * self.jobs / self.dollars**2 - 1.0, 0.0)
+        return max(self.dollars_squared * self.jobs / squared - 1.0, 0.0)
 
     def exceeds(self, other: "SizeTrial", times: float, here: float, there: float) -> bool:
         """Tell whether what an item costs here is so many times as much, beyond chance.
@@ -154,18 +156,23 @@ class SizeTrial:
         """Return it with one more attempt; one that others go on from is not counted as a job."""
         has_failed = one.has_failed or one.ran_out
         return SizeTrial(
-            jobs=self.jobs + (one.ends_job or has_failed),
-            failed=self.failed + has_failed,
-            items=self.items + one.items,
-            dollars=self.dollars + one.dollars,
-            dollars_squared=self.dollars_squared + one.dollars**2,
-            seconds=self.seconds + one.seconds,
-            core_seconds=self.core_seconds + (one.cores or 0.0) * one.seconds,
+            jobs=_sum(self.jobs, one.ends_job or has_failed),
+            failed=_sum(self.failed, has_failed),
+            items=_sum(self.items, one.items),
+            dollars=_sum(self.dollars, one.dollars),
+            dollars_squared=_sum(self.dollars_squared, one.dollars * one.dollars),
+            seconds=_sum(self.seconds, one.seconds),
+            core_seconds=_sum(self.core_seconds, (one.cores or 0.0) * one.seconds),
         )
 
     def faded(self, share: float) -> "SizeTrial":
         """Return it with all sums multiplied by a share, as they count later."""
         return SizeTrial(**{each.name: getattr(self, each.name) * share for each in fields(self)})
+
+
+def _sum(known: float, more: float) -> float:
+    """Return a sum that can be stored, whatever was added to it."""
+    return min(known + more, AMOUNT_MOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

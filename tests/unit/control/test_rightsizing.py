@@ -15,7 +15,7 @@ from spindown.domain.job_type import Shape
 from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
-from spindown.domain.rightsizing import MEMORY, SeenAttempt, TypeSize
+from spindown.domain.rightsizing import MEMORY, SeenAttempt, TypeHistory, TypeSize
 from spindown.error import Unreachable
 from spindown.job.route import read_sized
 from spindown.memory import PortCall
@@ -71,6 +71,10 @@ def learned(world: ControlWorld) -> TypeSize:
     return read_learned(WORKLOAD, world.objects).sizes["scan"]
 
 
+def history_of(world: ControlWorld) -> TypeHistory:
+    return read_learned(WORKLOAD, world.objects).histories["scan"]
+
+
 def shapes_with_jobs(world: ControlWorld) -> list[str]:
     return [name for name in world.view().shapes if world.queue_of(name).bodies()]
 
@@ -124,6 +128,58 @@ def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
     world.ask("j", type="scan")
     world.route()
     assert shapes_with_jobs(world) == ["c0m16"]
+
+
+@pytest.mark.parametrize("mode", [Rightsize.APPLY, Rightsize.ADVISE])
+def test_dollars_without_a_square_stop_no_learning(mode: Rightsize) -> None:
+    scan = JobType(name="scan", needs=Needs(vcpus=16))
+    most = Needs(vcpus=32)
+    world = ControlWorld(
+        policy=replace(POLICY, types=(scan,), requirements_at_most=most, rightsize=mode)
+    )
+    used: dict[str, Any] = {"shape": Shape(vcpus=16).name, "cpu_mean": 8.0}
+    measure(world, vcpus=16.0, **used)
+    # Each within its bounds, the square of what they have cost is not.
+    measure(world, vcpus=8.0, **used, price_per_hour=1e-6, seconds=1e-160)
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert sum(trial.jobs for trial in history_of(world).scaling.values()) > 6.0
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"price_per_hour": 1000.0, "seconds": 1e9},
+        {"seconds": 1e15},
+        {"cpu_mean": 1e15, "slots": 1024},
+        {"vcpus": 1e15, "memory_max": 1e15, "slots": 1024, "items": 10**9},
+    ],
+)
+def test_what_cannot_be_makes_no_object_unreadable(lie: dict[str, Any]) -> None:
+    types = (SCAN, JobType(name="other", needs=SCAN.needs))
+    world = ControlWorld(policy=replace(POLICY, types=types))
+    measure(world)
+    measure(world, type="other")
+    learn_sizes(WORKLOAD, world.ports)
+    before = learned(world)
+    measure(world, 20, type="other", **lie)
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == before.needs != Needs()
+    most = (POLICY.max_lifetime + POLICY.lifetime_grace).total_seconds()
+    tried = read_learned(WORKLOAD, world.objects).histories["other"].scaling
+    assert sum(trial.seconds for trial in tried.values()) <= 27 * most
+
+
+def test_an_unreadable_object_is_told_and_begun_anew(
+    world: ControlWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.objects.put(sizes_key(WORKLOAD), b"{")
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == Needs(memory_gib=8)
+    assert [record.message.split(":")[0] for record in caplog.records] == ["sizes_not_read"]
 
 
 @pytest.mark.parametrize(
