@@ -952,8 +952,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         )
     ),
     ReasonCode.TOO_MANY_SHAPES: (
-        "{shapes} sizes of machines that no type declares are in use, and none covers {shape}: "
-        "declare it as a type, or ask for one of these sizes"
+        "of {shapes} sizes of machines that no type declares the share of this type is used up, "
+        "and none in use covers {shape}: declare it as a type, or ask for one of these sizes"
     ),
     ReasonCode.NO_SUCH_SIZE: _no_such_size,
     ReasonCode.SIZE_LOWERED: _size_learned,

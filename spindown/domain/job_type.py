@@ -5,10 +5,12 @@ states make the shape: what the workload itself requires holds for every machine
 the shape of a job that states nothing is ``Shape()``.
 """
 
+import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from spindown.domain.offer import InstanceType, Requirements
@@ -152,6 +154,29 @@ def declared_shapes(policy: Policy) -> frozenset[str]:
     )
 
 
+def own_shapes(
+    policy: Policy, sized: Mapping[str, Iterable[Sized]] = MappingProxyType({})
+) -> frozenset[Shape]:
+    """Return the shapes that no sender has made up.
+
+    They are those of jobs that ask for nothing beside their types, or have no type, and the same
+    with more memory, up to the ceiling: there go jobs that have run out of it.
+
+    Args:
+        policy: the types, and the ceilings.
+        sized: type -> what its jobs get by what is learned.
+    """
+    found = set()
+    for each in (JobType(name=""), *policy.types):
+        bound = most_of("memory_gib", each.needs, policy.requirements_at_most)
+        most = size_up("memory_gib", bound)
+        for one in (None, *sized.get(each.name, ())):
+            shape = settle(each.name, None, policy, one).shape
+            larger = (m for m in SCALES["memory_gib"] if shape.memory_gib < m <= most)
+            found |= {shape, *(replace(shape, memory_gib=gib) for gib in larger)}
+    return frozenset(found)
+
+
 def own_shape(policy: Policy) -> Shape:
     """Return the shape of jobs that state no needs."""
     return Shape(dispatch=policy.dispatch)
@@ -275,6 +300,22 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
             else workload.architectures
         ),
     )
+
+
+def price_of(
+    shape: Shape, workload: Requirements, shared_slots: int, sold: Mapping[InstanceType, float]
+) -> float:
+    """Return USD per hour of the cheapest machine of a shape, as listed; infinity: none is known.
+
+    Args:
+        shape: what one job needs.
+        workload: what all its machines must have.
+        shared_slots: of the policy.
+        sold: the types on sale, and what each costs.
+    """
+    wanted = requirements_of(shape, workload, shared_slots)
+    fitting = (price for kind, price in sold.items() if misfit(kind, wanted) is None)
+    return min(fitting, default=math.inf)
 
 
 def why_unmet(needs: Needs, workload: Requirements, root_volume_gib: int) -> Reason:

@@ -7,7 +7,7 @@ routed now stays in the entry queue and is hidden for a while.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -34,11 +34,11 @@ from spindown.domain.job_type import (
     Shape,
     Sized,
     as_asked,
-    dispatch_of_type,
     is_possible,
+    own_shapes,
     parse_shape,
+    price_of,
     settle,
-    shape_of,
     why_not_sold,
     why_unmet,
 )
@@ -91,8 +91,11 @@ _HIDDEN_FOR = timedelta(minutes=2)
 #: message is refused for, the next would be too. Any other error is of its message alone.
 _FAILURES = 5
 _REFUSALS = (AccessDenied, Throttled, Unreachable)
-#: Shapes for which queues are made beside those of declared types: more than people tell apart.
+#: Shapes for which queues are made beside those of ``own_shapes``: more than people tell apart.
+#: Each type, and what has none, has an equal share of them, so that whoever sends jobs of one type
+#: takes no other's; if there are many types, each has at least so many, of what is left.
 SHAPES_AT_MOST = 50
+_SHAPES_LEAST = 5
 
 _log = logging.getLogger(__name__)
 
@@ -226,7 +229,7 @@ class MessageRouter:
         *,
         tags: Mapping[str, str],
         sizes: Mapping[str, TypeSize] = MappingProxyType({}),
-        sold: Collection[InstanceType] = (),
+        sold: Mapping[InstanceType, float] = MappingProxyType({}),
     ) -> None:
         """Prepare.
 
@@ -237,7 +240,7 @@ class MessageRouter:
             open_queue: URL -> queue.
             tags: what a queue bears that it makes.
             sizes: type -> what its jobs get by what is learned.
-            sold: the types of instances on sale; none: not known.
+            sold: the types of instances on sale, and USD per hour of each; none: not known.
         """
         self._settings = settings
         self._policy = policy
@@ -246,6 +249,8 @@ class MessageRouter:
         self._tags = tags
         self._sizes = sizes
         self._sold = sold
+        #: What types get is never made up, as declared or learned.
+        self._own = own_shapes(policy, {name: tuple(all_sized(s)) for name, s in sizes.items()})
         #: Shape and type -> the queue that takes such jobs, once the ledger lists it.
         self._queues: dict[tuple[Shape, str], JobQueue] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
@@ -404,7 +409,7 @@ class MessageRouter:
             return self._queues.get((shape, job_type)) or self._register(shape, job_type)
 
     def _register(self, shape: Shape, job_type: str) -> JobQueue | None:
-        chosen = self._choose_shape(shape)
+        chosen = self._choose_shape(shape, job_type)
         if chosen is None:
             return None
         # First the ledger: a queue that no tick knows of would be served by nobody.
@@ -413,30 +418,28 @@ class MessageRouter:
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
-    def _choose_shape(self, shape: Shape) -> Shape | None:
+    def _choose_shape(self, shape: Shape, job_type: str) -> Shape | None:
         """Return the shape whose queue takes a job; None: there is none.
 
-        Its own, or the least that covers it, if there are so many that senders may have made them
-        up: each tick looks at every queue. What types need, as declared or learned, is never made
-        up.
+        Its own, or of those that cover it the one with the cheapest machine, if its type has used
+        up its share of the sizes that senders may have made up: each tick looks at every queue.
         """
-        declared = {shape.name for shape in self._shapes_of_types()}
-        listed = read_shapes(self._ports.table, self._settings.name).keys()
-        is_known = shape.name in declared or shape.name in listed
-        if is_known or len(listed - declared) < SHAPES_AT_MOST:
+        listed = read_shapes(self._ports.table, self._settings.name)
+        if shape in self._own or shape.name in listed:
             return shape
-        known = [each for each in map(parse_shape, listed | declared) if each]
+        own = {each.name for each in self._own}
+        made_up = [row for name, row in listed.items() if name not in own]
+        of_type = [row for row in made_up if job_type in row.types]
+        share = max(SHAPES_AT_MOST // (1 + len(self._policy.types)), _SHAPES_LEAST)
+        if len(made_up) < SHAPES_AT_MOST and len(of_type) < share:
+            return shape
+        known = {each for each in map(parse_shape, listed) if each} | self._own
+        slots, required = self._policy.shared_slots, self._settings.requirements
         return min(
             (each for each in known if each.covers(shape) and is_possible(each, self._policy)),
+            key=lambda each: (price_of(each, required, slots, self._sold), each),
             default=None,
         )
-
-    def _shapes_of_types(self) -> Iterator[Shape]:
-        """Yield what jobs get that ask for nothing beside their types."""
-        for each in self._policy.types:
-            yield shape_of(each.needs, dispatch_of_type(each, self._policy))
-            for sized in all_sized(self._sizes[each.name]) if each.name in self._sizes else ():
-                yield settle(each.name, None, self._policy, sized).shape
 
 
 def route(
@@ -445,7 +448,7 @@ def route(
     work: WorkPorts,
     ports: ControlPorts,
     *,
-    sold: Collection[InstanceType] = (),
+    sold: Mapping[InstanceType, float] = MappingProxyType({}),
     threads: int = _AT_ONCE,
 ) -> Routed:
     """Route until nothing waits or the time is up, many messages by several threads; count them.
@@ -455,7 +458,7 @@ def route(
         policy: in force.
         work: the ports of the workload, as ``MessageRouter`` takes them.
         ports: the ports of the deployment.
-        sold: the types of instances on sale; none: not known.
+        sold: the types of instances on sale, and USD per hour of each; none: not known.
         threads: how many route at once.
     """
     until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags

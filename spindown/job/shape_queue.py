@@ -23,7 +23,7 @@ from spindown.contract.row import (
 )
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import NOTHING_WAITS, Backlog
-from spindown.domain.job_type import Shape, is_possible, parse_shape
+from spindown.domain.job_type import Shape, is_possible, own_shapes, parse_shape
 from spindown.error import ContractError, NotFound, PreconditionFailed, Throttled
 from spindown.job.message import delete
 from spindown.job.policy import read_standing
@@ -42,6 +42,9 @@ from spindown.port import (
 
 #: A queue that nothing was routed to for so long, and that is empty, is removed.
 UNUSED_FOR = timedelta(days=30)
+#: The same where so many shapes have queues that senders may have made up: others need the room.
+_CROWDED_FROM = 12
+_UNUSED_IF_CROWDED = timedelta(days=2)
 #: How exactly the ledger knows when a shape was last used.
 _NOTED_EVERY = timedelta(days=1)
 #: Nobody sends to a queue for so long once its row says that it is being removed. The hourly
@@ -126,6 +129,8 @@ def remove_unused(workload: str, ports: ControlPorts) -> int:
         return 0
     settings, _ = ports.settings.workload(workload)
     policy, removed = read_standing(ports.table, workload).policy, 0
+    own = {shape.name for shape in own_shapes(policy)}
+    is_crowded = len(shapes.keys() - own) >= _CROWDED_FROM
     for name, row in shapes.items():
         queue = ports.queue(shape_queue(settings.queue_url, name))
         if not settings.policy.types:
@@ -138,7 +143,8 @@ def remove_unused(workload: str, ports: ControlPorts) -> int:
         if not is_empty:
             _keep_open(workload, row, ports)
         elif row.closing_at is None and row.removing_at is None:
-            _close(workload, row, ports, is_over=is_over)
+            unused_for = _UNUSED_IF_CROWDED if is_crowded and name not in own else UNUSED_FOR
+            _close(workload, row, ports, timedelta(0) if is_over else unused_for)
         else:
             removed += _remove(workload, row, ports, queue if is_there else None)
     return removed
@@ -166,10 +172,10 @@ def _keep_open(workload: str, row: ShapeRow, ports: ControlPorts) -> None:
         _change(workload, row, ports, {"closing_at": None, "removing_at": None})
 
 
-def _close(workload: str, row: ShapeRow, ports: ControlPorts, *, is_over: bool) -> None:
-    """Say that a queue is closing that nobody has used for long, or ever will."""
+def _close(workload: str, row: ShapeRow, ports: ControlPorts, unused_for: timedelta) -> None:
+    """Say that a queue is closing that nobody has used for so long."""
     now = ports.clock.now()
-    if is_over or now - row.used_at >= UNUSED_FOR:
+    if now - row.used_at >= unused_for:
         _change(workload, row, ports, {"closing_at": now})
 
 

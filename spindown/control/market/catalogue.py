@@ -5,6 +5,7 @@ read. So a fault in one API never empties the catalogue.
 """
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -115,8 +116,10 @@ def load_catalogue(objects: ObjectStore) -> Catalogue | None:
 
 def types_on_sale(
     settings: WorkloadSettings, ports: ControlPorts, now: datetime
-) -> Collection[InstanceType]:
+) -> Mapping[InstanceType, float]:
     """Return the types that any region of a workload sells, by the stored catalogue.
+
+    Each with the lowest price that is listed, in USD per hour; infinity: none is.
 
     None at all: nobody can tell, since there is none yet, or one without a part that counts.
     """
@@ -126,16 +129,21 @@ def types_on_sale(
             known = load_catalogue(ports.objects)
         except SpindownError as exc:
             _log.warning("catalogue_not_read: %s", exc)
-            return ()
+            return {}
         if known is None:
-            return ()
+            return {}
         last = now, ports.cache.keep(_STORED, "", now, known)
     known = last[1]
     is_short = settings.requirements.allows_no_gpu and not _has_cpu(known)
     if is_short or not _is_whole(known) or not settings.regions.keys() <= known.offerings.keys():
-        return ()
+        return {}
     sold = {name for zones in known.offerings.values() for some in zones.values() for name in some}
-    return tuple(kind for name, kind in known.instance_types.items() if name in sold)
+    listed = known.on_demand.values()
+    return {
+        kind: min((prices[name] for prices in listed if name in prices), default=math.inf)
+        for name, kind in known.instance_types.items()
+        if name in sold
+    }
 
 
 def unstored_catalogue(ports: ControlPorts) -> Refreshed | None:

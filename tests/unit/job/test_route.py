@@ -445,7 +445,8 @@ def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
     routed = route_all(world)
 
     shapes = world.view().shapes
-    assert len(shapes) == SHAPES_AT_MOST
+    # Of jobs without a type; the other half is left to the one type.
+    assert len(shapes) == SHAPES_AT_MOST // 2
     kept = [parse_job(body) for name in shapes for body in world.queue_of(name).bodies()]
     assert len(kept) == routed.routed
     code = ReasonCode.TOO_MANY_SHAPES.value

@@ -1,0 +1,120 @@
+"""A sender makes up as many sizes of machines as there may be; jobs of others go where they did."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from spindown.contract.job.message import parse_job
+from spindown.control.market import refresh
+from spindown.domain.job_type import SCALES
+from spindown.domain.out_of_memory import larger_needs
+from spindown.domain.policy import JobType, Needs, Policy
+from spindown.job.route import SHAPES_AT_MOST
+from spindown.job.shape_queue import remove_unused
+from tests.builders import a_type, minutes
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
+
+LARGE = JobType(name="large", needs=Needs(memory_gib=250, vcpus=16))
+TYPES = (JobType(name="small", needs=Needs(memory_gib=4)), LARGE)
+POLICY = replace(Policy(), types=TYPES, requirements_at_most=Needs(memory_gib=500, vcpus=64))
+
+
+@pytest.fixture
+def world() -> ControlWorld:
+    return ControlWorld(policy=POLICY)
+
+
+def make_up(world: ControlWorld, **beside: str) -> None:
+    """Ask for more sizes than there are queues for, the largest first."""
+    sizes = [
+        (vcpus, memory)
+        for vcpus in reversed(SCALES["vcpus"][1:9])
+        for memory in reversed(SCALES["memory_gib"][1:14])
+    ]
+    for vcpus, memory in sizes:
+        asked = {"vcpus": vcpus, "memory_gib": memory}
+        world.ask(f"evil-{vcpus}-{memory}", requirements=asked, **beside)
+    route_all(world)
+
+
+def route_all(world: ControlWorld) -> None:
+    while world.queue.backlog().visible:
+        world.route()
+
+
+def where(world: ControlWorld) -> dict[str, str]:
+    """Return honest job -> shape of the queue where it is."""
+    bodies = [
+        (name, body) for name in world.view().shapes for body in world.queue_of(name).bodies()
+    ]
+    placed = {parse_job(body).job_id or "": name for name, body in bodies}
+    return {job_id: name for job_id, name in placed.items() if not job_id.startswith("evil")}
+
+
+@pytest.mark.parametrize("beside", [{}, {"type": "small"}, {"type": "large"}])
+def test_what_ran_out_of_memory_goes_one_step_up(
+    world: ControlWorld, beside: dict[str, str]
+) -> None:
+    make_up(world, **beside)
+    for name, shape, gib in (("small", "c0m4", 3.8), ("large", "c16m256", 250.0)):
+        larger = larger_needs(name, None, shape=shape, memory_gib=gib, policy=POLICY)
+        assert larger is not None
+        world.ask(f"grown-{name}", type=name, requirements={"memory_gib": larger.memory_gib})
+    world.ask("grown", requirements={"memory_gib": 12})
+    world.ask("plain")
+    route_all(world)
+
+    assert where(world) == {
+        "grown-small": "c0m8",
+        "grown-large": "c16m384",
+        "grown": "c0m16",
+        "plain": "c0m0",
+    }
+
+
+def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> None:
+    for flood in ({}, {"type": "large"}):
+        make_up(world, **flood)
+    share = SHAPES_AT_MOST // 3
+    for number in range(share):
+        world.ask(f"j{number}", type="small", requirements={"vcpus": 1 + number, "disk_gib": 1})
+    world.ask("own", type="small", requirements={"vcpus": 3})
+    route_all(world)
+
+    assert where(world)["own"] == "c4m4"
+
+
+def test_what_has_no_queue_goes_to_the_cheapest_that_covers(world: ControlWorld) -> None:
+    kinds = {"x2.few": (4, 64, 9.0), "c7.many": (16, 16, 1.0), "m7.huge": (64, 512, 20.0)}
+    for name, (vcpus, gib, price) in kinds.items():
+        kind = a_type(name, vcpus=vcpus, memory_mib=gib * 1024)
+        world.market.offer(kind, region=REGION, zones=ZONES, on_demand=price, spot=price / 2)
+    refresh(world.ports)
+    for vcpus, gib in ((4, 64), (16, 16)):
+        world.ask(f"first-{vcpus}", requirements={"vcpus": vcpus, "memory_gib": gib})
+    route_all(world)
+    make_up(world)
+    world.ask("cheap", requirements={"vcpus": 3, "memory_gib": 7})
+    route_all(world)
+
+    # Not where there are fewer vCPUs: that machine costs nine times as much.
+    assert where(world)["cheap"] == "c16m16"
+
+
+def test_made_up_queues_that_are_empty_make_room(world: ControlWorld) -> None:
+    make_up(world)
+    world.ask("plain")
+    route_all(world)
+    for name in world.view().shapes:
+        queue = world.queue_of(name)
+        while message := queue.receive(wait=timedelta(0), visibility=minutes(1)):
+            queue.delete(message.receipt_handle)
+    world.tick()
+    world.clock.advance(timedelta(days=2))
+    for _ in range(3):
+        remove_unused(WORKLOAD, world.ports)
+        world.clock.advance(minutes(60))
+
+    assert "c0m0" in world.view().shapes
+    assert len(world.view().shapes) < SHAPES_AT_MOST // 4
