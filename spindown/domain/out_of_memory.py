@@ -6,11 +6,13 @@ had used little (``had_used_little``), which also goes on with more.
 
 from dataclasses import replace
 
-from spindown.domain.job_type import SCALES, parse_shape, settle
+from spindown.domain.job_type import SCALES, parse_shape, settle, size_up
 from spindown.domain.policy import Needs, Policy
 
 #: Of the memory that there is: code that has used less may raise MemoryError for another reason.
 _LITTLE = 0.25
+#: Of the memory of a machine its system tells so much at least: firmware and kernel take the rest.
+_TOLD = 0.9
 
 
 def memory_of(shape: str, memory_gib: float) -> float:
@@ -58,6 +60,9 @@ def larger_needs(
     if parse_shape(shape) is None:
         return None
     had = memory_of(shape, memory_gib)
+    # A machine of 16 GiB tells 15.4: asking for 16 would be asking for the same again.
+    sold = size_up("memory_gib", had)
+    had = max(had, sold) if had >= _TOLD * sold else had
     larger = next((size for size in SCALES["memory_gib"] if size > had), None)
     if larger is None:
         return None

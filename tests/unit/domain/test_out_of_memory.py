@@ -20,7 +20,10 @@ LARGEST = SCALES["memory_gib"][-1]
     ("asked", "shape", "had", "wanted"),
     [
         pytest.param(None, "c0m2", 2, 4, id="the next step"),
-        pytest.param(None, "c0m2", 3.7, 4, id="above what the machine had, not what it asked for"),
+        pytest.param(None, "c0m2", 3.0, 4, id="above what the machine had, not what it asked for"),
+        pytest.param(None, "c0m2", 15.4, 32, id="as sold, not as its system tells"),
+        pytest.param(None, "c0m2", 7.6, 16, id="as sold, of a small machine"),
+        pytest.param(None, "c0m2", 23.2, 32, id="of a machine between two sizes"),
         pytest.param(None, "c0m2", 0, 4, id="what the machine had is not known"),
         pytest.param(Needs(memory_gib=8, vcpus=2), "c2m8", 8, 16, id="with its other needs"),
         pytest.param(Needs(memory_gib=48), "c0m48", 48, 64, id="up to the ceiling"),
