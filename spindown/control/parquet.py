@@ -32,8 +32,11 @@ def open_fenced(folders: Iterable[Path], **settings: str | int) -> "DuckDBPyConn
     from duckdb import connect  # noqa: PLC0415
 
     offline = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    database = connect(":memory:", config={**offline, **settings})
-    quoted = ("'" + str(folder).replace("'", "''") + "'" for folder in sorted(set(folders)))
+    allowed = sorted({str(folder) for folder in folders})
+    # Queries reach that as well; without one it would be a folder of where the command was typed.
+    spilled = {"temp_directory": allowed[0] if allowed else ""}
+    database = connect(":memory:", config={**offline, **spilled, **settings})
+    quoted = ("'" + folder.replace("'", "''") + "'" for folder in allowed)
     database.execute(f"SET allowed_directories = [{', '.join(quoted)}]")
     # Once access is closed no folder can be allowed.
     database.execute("SET enable_external_access = false")
@@ -91,7 +94,7 @@ def _open_database() -> "Iterator[tuple[DuckDBPyConnection, Path]]":
     """Give a database in memory, and a folder for the files that it reads and writes."""
     with TemporaryDirectory(prefix="spindown-usage-") as name:
         folder = Path(name)
-        with open_fenced([folder], threads=1, memory_limit=_MEMORY, temp_directory=name) as made:
+        with open_fenced([folder], threads=1, memory_limit=_MEMORY) as made:
             yield made, folder
 
 

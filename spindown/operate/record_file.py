@@ -143,8 +143,7 @@ def _to_parquet(lines: Path, folder: Path) -> Path:
     from duckdb import Error  # noqa: PLC0415 - heavy, and of an extra
 
     table = folder / "table"
-    settings = {"threads": 1, "memory_limit": _MEMORY, "temp_directory": str(folder)}
-    with open_fenced([folder], **settings) as database:  # type: ignore[arg-type]
+    with open_fenced([folder], threads=1, memory_limit=_MEMORY) as database:
         try:
             database.read_json(
                 str(lines),

@@ -167,15 +167,25 @@ def test_what_a_worker_wrote_is_no_sql_no_path_no_escape(
         "RESET allowed_directories",
         "SET enable_external_access = true",
         "SET home_directory = '{}'",
+        "SELECT * FROM read_csv('.tmp/secret')",
+        "COPY usage TO '.tmp/copied.csv'",
     ],
 )
-def test_a_stranger_s_query_reaches_no_file(world: ControlWorld, tmp_path: Path, sql: str) -> None:
+def test_a_stranger_s_query_reaches_no_file(
+    world: ControlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
     (tmp_path / "secret").write_text("key")
+    # Where DuckDB spills what its memory does not hold, if it is told nothing else.
+    at_work = tmp_path / "tables" / "at work"
+    (at_work / ".tmp").mkdir(parents=True)
+    (at_work / ".tmp" / "secret").write_text("key")
+    monkeypatch.chdir(at_work)
 
     with pytest.raises(BadInput):
         ask(world, tmp_path / "tables", sql.format(tmp_path))
 
     assert {path.name for path in tmp_path.iterdir()} == {"secret", "tables"}
+    assert {path.name for path in (at_work / ".tmp").iterdir()} == {"secret"}
 
 
 def test_without_a_gpu_a_table_has_no_column_of_one(world: ControlWorld, tmp_path: Path) -> None:
