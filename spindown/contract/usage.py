@@ -47,6 +47,8 @@ _LINE_BYTES_MAX = 64 * 1024
 _LINES_MAX = 1000
 #: Files of a type, several where it has many records.
 _FILE_NAME = re.compile(r"usage(-[1-9][0-9]{0,5})?\.parquet")
+#: The type of records whose own type is beyond those that a day's table tells apart.
+OTHER_TYPES = "other-types"
 #: What a type may be called: it is part of a key, and of a path where files are read.
 _TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

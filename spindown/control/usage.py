@@ -5,7 +5,7 @@ left out. Only what was read so goes into a table.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from spindown.contract.usage import (
     OBJECT_BYTES_MAX,
+    OTHER_TYPES,
     TYPE,
     UsageRecord,
     UsageSeries,
@@ -27,6 +28,7 @@ from spindown.contract.usage import (
 )
 from spindown.contract.usage_table import TableRow, to_row
 from spindown.control.parquet import decode_table, encode_table
+from spindown.control.policy import current_policy
 from spindown.error import ContractError, NotFound
 from spindown.port import ControlPorts, ObjectStore, ObjectSummary
 
@@ -79,7 +81,7 @@ def compact_all(ports: ControlPorts) -> dict[str, dict[str, Any]]:
                 failures[workload] = "no time was left"
                 break
             try:
-                records = compact(workload, day, ports.objects)
+                records = compact(workload, day, ports.objects, declared=_declared(workload, ports))
             except Exception as exc:  # noqa: BLE001 - an edge: what one workload's workers wrote
                 _log.warning("not_compacted", exc_info=exc)
                 failures[workload] = str(exc) or type(exc).__name__
@@ -89,14 +91,31 @@ def compact_all(ports: ControlPorts) -> dict[str, dict[str, Any]]:
     return {"compacted": done, "not_compacted": failures}
 
 
-def compact(workload: str, day: date, objects: ObjectStore, *, bounds: ReadBounds = _BOUNDS) -> int:
-    """Make the table of one day if there is none; return how many records went into it."""
+def _declared(workload: str, ports: ControlPorts) -> Collection[str]:
+    _, policy = current_policy(workload, ports)
+    return frozenset(each.name for each in policy.types)
+
+
+def compact(
+    workload: str,
+    day: date,
+    objects: ObjectStore,
+    *,
+    declared: Collection[str] = (),
+    bounds: ReadBounds = _BOUNDS,
+) -> int:
+    """Make the table of one day if there is none; return how many records went into it.
+
+    ``declared``: the types that the workload has.
+    """
     # Most days of most workloads have no records, and one request says so.
     has_any = next(iter(objects.list(measured_prefix(workload, day))), None) is not None
     if not has_any or _is_done(workload, day, objects):
         return 0
     records, beyond = 0, set[str]()
-    for key, rows in measured_tables(workload, day, objects, bounds=bounds, beyond=beyond):
+    for key, rows in measured_tables(
+        workload, day, objects, declared=declared, bounds=bounds, beyond=beyond
+    ):
         objects.put(key, encode_table(rows))
         records += len(rows)
     if not records:
@@ -113,26 +132,33 @@ def measured_tables(
     day: date,
     objects: ObjectStore,
     *,
+    declared: Collection[str] = (),
     bounds: ReadBounds = _BOUNDS,
     beyond: set[str] | None = None,
 ) -> Iterator[tuple[str, Sequence[TableRow]]]:
     """Yield the files of what workers wrote on a day: the key of each, and its rows.
 
-    A type with many records has several. ``beyond`` gets the bounds that have left something out.
+    A type with many records has several. A worker may make up types without end: beyond a bound,
+    those that are not ``declared`` go under one name. ``beyond`` gets the bounds that have left
+    something out.
     """
     beyond = set() if beyond is None else beyond
     parts: dict[str, int] = {}
+    # Jobs without a type have the workload's name.
+    own, others = {workload, *declared}, set[str]()
     # The text of a series is a fraction of what its numbers take.
     for rows in _read_batches(workload, day, objects, to_row, bounds=bounds, beyond=beyond):
         by_type: dict[str, list[TableRow]] = {}
         for row in rows:
-            by_type.setdefault(str(row[TYPE]), []).append(row)
-        for type_, own in sorted(by_type.items()):
-            if type_ not in parts and len(parts) >= bounds.types:
-                beyond.add("types")
-                continue
+            type_ = str(row[TYPE])
+            if type_ not in own and len(others | {type_}) > bounds.types:
+                type_ = OTHER_TYPES
+            elif type_ not in own:
+                others.add(type_)
+            by_type.setdefault(type_, []).append({**row, TYPE: type_})
+        for type_, found in sorted(by_type.items()):
             parts[type_] = parts.get(type_, 0) + 1
-            yield table_key(workload, day, type_, parts[type_]), own
+            yield table_key(workload, day, type_, parts[type_]), found
 
 
 def _read_measured(

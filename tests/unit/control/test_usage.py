@@ -1,5 +1,6 @@
 """What workers have measured becomes one table a day and type, once."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
@@ -9,6 +10,7 @@ import pytest
 
 from spindown.contract.usage import (
     OBJECT_BYTES_MAX,
+    OTHER_TYPES,
     UsageRecord,
     done_key,
     encode_usage,
@@ -157,8 +159,11 @@ def test_so_many_records_and_types_of_a_day_are_kept() -> None:
     world = ControlWorld()
     measure(world, *(replace(RECORD, job_id=name, type=name) for name in "abcdef"))
 
-    assert compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(types=2)) == 2
+    found = compact(WORKLOAD, DAY, world.objects, declared=["f"], bounds=ReadBounds(types=2))
 
+    assert found == 6
+    kept = Counter(record.type for record in all_of(world))
+    assert kept == {"f": 1, "a": 1, "b": 1, OTHER_TYPES: 3}
     other = ControlWorld()
     measure(other, *(replace(RECORD, job_id=f"{number:02}") for number in range(20)))
     assert compact(WORKLOAD, DAY, other.objects, bounds=ReadBounds(records=3)) == 3
@@ -200,7 +205,7 @@ def test_a_day_beyond_the_bounds_says_so() -> None:
 
     compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(types=2, records=5))
 
-    assert world.objects.get(done_key(WORKLOAD, DAY)).data == b"records, types"
+    assert world.objects.get(done_key(WORKLOAD, DAY)).data == b"records"
 
 
 def test_the_hourly_run_makes_the_tables_of_the_last_days() -> None:
