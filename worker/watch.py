@@ -1,7 +1,9 @@
-"""What looks after the slots: the heartbeat, and the metadata that announces the end.
+"""The heartbeat of a worker's leases, and its look at the metadata that announces the end.
 
 Each look is one method, which its own thread repeats; a failed look is logged and repeated, for
 it proves nothing. Two more threads send the log: at every heartbeat, and at once what code prints.
+That the user's code hangs is seen elsewhere: ``child.runner`` and ``child.command`` kill what takes
+longer than ``item_timeout``.
 """
 
 import threading

@@ -5,11 +5,12 @@ A tick has three steps, and each returns a value: ``observe`` an ``Observation``
 are worth a call, and returns this ``EarlyPlan`` too, so that it is not made again. Before the
 steps the tick takes the lock of its workload; after them it writes the decision down, tells people,
 and gives the lock back. Planning needs no clock, no port and no chance; only executing changes the
-fleet. ``spindown plan`` prints the very plan of the next tick (``operate.plan``).
+fleet. ``functions.scaler`` calls ``reconcile``, and ``infra/control/trigger.py`` says what wakes it
+(``control.interrupt`` calls it too). ``spindown plan`` prints the plan of the next tick.
 
 A tick looks at the present state, not at what woke it: two of them, or none for a while, change
 only how soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2,
-two for the lock), and for a launch three more, but for rare ones.
+two for the lock), and for a launch three more, except in rare cases.
 
 Each step of the plan below is the module in the folder ``plan`` of that subject; all work on the
 values of ``plan.action``. ``observe`` reads, ``execute`` acts, ``record`` writes down.

@@ -1,6 +1,6 @@
-"""Which instances were of no use, and so may stop launches.
+"""Which instances were of no use, how many of them stop launches, and for how long.
 
-``control.plan.breaker`` counts them and stops launches in a region after three in a row. Three
+``control.plan.breaker`` counts them, and stops launches in a region by the numbers below. Three
 kinds are counted, each apart:
 
 1. it never checked in (``has_missed_check_in``), though somebody would have seen a check-in
@@ -18,6 +18,17 @@ from datetime import datetime, timedelta
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
+#: So many useless instances in a row of one launch version stop launches.
+STRIKES = 3
+#: Then one launch is tried again, unless the launch version has changed before.
+STOPPED_FOR = timedelta(hours=1)
+#: Instead one launch in so long, where messages can be at fault, since others may wait. It is the
+#: promise's own time.
+PACE = timedelta(minutes=5)
+#: They are, and nobody need be called, if items of the version were done within this.
+PROVEN_FOR = timedelta(hours=6)
+#: An account error is tried again after this, so that a repair needs no second action.
+ACCOUNT_RETRY_AFTER = timedelta(minutes=15)
 #: StateReason.Code of an instance that somebody ended by a call (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"
 #: The party that a StateReason.Code blames, which is its first part, and those codes that blame the

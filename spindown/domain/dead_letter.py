@@ -20,6 +20,10 @@ spot, is no failure and no loss: it counts only as work wasted, which ends the j
 where no machine that stays may be bought. Every receive counts for SQS, also one after an
 interruption; so a message is replaced by a copy after half of them (``RENEW_RECEIVES``), and the
 count begins anew.
+
+Also decided in: ``lease.is_left_to_others`` (another machine tries it first),
+``out_of_memory.larger_needs`` (a larger machine), ``wasted_work`` (one that stays).
+``job.failed_item`` is about single items, which a person sends again.
 """
 
 from collections.abc import Sequence

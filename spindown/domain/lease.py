@@ -3,7 +3,10 @@
 The job's manifest is the fence, the lease row is the lease. Both are read through the protocols
 below, so that this module knows nothing of how they are stored. A message is hidden, and its job
 leased, for ``lease_duration`` from the receive on (``worker.slot``); ``worker.watch`` has
-``job.heartbeat`` extend both every ``heartbeat_interval``.
+``job.heartbeat`` extend both every ``heartbeat_interval``. A holder whose lease is over may still
+write; ``job.commit.commit_as`` fails for it, since a new holder has changed the manifest.
+
+Also decided in: ``domain.policy`` (``lease_duration``, five minutes by default).
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.job.manifest import decode_manifest, manifest_key
-from spindown.control.plan.breaker import STRIKES
+from spindown.domain.breaker import STRIKES
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Dispatch
 from spindown.domain.reason import ReasonCode

@@ -17,7 +17,7 @@ from spindown.contract.job.manifest import JobState, Manifest, Part, decode_mani
 from spindown.contract.job.message import parse_job, stored_prefix
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
-from spindown.control.plan.breaker import STRIKES
+from spindown.domain.breaker import STRIKES
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.past_cost import LEAST_BILLED

@@ -7,7 +7,7 @@ the contrary. What messages alone can bring about, whoever sent them, only slows
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from spindown.contract import row as rows
@@ -19,6 +19,11 @@ from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.image import give_up_silent
 from spindown.control.plan.launch_outcome import ADOPTED
 from spindown.domain.breaker import (
+    ACCOUNT_RETRY_AFTER,
+    PACE,
+    PROVEN_FOR,
+    STOPPED_FOR,
+    STRIKES,
     could_check_in,
     could_not_claim,
     has_declined_all,
@@ -37,18 +42,6 @@ from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import cool_down
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.port import Refusal, When
-
-#: So many useless instances in a row of one launch version stop launches.
-STRIKES = 3
-#: Then one launch is tried again, unless the launch version has changed before.
-_BREAKER_FOR = timedelta(hours=1)
-#: Instead one launch in so long, where messages can be at fault, since others may wait. It is the
-#: promise's own time.
-_PACE = timedelta(minutes=5)
-#: They are, and nobody need be called, if items of the version were done within this.
-_PROVEN_FOR = timedelta(hours=6)
-#: An account error is tried again after this, so that a repair needs no second action.
-_ACCOUNT_RETRY = timedelta(minutes=15)
 
 #: Instance types that its reason names.
 _TYPES_NAMED = 8
@@ -98,10 +91,10 @@ def tests_launch_version(worker: Worker, breaker: BreakerRow, now: datetime) -> 
     others waiting no longer than one that failed.
     """
     has_ended = worker.state is WorkerState.ENDED
-    if now - worker.launched_at < _PACE or (worker.claimed_at is None and not has_ended):
+    if now - worker.launched_at < PACE or (worker.claimed_at is None and not has_ended):
         return True
     is_test = breaker.open_until is not None and worker.launched_at >= breaker.open_until
-    return is_test and worker.claimed_at is not None and now - worker.claimed_at < _PACE
+    return is_test and worker.claimed_at is not None and now - worker.claimed_at < PACE
 
 
 def breaker_name(facts: TickFacts, region: str) -> str:
@@ -131,7 +124,7 @@ def open_for_account(
     about = {"refusal": error.code, "message": error.message, "types": named}
     return replace(
         counted,
-        open_until=facts.now + _ACCOUNT_RETRY,
+        open_until=facts.now + ACCOUNT_RETRY_AFTER,
         reason=Reason(ReasonCode.ACCOUNT_REFUSED, about),
         launch_version=version,
     )
@@ -342,13 +335,13 @@ def _opened(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike)
     message that cannot be read, ends as a dead letter.
     """
     proven_at, count = counted.proven_at, _counts(counted)[what]
-    is_proven = proven_at is not None and draft.now - proven_at < _PROVEN_FOR
+    is_proven = proven_at is not None and draft.now - proven_at < PROVEN_FOR
     is_of_messages = is_proven or has_declined_all(worker) or has_failed_all(worker)
     if not is_of_messages or counted.strikes >= STRIKES:
         reason = _reason_to_stop(worker, what, count)
-        return replace(counted, open_until=draft.now + _BREAKER_FOR, reason=reason)
+        return replace(counted, open_until=draft.now + STOPPED_FOR, reason=reason)
     # The next tick sees it open, so that whoever is to be told is.
-    open_until = max(worker.launched_at + _PACE, draft.now + draft.facts.policy.tick)
+    open_until = max(worker.launched_at + PACE, draft.now + draft.facts.policy.tick)
     if is_proven:
         about: About = {"count": count, "instance_id": worker.instance_id}
         reason = Reason(ReasonCode.STRIKES_OF_MESSAGES, about)

@@ -4,6 +4,8 @@ First another worker is launched; once it has checked in and is idle, the one th
 give its jobs back, and the other takes them up where they were committed. Only the
 order to the worker is stored. Each tick looks again at who should move and who is idle. So a move
 that fails is started again, or dropped if it no longer pays.
+
+Also decided in: ``schedule.finish_within`` (when a job should move, and where to).
 """
 
 import math

@@ -2,6 +2,9 @@
 
 Candidates with their cost parts, and rejections with their reasons, are built only when somebody
 asks for them.
+
+Also decided in: ``terms`` (what an item costs on an offer), ``learning.throughput`` and ``prior``
+(how fast a machine is, before it is measured too), ``constraint`` (which offers are excluded).
 """
 
 import math

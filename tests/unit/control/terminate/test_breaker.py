@@ -9,7 +9,7 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.settings import RunSettings
-from spindown.control.plan.breaker import STRIKES
+from spindown.domain.breaker import STRIKES
 from spindown.domain.doubt import Doubt
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType, Pool
