@@ -15,9 +15,9 @@ from spindown.contract.codec import encode
 from spindown.contract.event import parse_wake_up
 from spindown.contract.rehearsal import is_rehearsal, parse_rehearsal
 from spindown.control.rehearse import rehearse
-from spindown.control.tick import reconcile
+from spindown.control.tick import run_tick
 from spindown.error import ContractError, NotFound
-from spindown.functions.batch_end import look_at_named
+from spindown.functions.after_tick import look_at_named
 from spindown.functions.malformed import acknowledge
 from spindown.functions.port import control_ports, deployment_name
 from spindown.port import ControlPorts
@@ -35,7 +35,7 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
     except (ContractError, NotFound) as exc:
         return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
     try:
-        decision = reconcile(wake_up.workload, ports, holder=holder, source=wake_up.source)
+        decision = run_tick(wake_up.workload, ports, holder=holder, source=wake_up.source)
     except NotFound as exc:
         return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
     return {

@@ -1,7 +1,7 @@
 """What a deployment costs beside its machines: a month without work by its templates, and work.
 
 ``python -m spindown.infra.cost [spindown.toml]`` prints the page (docs/costs.md). A test counts the
-calls and metrics of a tick over the real reconcile. What only AWS can show, such as the time that a
+calls and metrics of a tick over the real tick. What only AWS can show, such as the time that a
 function takes, is an estimate that says so.
 """
 

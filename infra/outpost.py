@@ -128,7 +128,7 @@ class OutpostStack(DeploymentStack):
         return [grants.see_types(), grants.see_prices()]
 
     def _reconcile(self, launched: Sequence[grants.Launched]) -> list[iam.PolicyStatement]:
-        """Return what a reconcile may do here; home already grants passing the workers' roles."""
+        """Return what a tick may do here; home already grants passing the workers' roles."""
         deployment, network = self._deployment.name, self._network
         images = [name for one in self._workloads for name in one.fleet.image_parameters]
         return [

@@ -189,7 +189,7 @@ def _say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
     sizing, why, early = _say_sizing(summary), say(summary.why), say(summary.ended_early)
     match outcome:
         case Outcome.LOCKED:
-            return "another reconcile is at work"
+            return "another tick is at work"
         case Outcome.IDLE:
             return "nothing waits and no worker takes jobs"
         case Outcome.ENOUGH:

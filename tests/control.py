@@ -32,7 +32,7 @@ from spindown.contract.settings import (
     on_spot,
 )
 from spindown.control.market import types_on_sale
-from spindown.control.tick import reconcile
+from spindown.control.tick import run_tick
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
@@ -299,7 +299,7 @@ class ControlWorld:
         """Move on, then reconcile once."""
         self.clock.advance(after)
         self.ticks += 1
-        decision = reconcile(WORKLOAD, self.ports, holder=f"tick-{self.ticks}", source=source)
+        decision = run_tick(WORKLOAD, self.ports, holder=f"tick-{self.ticks}", source=source)
         if self.is_woken:
             self.route()
         return decision

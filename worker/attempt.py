@@ -139,7 +139,11 @@ class Attempt:
         if redone:
             self._handover.report(Progress(items_redone=redone))
         writer = Writer(self._held, context, buffer=self._buffer, place=self._place, log=self._log)
-        ahead = context.ahead.prefetched(self._held, self._values) if context.ahead else None
+        ahead = (
+            context.next_message.prefetched(self._held, self._values)
+            if context.next_message
+            else None
+        )
         prefetch = ahead or Prefetch(
             self._values,
             inputs=context.ports.inputs,
@@ -194,8 +198,10 @@ class Attempt:
                     return end
             prefetch.clear(indexes)
             self._checkpoint(writer)
-        if context.ahead is not None:
-            context.ahead.note_pace(total - next_item, context.ports.clock.elapsed() - started)
+        if context.next_message is not None:
+            context.next_message.note_pace(
+                total - next_item, context.ports.clock.elapsed() - started
+            )
         # Only of a job that is whole the message may go.
         return _End() if self._buffer.is_whole else _End(broken=_UNANSWERED)
 
@@ -213,8 +219,8 @@ class Attempt:
         total, size = len(self._values), self._context.batch_size
         if indexes.stop < total:
             prefetch.begin(range(indexes.stop, min(indexes.stop + size, total)))
-        elif self._context.ahead is not None:
-            self._context.ahead.begin(len(indexes))
+        elif self._context.next_message is not None:
+            self._context.next_message.begin(len(indexes))
 
     def _open_state(self) -> bool:
         """Bring back the user's own checkpoint; False if the worker must leave meanwhile."""

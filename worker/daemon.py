@@ -48,7 +48,7 @@ from spindown.worker.log import EventLog
 from spindown.worker.machine.control_group import share_of_memory
 from spindown.worker.machine.leftover import Leftovers, leftovers_of_slot
 from spindown.worker.slot import Slot
-from spindown.worker.transfer.next_message import Ahead
+from spindown.worker.transfer.next_message import NextMessage
 from spindown.worker.transfer.outbox import Outbox
 from spindown.worker.usage.gpu import Gpus, open_gpus
 from spindown.worker.usage.journal import UsageJournal
@@ -253,7 +253,7 @@ class Daemon:
             is_judged_by_items=spec.mode is not RunMode.FOLDER,
             outbox=self._outbox,
             deployment=parts.home.deployment,
-            ahead=self._look_ahead(batch_size, scratch, transfers),
+            next_message=self._look_ahead(batch_size, scratch, transfers),
             on_ready=partial(self._note_first_poll, worker),
         )
         return Slot(context)
@@ -272,8 +272,8 @@ class Daemon:
             return share_of_memory(settings.proc, worker.slots) / _GIB
         return read_memory_total(settings.proc) / _GIB
 
-    def _look_ahead(self, batch_size: int, scratch: Path, transfers: Executor) -> Ahead:
-        return Ahead(
+    def _look_ahead(self, batch_size: int, scratch: Path, transfers: Executor) -> NextMessage:
+        return NextMessage(
             life=self._life,
             ports=self._ports,
             batch_size=batch_size,

@@ -40,7 +40,7 @@ from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.machine.leftover import Leftovers
-from spindown.worker.transfer.next_message import Ahead
+from spindown.worker.transfer.next_message import NextMessage
 from spindown.worker.transfer.outbox import Outbox
 from spindown.worker.usage.journal import UsageRecorder
 
@@ -107,7 +107,7 @@ class SlotContext:
     #: Bound of one attempt; None: none.
     job_timeout: timedelta | None = None
     #: Looks one message ahead; None: nobody does.
-    ahead: Ahead | None = None
+    next_message: NextMessage | None = None
     #: Tells other systems of jobs that are over; None: nobody listens.
     outbox: Outbox | None = None
     deployment: str = ""

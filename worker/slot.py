@@ -130,7 +130,7 @@ class Slot:
 
     def _take_ahead(self) -> Message | None:
         """Return the message that was received ahead, if there is one; its input may take long."""
-        return None if self._context.ahead is None else self._context.ahead.take()
+        return None if self._context.next_message is None else self._context.next_message.take()
 
     def _put_back(self) -> None:
         message, self._message = self._message, None
@@ -140,8 +140,8 @@ class Slot:
 
     def _end(self) -> None:
         context, self._has_ended = self._context, True
-        if context.ahead is not None:
-            context.ahead.drop()
+        if context.next_message is not None:
+            context.next_message.drop()
         with suppress(Wedged):
             context.runner.kill()
         context.transfers.shutdown(wait=False, cancel_futures=True)

@@ -241,7 +241,7 @@ class ControlPlane(Construct):
         return bool(self._shared.deployment.outpost)
 
     def _reconcile(self) -> list[iam.PolicyStatement]:
-        """Return what a reconcile may do; the very first one refreshes the offers too."""
+        """Return what a tick may do; the very first one refreshes the offers too."""
         queue_arns = [arn for one in self._workloads for arn in one.jobs.work_arns]
         has_types = any(one.config.has_types for one in self._workloads)
         wake = [grants.wake("intake", deployment=self._shared.deployment.name)]

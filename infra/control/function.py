@@ -19,7 +19,7 @@ class ControlFunction(Construct):
     """The function ``{deployment}-{name}``, whose handler is ``spindown.functions.{name}.handler``.
 
     It reserves no concurrency: a new account has none to reserve, and a lock in the ledger lets
-    only one reconcile run at a time.
+    only one tick run at a time.
     """
 
     def __init__(  # noqa: PLR0913 - what differs between the functions

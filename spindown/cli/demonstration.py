@@ -36,7 +36,7 @@ from spindown.installed import require
 from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items, upload
 from spindown.operate.bill import CostReport, RankingChange, read_bill
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.reason_text import say
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class _Run:
 
     def bill(self, jobs: int) -> CostReport:
         """Return the bill from the first message until now."""
-        candidates = preview(WORKLOAD, self.session.control_ports(), jobs=jobs).candidates
+        candidates = plan_next_tick(WORKLOAD, self.session.control_ports(), jobs=jobs).candidates
         return read_bill(
             WORKLOAD,
             ledger=self.session.ledger(WORKLOAD),

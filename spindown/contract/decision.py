@@ -1,4 +1,4 @@
-"""What one reconcile saw, decided and did, whole: kept in S3, printed by ``spindown why``.
+"""What one tick saw, decided and did, whole: kept in S3, printed by ``spindown why``.
 
 ``decisions/{workload}/{day}/{time}-{digest}.json``, written only when the digest changes, so
 that an idle month leaves no objects behind.
@@ -19,9 +19,9 @@ SCHEMA = 1
 
 
 class Outcome(StrEnum):
-    """What came of a reconcile."""
+    """What came of a tick."""
 
-    #: Another reconcile is at work.
+    #: Another tick is at work.
     LOCKED = "locked"
     #: Nothing waits and no worker takes jobs; one that has drained may still power off.
     IDLE = "idle"
@@ -196,7 +196,7 @@ class DeadlineRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One reconcile."""
+    """One tick."""
 
     workload: str
     at: datetime

@@ -128,7 +128,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("IdleBeyondExpectation", _COUNT, (), _SCALER, "Workers idle longer than they should be."),
     # Is Spindown itself well?
     ("Ticks", _COUNT, (), _SCALER, "Reconciles carried out; none for minutes is an alarm."),
-    ("TickSeconds", _SECONDS, (), _SCALER, "Time that one reconcile took."),
+    ("TickSeconds", _SECONDS, (), _SCALER, "Time that one tick took."),
     ("CatalogueAge", _SECONDS, (), _SCALER, "Age of the catalogue that offers come from."),
     ("SpotPriceAge", _SECONDS, (), _SCALER, "Age of the spot prices that offers go by."),
 )

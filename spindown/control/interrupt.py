@@ -22,7 +22,7 @@ from spindown.contract.event import (
     StateChange,
 )
 from spindown.control.requeue import bound_leases
-from spindown.control.tick import reconcile
+from spindown.control.tick import run_tick
 from spindown.domain.fleet import Lease, Worker
 from spindown.error import ContractError, PreconditionFailed
 from spindown.ledger import Ledger, decode_at, read_worker
@@ -38,7 +38,7 @@ class Reaction:
     workload: str = ""
     #: Whether this event was the first to say it.
     acted: bool = False
-    #: The reconcile that followed at once; None when there was no need.
+    #: The tick that followed at once; None when there was no need.
     decision: Decision | None = None
 
 
@@ -48,7 +48,7 @@ def react(event: InstanceEvent, ports: ControlPorts, *, holder: str) -> Reaction
     Args:
         event: as ``contract.event`` read it.
         ports: the world.
-        holder: who takes the lock if a reconcile follows.
+        holder: who takes the lock if a tick follows.
     """
     nothing = Reaction(instance_id=event.instance_id)
     ours = _find(event.instance_id, ports)
@@ -156,4 +156,4 @@ def _write_once(ours: OurInstance, sort: str, name: str, at: datetime) -> bool:
 
 
 def _reconcile(ours: OurInstance, holder: str, source: str) -> Decision:
-    return reconcile(ours.workload, ours.ports, holder=holder, source=source)
+    return run_tick(ours.workload, ours.ports, holder=holder, source=source)

@@ -1,16 +1,16 @@
-"""One tick: what is wanted is compared with what is there, and repaired. The whole story.
+"""One tick: compare what is wanted with what is there, and repair it. The whole story.
 
 A tick has three steps, and each returns a value: ``observe`` an ``Observation``, ``make_plan`` a
 ``Plan``, ``execute`` a ``TickRecord``. ``observe`` plans as far as it must to know which questions
-are worth a call, and returns this ``EarlyPlan`` too, so that it is not made again. Before the
-steps the tick takes the lock of its workload; after them it writes the decision down, tells people,
-and gives the lock back. Planning needs no clock, no port and no chance; only executing changes the
-fleet. ``functions.scaler`` calls ``reconcile``, and ``infra/control/trigger.py`` says what wakes it
-(``control.interrupt`` calls it too). ``spindown plan`` prints the plan of the next tick.
+are worth a call, and returns this ``EarlyPlan`` too, to save making it again. Before the steps the
+tick takes the lock of its workload; after them it writes the decision down, tells people, and gives
+the lock back. Planning needs no clock, no port and no chance; only executing changes the fleet.
+``functions.scaler`` (which ``infra/control/trigger.py`` wakes) and ``control.interrupt`` call
+``run_tick``; ``spindown plan`` prints the plan of the next tick.
 
-A tick looks at the present state, not at what woke it: two of them, or none for a while, change
-only how soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2,
-two for the lock), and for a launch three more, except in rare cases.
+A tick looks at the present state, not at what woke it: two, or none for a while, change only how
+soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2, two for
+the lock), and for a launch three more, except in rare cases.
 
 Each step of the plan below is the module in the folder ``plan`` of that subject; all work on the
 values of ``plan.action``. ``observe`` reads, ``execute`` acts, ``record`` writes down.
@@ -25,7 +25,7 @@ from spindown.control.execute.executor import execute
 from spindown.control.execute.journal import FenceLost, Journal
 from spindown.control.observe.ec2 import observe_ec2, observe_launches
 from spindown.control.observe.observation import Observation, read_market, read_rows, with_jobs
-from spindown.control.plan.action import LaunchNeed, Plan, PlanDraft, begin
+from spindown.control.plan.action import LaunchNeed, Plan, PlanDraft, new_draft
 from spindown.control.plan.adopt import adopt_launches
 from spindown.control.plan.backlog import remember_queue
 from spindown.control.plan.breaker import begin_breakers, count_useless_instances
@@ -38,12 +38,12 @@ from spindown.control.plan.charge import (
 from spindown.control.plan.correct_rows import correct_workers
 from spindown.control.plan.garbage import collect_garbage
 from spindown.control.plan.launch_need import launch_needs, launch_needs_again
-from spindown.control.plan.launch_request import simulate_requests
+from spindown.control.plan.launch_request import plan_requests
 from spindown.control.plan.learn import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
-from spindown.control.plan.over_limits import end_surplus, heed_budget
+from spindown.control.plan.over_limits import end_over_budget, end_surplus
 from spindown.control.plan.requeue import requeue_jobs
 from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
 from spindown.control.plan.stable_machine import plan_all_moves
@@ -74,10 +74,10 @@ class EarlyPlan:
     @property
     def is_launch_due(self) -> bool:
         """Tell whether offers are to be chosen from."""
-        return any(need.may_launch for need in (*self.missing, *self.moves.for_named_jobs))
+        return any(need.may_launch for need in (*self.missing, *self.moves.for_particular_jobs))
 
 
-def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
+def run_tick(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
     """Bring the fleet of one workload to what its queue and policy ask for.
 
     Args:
@@ -124,7 +124,7 @@ def observe(
     if jobs is not None:
         facts = with_jobs(facts, jobs)
     facts = observe_launches(facts, ports)
-    with_queue = remember_shapes(remember_queue(begin(facts)))
+    with_queue = remember_shapes(remember_queue(new_draft(facts)))
     # From the rows alone: whether a launch is due, so that EC2 is asked for what that takes.
     by_rows = adopt_launches(correct_workers(remember_answers(with_queue)))
     missing = launch_needs(by_rows)
@@ -171,24 +171,23 @@ def early_plan_of(draft: PlanDraft, missing: tuple[LaunchNeed, ...]) -> EarlyPla
 def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     """Plan the whole tick: ends first, launches last.
 
-    ``early`` is what ``observe`` has planned of the same facts, most ends among it; without it,
-    it is planned again. A worker that ends below is not replaced before the next tick.
+    ``early`` is what ``observe`` has planned of the same facts, most ends among it; None: plan it
+    again. A worker that ends below is not replaced before the next tick.
     """
     if early is None:
-        draft = plan_without_prices(remember_shapes(remember_queue(begin(seen.facts))))
+        draft = plan_without_prices(remember_shapes(remember_queue(new_draft(seen.facts))))
         early = early_plan_of(draft, launch_needs(draft))
     missing, moves = early.missing, early.moves
     draft = charge_workers(early.draft, seen.prices)
     draft = move_reservations(release_reservations(draft))
     draft = store_catalogue(draft, seen.prices)
     draft = collect_garbage(draft)
-    draft, budget = heed_budget(end_surplus(draft), seen.account)
+    draft, budget = end_over_budget(end_surplus(draft), seen.account)
     draft = keep_warm(draft, None if budget is None else budget.left_usd)
     draft = end_outstayed(draft)
-    # Any need will do: each counts the workers of all shapes.
     allowance = allowance_of(draft, missing[0], seen.account, budget)
-    chosen = choose_all(draft, missing, moves.for_named_jobs, seen, allowance)
-    launches = simulate_requests(draft, chosen.all, allowance)
+    chosen = choose_all(draft, missing, moves.for_particular_jobs, seen, allowance)
+    launches = plan_requests(draft, chosen.all, allowance)
     draft = tell_movers(draft, moves).act(launches, notes=(*chosen.notes, *seen.notes))
     return Plan(
         actions=draft.actions,
@@ -196,6 +195,6 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
         choice=chosen.missing[0],
         allowance=allowance,
         others=chosen.missing[1:],
-        for_named_jobs=chosen.for_named_jobs,
+        for_particular_jobs=chosen.for_particular_jobs,
         notes=draft.notes,
     )

@@ -355,9 +355,9 @@ class Launch:
     items_per_hour: Amount = 0.0
     #: Jobs that each of them can hold at once.
     slots: SlotCount = 1
-    #: Whether it is for named jobs, which move from a running worker or wait for a stable one: so
-    #: it stays until it has them.
-    is_for_named_jobs: bool = False
+    #: Whether it is for particular jobs, which move from a running worker or wait for a stable one:
+    #: so it stays until it has them.
+    is_for_particular_jobs: bool = False
     #: Whether more jobs waited than machines were to be had, each of which is launched for one job:
     #: it may take another as long as it is paid for anyway.
     may_take_over: bool = False

@@ -5,14 +5,17 @@ From a queue's depth to a number, step by step:
 1. what the present machines do, and will do soon: ``schedule.capacity``;
 2. what must start now, and what can wait: ``schedule.plan_starts`` (``start_within``), and what
    deadlines ask for: ``schedule.forecast_deadlines`` (``finish_within``);
-3. what is missing, as throughput and as slots: ``schedule.join``, which gives a ``Demand``;
+3. what is missing, as throughput and as slots: ``schedule.make_schedule``, whose result has a
+   ``Demand``;
 4. how many machines of one speed share that: ``share_work``, for each offer that is ranked;
 5. how many of the best offer are launched now: ``count_machines``. The work and the machines to be
    kept warm ask for a number, and the tightest of the ``Bounds`` cuts it;
 6. what each shape of machine gets of the places left: ``share_places``;
 7. how many of another offer stand in for the best one: ``count_instead``.
 
-``control.plan.launch_need`` does steps 1 to 3 for a workload, and ``control.plan.offers`` the rest.
+Who calls them: ``control.plan.launch_need`` steps 1 to 3 for a workload, and step 5 without prices,
+to learn whether any machine is missing; ``ranking.terms`` step 4; ``control.plan.offers`` step 5
+again, for the best offer and within all bounds, and step 6; ``control.plan.launch_request`` step 7.
 """
 
 import math
@@ -92,28 +95,29 @@ class Sizing:
     """How many workers to launch now, and why that many."""
 
     need_items_per_hour: float
-    #: Launches now; 0 while holding.
-    wanted: int
+    #: Launches now, within all bounds; 0 while holding.
+    allowed: int
     #: Until when a launch waits for more work to gather; None: nothing is held.
     hold_until: datetime | None
     reason: Reason
     #: How long the backlog has been waiting.
     waited: timedelta
     #: Launches without bounds, for the alarm that says that a bound was hit.
-    unbounded: int = 0
-    #: Name of the bound that cut ``wanted``: "max_workers", "budget", "test" (one machine is to
-    #: show whether the version is of use), "shape" (others have places too), ...; "" for none.
+    wanted: int = 0
+    #: Name of the bound that cut ``wanted`` to ``allowed``: "max_workers", "budget", "test" (one
+    #: machine is to show whether the version is of use), "shape" (others have places too), ...; ""
+    #: for none.
     bound: str = ""
 
     @property
     def is_wanted(self) -> bool:
         """Tell whether workers are wanted now, whatever may prevent them."""
-        return self.unbounded > 0
+        return self.wanted > 0
 
     @property
     def left(self) -> int:
         """Return how many workers a bound keeps from being launched now."""
-        return max(self.unbounded - self.wanted, 0)
+        return max(self.wanted - self.allowed, 0)
 
 
 def count_instead(offer: CountedOffer, best: CountedOffer | None, sizing: Sizing) -> int:
@@ -121,7 +125,7 @@ def count_instead(offer: CountedOffer, best: CountedOffer | None, sizing: Sizing
 
     A slower offer needs more; machines to be kept warm are counted as such.
     """
-    kept_warm = sizing.unbounded if best is None or sizing.unbounded > best.workers else 0
+    kept_warm = sizing.wanted if best is None or sizing.wanted > best.workers else 0
     return max(offer.workers, kept_warm, 1)
 
 
@@ -152,13 +156,13 @@ def share_places(sizings: Sequence[Sizing], places: int) -> list[Sizing]:
         sizings: of one launch each.
         places: that ``max_workers`` leaves to all.
     """
-    wanted = [each.wanted for each in sizings]
-    if sum(map(bool, wanted)) <= 1 or sum(wanted) <= places:
+    asked = [each.allowed for each in sizings]
+    if sum(map(bool, asked)) <= 1 or sum(asked) <= places:
         return list(sizings)
     # What bounds the number holds for each offer, however slow.
     return [
-        replace(each, wanted=share, bound="shape") if 0 < share < each.wanted else each
-        for each, share in zip(sizings, in_turn(wanted, places), strict=True)
+        replace(each, allowed=share, bound="shape") if 0 < share < each.allowed else each
+        for each, share in zip(sizings, in_turn(asked, places), strict=True)
     ]
 
 
@@ -236,11 +240,11 @@ def count_machines(  # noqa: PLR0913 - the whole situation, each part with its o
         allowed, bound = 1, "test"
     return Sizing(
         need_items_per_hour=demand.need_items_per_hour,
-        wanted=allowed,
+        allowed=allowed,
         hold_until=None if start_plan is None or for_work else start_plan.launch_by,
         reason=why,
         waited=_waited(backlog_since, start_plan, now),
-        unbounded=wanted,
+        wanted=wanted,
         bound=bound,
     )
 

@@ -103,7 +103,7 @@ def ladder_now(
     policy: Policy,
     waited: timedelta,
     *,
-    opens: PurchaseMode | CapacityType | None,
+    override: PurchaseMode | CapacityType | None,
     opens_in: timedelta | None,
 ) -> OpenLadder:
     """Return what of the price ladder is open now.
@@ -114,14 +114,14 @@ def ladder_now(
     Args:
         policy: the ladder, and ``start_within``.
         waited: how long work has waited.
-        opens: what a finish deadline or a migration asks for; None: neither does.
+        override: what a finish deadline or a migration asks for; None: neither does.
         opens_in: time until start deadlines open the ladder; None: they need not.
     """
     is_late = waited >= policy.start_within
-    if opens is not None:
+    if override is not None:
         asks_more = {PurchaseMode.ANY, PurchaseMode.ON_DEMAND, CapacityType.ON_DEMAND}
-        forced = open_ladder(policy, opens)
-        return OpenLadder(policy=forced, waited=waited, is_late=opens in asks_more)
+        forced = open_ladder(policy, override)
+        return OpenLadder(policy=forced, waited=waited, is_late=override in asks_more)
     if opens_in is None:
         return OpenLadder(policy=policy, waited=waited, is_late=is_late)
     sooner = bring_forward(policy, waited + opens_in)

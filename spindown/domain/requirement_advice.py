@@ -75,8 +75,8 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
-    """What the jobs of a span of time have used."""
+class RequirementAdvice:
+    """What the jobs of a span of time have used, beside what is asked for."""
 
     extents: tuple[Extent, ...]
     #: Percent of the time in which the GPUs computed; None: nobody saw one.
@@ -91,10 +91,10 @@ class Footprint:
         return all(share is not None and share < LITTLE_USE for share in seen)
 
 
-def find_footprint(
+def advise_requirements(
     uses: Sequence[JobUse], requirements: Requirements, slots: str
-) -> Footprint | None:
-    """Return what was used beside what is asked for; None: nothing was seen.
+) -> RequirementAdvice | None:
+    """Return what was used, and what to ask for by that; None: nothing was seen.
 
     Worked: two slots that used 3.1 GiB at the most need ``ceil(2 x 3.1 x 1.25)`` = 8 GiB.
 
@@ -108,17 +108,17 @@ def find_footprint(
         return None
     places = slot_count(max(1.0, requirements.gpu_count_min), slots)
     shares = [use.vram_share_max for use in seen if use.vram_share_max is not None]
-    return Footprint(
+    return RequirementAdvice(
         extents=tuple(_extents(seen, requirements, places)),
         gpu_mean=_mean(seen, [use.gpu_mean for use in seen]),
         vram_share_max=max(shares, default=None),
     )
 
 
-def fit(requirements: Requirements, footprint: Footprint) -> Requirements:
+def fit(requirements: Requirements, advice: RequirementAdvice) -> Requirements:
     """Return requirements that ask for what is enough; any GPU will do where little is used."""
     advised = {
-        extent.key: extent.advised for extent in footprint.extents if extent.advised is not None
+        extent.key: extent.advised for extent in advice.extents if extent.advised is not None
     }
     memory, vram = advised.get(RequirementKey.MEMORY), advised.get(RequirementKey.VRAM)
     loose = replace(
@@ -129,7 +129,7 @@ def fit(requirements: Requirements, footprint: Footprint) -> Requirements:
             requirements.gpu_memory_mib_min if vram is None else vram * _MIB_PER_GIB
         ),
     )
-    if footprint.uses_little_gpu:
+    if advice.uses_little_gpu:
         loose = replace(loose, gpu_names=None, instance_types=None)
     return loose
 

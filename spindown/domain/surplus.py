@@ -21,7 +21,7 @@ _ABOVE = 0.1
 def find_surplus(
     workers: Sequence[Worker],
     *,
-    for_named_jobs: Collection[str],
+    for_particular_jobs: Collection[str],
     knowledge: Knowledge,
     policy: Policy,
 ) -> dict[str, Reason]:
@@ -32,14 +32,14 @@ def find_surplus(
 
     Args:
         workers: of one workload; those that leave anyway do not count.
-        for_named_jobs: those launched for named jobs that have none yet. They do not count:
-            the worker that holds such a job leaves as soon as they are up.
+        for_particular_jobs: those launched for particular jobs that have none yet. They do not
+            count: the worker that holds such a job leaves as soon as they are up.
         knowledge: how fast workers are.
         policy: in force.
     """
     staying = [worker for worker in workers if worker.takes_jobs]
     dear = {w.instance_id: _too_dear(w) for w in staying if not _is_allowed(w, policy)}
-    counted = [w for w in staying if w.instance_id not in {*dear, *for_named_jobs}]
+    counted = [w for w in staying if w.instance_id not in {*dear, *for_particular_jobs}]
     present, most = sum(w.price_per_hour for w in counted), policy.max_dollars_per_hour
     is_over = most is not None and present > most * (1.0 + _ABOVE)
     if not is_over and len(counted) <= policy.max_workers:

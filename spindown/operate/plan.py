@@ -8,7 +8,7 @@ from spindown.control.observe.observation import Observation, TickFacts
 from spindown.control.plan.action import LaunchWorkers, Plan, PlanDraft
 from spindown.control.plan.launch_allowance import why_short
 from spindown.control.plan.offers import rank_offers
-from spindown.control.plan.over_limits import heed_budget
+from spindown.control.plan.over_limits import end_over_budget
 from spindown.control.plan.shape import of_shape
 from spindown.control.policy import effective_policy
 from spindown.control.record.decision import record_action, record_shapes
@@ -79,7 +79,7 @@ class Preview:
         return tuple(a for a in self.plan.actions if isinstance(a, LaunchWorkers))
 
 
-def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Preview:
+def plan_next_tick(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Preview:
     """Return what the next tick would do.
 
     Args:
@@ -108,7 +108,7 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
             raise Unreachable(str(ranked.failure.about["said"]))
         candidates = ranked.candidates
         notes += tuple(note for note in ranked.notes if note not in notes)
-        budget = budget or heed_budget(after, seen.account)[1]
+        budget = budget or end_over_budget(after, seen.account)[1]
         short = NO_REASON if choice.blocked_by else why_short(candidates.candidates, budget)
         notes += (short,) if short else ()
     retry_at = choice.retry_at or now + seen.facts.policy.tick

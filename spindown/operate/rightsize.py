@@ -23,11 +23,11 @@ from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
-from spindown.domain.requirement_advice import Footprint, JobUse, find_footprint, fit
+from spindown.domain.requirement_advice import JobUse, RequirementAdvice, advise_requirements, fit
 from spindown.domain.rightsizing import LEARNED, TypeSize, are_few
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.port import Cache, ControlPorts, LiveEdit, SettingsStore
 
 
@@ -83,7 +83,7 @@ class Rightsizing:
     #: The types that it ran on.
     types: tuple[str, ...]
     #: None: nothing was seen.
-    footprint: Footprint | None = None
+    advice: RequirementAdvice | None = None
     #: What an item costs least on now, and on what has enough; None: nothing fits.
     now: Candidate | None = None
     then: Candidate | None = None
@@ -119,17 +119,17 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         dollars=sum(record.dollars for record in records),
         types=tuple(sorted({record.instance_type for record in records})),
         # What types need is told for each of them.
-        footprint=None
+        advice=None
         if policy.types
-        else find_footprint(uses, settings.requirements, settings.run.slots),
+        else advise_requirements(uses, settings.requirements, settings.run.slots),
         sizings=tuple(_sizings(records, settings, policy, ports, days)) if policy.types else (),
         mode=policy.rightsize,
         dispatch=policy.dispatch,
         dispatches=compared,
     )
-    if found.footprint is None:
+    if found.advice is None:
         return found
-    enough = fit(settings.requirements, found.footprint)
+    enough = fit(settings.requirements, found.advice)
     return replace(found, now=_best(workload, ports), then=_best(workload, ports, enough))
 
 
@@ -288,7 +288,7 @@ def _best(
     if requirements is not None:
         settings = _Loosened(ports.settings, requirements)
         ports = replace(ports, settings=settings, cache=Cache())
-    return preview(workload, ports).candidates.best
+    return plan_next_tick(workload, ports).candidates.best
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def _remove_queues(leaving: Leaving, ports: TeardownPorts) -> None:
 def _without_launches(
     leaving: Leaving, ports: TeardownPorts, *, holder: str, deadline: datetime
 ) -> Iterator[None]:
-    """Keep every reconcile out of what leaves, for good; if the teardown fails, until it has."""
+    """Keep every tick out of what leaves, for good; if the teardown fails, until it has."""
     kept: list[tuple[Ledger, FencingToken]] = []
     lent: list[tuple[Ledger, FencingToken]] = []
     try:

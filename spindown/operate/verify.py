@@ -32,7 +32,7 @@ from spindown.job.result import read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
 from spindown.ledger import Ledger, LedgerView
 from spindown.operate.drain import read_remainder
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.port import AlarmStates, ControlPorts, FaultInjector, InstanceView, WorkPorts
 
 _ENDED = frozenset({"shutting-down", "terminated"})
@@ -177,7 +177,7 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     if policy.max_workers == 0:
         remedy = f"spindown policy reset {workload} max_workers"
         raise BadInput("max_workers", 0, remedy)
-    ranked = preview(workload, ports.control, jobs=1).candidates
+    ranked = plan_next_tick(workload, ports.control, jobs=1).candidates
     best = next(iter(ranked.candidates), None)
     if best is None:
         raise BadInput("workload", workload, "no offer fits: see `spindown doctor`")

@@ -19,7 +19,7 @@ from spindown.domain.policy import Rightsize
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.ledger import Ledger
-from spindown.operate.plan import Preview, preview
+from spindown.operate.plan import Preview, plan_next_tick
 from spindown.operate.status import next_try, say_failing
 from spindown.port import ControlPorts, ObjectStore
 
@@ -116,10 +116,10 @@ def _sizes(workload: str, ports: ControlPorts) -> Mapping[str, tuple[Reason, ...
 def _preview(workload: str, ports: ControlPorts) -> tuple[Preview | None, Reason, str]:
     """Return what a tick would decide, what bars the next message, why it cannot be said."""
     try:
-        made, barred = preview(workload, ports), NO_REASON
+        made, barred = plan_next_tick(workload, ports), NO_REASON
         if made.queue.is_empty:
             # What stops launches shows only where one is due.
-            barred = preview(workload, ports, jobs=1).plan.choice.blocked_by
+            barred = plan_next_tick(workload, ports, jobs=1).plan.choice.blocked_by
     except SpindownError as exc:
         return None, NO_REASON, str(exc)
     return made, barred, ""

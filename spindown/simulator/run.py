@@ -18,7 +18,7 @@ from spindown.control.market import refresh, types_on_sale
 from spindown.control.policy import current_policy
 from spindown.control.rightsizing import learn_sizes
 from spindown.control.spend import sum_spend
-from spindown.control.tick import reconcile
+from spindown.control.tick import run_tick
 from spindown.domain.policy import Needs, Policy
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.job.route import route
@@ -201,7 +201,7 @@ class Run:
         if self._is_down:
             return None
         self._calls += 1
-        return reconcile(WORKLOAD, self.world.control, holder=f"call-{self._calls}", source=source)
+        return run_tick(WORKLOAD, self.world.control, holder=f"call-{self._calls}", source=source)
 
     def _nudge(self, source: str = NUDGE) -> None:
         self._reconcile(source)

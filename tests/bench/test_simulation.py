@@ -2,7 +2,7 @@
 
 Figures of two kinds. Of the policy: dollars and waits against what people run instead, on traffic
 and a market of our own making. Of the simulator: the time of a month, which is that of the shipped
-code itself, since all of it runs: an event is a heartbeat, a claim, a commit or a reconcile of a
+code itself, since all of it runs: an event is a heartbeat, a claim, a commit or a tick of a
 fleet of twenty, each a few conditional writes, so that no simulator that runs them can do 200,000
 events a second; ``profile_...`` says where the time goes (ADR 32). Read them beside
 docs/bench; nothing here is tuned to pass. Times are of the processor, since a simulation waits for
@@ -97,7 +97,7 @@ def a_stream(days: float) -> SimScenario:
 
 #: Parts of a run: the one function of that name in its module, which does all of each.
 PARTS = {
-    "reconcile": ("control/tick.py", "reconcile"),
+    "reconcile": ("control/tick.py", "run_tick"),
     "heartbeats": ("simulator/worker.py", "beat"),
     "claims": ("job/claim.py", "claim"),
     "commits": ("simulator/worker.py", "_commit"),

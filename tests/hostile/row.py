@@ -28,7 +28,7 @@ from spindown.error import ContractError
 from spindown.ledger import Ledger
 from spindown.memory import MemoryJobQueue
 from spindown.operate.bill import read_bill
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.operate.status import read_status
 from spindown.operate.why import explain
 from spindown.reason_text import say
@@ -164,7 +164,7 @@ def views(world: ControlWorld) -> Iterator[tuple[str, Callable[[], object]]]:
         ),
     )
     yield "why", lambda: explain(WORKLOAD, world.ports, last=3)
-    yield "plan", lambda: [say(x) for x in preview(WORKLOAD, world.ports).plan.notes]
+    yield "plan", lambda: [say(x) for x in plan_next_tick(WORKLOAD, world.ports).plan.notes]
     yield (
         "bill",
         lambda: read_bill(

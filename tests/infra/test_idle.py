@@ -1,4 +1,4 @@
-"""The estimate of an idle tick is what the real reconcile does over an idle hour."""
+"""The estimate of an idle tick is what the real tick does over an idle hour."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -10,7 +10,7 @@ import pytest
 from spindown.contract.job.manifest import JobState
 from spindown.port import Outgoing
 from spindown.worker.slot import Slot
-from spindown.worker.transfer.next_message import Ahead
+from spindown.worker.transfer.next_message import NextMessage
 from tests.local.waiting import until
 from tests.slot import InLine, SlotWorld
 from tests.work import items
@@ -21,8 +21,8 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
-def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
-    ahead = Ahead(
+def looking_ahead(slot: SlotWorld, tmp_path: Path) -> NextMessage:
+    ahead = NextMessage(
         life=slot.life,
         ports=slot.world.ports,
         batch_size=2,
@@ -30,7 +30,7 @@ def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
         executor=InLine(),
         log=slot.log,
     )
-    slot.context = replace(slot.context, ahead=ahead)
+    slot.context = replace(slot.context, next_message=ahead)
     slot.slot = Slot(slot.context)
     return ahead
 

@@ -35,7 +35,7 @@ class _Next:
     prefetch: Prefetch | None = None
 
 
-class Ahead:
+class NextMessage:
     """Looks one message ahead. The slot's thread asks; the executor's fetches."""
 
     def __init__(

@@ -21,7 +21,7 @@ from spindown.contract.codec import encode
 from spindown.control.plan.action import ActionKind, LaunchNeed, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
-from spindown.operate.plan import MonthPreview, Preview, preview
+from spindown.operate.plan import MonthPreview, Preview, plan_next_tick
 from spindown.reason_text import say, say_action, say_count, say_number
 
 _SHOWN = 20
@@ -66,7 +66,7 @@ def plan(
     """Show what the next tick would do, from which offers, and why. Changes nothing."""
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
-    made = preview(workload, session.control_ports(), jobs=backlog)
+    made = plan_next_tick(workload, session.control_ports(), jobs=backlog)
     candidates = sort_candidates(made, sort)
     if as_json:
         print(json.dumps(plan_to_json(made, candidates)))
@@ -238,11 +238,11 @@ def _of(need: LaunchNeed) -> str:
 
 def _whose(launch: LaunchWorkers) -> str:
     """Return for which jobs a launch is, unless it is for any."""
-    if launch.choice.need.shape and not launch.choice.need.is_for_named_jobs:
+    if launch.choice.need.shape and not launch.choice.need.is_for_particular_jobs:
         return f" of {launch.choice.need.shape}"
     if launch.choice.need.wasted_work is not None:
         return " for jobs that interruptions keep from any progress"
-    return " for jobs that migrate" if launch.choice.need.is_for_named_jobs else ""
+    return " for jobs that migrate" if launch.choice.need.is_for_particular_jobs else ""
 
 
 def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -
 def _launch_to_json(launch: LaunchWorkers) -> dict[str, Any]:
     return {
         "count": launch.count,
-        "is_for_named_jobs": launch.choice.need.is_for_named_jobs,
+        "is_for_particular_jobs": launch.choice.need.is_for_particular_jobs,
         "shape": launch.choice.need.shape,
         "ends_early": encode(launch.ends_early),
         "requests": [

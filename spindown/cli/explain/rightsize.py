@@ -21,7 +21,7 @@ from spindown.domain.dispatch_cost import cheaper_dispatch
 from spindown.domain.policy import Needs, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.requirement_advice import Extent, Footprint, RequirementKey
+from spindown.domain.requirement_advice import Extent, RequirementAdvice, RequirementKey
 from spindown.domain.rightsizing import TRIAL_JOBS, are_few
 from spindown.installed import require
 from spindown.operate import rightsize as sizing
@@ -77,17 +77,17 @@ def render_rightsizing(
         )
     yield from _say_few(found)
     yield from _say_dispatches(found)
-    footprint = found.footprint
-    if footprint is None:
+    advice = found.advice
+    if advice is None:
         if found.jobs and not found.sizings:
             yield "Nothing was seen of what they used; workers log why (usage_not_sampled)."
         return
-    yield _table(footprint)
-    if footprint.gpu_mean is not None and footprint.vram_share_max is not None:
-        gpu, vram = footprint.gpu_mean, footprint.vram_share_max
-        little = ", so that another GPU may do" if footprint.uses_little_gpu else ""
+    yield _table(advice)
+    if advice.gpu_mean is not None and advice.vram_share_max is not None:
+        gpu, vram = advice.gpu_mean, advice.vram_share_max
+        little = ", so that another GPU may do" if advice.uses_little_gpu else ""
         yield f"GPUs computed {gpu:.0f} % of the time, with {vram:.0f} % of their memory{little}."
-    yield from _say_advice(found, footprint, function_file)
+    yield from _say_advice(found, advice, function_file)
 
 
 def _say_few(found: Rightsizing) -> Iterator[str]:
@@ -198,9 +198,9 @@ def _hour_reasons(of: TypeSizing) -> Iterator[Reason]:
         yield Reason(ReasonCode.SIZE_OF_HOUR, about)
 
 
-def _table(footprint: Footprint) -> Table:
+def _table(advice: RequirementAdvice) -> Table:
     table = make_table("requirement", numbers=("asked", "used at most", "on average", "enough"))
-    for extent in footprint.extents:
+    for extent in advice.extents:
         unit = "" if extent.key is RequirementKey.VCPUS else " GiB"
         numbers = (extent.asked, extent.most, extent.mean, extent.enough)
         table.add_row(
@@ -216,13 +216,13 @@ def _remark(extent: Extent) -> str:
 
 
 def _say_advice(
-    found: Rightsizing, footprint: Footprint, function_file: Path | None
+    found: Rightsizing, advice: RequirementAdvice, function_file: Path | None
 ) -> Iterator[str]:
     lines = [
         f"{extent.key} = {extent.advised}"
         if function_file is None
         else f"{extent.key.removesuffix('_min')}={extent.advised},"
-        for extent in footprint.extents
+        for extent in advice.extents
         if extent.advised is not None
     ]
     if not lines and found.now == found.then:
@@ -237,7 +237,7 @@ def _say_advice(
         )
         yield f"To ask for what is enough, in {table}; then deploy:"
         yield from (f"    {line}" for line in lines)
-    if footprint.uses_little_gpu:
+    if advice.uses_little_gpu:
         names, there = (
             ("gpu_names and instance_types", "they are there")
             if function_file is None
@@ -264,10 +264,10 @@ def _name(candidate: Candidate) -> str:
 
 def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
     """Return it for programs."""
-    footprint = found.footprint
+    advice = found.advice
     extents = [
         {**encode(extent), "advised": extent.advised}
-        for extent in (footprint.extents if footprint else ())
+        for extent in (advice.extents if advice else ())
     ]
     return {
         "workload": found.workload,
@@ -278,9 +278,9 @@ def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
         "dollars": found.dollars,
         "types": list(found.types),
         "extents": extents,
-        "gpu_mean": footprint.gpu_mean if footprint else None,
-        "vram_share_max": footprint.vram_share_max if footprint else None,
-        "uses_little_gpu": footprint.uses_little_gpu if footprint else None,
+        "gpu_mean": advice.gpu_mean if advice else None,
+        "vram_share_max": advice.vram_share_max if advice else None,
+        "uses_little_gpu": advice.uses_little_gpu if advice else None,
         "now": encode(found.now) if found.now else None,
         "then": encode(found.then) if found.then else None,
         "saving": found.saving,

@@ -60,7 +60,7 @@ _TICKS_OF_GRACE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertInput:
-    """What a reconcile saw, as far as people may have to fix it."""
+    """What a tick saw, as far as people may have to fix it."""
 
     deployment: str
     decision: Decision

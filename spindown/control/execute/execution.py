@@ -94,11 +94,11 @@ class Execution:
         """
         return ask(self.ports, region, call, tick=self.now, within=ACT_WITHIN)
 
-    def note(self, *unit: Write) -> None:
+    def write_later(self, *unit: Write) -> None:
         """Let a unit wait for the next transaction."""
-        self.journal.note(unit)
+        self.journal.write_later(unit)
 
-    def tell(self, reason: Reason) -> None:
+    def note(self, reason: Reason) -> None:
         """Note something for a person, once."""
         if reason not in self.notes:
             self.notes.append(reason)

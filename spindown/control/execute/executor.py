@@ -72,7 +72,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
     """Carry out a plan.
 
     Raises:
-        FenceLost: another reconcile is at work.
+        FenceLost: another tick is at work.
     """
     fleet = plan.fleet
     run = Execution(
@@ -89,8 +89,8 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         allowance=plan.allowance,
         quotas_met={*plan.quotas_short},
     )
-    for batch in _batches(plan.actions):
-        due = [action for action in batch if action.needs not in run.lost]
+    for group in _action_groups(plan.actions):
+        due = [action for action in group if action.depends_on not in run.lost]
         if not due:
             continue
         if isinstance(due[0], LaunchWorkers):
@@ -103,7 +103,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         except SpindownError as exc:
             for action in due:
                 run.lose(action.subject)
-            run.tell(failure_of(exc, due[0].kind.value, subject=due[0].subject))
+            run.note(failure_of(exc, due[0].kind.value, subject=due[0].subject))
     return TickRecord(
         done=tuple(run.done),
         requests=tuple(run.requests),
@@ -120,40 +120,40 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
     )
 
 
-def _batches(actions: Iterable[Action]) -> Iterator[Sequence[Action]]:
+def _action_groups(actions: Iterable[Action]) -> Iterator[Sequence[Action]]:
     """Yield the actions in their order; together what a few calls carry out for many."""
-    batch: list[Action] = []
+    group: list[Action] = []
     for action in actions:
-        if batch and not _goes_with(batch, action):
-            yield batch
-            batch = []
-        batch.append(action)
-    if batch:
-        yield batch
+        if group and not _goes_with(group, action):
+            yield group
+            group = []
+        group.append(action)
+    if group:
+        yield group
 
 
-def _goes_with(batch: Sequence[Action], action: Action) -> bool:
+def _goes_with(group: Sequence[Action], action: Action) -> bool:
     if isinstance(action, FreeJobs):
-        leases = [lease for x in (*batch, action) if isinstance(x, FreeJobs) for lease in x.leases]
-        return isinstance(batch[0], FreeJobs) and len(leases) <= LEASES_FREED_AT_ONCE
-    return batch[0].kind in _COMMITTED and action.kind in _COMMITTED
+        leases = [lease for x in (*group, action) if isinstance(x, FreeJobs) for lease in x.leases]
+        return isinstance(group[0], FreeJobs) and len(leases) <= LEASES_FREED_AT_ONCE
+    return group[0].kind in _COMMITTED and action.kind in _COMMITTED
 
 
-def _carry_out(run: Execution, batch: Sequence[Action]) -> None:
-    first = batch[0]
+def _carry_out(run: Execution, group: Sequence[Action]) -> None:
+    first = group[0]
     if first.kind in _COMMITTED:
-        _commit(run, batch)
+        _commit(run, group)
     elif isinstance(first, FreeJobs):
-        _free(run, batch)
+        _free(run, group)
     else:
         _carry_out_one(run, first)
 
 
-def _commit(run: Execution, batch: Sequence[Action]) -> None:
+def _commit(run: Execution, group: Sequence[Action]) -> None:
     """Make actions durable; each that has lost its race is left out."""
-    won = run.journal.commit([action.writes for action in batch])
+    won = run.journal.commit([action.writes for action in group])
     bounds: list[tuple[Lease, datetime]] = []
-    for action, is_done in zip(batch, won, strict=True):
+    for action, is_done in zip(group, won, strict=True):
         if not is_done:
             run.lose(action.subject)
             continue
@@ -163,14 +163,14 @@ def _commit(run: Execution, batch: Sequence[Action]) -> None:
     bound_leases(bounds, run.journal.ledger)
 
 
-def _free(run: Execution, batch: Sequence[Action]) -> None:
+def _free(run: Execution, group: Sequence[Action]) -> None:
     """Free as many leases as one transaction takes; after a failure the next tick does."""
-    leases = [lease for x in batch if isinstance(x, FreeJobs) for lease in x.leases]
+    leases = [lease for x in group if isinstance(x, FreeJobs) for lease in x.leases]
     for shape in sorted({lease.shape for lease in leases}):
         held = [lease for lease in leases if lease.shape == shape]
         freed = free_leases(held, run.journal.ledger, _queue_of(run, shape), now=run.now)
         run.leases_freed += len(freed)
-    run.done += batch
+    run.done += group
 
 
 def _carry_out_one(run: Execution, action: Action) -> None:
@@ -181,7 +181,7 @@ def _carry_out_one(run: Execution, action: Action) -> None:
         case ShowMessage():
             # Without its handle it is visible already, or somebody has received it.
             _queue_of(run, action.shape).show([action.receipt_handle])
-            run.journal.note(action.writes)
+            run.journal.write_later(action.writes)
         case Replay():
             replay(run, action)
         case Action(kind=ActionKind.ROUTE):
@@ -189,7 +189,7 @@ def _carry_out_one(run: Execution, action: Action) -> None:
         case StoreCatalogue():
             store(action.refreshed, run.ports)
         case _:
-            run.journal.note(action.writes)
+            run.journal.write_later(action.writes)
             if isinstance(action, Adopt):
                 run.requests.append(action.record)
     run.done.append(action)
@@ -214,14 +214,14 @@ def _terminate(run: Execution, action: Terminate) -> None:
     except SpindownError as exc:
         if isinstance(exc, Throttled):
             run.back_off(region)
-        run.tell(failure_of(exc, action.kind.value, region=region))
+        run.note(failure_of(exc, action.kind.value, region=region))
         return
     run.done.append(replace(action, instance_ids=ids))
     for instance_id in _gone(run, states):
         # As an event would tell: EC2 may not describe it for long.
         sort, once = rows.machine_sort_key(instance_id), frozenset({"gone_at", "ended_at"})
         when = When(exists=True, absent=once)
-        run.note(run.facts.rows.change(sort, {"gone_at": run.now}, when=when))
+        run.write_later(run.facts.rows.change(sort, {"gone_at": run.now}, when=when))
 
 
 def _gone(run: Execution, states: Mapping[str, str]) -> list[str]:
@@ -242,23 +242,25 @@ def _gone(run: Execution, states: Mapping[str, str]) -> list[str]:
 def _launch(run: Execution, action: LaunchWorkers) -> None:
     """Make the requests of a launch; it counts as done if EC2 was asked at all."""
     before, ended = len(run.requests), NO_REASON
-    is_for_named_jobs = action.choice.need.is_for_named_jobs
+    is_for_particular_jobs = action.choice.need.is_for_particular_jobs
     try:
         ended = try_offers(run, action)
     except FenceLost:
         raise
     except SpindownError as exc:
-        if not is_for_named_jobs:
+        if not is_for_particular_jobs:
             raise
-        run.tell(failure_of(exc, action.kind.value))
+        run.note(failure_of(exc, action.kind.value))
     made = tuple(run.requests[before:])
     run.launched.append((action, made))
     if made:
         run.done.append(action)
-    if not is_for_named_jobs:
+    if not is_for_particular_jobs:
         # Of several shapes the first that was kept from its need.
         run.ended_early = run.ended_early or ended
     elif ended.code is ReasonCode.MAX_WORKERS:
-        run.tell(ended)
-    elif action.choice.need.opens is CapacityType.ON_DEMAND and not any(a.instances for a in made):
-        run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))
+        run.note(ended)
+    elif action.choice.need.ladder_override is CapacityType.ON_DEMAND and not any(
+        a.instances for a in made
+    ):
+        run.note(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))

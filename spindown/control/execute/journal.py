@@ -22,7 +22,7 @@ _ROOM = 80
 
 
 class FenceLost(PreconditionFailed):
-    """Another reconcile has taken the lock: nothing more may be decided here."""
+    """Another tick has taken the lock: nothing more may be decided here."""
 
 
 class Journal:
@@ -50,7 +50,7 @@ class Journal:
         """Tell whether the lock's row was damaged and has been replaced."""
         return self._fence.is_repaired
 
-    def note(self, unit: Unit) -> None:
+    def write_later(self, unit: Unit) -> None:
         """Let a unit wait for the next transaction."""
         if unit:
             self._units.append(unit)
@@ -59,7 +59,7 @@ class Journal:
         """Make units durable now, with all that wait; return of each whether it won its race.
 
         Raises:
-            FenceLost: another reconcile is at work.
+            FenceLost: another tick is at work.
         """
         waiting, self._units = self._units, []
         lost: set[int] = set()
@@ -72,7 +72,7 @@ class Journal:
         """Carry out what waits; with ``release`` give the lock back in the last transaction.
 
         Raises:
-            FenceLost: another reconcile is at work.
+            FenceLost: another tick is at work.
         """
         waiting, self._units = self._units, []
         *first, last = _loads(waiting)

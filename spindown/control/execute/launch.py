@@ -50,8 +50,8 @@ from spindown.port import (
 
 #: How long after its first launch a tick begins further requests.
 _BEGIN_WITHIN = timedelta(seconds=40)
-#: Tries to write an intent; the second is for who finds that another workload has just begun the
-#: minute.
+#: Tries to write an intent; the second is for when another workload has just started this minute's
+#: count of calls.
 _TRIES = 2
 
 
@@ -82,15 +82,15 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
             continue
         asked.add(request.region)
         _make_request(run, progress, request)
-    for region in sorted(asked - progress.closed):
-        _judge_region(run, progress, region)
+    for region in sorted(asked - progress.closed_regions):
+        _count_forbidden_launch(run, progress, region)
     return progress.ended
 
 
-def _judge_region(run: Execution, progress: LaunchProgress, region: str) -> None:
+def _count_forbidden_launch(run: Execution, progress: LaunchProgress, region: str) -> None:
     """Count a launch that was refused all it asked for in a region; any other ends the count."""
     known = run.breakers.get(region, BreakerRow())
-    if region in progress.hopeful:
+    if region in progress.regions_not_forbidden:
         if known.forbidden:
             _write_breaker(run, region, replace(known, forbidden=0))
     elif refusals := progress.forbidden.get(region):
@@ -115,7 +115,7 @@ def _confirm_region(run: Execution, region: str) -> bool:
     if region in settings.regions:
         return True
     forget_settings(run.ports, run.facts.workload)
-    run.tell(Reason(ReasonCode.REGION_REMOVED, {"region": region}))
+    run.note(Reason(ReasonCode.REGION_REMOVED, {"region": region}))
     return False
 
 
@@ -131,7 +131,7 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
     except Unreachable as exc:
         # It may have been carried out.
         run.allowance = run.allowance.after(planned, planned.count)
-        progress.hopeful.add(region)
+        progress.regions_not_forbidden.add(region)
         progress.ended = Reason(ReasonCode.LAUNCH_UNANSWERED, {"said": str(exc)})
         return
     except Throttled:
@@ -150,8 +150,8 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
     if given:
         # EC2 gives there again.
         run.backoffs.pop(region, None)
-    progress.zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}
-    _heed(run, progress, planned, request, answer.refusals, given)
+    progress.full_zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}
+    _close_after_refusals(run, progress, planned, request, answer.refusals, given)
 
 
 def _stops_region(request: LaunchRequest, refusal: Refusal) -> bool:
@@ -164,7 +164,7 @@ def _stops_region(request: LaunchRequest, refusal: Refusal) -> bool:
     return is_of_account and not blames_image(request, refusal)
 
 
-def _heed(
+def _close_after_refusals(
     run: Execution,
     progress: LaunchProgress,
     planned: PlannedRequest,
@@ -223,7 +223,7 @@ def _intend(
         count=planned.count,
         items_per_hour=min(c.items_per_hour for c in planned.band),
         slots=min(each.slots for each in offered.values()),
-        is_for_named_jobs=choice.need.is_for_named_jobs,
+        is_for_particular_jobs=choice.need.is_for_particular_jobs,
         may_take_over=choice.sizing.left > 0 and policy.dispatch is Dispatch.DEDICATED,
         shape=choice.need.shape,
         offered=offered,
@@ -290,7 +290,7 @@ def replay(run: Execution, action: Replay) -> None:
     if not answer.instances and kinds & {RefusalKind.ACCOUNT, RefusalKind.THROTTLE}:
         # This says why it was refused now, and nothing of the first request.
         codes = ", ".join(sorted({refusal.code for refusal in answer.refusals}))
-        run.tell(Reason(ReasonCode.REPLAY_REFUSED, {"launch_id": launch_id, "codes": codes}))
+        run.note(Reason(ReasonCode.REPLAY_REFUSED, {"launch_id": launch_id, "codes": codes}))
         return
     # What runs with its tag is its own, whatever is said of asking again.
     known = {one.instance_id for one in action.found}
@@ -320,25 +320,25 @@ def _record_answer(
         adopted=adopted,
         is_new=launch.fence == run.journal.fence,
     )
-    run.journal.note(outcome.writes)
+    run.journal.write_later(outcome.writes)
     run.launches[launch.launch_id] = outcome.launch
     run.workers.update({worker.instance_id: worker for worker in outcome.workers})
     for pool in sorted(outcome.served & run.pool_cooldowns.keys(), key=str):
         del run.pool_cooldowns[pool]
-        run.note(run.facts.rows.delete(rows.pool_cooldown_sort_key(pool)))
+        run.write_later(run.facts.rows.delete(rows.pool_cooldown_sort_key(pool)))
     for refusal in outcome.refusals:
         # A refusal of the whole request is none of the pools that gave something.
         if not outcome.served or refusal.zone is not None:
-            _learn_from(run, request, refusal)
+            _remember_refusal(run, request, refusal)
     run.requests.append(outcome.record)
     return outcome.record
 
 
-def _learn_from(run: Execution, request: LaunchRequest, refusal: Refusal) -> None:
+def _remember_refusal(run: Execution, request: LaunchRequest, refusal: Refusal) -> None:
     if blames_image(request, refusal):
         for architecture, known, write in give_up_refused(run.facts, run.images, request, refusal):
             run.images[architecture] = known
-            run.note(write)
+            run.write_later(write)
     elif _stops_region(request, refusal):
         _open_breaker(run, request.region, refusal, {p.instance_type for p in pools_of(request)})
     elif refusal.kind is RefusalKind.THROTTLE:
@@ -357,7 +357,7 @@ def _cool_down(run: Execution, pool: Pool, reason: Reason) -> None:
     known, policy = run.pool_cooldowns.get(pool), run.facts.policy
     begun = cool_down(pool, known, reason=reason, now=run.now, policy=policy)
     run.pool_cooldowns[pool] = begun
-    run.note(run.facts.rows.put(rows.pool_cooldown_sort_key(pool), begun))
+    run.write_later(run.facts.rows.put(rows.pool_cooldown_sort_key(pool), begun))
 
 
 def _open_breaker(run: Execution, region: str, refusal: Refusal, types: Collection[str]) -> None:
@@ -367,7 +367,7 @@ def _open_breaker(run: Execution, region: str, refusal: Refusal, types: Collecti
 
 def _write_breaker(run: Execution, region: str, breaker: BreakerRow) -> None:
     run.breakers[region] = breaker
-    run.note(run.facts.rows.put(breaker_name(run.facts, region), breaker))
+    run.write_later(run.facts.rows.put(breaker_name(run.facts, region), breaker))
     if breaker.open_until is not None:
         # A deploy may have replaced what was asked for.
         forget_settings(run.ports, run.facts.workload)
@@ -379,7 +379,7 @@ def _block_quotas(run: Execution, request: LaunchRequest, refusal: Refusal) -> N
     for name in sorted({quota_class(p.instance_type, region, p.capacity_type) for p in pools}):
         run.quotas_met.add(name)
         if any(_is_ending_in(worker, name) for worker in run.workers.values()):
-            run.tell(Reason(ReasonCode.QUOTA_GIVEN_BACK_SOON, {"quota_class": name}))
+            run.note(Reason(ReasonCode.QUOTA_GIVEN_BACK_SOON, {"quota_class": name}))
             continue
         row = QuotaRow(
             quota_class=name,
@@ -387,7 +387,7 @@ def _block_quotas(run: Execution, request: LaunchRequest, refusal: Refusal) -> N
             until=run.now + run.facts.policy.quota_blocked_for,
             message=refusal.message,
         )
-        run.note(Write(key=account_key(rows.quota_sort_key(name)), set=encode(row)))
+        run.write_later(Write(key=account_key(rows.quota_sort_key(name)), set=encode(row)))
         if run.account is not None:
             kept = tuple(q for q in run.account.quotas if q.quota_class != name)
             run.account = replace(run.account, quotas=(*kept, row))

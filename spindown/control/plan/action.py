@@ -103,7 +103,7 @@ class Action:
     reason: Reason = NO_REASON
     writes: tuple[Write, ...] = ()
     #: Instance of which an earlier action must have succeeded; "": of none.
-    needs: str = ""
+    depends_on: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,18 +225,18 @@ class LaunchNeed:
     #: None: so many messages are visible that a launch is due at once.
     start_plan: StartPlan | None
     #: Without the bounds that prices set.
-    sizing: Sizing
+    unpriced_sizing: Sizing
     #: What deadlines ask for; None: there are none, or nothing is known of how long work takes.
     forecast: DeadlineForecast | None = None
     #: What of the ladder is open, whatever has waited how long; None: what the wait has opened.
-    opens: PurchaseMode | CapacityType | None = None
+    ladder_override: PurchaseMode | CapacityType | None = None
     #: When the price ladder opens at the latest, so that what has not started yet starts in time.
     ladder_opens_at: datetime | None = None
     #: Workers that may be bought on demand; None: as many as are wanted.
     on_demand_at_most: int | None = None
-    #: Whether it is for named jobs alone: such as move from running workers, or wait for a stable
-    #: machine. What an item may cost there in USD; None: whatever it costs.
-    is_for_named_jobs: bool = False
+    #: Whether it is for particular jobs alone: such as move from running workers, or wait for a
+    #: stable machine. What an item may cost there in USD; None: whatever it costs.
+    is_for_particular_jobs: bool = False
     item_at_most: float | None = None
     #: What interruptions have cost the jobs that it is for; None: it is for any job.
     wasted_work: WastedWork | None = None
@@ -250,7 +250,7 @@ class LaunchNeed:
     @property
     def may_launch(self) -> bool:
         """Tell whether workers are wanted now and nothing known prevents them."""
-        return self.sizing.is_wanted and not self.blocked_by
+        return self.unpriced_sizing.is_wanted and not self.blocked_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +312,7 @@ class PlanDraft:
         return self.act(actions, workers={**self.fleet.workers, **changed})
 
 
-def begin(facts: TickFacts) -> PlanDraft:
+def new_draft(facts: TickFacts) -> PlanDraft:
     """Return a draft in which nothing is planned yet."""
     return PlanDraft(facts=facts, fleet=fleet_of(facts), notes=facts.notes)
 
@@ -329,8 +329,8 @@ class Plan:
     allowance: LaunchAllowance
     #: What is wanted of other shapes than that of ``choice``.
     others: tuple[LaunchChoice, ...] = ()
-    #: Launches for named jobs: those that move, or need a stable machine.
-    for_named_jobs: tuple[LaunchChoice, ...] = ()
+    #: Launches for particular jobs: those that move, or need a stable machine.
+    for_particular_jobs: tuple[LaunchChoice, ...] = ()
     notes: tuple[Reason, ...] = ()
 
     @property
@@ -341,4 +341,4 @@ class Plan:
     @property
     def choices(self) -> tuple[LaunchChoice, ...]:
         """Return all that is wanted, or might be."""
-        return (self.choice, *self.others, *self.for_named_jobs)
+        return (self.choice, *self.others, *self.for_particular_jobs)

@@ -245,7 +245,7 @@ def _clear_doubts(draft: PlanDraft) -> PlanDraft:
     return draft
 
 
-def cool_down_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = "") -> PlanDraft:
+def cool_down_pool(draft: PlanDraft, pool: Pool, reason: Reason, depends_on: str = "") -> PlanDraft:
     """Ask a pool for nothing for a while, longer with each time in a row."""
     begun = cool_down(
         pool,
@@ -259,7 +259,7 @@ def cool_down_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = ""
         subject=str(pool),
         reason=reason,
         writes=(draft.rows.put(rows.pool_cooldown_sort_key(pool), begun),),
-        needs=needs,
+        depends_on=depends_on,
     )
     return draft.act([action], pool_cooldowns={**draft.fleet.pool_cooldowns, pool: begun})
 
@@ -287,7 +287,7 @@ def _note_counted(draft: PlanDraft, worker: Worker) -> PlanDraft:
         kind=ActionKind.COUNT,
         subject=worker.instance_id,
         writes=(draft.rows.change(sort, {"miss_counted": True}, when=When(exists=True)),),
-        needs=worker.instance_id,
+        depends_on=worker.instance_id,
     )
     return draft.act([action])
 
@@ -323,7 +323,7 @@ def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
     if count >= STRIKES:
         counted = _opened(draft, counted, worker, what)
     struck = Reason(_STRIKES[what], {"instance_id": worker.instance_id, "count": count})
-    return _set(draft, region, counted, struck, needs=worker.instance_id)
+    return _set(draft, region, counted, struck, depends_on=worker.instance_id)
 
 
 def _opened(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike) -> BreakerRow:
@@ -384,14 +384,14 @@ def _set(
     breaker: BreakerRow,
     reason: Reason = NO_REASON,
     *,
-    needs: str = "",
+    depends_on: str = "",
 ) -> PlanDraft:
     action = Action(
         kind=ActionKind.COUNT,
         subject=region,
         reason=reason,
         writes=(draft.rows.put(breaker_name(draft.facts, region), breaker),),
-        needs=needs,
+        depends_on=depends_on,
     )
     return draft.act([action], breakers={**draft.fleet.breakers, region: breaker})
 

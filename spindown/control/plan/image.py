@@ -65,7 +65,7 @@ def give_up_silent(draft: PlanDraft, worker: Worker, strikes: int) -> PlanDraft:
                 subject=image,
                 reason=reason,
                 writes=(write,),
-                needs=worker.instance_id,
+                depends_on=worker.instance_id,
             )
         )
     return draft.act(actions, images=images) if actions else draft

@@ -32,7 +32,7 @@ from spindown.domain.schedule import (
     headroom_slots,
     held_job,
     is_measured,
-    join,
+    make_schedule,
     mark_requeued,
     never_claimed,
     plan_starts,
@@ -47,7 +47,7 @@ def launch_need_of(draft: PlanDraft) -> LaunchNeed:
     """Return what is needed beside the workers that there are."""
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     work, present = waiting_work(draft), _present(draft)
-    schedule = join(
+    schedule = make_schedule(
         _plan_starts(draft, work, present),
         _forecast(draft, work),
         backlog=work,
@@ -59,7 +59,7 @@ def launch_need_of(draft: PlanDraft) -> LaunchNeed:
         need_for(draft, schedule.demand, schedule.start_plan, present),
         forecast=schedule.forecast,
         ladder_opens_at=schedule.ladder_opens_at,
-        opens=schedule.opens,
+        ladder_override=schedule.ladder_override,
         on_demand_at_most=schedule.on_demand_at_most,
     )
 
@@ -67,7 +67,9 @@ def launch_need_of(draft: PlanDraft) -> LaunchNeed:
 def launch_needs(draft: PlanDraft) -> tuple[LaunchNeed, ...]:
     """Return what each shape needs, those first in which a launch is due; one, without types."""
     found = [launch_need_of(of_shape(draft, shape)) for shape in shapes_of(draft)]
-    return tuple(sorted(found, key=lambda need: (not need.may_launch, not need.sizing.is_wanted)))
+    return tuple(
+        sorted(found, key=lambda need: (not need.may_launch, not need.unpriced_sizing.is_wanted))
+    )
 
 
 def launch_needs_again(
@@ -100,12 +102,12 @@ def need_for(
         now=draft.now,
         start_plan=start_plan,
     )
-    blocked_by, until = _block_all(draft, present) if sizing.unbounded > 0 else (NO_REASON, None)
+    blocked_by, until = _block_all(draft, present) if sizing.is_wanted else (NO_REASON, None)
     return LaunchNeed(
         demand=demand,
         capacity=present,
         start_plan=start_plan,
-        sizing=sizing,
+        unpriced_sizing=sizing,
         shape=draft.facts.shape,
         blocked_by=blocked_by,
         retry_at=until or sizing.hold_until,

@@ -19,9 +19,9 @@ from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
 
-#: Ticks that a worker for named jobs stays idle for, from its launch and from each tick that
+#: Ticks that a worker for particular jobs stays idle for, from its launch and from each tick that
 #: still wants it.
-CERTAIN_JOBS_WARM_TICKS = 5
+PARTICULAR_JOBS_WARM_TICKS = 5
 #: Reasons of launches whose workers had no row for a while, and of launches without an answer.
 ADOPTED = frozenset({ReasonCode.ADOPTED, ReasonCode.ADOPTED_IN_PART})
 UNANSWERED = frozenset({ReasonCode.NEVER_REACHED_EC2, ReasonCode.FATE_UNKNOWN})
@@ -200,8 +200,8 @@ def _worker(
 
 def _warm_until(launch: Launch, launched_at: datetime, facts: TickFacts) -> datetime | None:
     """Return until when a new worker stays even if it is idle; None: as long as any."""
-    if launch.is_for_named_jobs:
-        return facts.now + CERTAIN_JOBS_WARM_TICKS * facts.policy.tick
+    if launch.is_for_particular_jobs:
+        return facts.now + PARTICULAR_JOBS_WARM_TICKS * facts.policy.tick
     return launched_at + LEAST_BILLED if launch.may_take_over else None
 
 

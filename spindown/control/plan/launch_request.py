@@ -12,14 +12,16 @@ from datetime import datetime
 from itertools import groupby, islice
 
 from spindown.contract.row import CALLS_PER_MINUTE
-from spindown.control.plan.action import LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.control.plan.action import ActionKind, LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.control.plan.breaker import doubted_traits, is_on_test
 from spindown.control.plan.launch_allowance import (
     LaunchAllowance,
     PlannedRequest,
     affordable,
     why_short,
 )
-from spindown.control.plan.offers import launch_action
+from spindown.control.plan.offers import silent_regions
+from spindown.domain.doubt import traits_of
 from spindown.domain.machine_count import count_instead
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
@@ -50,18 +52,18 @@ class LaunchProgress:
     quotas_met: Collection[str]
 
     #: Share of the need that is still missing.
-    share: float = 1.0
+    missing_share: float = 1.0
     requests: int = 0
     #: Workers that it has got, and those of them on demand.
     given: int = 0
     on_demand: int = 0
     #: Zones whose subnet has no address left, and regions in which it goes no further.
-    zones: set[str] = field(default_factory=set)
-    closed: set[str] = field(default_factory=set)
+    full_zones: set[str] = field(default_factory=set)
+    closed_regions: set[str] = field(default_factory=set)
     #: Region -> refusals of pools that the account may not have, in the order of asking.
     forbidden: dict[str, list[Refusal]] = field(default_factory=dict)
     #: Regions in which something was given, or refused for another reason.
-    hopeful: set[str] = field(default_factory=set)
+    regions_not_forbidden: set[str] = field(default_factory=set)
     #: Why it ended early; NO_REASON: it has not.
     ended: Reason = NO_REASON
     _bands: Iterator[Sequence[Candidate]] = field(init=False)
@@ -105,16 +107,16 @@ class LaunchProgress:
 
     def answered(self, request: PlannedRequest, given: int) -> None:
         """Count what a request has given."""
-        self.share -= given / self._planned(request.band[0])
+        self.missing_share -= given / self._planned(request.band[0])
         self.given += given
         self.on_demand += given if request.capacity_type is CapacityType.ON_DEMAND else 0
         if request.region in self.action.regions_on_test:
-            self.closed.add(request.region)
+            self.closed_regions.add(request.region)
 
     def heard(self, region: str, given: int, refusals: Sequence[Refusal]) -> None:
         """Remember whether anything but forbidden pools was the answer."""
         if given or any(refusal.kind is not RefusalKind.ACCOUNT for refusal in refusals):
-            self.hopeful.add(region)
+            self.regions_not_forbidden.add(region)
         else:
             self.forbidden.setdefault(region, []).extend(refusals)
 
@@ -125,13 +127,13 @@ class LaunchProgress:
 
     def close(self, region: str, reason: Reason) -> None:
         """Go on without a region; end if it was the last."""
-        self.closed.add(region)
-        if self.closed >= set(self.regions):
+        self.closed_regions.add(region)
+        if self.closed_regions >= set(self.regions):
             self.ended = reason
 
     def _end_if_over(self, allowance: LaunchAllowance) -> bool:
         """End if nothing is left to ask for; tell whether it has ended."""
-        if self.ended or self._left(allowance) <= 0 or self.share <= _NOTHING:
+        if self.ended or self._left(allowance) <= 0 or self.missing_share <= _NOTHING:
             return True
         if self.requests >= self.policy.max_requests_per_tick:
             self.ended = Reason(ReasonCode.TRIES_USED_UP, {"requests": self.requests})
@@ -154,21 +156,21 @@ class LaunchProgress:
         sizing = self.choice.sizing
         if sizing.bound in {"", "max_workers"}:
             return allowance.workers
-        return min(sizing.wanted - self.given, allowance.workers)
+        return min(sizing.allowed - self.given, allowance.workers)
 
     def _is_usable(self, candidate: Candidate) -> bool:
         """Tell whether nothing learned in this tick rules a candidate out."""
         offer = candidate.offer
         cooldown = self.pool_cooldowns.get(offer.pool)
         cools_down = cooldown is not None and cooldown.is_active(self.now)
-        is_closed = offer.region in self.closed or offer.quota_class in self.quotas_met
-        return not cools_down and not is_closed and offer.zone not in self.zones
+        is_closed = offer.region in self.closed_regions or offer.quota_class in self.quotas_met
+        return not cools_down and not is_closed and offer.zone not in self.full_zones
 
     def _count(self, band: Sequence[Candidate], allowance: LaunchAllowance, most: float) -> int:
         if band[0].offer.region in self.action.regions_on_test:
             count = 1
         else:
-            wanted = math.ceil(self.share * self._planned(band[0]) - _NOTHING)
+            wanted = math.ceil(self.missing_share * self._planned(band[0]) - _NOTHING)
             count = int(min(self._left(allowance), wanted, most))
         # A machine more would cost the full price.
         count = min([count, *(each.offer.paid_left for each in band if each.offer.paid_left)])
@@ -189,7 +191,7 @@ class LaunchProgress:
         return bool(self.ended)
 
 
-def simulate_requests(
+def plan_requests(
     draft: PlanDraft, choices: Sequence[LaunchChoice], allowance: LaunchAllowance
 ) -> Iterator[LaunchWorkers]:
     """Yield launches with the requests that they make if EC2 gives all that it is asked for.
@@ -198,7 +200,7 @@ def simulate_requests(
     plan: the executor makes its requests if EC2 refuses those of another.
     """
     quotas_met = {name for choice in choices for name in choice.quotas_short}
-    for launch in filter(None, (launch_action(draft, choice) for choice in choices)):
+    for launch in filter(None, (_launch_action(draft, choice) for choice in choices)):
         progress = LaunchProgress(
             action=launch,
             policy=draft.facts.policy,
@@ -213,6 +215,33 @@ def simulate_requests(
             progress.answered(request, request.count)
             allowance = allowance.after(request, request.count)
         yield replace(launch, requests=tuple(requests), ends_early=progress.ended)
+
+
+def _launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | None:
+    """Return the launch that a choice asks for; None if it asks for none."""
+    candidates, facts, fleet = choice.candidates, draft.facts, draft.fleet
+    if choice.blocked_by or candidates is None or choice.sizing.allowed <= 0:
+        return None
+    return LaunchWorkers(
+        kind=ActionKind.LAUNCH,
+        subject=facts.workload,
+        reason=choice.sizing.reason,
+        choice=choice,
+        regions_on_test=frozenset(r for r in facts.settings.regions if is_on_test(facts, fleet, r)),
+        asked_last=silent_regions(fleet),
+        doubted=_doubted_pools(draft, candidates),
+    )
+
+
+def _doubted_pools(draft: PlanDraft, candidates: CandidateList) -> Mapping[Pool, int]:
+    traits = doubted_traits(draft.facts, draft.fleet)
+    # The whole list is made only then.
+    offers = [candidate.offer for candidate in candidates] if traits else []
+    counts = {
+        offer.pool: sum(traits.get(offer.region, {}).get(t, 0) for t in traits_of(offer.pool))
+        for offer in offers
+    }
+    return {pool: count for pool, count in counts.items() if count}
 
 
 def calls_used_up(region: str) -> Reason:

@@ -17,7 +17,7 @@ from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request
 from spindown.control.plan.action import Action, ActionKind, LaunchNeed, PlanDraft
 from spindown.control.plan.launch_need import need_for_jobs
-from spindown.control.plan.launch_outcome import CERTAIN_JOBS_WARM_TICKS
+from spindown.control.plan.launch_outcome import PARTICULAR_JOBS_WARM_TICKS
 from spindown.control.plan.terminate import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import worker_throughput
@@ -51,7 +51,7 @@ class Moves:
     #: Instance that is told now to give its jobs back -> where they go.
     leaving: Mapping[str, CapacityType] = field(default_factory=dict)
     #: What is launched for jobs that nobody can take yet, each of one capacity type.
-    for_named_jobs: tuple[LaunchNeed, ...] = ()
+    for_particular_jobs: tuple[LaunchNeed, ...] = ()
 
     def __add__(self, other: Self) -> Self:
         """Return both, of two shapes."""
@@ -59,7 +59,7 @@ class Moves:
             self,
             kept=(*self.kept, *other.kept),
             leaving={**self.leaving, **other.leaving},
-            for_named_jobs=(*self.for_named_jobs, *other.for_named_jobs),
+            for_particular_jobs=(*self.for_particular_jobs, *other.for_particular_jobs),
         )
 
 
@@ -138,16 +138,16 @@ def _move(
         left = [mover for mover in left if mover not in taken_over]
     group = [mover for mover in left if mover.worker.pool == left[0].worker.pool]
     missing = sum(mover.slots for mover in group) - max(_coming(draft, kind) - waiting, 0)
-    for_named_jobs = moves.for_named_jobs
+    for_particular_jobs = moves.for_particular_jobs
     if missing > 0:
-        for_named_jobs += (_takeover(draft, need, group, missing, kind),)
-    return Moves(kept=tuple(kept), leaving=leaving, for_named_jobs=for_named_jobs)
+        for_particular_jobs += (_takeover(draft, need, group, missing, kind),)
+    return Moves(kept=tuple(kept), leaving=leaving, for_particular_jobs=for_particular_jobs)
 
 
 def tell_movers(draft: PlanDraft, moves: Moves) -> PlanDraft:
     """Tell workers to give their jobs back; their next heartbeat hears it."""
     draft = keep_warm_until(
-        draft, moves.kept, draft.now + CERTAIN_JOBS_WARM_TICKS * draft.facts.policy.tick
+        draft, moves.kept, draft.now + PARTICULAR_JOBS_WARM_TICKS * draft.facts.policy.tick
     )
     change = {"migrating_at": draft.now}
     return draft.with_workers(
@@ -196,9 +196,9 @@ def _takeover(
     reason = Reason(code, {"jobs": sum(mover.slots for mover in movers)})
     return replace(
         sized,
-        sizing=replace(sized.sizing, reason=reason),
-        opens=kind,
+        unpriced_sizing=replace(sized.unpriced_sizing, reason=reason),
+        ladder_override=kind,
         forecast=need.forecast,
-        is_for_named_jobs=True,
+        is_for_particular_jobs=True,
         item_at_most=None if math.isinf(most) else most,
     )

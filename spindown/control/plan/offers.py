@@ -12,7 +12,6 @@ from spindown.control.plan.action import (
     ActionKind,
     LaunchChoice,
     LaunchNeed,
-    LaunchWorkers,
     PlanDraft,
     StoreCatalogue,
 )
@@ -23,11 +22,10 @@ from spindown.control.plan.launch_need import blocked_regions, fleet_headroom, w
 from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
 from spindown.domain.budget import LaunchBudget
-from spindown.domain.doubt import traits_of
 from spindown.domain.job_type import of_dispatch
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.machine_count import Bounds, Sizing, count_machines, share_places, vcpus_left
-from spindown.domain.offer import CapacityType, Offer, Pool, slot_count
+from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.price_ladder import PurchaseMode, ladder_now
@@ -71,26 +69,26 @@ class Choices:
 
     #: In the order of the shapes.
     missing: tuple[LaunchChoice, ...]
-    for_named_jobs: tuple[LaunchChoice, ...]
+    for_particular_jobs: tuple[LaunchChoice, ...]
     notes: tuple[Reason, ...]
 
     @property
     def all(self) -> tuple[LaunchChoice, ...]:
         """Return them in the order in which they are launched."""
-        return (*self.missing, *self.for_named_jobs)
+        return (*self.missing, *self.for_particular_jobs)
 
 
 def choose_all(
     draft: PlanDraft,
     missing: Sequence[LaunchNeed],
-    for_named_jobs: Sequence[LaunchNeed],
+    for_particular_jobs: Sequence[LaunchNeed],
     seen: Observation,
     allowance: LaunchAllowance,
 ) -> Choices:
     """Choose offers for all that is to be launched."""
     chosen = [
         choose_offers(of_shape(draft, need.shape), need, seen, allowance)
-        for need in (*missing, *for_named_jobs)
+        for need in (*missing, *for_particular_jobs)
     ]
     notes = dict.fromkeys(note for _, some in chosen for note in some)
     choices = _share_places([choice for choice, _ in chosen], allowance.workers)
@@ -98,7 +96,7 @@ def choose_all(
     images = tell_images(draft.facts, draft.fleet.images)
     return Choices(
         missing=choices[: len(missing)],
-        for_named_jobs=choices[len(missing) :],
+        for_particular_jobs=choices[len(missing) :],
         notes=(*notes, *may_take_over, *images),
     )
 
@@ -111,17 +109,17 @@ def _note_possible_takeovers(choices: Sequence[LaunchChoice], policy: Policy) ->
     """
     for choice in choices:
         is_each = of_dispatch(policy, choice.need.shape).dispatch is Dispatch.DEDICATED
-        if is_each and choice.sizing.wanted and choice.sizing.left:
+        if is_each and choice.sizing.allowed and choice.sizing.left:
             about: About = {"jobs": choice.sizing.left, "seconds": LEAST_BILLED.total_seconds()}
             yield Reason(ReasonCode.MAY_TAKE_OVER, about)
 
 
 def _share_places(choices: Sequence[LaunchChoice], places: int) -> tuple[LaunchChoice, ...]:
     """Return the choices so that each shape gets a place before any gets all that are left."""
-    missing = [each for each in choices if not each.need.is_for_named_jobs]
+    missing = [each for each in choices if not each.need.is_for_particular_jobs]
     shared = iter(share_places([each.sizing for each in missing], places))
     return tuple(
-        each if each.need.is_for_named_jobs else replace(each, sizing=next(shared))
+        each if each.need.is_for_particular_jobs else replace(each, sizing=next(shared))
         for each in choices
     )
 
@@ -163,9 +161,9 @@ def choose_offers(
             is_on_test=best is not None and is_on_test(draft.facts, draft.fleet, best.offer.region),
         ),
     )
-    if need.is_for_named_jobs:
+    if need.is_for_particular_jobs:
         # Which jobs it is for says more than what they ask for.
-        sizing = replace(sizing, reason=need.sizing.reason)
+        sizing = replace(sizing, reason=need.unpriced_sizing.reason)
     short = _quotas_short(candidates, quotas) if best is None else {}
     retry_at = _retry_at(need, candidates) if best is None else None
     is_dear = best is None and retry_at is None
@@ -189,7 +187,7 @@ def choose_offers(
         )
         for name, (vcpus, smallest) in sorted(short.items())
     ]
-    silent = _silent_regions(draft.fleet)
+    silent = silent_regions(draft.fleet)
     if silent and not silent >= draft.facts.settings.regions.keys():
         regions = ", ".join(sorted(silent & draft.facts.settings.regions.keys()))
         notes.append(Reason(ReasonCode.REGIONS_SILENT, {"regions": regions}))
@@ -202,7 +200,7 @@ def choose_offers(
 def _unpriced(need: LaunchNeed, blocked_by: Reason) -> LaunchChoice:
     """Return the choice for a need without any offer."""
     return LaunchChoice(
-        need=need, sizing=need.sizing, blocked_by=blocked_by, retry_at=need.retry_at
+        need=need, sizing=need.unpriced_sizing, blocked_by=blocked_by, retry_at=need.retry_at
     )
 
 
@@ -236,33 +234,6 @@ def allowance_of(
     )
 
 
-def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | None:
-    """Return the launch that a choice asks for; None if it asks for none."""
-    candidates, facts, fleet = choice.candidates, draft.facts, draft.fleet
-    if choice.blocked_by or candidates is None or choice.sizing.wanted <= 0:
-        return None
-    return LaunchWorkers(
-        kind=ActionKind.LAUNCH,
-        subject=facts.workload,
-        reason=choice.sizing.reason,
-        choice=choice,
-        regions_on_test=frozenset(r for r in facts.settings.regions if is_on_test(facts, fleet, r)),
-        asked_last=_silent_regions(fleet),
-        doubted=_doubted_pools(draft, candidates),
-    )
-
-
-def _doubted_pools(draft: PlanDraft, candidates: CandidateList) -> Mapping[Pool, int]:
-    traits = doubted_traits(draft.facts, draft.fleet)
-    # The whole list is made only then.
-    offers = [candidate.offer for candidate in candidates] if traits else []
-    counts = {
-        offer.pool: sum(traits.get(offer.region, {}).get(t, 0) for t in traits_of(offer.pool))
-        for offer in offers
-    }
-    return {pool: count for pool, count in counts.items() if count}
-
-
 def _doubts_capacity_type(draft: PlanDraft) -> bool:
     found = doubted_traits(draft.facts, draft.fleet).values()
     return any(kind.value in traits for traits in found for kind in CapacityType)
@@ -278,7 +249,9 @@ def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked
     if _doubts_capacity_type(draft):
         # What may be bought at first is not likely to start in time.
         opens_in = timedelta(0)
-    ladder = ladder_now(facts.policy, need.sizing.waited, opens=need.opens, opens_in=opens_in)
+    ladder = ladder_now(
+        facts.policy, need.unpriced_sizing.waited, override=need.ladder_override, opens_in=opens_in
+    )
     if ladder.is_early:
         notes.append(Reason(ReasonCode.LADDER_OPENED_EARLY))
     home = facts.deployment.region
@@ -331,7 +304,7 @@ def _suitable(offers: Sequence[Offer], need: LaunchNeed, draft: PlanDraft) -> Se
         # Where nothing sure is ever allowed, whoever comes goes on as far as it may, and then
         # gives the job up.
         return sure if any(_is_ever_allowed(offer, draft) for offer in sure) else offers
-    if need.forecast is not None and need.opens is PurchaseMode.ON_DEMAND:
+    if need.forecast is not None and need.ladder_override is PurchaseMode.ON_DEMAND:
         least = need.forecast.speed * usual_throughput(knowledge, policy)
     if not least and need.item_at_most is None:
         return offers
@@ -408,7 +381,7 @@ def _quotas_short(
     return {name: (left[name], vcpus) for name, vcpus in least.items()}
 
 
-def _silent_regions(fleet: Fleet) -> frozenset[str]:
+def silent_regions(fleet: Fleet) -> frozenset[str]:
     """Return the regions in which a launch of late has had no answer, as far as rows tell.
 
     Who asks there again first waits again, for as long as that launch counts as on its way.
@@ -422,7 +395,7 @@ def _silent_regions(fleet: Fleet) -> frozenset[str]:
 
 
 def _over_budget(candidates: CandidateList, sizing: Sizing, budget: LaunchBudget | None) -> Reason:
-    if sizing.wanted > 0 or sizing.bound != "budget":
+    if sizing.allowed > 0 or sizing.bound != "budget":
         return NO_REASON
     return why_short(candidates.top(_TRIED), budget)
 
@@ -446,7 +419,7 @@ def _over_ceiling(draft: PlanDraft, candidates: CandidateList) -> Reason:
 
 def _retry_at(need: LaunchNeed, candidates: CandidateList) -> datetime | None:
     nearest, forecast = candidates.nearest, need.forecast
-    is_spot = need.opens is PurchaseMode.SPOT
+    is_spot = need.ladder_override is PurchaseMode.SPOT
     waits = forecast.waits_until if forecast is not None and is_spot else None
     found = [waits, None if nearest is None else nearest.retry_at]
     return min((at for at in found if at is not None), default=None)

@@ -49,7 +49,7 @@ def needs_of(draft: PlanDraft) -> Mapping[str, WorkerNeed]:
     )
 
 
-def heed_budget(
+def end_over_budget(
     draft: PlanDraft, account: AccountView | None
 ) -> tuple[PlanDraft, LaunchBudget | None]:
     """Tell the workers to end that the budget does not pay for; return what it leaves.
@@ -105,12 +105,12 @@ def end_surplus(draft: PlanDraft) -> PlanDraft:
     live = [worker for worker in draft.fleet.workers.values() if worker.is_live]
     surplus = find_surplus(
         live,
-        for_named_jobs={
+        for_particular_jobs={
             worker.instance_id
             for worker in live
             if worker.claimed_at is None
             and (launch := draft.fleet.launch_of(worker)) is not None
-            and launch.is_for_named_jobs
+            and launch.is_for_particular_jobs
         },
         knowledge=draft.facts.knowledge,
         policy=open_to_paid(

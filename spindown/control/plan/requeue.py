@@ -35,7 +35,7 @@ def requeue_jobs(draft: PlanDraft) -> PlanDraft:
                 subject=instance_id,
                 reason=Reason(ReasonCode.JOBS_LEFT_BEHIND, {"jobs": len(held)}),
                 leases=tuple(held),
-                needs=instance_id,
+                depends_on=instance_id,
             )
             for instance_id, held in gone.items()
         ),

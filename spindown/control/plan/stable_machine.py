@@ -22,7 +22,7 @@ from spindown.domain.wasted_work import WastedWork, may_be_risked, numbers_of, p
 def plan_all_moves(draft: PlanDraft, need: LaunchNeed) -> Moves:
     """Return who leaves for whom, and a machine for what must go on at a stable one."""
     moves, stable = plan_moves(draft, need), plan_stable_machine(draft, need)
-    return moves if stable is None else moves + Moves(for_named_jobs=(stable,))
+    return moves if stable is None else moves + Moves(for_particular_jobs=(stable,))
 
 
 def plan_stable_machine(draft: PlanDraft, need: LaunchNeed) -> LaunchNeed | None:
@@ -38,9 +38,9 @@ def plan_stable_machine(draft: PlanDraft, need: LaunchNeed) -> LaunchNeed | None
     about = {"jobs": len(jobs), **numbers_of(most)}
     return replace(
         sized,
-        sizing=replace(sized.sizing, reason=Reason(ReasonCode.TO_STABLE, about)),
-        opens=PurchaseMode.ANY,
-        is_for_named_jobs=True,
+        unpriced_sizing=replace(sized.unpriced_sizing, reason=Reason(ReasonCode.TO_STABLE, about)),
+        ladder_override=PurchaseMode.ANY,
+        is_for_particular_jobs=True,
         wasted_work=most,
     )
 
@@ -62,7 +62,7 @@ def _slots_for(draft: PlanDraft, most: WastedWork) -> int:
         if worker.takes_jobs and _suits(worker, most, draft)
     )
     launches = open_launches(draft.fleet.launches.values())
-    return there + sum(x.count * x.slots for x in launches if x.is_for_named_jobs)
+    return there + sum(x.count * x.slots for x in launches if x.is_for_particular_jobs)
 
 
 def _open_slots(worker: Worker, draft: PlanDraft) -> int:

@@ -127,7 +127,7 @@ def keep_warm_until(draft: PlanDraft, instance_ids: Sequence[str], until: dateti
                 kind=ActionKind.KEEP_WARM,
                 subject=instance_id,
                 writes=(change_worker(draft, instance_id, {"warm_until": until}),),
-                needs=instance_id,
+                depends_on=instance_id,
             )
             for instance_id in instance_ids
         ],

@@ -79,7 +79,7 @@ def write_down(
     decision = decide(seen, plan, record, journal)
     _keep(decision, seen, plan, record, ports, journal)
     alerts, unfound = _find_alerts(decision, seen, plan, record)
-    journal.note(tuple(remember(alerts, journal.ledger)))
+    journal.write_later(tuple(remember(alerts, journal.ledger)))
     journal.flush(release=True)
     untold = _tell(alerts, seen.facts.workload, ports, journal) or unfound
     try:
@@ -156,7 +156,7 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
         workers=count_states(record.workers.values()),
         sizing=SizingRecord(
             need_items_per_hour=choice.sizing.need_items_per_hour,
-            wanted=choice.sizing.wanted,
+            wanted=choice.sizing.allowed,
             waited_seconds=choice.sizing.waited.total_seconds(),
             reason=need,
         ),
@@ -191,7 +191,7 @@ def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, .
             visible=known.queue.visible,
             in_flight=known.queue.in_flight,
             workers=live[name],
-            wanted=choices[name].sizing.wanted,
+            wanted=choices[name].sizing.allowed,
             reason=choices[name].sizing.reason,
             blocked_by=choices[name].blocked_by or none_fits(choices[name].candidates),
         )
@@ -201,7 +201,7 @@ def record_shapes(plan: Plan, workers: Iterable[Worker]) -> tuple[ShapeRecord, .
 
 
 def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
-    """Return the choice to tell of: that for named jobs, if only that gave something.
+    """Return the choice to tell of: that for particular jobs, if only that gave something.
 
     Where nothing else is wanted, that of jobs that need a stable machine.
     """
@@ -212,7 +212,7 @@ def _main_choice(plan: Plan, record: TickRecord) -> LaunchChoice:
     stable = (
         []
         if plan.choice.sizing.is_wanted
-        else [x for x in plan.for_named_jobs if x.need.wasted_work is not None]
+        else [x for x in plan.for_particular_jobs if x.need.wasted_work is not None]
     )
     return (*gave, *stable, plan.choice)[0]
 
@@ -287,7 +287,7 @@ def _notes(
     main = _main_choice(plan, record)
     yield from (
         x.sizing.reason
-        for x in plan.for_named_jobs
+        for x in plan.for_particular_jobs
         if x.need.wasted_work is not None and x is not main
     )
     nearest = candidates.nearest if candidates is not None and candidates.best is None else None
@@ -383,18 +383,18 @@ def _keep(
         held_until=decision.held_until,
         counts=summary_counts(decision),
     )
-    journal.note((ledger.put(rows.DECISION, row),))
+    journal.write_later((ledger.put(rows.DECISION, row),))
     backlog = replace_fields(plan.fleet.remembered, {"backoffs": record.backoffs})
     # One that could not be read stays so until all of it is replaced.
     is_bad = rows.BACKLOG in facts.view.bad_rows
     changes = encode(backlog) if is_bad else tick_fields(backlog)
-    journal.note((ledger.change(rows.BACKLOG, changes),))
+    journal.write_later((ledger.change(rows.BACKLOG, changes),))
     for name, known in plan.fleet.shapes.items():
         seen_of = encode(rows.queue_fields(known.remembered))
-        journal.note((ledger.change(rows.shape_backlog_sort_key(name), seen_of),))
+        journal.write_later((ledger.change(rows.shape_backlog_sort_key(name), seen_of),))
     if rows.CLAIMS in facts.view.bad_rows:
         claims = ClaimsRow(claims=backlog.claims, late=backlog.late)
-        journal.note((ledger.put(rows.CLAIMS, claims),))
+        journal.write_later((ledger.put(rows.CLAIMS, claims),))
     # The policy in force as workers read it, who cannot read settings.
     policy = replace_fields(
         facts.effective.row,
@@ -407,7 +407,7 @@ def _keep(
     )
     if policy != facts.view.policy:
         names = rows.names_of(PolicyRow, but={"edits"})
-        journal.note((ledger.change(rows.POLICY, {n: getattr(policy, n) for n in names}),))
+        journal.write_later((ledger.change(rows.POLICY, {n: getattr(policy, n) for n in names}),))
 
 
 def _store(

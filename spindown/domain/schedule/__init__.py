@@ -5,7 +5,14 @@ and ``finish_within`` plan for the settings of these names; ``demand`` joins wha
 many machines that takes is in ``domain.machine_count``.
 """
 
-from spindown.domain.schedule.demand import Demand, Schedule, hurry, join, limit_to_plan, missing
+from spindown.domain.schedule.demand import (
+    Demand,
+    Schedule,
+    hurry,
+    limit_to_plan,
+    make_schedule,
+    missing,
+)
 from spindown.domain.schedule.finish_within import (
     DeadlineForecast,
     JobForecast,
@@ -57,9 +64,9 @@ __all__ = [
     "hurry",
     "is_measured",
     "jobs_started",
-    "join",
     "judge",
     "limit_to_plan",
+    "make_schedule",
     "mark_requeued",
     "missing",
     "never_claimed",

@@ -46,14 +46,14 @@ class Schedule:
     #: None: there is no finish deadline, or nothing is known yet of how long work takes.
     forecast: DeadlineForecast | None
     #: What may be bought, however long work has waited; None: what the wait has opened.
-    opens: PurchaseMode | None
+    ladder_override: PurchaseMode | None
     #: When the price ladder opens at the latest, so that all starts in time.
     ladder_opens_at: datetime | None
     #: Workers that may be bought on demand; None: as many as are wanted.
     on_demand_at_most: int | None
 
 
-def join(
+def make_schedule(
     start: StartPlan,
     finish: DeadlineForecast | None,
     *,
@@ -86,12 +86,12 @@ def join(
     if max(short, each) > 0:
         usual = usual_throughput(knowledge, policy)
         demand, start_plan = hurry(demand, start_plan, max(short, each), usual=usual)
-    opens = None if finish is None else finish.mode
+    override = None if finish is None else finish.mode
     return Schedule(
         demand=demand,
         start_plan=start_plan,
         forecast=finish,
-        opens=PurchaseMode.SPOT if opens and short <= 0 else opens,
+        ladder_override=PurchaseMode.SPOT if override and short <= 0 else override,
         ladder_opens_at=start.ladder_opens_at,
         on_demand_at_most=short if short > 0 else None,
     )

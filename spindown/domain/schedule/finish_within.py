@@ -32,7 +32,7 @@ _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 #: spot migrates to on demand. Below the second, a waiting job gets on demand only ("Can't Be Late",
 #: NSDI 2024, holds back as many). From the third on, a job on demand may go back to spot: it can
 #: lose one machine there and still have time for two changes.
-_LEAVE_SPOT, _HOME, _RETURN = 1, 2, 3
+_LEAVE_SPOT, _ON_DEMAND_ONLY, _RETURN = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def judge(
     losses = reserve.rate * (takes / _HOUR) * change
     waits_for = slack - _RETURN * change - losses
     mode = PurchaseMode.SPOT if waits_for > timedelta(0) else PurchaseMode.ANY
-    if slack <= _HOME * change:
+    if slack <= _ON_DEMAND_ONLY * change:
         mode = PurchaseMode.ON_DEMAND
     moves_to = None
     if job.on is _SPOT and slack < _LEAVE_SPOT * change:

@@ -17,7 +17,7 @@ from spindown.local.market import LocalMarket
 
 #: The root volume that a workload has without a word, GiB.
 _VOLUME_GIB = 100
-#: A reconcile charges up to the time at which it began.
+#: A tick charges up to the time at which it began.
 _SECONDS_LESS = 5.0
 #: A scaler that dies with the lock keeps others from seeing an end for three minutes.
 _SECONDS_MORE = 240.0

@@ -65,7 +65,7 @@ def prompt_scaler(world: World) -> Mapping[str, Any]:
 
 
 def prompt_interruption(world: World) -> Mapping[str, Any]:
-    """Tell of the end of an instance that held a job, which is followed by a reconcile."""
+    """Tell of the end of an instance that held a job, which is followed by a tick."""
     hold_job(world)
     return world.invoke("interruption", end_of(GONE, region=world.system.region))
 

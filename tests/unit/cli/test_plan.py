@@ -13,13 +13,13 @@ from spindown.contract.settings import RegionSettings
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.reason import ReasonCode
-from spindown.operate.plan import Preview, preview
+from spindown.operate.plan import Preview, plan_next_tick
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 
 
 def plan_of(world: ControlWorld, jobs: int = 3) -> Preview:
-    return preview(WORKLOAD, only_reading(world.ports), jobs=jobs)
+    return plan_next_tick(WORKLOAD, only_reading(world.ports), jobs=jobs)
 
 
 def screen_of(made: Preview, *, width: int = 200, show_all: bool = False) -> str:
@@ -161,7 +161,7 @@ def test_every_pool_dry_says_when_the_first_comes_back() -> None:
     world.send(3)
     world.tick()
 
-    made = preview(WORKLOAD, world.ports)
+    made = plan_next_tick(WORKLOAD, world.ports)
 
     assert made.candidates.best is None
     said = " ".join(screen_of(made).split())
@@ -174,7 +174,7 @@ def test_no_zone_sells_nothing_and_a_tick_says_so() -> None:
     world = _without_zones(with_policy())
     world.send()
 
-    said = screen_of(preview(WORKLOAD, world.ports)).splitlines()[-1]
+    said = screen_of(plan_next_tick(WORKLOAD, world.ports)).splitlines()[-1]
     decision = world.tick()
 
     assert "nothing is on sale in the zones where it may run" in said

@@ -1,4 +1,4 @@
-"""A reconcile that dies at any port call, before its effect or after it, is made good."""
+"""A tick that dies at any port call, before its effect or after it, is made good."""
 
 from collections.abc import Callable
 from contextlib import suppress

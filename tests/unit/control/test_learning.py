@@ -13,7 +13,7 @@ from spindown.job.policy import read_standing
 from spindown.job.progress import Progress, Reporter
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.memory import MemoryInputSource
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.port import WorkPorts
 from tests.builders import a_worker, minutes
 from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld, a_pool_of, with_policy
@@ -41,7 +41,7 @@ def reports(world: ControlWorld, worker_index: int, *, items: int, busy: timedel
 
 
 def first(world: ControlWorld) -> tuple[str, bool]:
-    best = preview(WORKLOAD, world.ports, jobs=20).candidates.best
+    best = plan_next_tick(WORKLOAD, world.ports, jobs=20).candidates.best
     assert best is not None
     return best.offer.instance_type.gpu_name, best.measured
 
@@ -86,7 +86,7 @@ def test_a_pool_that_takes_a_worker_back_sinks_in_the_list() -> None:
     world.run(3)
 
     def cost(pool: Pool) -> float:
-        listed = preview(WORKLOAD, world.ports, jobs=20).candidates
+        listed = plan_next_tick(WORKLOAD, world.ports, jobs=20).candidates
         return next(c.cost_per_item for c in listed if c.offer.pool == pool)
 
     assert cost(a_pool_of("g4dn.xlarge", "us-west-2a")) > cost(

@@ -1,4 +1,4 @@
-"""Only one reconcile of a workload is at work, and none keeps the lock that failed."""
+"""Only one tick of a workload is at work, and none keeps the lock that failed."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -9,13 +9,13 @@ import pytest
 
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import LOCK, LOCK_LEASE
-from spindown.control.tick import reconcile
+from spindown.control.tick import run_tick
 from spindown.domain.reason import ReasonCode
 from spindown.error import NotFound, Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall, intercept
 from spindown.memory.interception import Interceptor
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.port import Datum
 from tests.control import WORKLOAD, ControlWorld, codes
 from tests.failure import failing
@@ -28,7 +28,7 @@ def test_a_second_reconcile_at_the_same_time_leaves_at_once() -> None:
 
     def interleave(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.method == "launch" and not inner:
-            inner.append(reconcile(WORKLOAD, world.ports, holder="other"))
+            inner.append(run_tick(WORKLOAD, world.ports, holder="other"))
         return proceed()
 
     world.interfere = interleave
@@ -47,9 +47,9 @@ def test_a_reconcile_that_outlived_its_lock_launches_no_more() -> None:
 
     def stall() -> None:
         world.clock.advance(LOCK_LEASE)
-        taken.append(reconcile(WORKLOAD, world.ports, holder="other"))
+        taken.append(run_tick(WORKLOAD, world.ports, holder="other"))
 
-    # Before the intent is written another reconcile finds the lease over.
+    # Before the intent is written another tick finds the lease over.
     world.just_before("spot_prices", stall)
     late = world.tick()
 
@@ -78,7 +78,7 @@ def test_a_damaged_lock_is_taken_as_free_and_told(damage: dict[str, Any]) -> Non
     world.put(LOCK, **{**held, **damage})
     world.send()
 
-    foreseen = preview(WORKLOAD, world.ports).notes
+    foreseen = plan_next_tick(WORKLOAD, world.ports).notes
     repaired, following = world.tick(), world.tick(timedelta(seconds=1))
 
     assert ReasonCode.LOCK_DAMAGED in [note.code for note in foreseen]
@@ -208,9 +208,9 @@ def test_an_unknown_workload_is_an_error_and_frees_the_lock() -> None:
     world = ControlWorld()
 
     with pytest.raises(NotFound):
-        reconcile("nobody", world.ports, holder="h")
+        run_tick("nobody", world.ports, holder="h")
     with pytest.raises(NotFound):
-        reconcile("nobody", world.ports, holder="h")
+        run_tick("nobody", world.ports, holder="h")
 
 
 def test_a_tick_that_cannot_read_the_queue_frees_the_lock() -> None:
@@ -244,7 +244,7 @@ def test_a_fault_after_the_lock_is_back_takes_it_from_nobody() -> None:
     def take() -> None:
         held.append(ledger.take_lock(holder="other", now=world.now))
 
-    reconcile(WORKLOAD, replace(world.ports, metrics=BrokenMetrics(take)), holder="first")
+    run_tick(WORKLOAD, replace(world.ports, metrics=BrokenMetrics(take)), holder="first")
 
     assert held != [None]
     assert ledger.take_lock(holder="third", now=world.now + timedelta(seconds=1)) is None

@@ -34,7 +34,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, StaleHandle
 from spindown.job.shape_queue import backlogs
 from spindown.memory import PortCall
-from spindown.operate.plan import Preview, preview
+from spindown.operate.plan import Preview, plan_next_tick
 from spindown.port import Key, LaunchRequest, Write
 from tests.builders import AT_ONCE, a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
@@ -319,7 +319,7 @@ def surely(actions: Iterable[ActionRecord]) -> list[ActionRecord]:
 
 def check(world: ControlWorld) -> tuple[Preview, Decision]:
     """Plan, then tick: assert that the tick does what the plan says, until EC2 refuses."""
-    made = preview(WORKLOAD, only_reading(world.ports))
+    made = plan_next_tick(WORKLOAD, only_reading(world.ports))
     calls = watch(world)
     decision = world.tick()
 
@@ -387,7 +387,7 @@ def test_the_dearest_offer_of_the_band_decides_the_count() -> None:
 
     # 0.88 USD/h have room for four at the first price of the band, and for three at its dearest.
     (launch,) = made.launches
-    assert (launch.choice.sizing.wanted, launch.requests[0].count) == (4, 3)
+    assert (launch.choice.sizing.allowed, launch.requests[0].count) == (4, 3)
 
 
 def test_the_charges_of_the_same_tick_leave_the_budget_first() -> None:

@@ -12,7 +12,7 @@ from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import JobType, Needs
 from spindown.domain.reason import ReasonCode
 from spindown.job.shape_queue import backlogs, queues_of
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.reason_text import say_outcome
 from tests.builders import AT_ONCE, a_type, minutes
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
@@ -203,8 +203,8 @@ def test_plan_shows_each_shape_and_asks_for_a_job_without_needs() -> None:
     world.ask("l", type="large")
     world.tick()
 
-    made = preview(WORKLOAD, world.ports)
-    asked = preview(WORKLOAD, world.ports, jobs=5)
+    made = plan_next_tick(WORKLOAD, world.ports)
+    asked = plan_next_tick(WORKLOAD, world.ports, jobs=5)
 
     assert {each.shape: each.wanted for each in made.shapes}[LARGE] == 1
     assert [launch.choice.need.shape for launch in made.launches if launch.requests] == [LARGE]

@@ -83,7 +83,7 @@ def test_a_launch_without_an_answer_counts_with_its_slots() -> None:
         sized.append(world.tick(minutes(1)).summary.sizing.code)
 
     (lost,) = world.view().launches.values()
-    assert (lost.is_for_named_jobs, lost.count, lost.slots) == (True, 1, 4)
+    assert (lost.is_for_particular_jobs, lost.count, lost.slots) == (True, 1, 4)
     assert [code is ReasonCode.TO_STABLE for code in sized] == [True, False, False]
 
 

@@ -16,7 +16,7 @@ from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.domain.termination import GONE
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from tests.builders import minutes
 from tests.control import REGION, WORKLOAD, ControlWorld
 from tests.spending import two_at_work
@@ -68,7 +68,7 @@ def test_what_the_plan_prints_is_what_the_tick_does() -> None:
     world, *_ = two_of_two(max_workers=1)
     world.clock.advance(minutes(1))
 
-    planned = preview(WORKLOAD, world.ports).plan.actions
+    planned = plan_next_tick(WORKLOAD, world.ports).plan.actions
     done = world.tick().actions
 
     subjects = {a.subject for a in planned if a.kind is ActionKind.WIND_DOWN}
@@ -121,7 +121,7 @@ def test_who_comes_to_take_a_job_over_is_no_surplus() -> None:
     _, early = observe(WORKLOAD, world.ports, now=world.now, source="")
     fleet = early.draft.fleet
     (launch,) = fleet.launches.values()
-    takeover = replace_fields(launch, {"launch_id": "takeover", "is_for_named_jobs": True})
+    takeover = replace_fields(launch, {"launch_id": "takeover", "is_for_particular_jobs": True})
 
     def told(claimed_at: datetime | None) -> list[str]:
         changes = {"launch_id": "takeover", "claimed_at": claimed_at}

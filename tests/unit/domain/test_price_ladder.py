@@ -163,14 +163,14 @@ def test_without_a_mode_the_wait_or_start_deadlines_open_it(
     policy = Policy(ladder=LADDER, start_within=minutes(60))
     opens = None if opens_in is None else minutes(opens_in)
 
-    found = ladder_now(policy, minutes(waited), opens=None, opens_in=opens)
+    found = ladder_now(policy, minutes(waited), override=None, opens_in=opens)
 
     assert price_ceilings(found.policy, found.waited).keys() == kinds
     assert (found.is_late, found.is_early) == (is_late, is_early)
 
 
 @pytest.mark.parametrize(
-    ("opens", "kinds", "is_late"),
+    ("override", "kinds", "is_late"),
     [
         (PurchaseMode.SPOT, {SPOT}, False),
         (PurchaseMode.ANY, set(CapacityType), True),
@@ -180,12 +180,12 @@ def test_without_a_mode_the_wait_or_start_deadlines_open_it(
     ],
 )
 def test_a_mode_rules_whatever_the_wait_and_start_deadlines(
-    opens: PurchaseMode | CapacityType, kinds: set[CapacityType], is_late: bool
+    override: PurchaseMode | CapacityType, kinds: set[CapacityType], is_late: bool
 ) -> None:
     policy = Policy(ladder=LADDER, start_within=minutes(60))
 
     for waited in (0, 90):
-        found = ladder_now(policy, minutes(waited), opens=opens, opens_in=minutes(0))
+        found = ladder_now(policy, minutes(waited), override=override, opens_in=minutes(0))
 
         assert price_ceilings(found.policy, found.waited).keys() == kinds
         assert (found.is_late, found.is_early) == (is_late, False)

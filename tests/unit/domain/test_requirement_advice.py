@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from spindown.domain.offer import Requirements
 from spindown.domain.requirement import misfit
-from spindown.domain.requirement_advice import Extent, JobUse, RequirementKey, find_footprint, fit
+from spindown.domain.requirement_advice import (
+    Extent,
+    JobUse,
+    RequirementKey,
+    advise_requirements,
+    fit,
+)
 from tests.builders import a_type
 
 GIB = 1024
@@ -37,9 +43,9 @@ LARGE = Requirements(
 def extent_of(
     key: RequirementKey, *uses: JobUse, asked: Requirements = LARGE, slots: str = "per-gpu"
 ) -> Extent:
-    footprint = find_footprint(uses, asked, slots)
-    assert footprint is not None
-    return next(extent for extent in footprint.extents if extent.key is key)
+    advice = advise_requirements(uses, asked, slots)
+    assert advice is not None
+    return next(extent for extent in advice.extents if extent.key is key)
 
 
 @pytest.mark.parametrize(
@@ -81,33 +87,33 @@ def test_a_job_that_nearly_ran_out_is_told_to_ask_for_more(asked: int, advised: 
 
 
 def test_what_asks_for_nothing_is_left_alone() -> None:
-    footprint = find_footprint([LITTLE], Requirements(), "per-gpu")
+    advice = advise_requirements([LITTLE], Requirements(), "per-gpu")
 
-    assert footprint is not None
-    assert [extent.advised for extent in footprint.extents] == [None, None, None]
+    assert advice is not None
+    assert [extent.advised for extent in advice.extents] == [None, None, None]
 
 
 def test_without_a_gpu_only_cpus_and_memory_are_judged() -> None:
     bare = JobUse(seconds=60.0, cpu_max=1.0, memory_mib_max=1.0, memory_share_max=1.0)
 
-    footprint = find_footprint([bare], LARGE, "per-gpu")
+    advice = advise_requirements([bare], LARGE, "per-gpu")
 
-    assert footprint is not None
-    assert [extent.key for extent in footprint.extents] == [
+    assert advice is not None
+    assert [extent.key for extent in advice.extents] == [
         RequirementKey.VCPUS,
         RequirementKey.MEMORY,
     ]
-    assert not footprint.uses_little_gpu
+    assert not advice.uses_little_gpu
 
 
 def test_jobs_too_short_to_be_looked_at_say_nothing() -> None:
-    assert find_footprint([JobUse(seconds=0.5)], LARGE, "per-gpu") is None
-    assert find_footprint([], LARGE, "per-gpu") is None
+    assert advise_requirements([JobUse(seconds=0.5)], LARGE, "per-gpu") is None
+    assert advise_requirements([], LARGE, "per-gpu") is None
 
 
 def test_any_gpu_will_do_only_where_little_of_one_is_used() -> None:
-    idle = find_footprint([LITTLE], LARGE, "per-gpu")
-    busy = find_footprint([replace(LITTLE, gpu_mean=70.0)], LARGE, "per-gpu")
+    idle = advise_requirements([LITTLE], LARGE, "per-gpu")
+    busy = advise_requirements([replace(LITTLE, gpu_mean=70.0)], LARGE, "per-gpu")
     assert idle is not None
     assert busy is not None
 
@@ -118,15 +124,15 @@ def test_any_gpu_will_do_only_where_little_of_one_is_used() -> None:
 
 def test_a_request_becomes_what_is_enough_and_the_rest_stays() -> None:
     asked = replace(LARGE, instance_types=frozenset({"g5.16xlarge"}))
-    idle = find_footprint([LITTLE], asked, "per-gpu")
-    busy = find_footprint([replace(LITTLE, gpu_mean=70.0)], asked, "per-gpu")
+    idle = advise_requirements([LITTLE], asked, "per-gpu")
+    busy = advise_requirements([replace(LITTLE, gpu_mean=70.0)], asked, "per-gpu")
     assert idle is not None
     assert busy is not None
 
     enough = replace(asked, vcpus_min=3, memory_mib_min=8 * GIB, gpu_memory_mib_min=5 * GIB)
     assert fit(asked, busy) == enough
     assert fit(asked, idle) == replace(enough, gpu_names=None, instance_types=None)
-    settled = find_footprint([replace(LITTLE, gpu_mean=70.0)], enough, "per-gpu")
+    settled = advise_requirements([replace(LITTLE, gpu_mean=70.0)], enough, "per-gpu")
     assert settled is not None
     assert fit(enough, settled) == enough
 
@@ -194,9 +200,9 @@ def test_a_machine_that_has_enough_holds_what_was_used(
     asked = Requirements(
         vcpus_min=10_000, memory_mib_min=10**9, gpu_memory_mib_min=10**9, gpu_count_min=1.0
     )
-    footprint = find_footprint([use], asked, str(slots))
-    assert footprint is not None
-    enough = fit(asked, footprint)
+    advice = advise_requirements([use], asked, str(slots))
+    assert advice is not None
+    enough = fit(asked, advice)
     smallest = replace(
         a_type(),
         vcpus=enough.vcpus_min,

@@ -36,10 +36,13 @@ policies = st.builds(
 
 
 def surplus(
-    *workers: Worker, for_named_jobs: tuple[str, ...] = (), **policy: Any
+    *workers: Worker, for_particular_jobs: tuple[str, ...] = (), **policy: Any
 ) -> dict[str, Reason]:
     return find_surplus(
-        workers, for_named_jobs=for_named_jobs, knowledge=Knowledge(), policy=Policy(**policy)
+        workers,
+        for_particular_jobs=for_particular_jobs,
+        knowledge=Knowledge(),
+        policy=Policy(**policy),
     )
 
 
@@ -108,13 +111,13 @@ def test_a_gpu_dearer_than_allowed_goes() -> None:
 def test_a_takeover_beside_its_mover_ends_neither() -> None:
     workers = [a_worker("i-mover"), a_worker("i-takeover", price_per_hour=0.5)]
 
-    assert surplus(*workers, for_named_jobs=("i-takeover",), max_workers=1) == {}
+    assert surplus(*workers, for_particular_jobs=("i-takeover",), max_workers=1) == {}
     assert list(surplus(*workers, max_workers=1)) == ["i-takeover"]
 
 
 @given(workers=fleets, policy=policies)
 def test_the_rest_fits_and_nobody_goes_for_nothing(workers: list[Worker], policy: Policy) -> None:
-    found = find_surplus(workers, for_named_jobs=(), knowledge=Knowledge(), policy=policy)
+    found = find_surplus(workers, for_particular_jobs=(), knowledge=Knowledge(), policy=policy)
     rest = [w for w in workers if w.takes_jobs and w.instance_id not in found]
     cost = sum(worker.price_per_hour for worker in rest)
     most = policy.max_dollars_per_hour
@@ -131,4 +134,4 @@ def test_the_rest_fits_and_nobody_goes_for_nothing(workers: list[Worker], policy
             assert most is not None
             assert cost + worker.price_per_hour > most
     again = [replace(w, surplus_at=NOW) if w.instance_id in found else w for w in workers]
-    assert not find_surplus(again, for_named_jobs=(), knowledge=Knowledge(), policy=policy)
+    assert not find_surplus(again, for_particular_jobs=(), knowledge=Knowledge(), policy=policy)

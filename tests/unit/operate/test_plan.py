@@ -1,4 +1,4 @@
-"""A plan says what a reconcile would do, and does nothing."""
+"""A plan says what a tick would do, and does nothing."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from spindown.contract.row import (
     minute_of,
 )
 from spindown.domain.reason import ReasonCode
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.port import Key, Write
 from tests.builders import NOW
 from tests.control import REGION, WORKLOAD, ControlWorld, with_policy
@@ -24,9 +24,9 @@ def test_writes_nothing_anywhere() -> None:
     world = ControlWorld()
     world.send(3)
 
-    made = preview(WORKLOAD, only_reading(world.ports))
+    made = plan_next_tick(WORKLOAD, only_reading(world.ports))
 
-    assert made.plan.choice.sizing.wanted > 0
+    assert made.plan.choice.sizing.allowed > 0
     assert world.view().workers == {}
 
 
@@ -35,25 +35,25 @@ def test_plans_what_the_next_tick_launches(jobs: int) -> None:
     world = ControlWorld()
     world.send(jobs)
 
-    made = preview(WORKLOAD, world.ports)
+    made = plan_next_tick(WORKLOAD, world.ports)
     decision = world.tick()
 
-    assert made.plan.choice.sizing.wanted == sum(len(a.instances) for a in decision.requests)
+    assert made.plan.choice.sizing.allowed == sum(len(a.instances) for a in decision.requests)
     assert made.candidates.best is not None
     assert str(made.candidates.best.offer) == decision.candidates[0].offer
 
 
 def test_ranks_offers_even_when_nothing_waits() -> None:
-    made = preview(WORKLOAD, ControlWorld().ports)
+    made = plan_next_tick(WORKLOAD, ControlWorld().ports)
 
-    assert made.plan.choice.sizing.wanted == 0
+    assert made.plan.choice.sizing.allowed == 0
     assert made.candidates.best is not None
 
 
 def test_plans_for_a_backlog_that_was_asked_for() -> None:
     world = ControlWorld()
 
-    assert preview(WORKLOAD, world.ports, jobs=50).queue.visible == 50
+    assert plan_next_tick(WORKLOAD, world.ports, jobs=50).queue.visible == 50
     assert world.queue.backlog().visible == 0
 
 
@@ -82,7 +82,7 @@ def test_plans_no_launch_that_the_tick_may_not_ask_for(
     key = Key(partition=DEPLOYMENT_PARTITION, sort=sort)
     world.table.write(Write(key=key, set=row))
 
-    made = preview(WORKLOAD, world.ports)
+    made = plan_next_tick(WORKLOAD, world.ports)
     decision = world.tick()
 
     assert made.plan.choice.blocked_by.code is code
@@ -94,7 +94,7 @@ def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:
     world = with_policy(max_workers=0)
     world.send(3)
 
-    made = preview(WORKLOAD, world.ports)
+    made = plan_next_tick(WORKLOAD, world.ports)
 
     assert made.plan.choice.blocked_by.code is ReasonCode.MAX_WORKERS
     assert made.candidates.best is not None
@@ -107,7 +107,7 @@ def test_shows_what_is_reserved_and_left(jobs: int) -> None:
     world.table.write(Write(key=key, set={"dollars": 4.0, "committed": 5.0}))
     world.send(jobs)
 
-    made = preview(WORKLOAD, world.ports)
+    made = plan_next_tick(WORKLOAD, world.ports)
 
     assert made.month is not None
     assert (made.month.whole, made.month.spent, made.month.reserved) == (10.0, 4.0, 1.0)
@@ -123,11 +123,11 @@ def test_says_that_a_budget_is_below_any_launch(jobs: int) -> None:
     world = ControlWorld(budget=0.001)
     world.send(jobs)
 
-    made = preview(WORKLOAD, world.ports)
+    made = plan_next_tick(WORKLOAD, world.ports)
 
     found = [made.plan.choice.blocked_by, *made.notes]
     assert [r.code for r in found].count(ReasonCode.BUDGET_BELOW_LAUNCH) == 1
 
 
 def test_without_a_budget_there_is_no_month_to_show() -> None:
-    assert preview(WORKLOAD, ControlWorld().ports).month is None
+    assert plan_next_tick(WORKLOAD, ControlWorld().ports).month is None

@@ -60,8 +60,8 @@ def test_finds_the_cheaper_machine_that_requirements_rule_out() -> None:
     assert found.then.offer.instance_type.name == "g4dn.xlarge"
     assert found.saving == pytest.approx(1 - found.then.cost_per_item / found.now.cost_per_item)
     assert found.saving > 0
-    assert found.footprint is not None
-    assert {one.key: one.advised for one in found.footprint.extents}[RequirementKey.VRAM] == 6
+    assert found.advice is not None
+    assert {one.key: one.advised for one in found.advice.extents}[RequirementKey.VRAM] == 6
 
 
 def test_counts_jobs_time_and_dollars_of_the_days_asked_for() -> None:
@@ -83,7 +83,7 @@ def test_counts_jobs_time_and_dollars_of_the_days_asked_for() -> None:
 def test_without_a_job_nothing_is_said_of_machines() -> None:
     found = rightsize(WORKLOAD, asking_for_much().ports, days=14)
 
-    assert (found.jobs, found.footprint, found.now, found.then) == (0, None, None, None)
+    assert (found.jobs, found.advice, found.now, found.then) == (0, None, None, None)
 
 
 def test_one_object_that_cannot_be_read_hides_no_other() -> None:
@@ -100,8 +100,8 @@ def test_what_ran_on_a_type_sold_no_more_counts() -> None:
 
     found = rightsize(WORKLOAD, world.ports, days=14)
 
-    assert found.footprint is not None
-    assert found.footprint.vram_share_max == pytest.approx(20.0)
+    assert found.advice is not None
+    assert found.advice.vram_share_max == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("share", [None, 0.0])
@@ -111,8 +111,8 @@ def test_a_share_that_is_not_told_is_no_fault(share: float | None) -> None:
 
     found = rightsize(WORKLOAD, world.ports, days=14)
 
-    assert found.footprint is not None
-    assert found.footprint.vram_share_max is None
+    assert found.advice is not None
+    assert found.advice.vram_share_max is None
 
 
 def test_requirements_that_fit_save_nothing() -> None:
@@ -180,7 +180,7 @@ def test_too_few_jobs_of_a_type_get_no_advice() -> None:
 def test_with_types_nothing_is_said_of_the_workload_as_a_whole() -> None:
     found = rightsize(WORKLOAD, a_typed_world().ports, days=14)
 
-    assert (found.footprint, found.now, found.then) == (None, None, None)
+    assert (found.advice, found.now, found.then) == (None, None, None)
 
 
 def test_a_size_that_is_asked_for_is_advised_as_it_is_asked_for() -> None:

@@ -10,7 +10,7 @@ from spindown.contract.row import spend_sort_key
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.domain.reason import ReasonCode
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from tests.builders import NOW, minutes
 from tests.control import STRICT, WORKLOAD, ControlWorld, codes, every_spot_pool, pools, with_policy
 
@@ -123,5 +123,5 @@ def test_a_plan_says_that_the_ladder_is_open_early() -> None:
     world.tick()
 
     assert ReasonCode.LADDER_OPENED_EARLY in [
-        note.code for note in preview(WORKLOAD, world.ports).notes
+        note.code for note in plan_next_tick(WORKLOAD, world.ports).notes
     ]

@@ -13,7 +13,7 @@ from spindown.domain.policy import RankBy
 from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from tests.builders import minutes
 from tests.control import (
     PRICES,
@@ -74,7 +74,7 @@ def test_with_the_first_k_dry_the_list_is_tried_in_order(rank_by: str, dry: int)
     for n, (name, zone) in enumerate((n, z) for n in reversed(PRICES) for z in ZONES):
         world.market.move_spot_price(name, zone, 0.20 + 0.031 * n)
     world.send()
-    order = [c.offer for c in preview(WORKLOAD, world.ports).candidates]
+    order = [c.offer for c in plan_next_tick(WORKLOAD, world.ports).candidates]
     assert len(order) == 6
     world.dry(*(offer.pool for offer in order[:dry]))
 

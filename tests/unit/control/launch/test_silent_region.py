@@ -12,7 +12,7 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from spindown.port import LaunchRequest
 from tests.builders import AT_ONCE
 from tests.control import AWAY, AWAY_ZONE, WORKLOAD, ZONES, ControlWorld, every_spot_pool, pools
@@ -52,7 +52,7 @@ def test_a_silent_region_keeps_no_work_from_starting_at_home(
     world.send()
     (planned,) = [
         action
-        for action in preview(WORKLOAD, world.ports).plan.actions
+        for action in plan_next_tick(WORKLOAD, world.ports).plan.actions
         if isinstance(action, LaunchWorkers)
     ]
     assert pools(world.tick()) == launched

@@ -18,12 +18,12 @@ from spindown.contract.row import (
     worker_sort_key,
 )
 from spindown.control.policy import edit_policy
-from spindown.control.tick import reconcile
+from spindown.control.tick import run_tick
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from spindown.operate.plan import preview
+from spindown.operate.plan import plan_next_tick
 from tests.builders import NOW, minutes
 from tests.control import WORKLOAD, ControlWorld, codes, with_policy
 from tests.failure import failing
@@ -262,7 +262,7 @@ def test_ending_the_same_instance_again_changes_nothing(again: int) -> None:
     before = world.view().spend, world.view().rates
 
     for _ in range(again):
-        reconcile(WORKLOAD, world.ports, holder="again")
+        run_tick(WORKLOAD, world.ports, holder="again")
 
     assert (world.view().spend, world.view().rates) == before
 
@@ -333,7 +333,7 @@ def test_a_pool_whose_reclaim_is_found_late_may_be_asked_again() -> None:
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
     world.clock.advance(minutes(20))
 
-    made = preview(WORKLOAD, world.ports)
+    made = plan_next_tick(WORKLOAD, world.ports)
     decision = world.tick()
 
     # It was to be left alone for three minutes from its end, which are over.

@@ -41,7 +41,7 @@ def test_bounds_cut_what_is_wanted_and_are_named(
 ) -> None:
     found = sized(20, bounds=Bounds(**bounds))
 
-    assert (found.wanted, found.unbounded, found.bound) == (wanted, 3, bound)
+    assert (found.allowed, found.wanted, found.bound) == (wanted, 3, bound)
     assert found.reason.about.get("bound", "") == bound
 
 
@@ -50,13 +50,13 @@ def test_a_budget_pays_for_whole_workers() -> None:
     best = a_ranking([an_offer()], demand=demand, knowledge=KNOWLEDGE, policy=POLICY).best
     assert best is not None
 
-    assert sized(20, bounds=Bounds(budget_workers=2.5)).wanted == 2
+    assert sized(20, bounds=Bounds(budget_workers=2.5)).allowed == 2
 
 
 def test_budget_comes_before_start_within() -> None:
     found = sized(20, waited=timedelta(hours=9), bounds=Bounds(budget_workers=0.0))
 
-    assert found.wanted == 0
+    assert found.allowed == 0
 
 
 def test_max_workers_counts_the_live_and_not_the_interrupted() -> None:
@@ -66,21 +66,21 @@ def test_max_workers_counts_the_live_and_not_the_interrupted() -> None:
 
     found = sized(50, [live, leaving], policy=policy)
 
-    assert (found.wanted, found.bound) == (1, "max_workers")
+    assert (found.allowed, found.bound) == (1, "max_workers")
 
 
 def test_more_workers_than_allowed_want_nothing() -> None:
     policy = replace(POLICY, max_workers=1)
     fleet = [a_worker(f"i-{n}", state=WorkerState.BUSY, busy_slots=1) for n in range(3)]
 
-    assert sized(500, fleet, policy=policy).wanted == 0
+    assert sized(500, fleet, policy=policy).allowed == 0
 
 
 def test_says_so_when_no_offer_fits() -> None:
     found = sized(20, best=None)
 
-    assert (found.wanted, found.bound) == (0, "offers")
-    assert found.unbounded == 1
+    assert (found.allowed, found.bound) == (0, "offers")
+    assert found.wanted == 1
     # Of what the need is; the ranking says why no offer fits.
     assert found.reason.code is ReasonCode.THROUGHPUT_MISSING
 
@@ -106,12 +106,12 @@ def test_a_quota_counts_all_that_ec2_has_not_taken_back() -> None:
 def test_a_version_on_test_gets_one_machine() -> None:
     found = sized(20, bounds=Bounds(is_on_test=True))
 
-    assert (found.wanted, found.unbounded, found.bound) == (1, 3, "test")
+    assert (found.allowed, found.wanted, found.bound) == (1, 3, "test")
 
 
 def test_each_shape_gets_a_place_before_any_gets_all() -> None:
-    many, one, none = sized(20), replace(sized(20), wanted=1), replace(sized(20), wanted=0)
+    many, one, none = sized(20), replace(sized(20), allowed=1), replace(sized(20), allowed=0)
 
     assert share_places([many, one, none], 4) == [many, one, none]
     shared = share_places([many, one, none], 3)
-    assert [(each.wanted, each.bound) for each in shared] == [(2, "shape"), (1, ""), (0, "")]
+    assert [(each.allowed, each.bound) for each in shared] == [(2, "shape"), (1, ""), (0, "")]

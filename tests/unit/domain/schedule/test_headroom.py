@@ -149,4 +149,4 @@ def test_says_that_there_is_too_little_room() -> None:
 
     assert found.reason.code is ReasonCode.CUT_BY_BOUND
     assert found.reason.about["why"] == ReasonCode.OVER_CAPACITY
-    assert (found.wanted, found.hold_until, found.bound) == (2, None, "max_workers")
+    assert (found.allowed, found.hold_until, found.bound) == (2, None, "max_workers")

@@ -31,7 +31,7 @@ def test_work_below_the_threshold_starts_when_the_clock_says_so(
 ) -> None:
     found = sized(visible, policy=HELD, waited=minutes(waited))
 
-    assert (found.wanted == 0) is held
+    assert (found.allowed == 0) is held
     latest = minutes(22) - minutes(6) * (visible - 1)
     assert found.hold_until == (NOW - minutes(waited) + latest if held else None)
     assert found.waited == minutes(waited)
@@ -74,7 +74,7 @@ def test_a_hold_never_passes_its_limit(start: int, boot: int, tick: int, waited:
     slack = minutes(start) - timedelta(seconds=boot + 2 * tick)
     assert limit == since + max(slack, timedelta(0))
     assert found.hold_until == (limit if limit > NOW else None)
-    assert (found.wanted > 0) is (limit <= NOW)
+    assert (found.allowed > 0) is (limit <= NOW)
 
 
 def test_a_busy_fleet_does_not_starve_a_waiting_job() -> None:
@@ -85,8 +85,8 @@ def test_a_busy_fleet_does_not_starve_a_waiting_job() -> None:
     early = sized(1, [worker], [lease], policy=policy, waited=minutes(21))
     late = sized(1, [worker], [lease], policy=policy, waited=minutes(22))
 
-    assert early.wanted == 0
-    assert late.wanted == 1
+    assert early.allowed == 0
+    assert late.allowed == 1
     assert late.reason == Reason(ReasonCode.NO_SLOT_IN_TIME)
 
 
@@ -95,12 +95,12 @@ def test_a_slot_that_is_free_in_time_is_waited_for() -> None:
     worker, lease = busy(items=100)
 
     for waited in (23, 24):
-        assert sized(1, [worker], [lease], policy=policy, waited=minutes(waited)).wanted == 0
-    assert sized(1, [worker], [lease], policy=policy, waited=minutes(24.1)).wanted == 1
+        assert sized(1, [worker], [lease], policy=policy, waited=minutes(waited)).allowed == 0
+    assert sized(1, [worker], [lease], policy=policy, waited=minutes(24.1)).allowed == 1
 
 
 def test_a_job_with_a_free_slot_launches_nothing() -> None:
-    assert sized(1, [a_worker()], waited=minutes(60)).wanted == 0
+    assert sized(1, [a_worker()], waited=minutes(60)).allowed == 0
 
 
 def test_a_launch_whose_boot_is_unknown_is_due_by_the_estimate() -> None:
@@ -115,8 +115,8 @@ def test_several_slots_that_are_due_are_launched_at_once() -> None:
     late = sized(3, policy=HELD, waited=minutes(40), knowledge=knowledge)
     nothing = sized(3, policy=HELD, waited=minutes(40), knowledge=knowledge, best=None)
 
-    assert (late.wanted, late.unbounded) == (3, 3)
-    assert (nothing.wanted, nothing.unbounded) == (0, 1)
+    assert (late.allowed, late.wanted) == (3, 3)
+    assert (nothing.allowed, nothing.wanted) == (0, 1)
 
 
 def test_no_work_has_waited_no_time() -> None:

@@ -83,7 +83,7 @@ def test_an_unknown_boot_takes_as_long_as_the_policy_says() -> None:
 
 
 def test_an_empty_queue_wants_nothing() -> None:
-    assert sized(0).wanted == 0
+    assert sized(0).allowed == 0
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_what_waits_for_a_busy_slot_has_no_free_one() -> None:
     waiting = sized(1, [worker], [lease], policy=replace(HELD, max_workers=1))
     idle = sized(1, [a_worker()], policy=HELD)
 
-    assert (waiting.wanted, waiting.hold_until) == (0, None)
+    assert (waiting.allowed, waiting.hold_until) == (0, None)
     assert waiting.reason.code is ReasonCode.IN_TIME
     assert idle.reason.code is ReasonCode.SLOTS_FREE
 
@@ -155,7 +155,7 @@ def test_only_hidden_jobs_that_no_worker_may_hold_are_told(
     policy = replace(POLICY, scale_up_threshold=0)
     found = sized(0, fleet, policy=policy, backlog=a_backlog(0, in_flight))
 
-    assert (found.wanted, found.reason.code) == (0, reason)
+    assert (found.allowed, found.reason.code) == (0, reason)
 
 
 def test_a_need_below_one_item_an_hour_is_one() -> None:
@@ -164,7 +164,7 @@ def test_a_need_below_one_item_an_hour_is_one() -> None:
         HELD, drain_within=timedelta(hours=30), throughput_estimate=1.0, scale_up_threshold=0
     )
 
-    assert sized(2, policy=policy, knowledge=slow).unbounded == 1
+    assert sized(2, policy=policy, knowledge=slow).wanted == 1
 
 
 def test_what_may_wait_is_not_asked_for() -> None:
@@ -197,20 +197,20 @@ def test_the_oldest_job_opens_rungs_while_our_slots_will_not_do(
 
 def test_wants_as_many_as_the_need_takes() -> None:
     # 2000 items in 0.9 h: 2222 an hour, three T4s.
-    assert sized(20).wanted == 3
+    assert sized(20).allowed == 3
 
 
 def test_wants_no_more_workers_than_jobs() -> None:
     policy = replace(POLICY, throughput_estimate=1.0)
 
-    assert sized(2, policy=policy).wanted == 2
+    assert sized(2, policy=policy).allowed == 2
 
 
 def test_what_is_launched_is_not_launched_again() -> None:
     first = sized(20)
-    fleet = [a_booting_worker(f"i-{n}", age=timedelta(0)) for n in range(first.wanted)]
+    fleet = [a_booting_worker(f"i-{n}", age=timedelta(0)) for n in range(first.allowed)]
 
-    assert sized(20, fleet).wanted == 0
+    assert sized(20, fleet).allowed == 0
 
 
 @given(
@@ -225,29 +225,29 @@ def test_the_same_backlog_never_makes_launches_run_away(
     policy = replace(POLICY, drain_within=minutes(drain), max_workers=10**6)
     fleet = [
         a_booting_worker(f"i-{n}", age=timedelta(0))
-        for n in range(sized(visible, policy=policy).wanted)
+        for n in range(sized(visible, policy=policy).allowed)
     ]
 
     for minute in sorted(ages):
         aged = [replace(w, launched_at=NOW - minutes(minute)) for w in fleet]
-        assert sized(visible, aged, policy=policy, waited=minutes(minute)).wanted == 0
+        assert sized(visible, aged, policy=policy, waited=minutes(minute)).allowed == 0
 
 
 def test_one_large_job_takes_one_worker_however_long_it_is() -> None:
     policy = replace(POLICY, throughput_estimate=1.0)
 
-    assert sized(1, policy=policy).wanted == 1
+    assert sized(1, policy=policy).allowed == 1
     booting = [a_booting_worker(age=minutes(1))]
-    assert sized(1, booting, policy=policy, waited=minutes(60)).wanted == 0
+    assert sized(1, booting, policy=policy, waited=minutes(60)).allowed == 0
 
 
 def test_warm_workers_are_kept_without_work_or_hold() -> None:
     policy = replace(HELD, warm_workers=2)
 
-    assert sized(0, policy=policy).wanted == 2
-    assert sized(0, [a_worker()], policy=policy).wanted == 1
+    assert sized(0, policy=policy).allowed == 2
+    assert sized(0, [a_worker()], policy=policy).allowed == 1
     found = sized(3, policy=policy)
-    assert found.wanted == 2
+    assert found.allowed == 2
     assert found.hold_until is not None
 
 
@@ -297,11 +297,11 @@ def test_sizing_is_within_bounds_and_grows_with_the_backlog(
     larger = sized(visible + more, fleet, policy=policy, waited=minutes(waited))
 
     counted = sum(w.noticed_at is None for w in fleet)
-    assert 0 <= fewer.wanted <= max(0, most - counted)
-    assert fewer.wanted <= max(visible, warm)
+    assert 0 <= fewer.allowed <= max(0, most - counted)
+    assert fewer.allowed <= max(visible, warm)
     # From the threshold on it is the drain target that counts, below it the promise.
     if not visible < threshold <= visible + more:
-        assert larger.wanted >= fewer.wanted
+        assert larger.allowed >= fewer.allowed
 
 
 def test_a_backlog_that_nobody_sees_is_none() -> None:

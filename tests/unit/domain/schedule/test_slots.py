@@ -14,7 +14,7 @@ from tests.unit.domain.schedule.demand import POLICY, busy, present, sized
 
 
 def test_an_open_intent_counts_as_capacity() -> None:
-    assert sized(20, launches=[a_launch(count=3)]).wanted == 0
+    assert sized(20, launches=[a_launch(count=3)]).allowed == 0
     assert present(launches=[a_launch(count=3)]).workers == 3
 
 
@@ -34,7 +34,7 @@ def test_an_interrupting_worker_is_no_capacity() -> None:
     leaving = a_worker(interrupted_at=NOW + minutes(2), noticed_at=NOW)
 
     assert present([leaving]) == present()
-    assert sized(20, [leaving]).wanted == 3
+    assert sized(20, [leaving]).allowed == 3
 
 
 @pytest.mark.parametrize("state", [WorkerState.CONDEMNED, WorkerState.ENDED])

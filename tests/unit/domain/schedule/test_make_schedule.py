@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spindown.domain.price_ladder import PurchaseMode
-from spindown.domain.schedule import DeadlineForecast, Schedule, join, missing
+from spindown.domain.schedule import DeadlineForecast, Schedule, make_schedule, missing
 from tests.builders import NOW, a_backlog, a_start_plan, a_worker, minutes
 from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present
 
@@ -22,7 +22,7 @@ def joined(
     idle: int = 0,
     **start: Any,
 ) -> Schedule:
-    return join(
+    return make_schedule(
         a_start_plan(**start),
         finish,
         backlog=a_backlog(visible),
@@ -63,14 +63,14 @@ def test_jobs_that_share_no_slot_wait_for_no_others(threshold: int | None) -> No
 def test_without_a_finish_deadline_the_wait_opens_the_ladder() -> None:
     found = joined(ladder_opens_at=NOW + minutes(3))
 
-    assert (found.opens, found.on_demand_at_most, found.forecast) == (None, None, None)
+    assert (found.ladder_override, found.on_demand_at_most, found.forecast) == (None, None, None)
     assert found.ladder_opens_at == NOW + minutes(3)
 
 
 def test_urgent_jobs_get_slots_and_no_more_than_these_on_demand() -> None:
     found = joined(URGENT, threshold=99, slots=0)
 
-    assert found.opens is PurchaseMode.ON_DEMAND
+    assert found.ladder_override is PurchaseMode.ON_DEMAND
     assert found.on_demand_at_most == 2
     assert found.demand.slots == 2
     assert found.start_plan is not None
@@ -89,7 +89,7 @@ def test_free_slots_are_for_urgent_jobs_first(
 ) -> None:
     found = joined(URGENT, idle=idle)
 
-    assert (found.opens, found.on_demand_at_most) == (opens, at_most)
+    assert (found.ladder_override, found.on_demand_at_most) == (opens, at_most)
 
 
 def test_jobs_that_are_not_visible_yet_get_no_slot() -> None:
@@ -99,7 +99,7 @@ def test_jobs_that_are_not_visible_yet_get_no_slot() -> None:
 def test_deadlines_of_running_jobs_leave_the_ladder_as_it_is() -> None:
     found = joined(DeadlineForecast(), threshold=1)
 
-    assert (found.opens, found.on_demand_at_most) == (None, None)
+    assert (found.ladder_override, found.on_demand_at_most) == (None, None)
     assert found.demand == missing(
         backlog=a_backlog(5), capacity=present(), knowledge=KNOWLEDGE, policy=POLICY
     )
