@@ -2,11 +2,10 @@
 
 A tick has three steps, and each returns a value: ``observe`` an ``Observation``, ``make_plan`` a
 ``Plan``, ``execute`` a ``TickRecord``. ``observe`` plans as far as it must to know which questions
-are worth a call, and returns this ``EarlyPlan`` too, to save making it again. Before the steps the
-tick takes the lock of its workload; after them it writes the decision down, tells people, and gives
-the lock back. Planning needs no clock, no port and no chance; only executing changes the fleet.
-``functions.scaler`` (which ``infra/control/trigger.py`` wakes) and ``control.interrupt`` call
-``run_tick``; ``spindown plan`` prints the plan of the next tick.
+are worth a call, and returns this ``EarlyPlan`` too. Before the steps the tick takes the lock of
+its workload; after them it writes the decision down, tells people, and gives the lock back. Only
+executing changes the fleet; planning needs no clock, no port and no chance. ``functions.scaler``
+(which ``infra/control/trigger.py`` wakes) and ``control.interrupt`` call ``run_tick``.
 
 A tick looks at the present state, not at what woke it: two, or none for a while, change only how
 soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2, two for
@@ -25,7 +24,7 @@ from spindown.control.execute.executor import execute
 from spindown.control.execute.journal import FenceLost, Journal
 from spindown.control.observe.ec2 import observe_ec2, observe_launches
 from spindown.control.observe.observation import Observation, read_market, read_rows, with_jobs
-from spindown.control.plan.action import LaunchNeed, Plan, PlanDraft, new_draft
+from spindown.control.plan.action import PlanDraft, new_draft
 from spindown.control.plan.adopt import adopt_launches
 from spindown.control.plan.backlog import remember_queue
 from spindown.control.plan.breaker import begin_breakers, count_useless_instances
@@ -37,13 +36,14 @@ from spindown.control.plan.charge import (
 )
 from spindown.control.plan.correct_rows import correct_workers
 from spindown.control.plan.garbage import collect_garbage
-from spindown.control.plan.launch_need import launch_needs, launch_needs_again
+from spindown.control.plan.launch_need import LaunchNeed, launch_needs, launch_needs_again
 from spindown.control.plan.launch_request import plan_requests
 from spindown.control.plan.learn import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
 from spindown.control.plan.over_limits import end_over_budget, end_surplus
+from spindown.control.plan.plan import Plan
 from spindown.control.plan.requeue import requeue_jobs
 from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
 from spindown.control.plan.stable_machine import plan_all_moves

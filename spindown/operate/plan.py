@@ -5,10 +5,12 @@ from datetime import datetime, timedelta
 
 from spindown.contract.decision import ActionRecord, ShapeRecord
 from spindown.control.observe.observation import Observation, TickFacts
-from spindown.control.plan.action import LaunchWorkers, Plan, PlanDraft
+from spindown.control.plan.action import PlanDraft
 from spindown.control.plan.launch_allowance import why_short
+from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.plan.offers import rank_offers
 from spindown.control.plan.over_limits import end_over_budget
+from spindown.control.plan.plan import Plan
 from spindown.control.plan.shape import of_shape
 from spindown.control.policy import effective_policy
 from spindown.control.record.decision import record_action, record_shapes

@@ -18,7 +18,9 @@ from spindown.cli.render.decision import say_shapes
 from spindown.cli.render.screen import format_item_cost, print_parts
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.plan.action import ActionKind, LaunchNeed, LaunchWorkers
+from spindown.control.plan.action import ActionKind
+from spindown.control.plan.launch_need import LaunchNeed
+from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import MonthPreview, Preview, plan_next_tick

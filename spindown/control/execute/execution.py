@@ -9,8 +9,9 @@ from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.execute.journal import Journal
 from spindown.control.observe.observation import Observation, TickFacts
-from spindown.control.plan.action import Action, LaunchWorkers
+from spindown.control.plan.action import Action
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, used
+from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.plan.throttling import next_backoff
 from spindown.control.silence import ACT_WITHIN, ask
 from spindown.domain.fleet import Launch, Worker

@@ -22,14 +22,14 @@ from spindown.control.plan.action import (
     ActionKind,
     Adopt,
     FreeJobs,
-    LaunchWorkers,
     MarkInterrupted,
-    Plan,
     Replay,
     ShowMessage,
     StoreCatalogue,
     Terminate,
 )
+from spindown.control.plan.launch_request import LaunchWorkers
+from spindown.control.plan.plan import Plan
 from spindown.control.requeue import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.domain.fleet import Lease, Worker
 from spindown.domain.offer import CapacityType, Pool

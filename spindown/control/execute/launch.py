@@ -22,12 +22,18 @@ from spindown.control.observe.observation import (
     forget_settings,
     request_tags,
 )
-from spindown.control.plan.action import LaunchChoice, LaunchWorkers, Replay
+from spindown.control.plan.action import Replay
 from spindown.control.plan.breaker import breaker_name, count_forbidden, open_for_account
 from spindown.control.plan.image import blames_image, give_up_refused, image_for
-from spindown.control.plan.launch_allowance import PlannedRequest, reserve, take_call, why_short
+from spindown.control.plan.launch_allowance import reserve, take_call, why_short
 from spindown.control.plan.launch_outcome import complete_launch, pools_of
-from spindown.control.plan.launch_request import LaunchProgress, calls_used_up
+from spindown.control.plan.launch_request import (
+    LaunchProgress,
+    LaunchWorkers,
+    PlannedRequest,
+    calls_used_up,
+)
+from spindown.control.plan.offers import LaunchChoice
 from spindown.control.silence import ACT_WITHIN
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker
 from spindown.domain.job_type import of_dispatch, slots_of
@@ -130,13 +136,13 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
         answer = run.ports.compute.launch(request)
     except Unreachable as exc:
         # It may have been carried out.
-        run.allowance = run.allowance.after(planned, planned.count)
+        run.allowance = run.allowance.after(planned.band, planned.count)
         progress.regions_not_forbidden.add(region)
         progress.ended = Reason(ReasonCode.LAUNCH_UNANSWERED, {"said": str(exc)})
         return
     except Throttled:
         # Its intent stays, with its dollars and its places, until a later tick has its answer.
-        run.allowance = run.allowance.after(planned, planned.count)
+        run.allowance = run.allowance.after(planned.band, planned.count)
         run.back_off(region)
         progress.close(region, Reason(ReasonCode.SLOW_DOWN))
         return
@@ -145,7 +151,7 @@ def _make_request(run: Execution, progress: LaunchProgress, planned: PlannedRequ
         answer = LaunchAnswer(refusals=(refused,))
     answered = _record_answer(run, intent, request, answer.instances, answer.refusals)
     given = len(answered.instances)
-    run.allowance = run.allowance.after(planned, given)
+    run.allowance = run.allowance.after(planned.band, given)
     progress.answered(planned, given)
     if given:
         # EC2 gives there again.

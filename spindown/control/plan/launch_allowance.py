@@ -16,37 +16,11 @@ from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.observe.observation import TickFacts
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Launch, Worker
-from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.ledger import AccountView, account_key
 from spindown.port import Key, When, Write
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRequest:
-    """One launch request: a band of nearly equal offers of a region, and how many workers."""
-
-    band: tuple[Candidate, ...]
-    count: int
-    #: What it sets aside of the month's budget.
-    reserved_usd: float
-
-    @property
-    def region(self) -> str:
-        """Return where it is made."""
-        return self.band[0].offer.region
-
-    @property
-    def capacity_type(self) -> CapacityType:
-        """Return what is asked for: spot or on demand."""
-        return self.band[0].offer.capacity_type
-
-    @property
-    def pools(self) -> tuple[Pool, ...]:
-        """Return the pools in order of preference."""
-        return tuple(each.offer.pool for each in self.band)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,35 +42,31 @@ class LaunchAllowance:
         """Tell whether EC2 may be asked in a region in this minute."""
         return self.calls.get(region, 0) < CALLS_PER_MINUTE
 
-    def request_of(self, band: Sequence[Candidate], count: int) -> PlannedRequest:
-        """Return the request for so many workers, with what it sets aside."""
-        return PlannedRequest(
-            band=tuple(band), count=count, reserved_usd=self._reserved(band, count)
-        )
-
-    def _reserved(self, band: Sequence[Candidate], count: int) -> float:
+    def reserved(self, band: Sequence[Candidate], count: int) -> float:
+        """Return the USD of the month that a request for so many workers sets aside."""
         if self.budget is None:
             return count * max(each.expected_dollars for each in band)
         return self.budget.reserved(band, count)
 
-    def after(self, request: PlannedRequest, given: int) -> "LaunchAllowance":
-        """Return what is left once a request has been given so many workers.
+    def after(self, band: Sequence[Candidate], given: int) -> "LaunchAllowance":
+        """Return what is left once a request for a band has been given so many workers.
 
         They count as the most expensive of its offers.
         """
-        price = max(each.offer.price for each in request.band)
-        made = self.calls.get(request.region, 0) + 1
+        price = max(each.offer.price for each in band)
+        region = band[0].offer.region
+        made = self.calls.get(region, 0) + 1
         budget = self.budget
         if budget is not None and given:
-            budget = budget.after(budget.reserved(request.band, given), given)
+            budget = budget.after(budget.reserved(band, given), given)
         return replace(
             self,
             workers=self.workers - given,
             per_hour=None if self.per_hour is None else self.per_hour - given * price,
             budget=budget,
-            calls={**self.calls, request.region: made},
+            calls={**self.calls, region: made},
             is_paid_taken=self.is_paid_taken
-            or (given > 0 and any(each.offer.paid_left for each in request.band)),
+            or (given > 0 and any(each.offer.paid_left for each in band)),
         )
 
     def with_alive(self, seen: Worker, planned: Worker) -> "LaunchAllowance":

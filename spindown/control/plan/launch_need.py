@@ -5,10 +5,10 @@ How many machines that takes is decided in ``domain.machine_count``, when they s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spindown.control.plan.action import LaunchNeed, PlanDraft
+from spindown.control.plan.action import PlanDraft
 from spindown.control.plan.backlog import waiting_of
 from spindown.control.plan.breaker import breaker_of, is_on_test, tests_launch_version
 from spindown.control.plan.shape import of_shape, shapes_of
@@ -16,8 +16,10 @@ from spindown.control.plan.throttling import backing_off_until
 from spindown.domain.budget import ROUNDING
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import items_per_job, usual_throughput
-from spindown.domain.machine_count import count_machines
+from spindown.domain.machine_count import Sizing, count_machines
+from spindown.domain.offer import CapacityType
 from spindown.domain.past_cost import dollars_per_hour
+from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.ranking import RegionBlock
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.schedule import (
@@ -41,6 +43,43 @@ from spindown.domain.schedule import (
     unanswered_dollars,
 )
 from spindown.domain.wasted_work import WastedWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchNeed:
+    """How many workers are missing, and which may come: what is known without prices."""
+
+    demand: Demand
+    capacity: Capacity
+    #: None: so many messages are visible that a launch is due at once.
+    start_plan: StartPlan | None
+    #: Without the bounds that prices set.
+    unpriced_sizing: Sizing
+    #: What deadlines ask for; None: there are none, or nothing is known of how long work takes.
+    forecast: DeadlineForecast | None = None
+    #: What of the ladder is open, whatever has waited how long; None: what the wait has opened.
+    ladder_override: PurchaseMode | CapacityType | None = None
+    #: When the price ladder opens at the latest, so that what has not started yet starts in time.
+    ladder_opens_at: datetime | None = None
+    #: Workers that may be bought on demand; None: as many as are wanted.
+    on_demand_at_most: int | None = None
+    #: Whether it is for particular jobs alone: such as move from running workers, or wait for a
+    #: stable machine. What an item may cost there in USD; None: whatever it costs.
+    is_for_particular_jobs: bool = False
+    item_at_most: float | None = None
+    #: What interruptions have cost the jobs that it is for; None: it is for any job.
+    wasted_work: WastedWork | None = None
+    #: The shape of its workers (``domain.job_type``); "": the workload has no types.
+    shape: str = ""
+    #: What keeps any launch from being made now; NO_REASON: nothing known.
+    blocked_by: Reason = NO_REASON
+    #: When that, or the hold, may end.
+    retry_at: datetime | None = None
+
+    @property
+    def may_launch(self) -> bool:
+        """Tell whether workers are wanted now and nothing known prevents them."""
+        return self.unpriced_sizing.is_wanted and not self.blocked_by
 
 
 def launch_need_of(draft: PlanDraft) -> LaunchNeed:
@@ -91,6 +130,8 @@ def need_for(
 ) -> LaunchNeed:
     """Return what is needed for a demand."""
     present = present or _present(draft)
+    # Without prices, to learn whether any is missing: most ticks need none, and then no price.
+    # ``offers.choose_offers`` counts again, by the best offer and within all bounds.
     sizing = count_machines(
         backlog=waiting_work(draft),
         backlog_since=draft.fleet.remembered.backlog_since,

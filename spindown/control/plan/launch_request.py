@@ -12,15 +12,14 @@ from datetime import datetime
 from itertools import groupby, islice
 
 from spindown.contract.row import CALLS_PER_MINUTE
-from spindown.control.plan.action import ActionKind, LaunchChoice, LaunchWorkers, PlanDraft
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.breaker import doubted_traits, is_on_test
 from spindown.control.plan.launch_allowance import (
     LaunchAllowance,
-    PlannedRequest,
     affordable,
     why_short,
 )
-from spindown.control.plan.offers import silent_regions
+from spindown.control.plan.offers import LaunchChoice, silent_regions
 from spindown.domain.doubt import traits_of
 from spindown.domain.machine_count import count_instead
 from spindown.domain.offer import CapacityType, Pool
@@ -36,6 +35,59 @@ _LISTED = 400
 _POOLS_AT_MOST = 60
 #: A missing share that is a rounding error.
 _NOTHING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRequest:
+    """One launch request: a band of nearly equal offers of a region, and how many workers."""
+
+    band: tuple[Candidate, ...]
+    count: int
+    #: What it sets aside of the month's budget.
+    reserved_usd: float
+
+    @property
+    def region(self) -> str:
+        """Return where it is made."""
+        return self.band[0].offer.region
+
+    @property
+    def capacity_type(self) -> CapacityType:
+        """Return what is asked for: spot or on demand."""
+        return self.band[0].offer.capacity_type
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Return the pools in order of preference."""
+        return tuple(each.offer.pool for each in self.band)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchWorkers(Action):
+    """Launch workers: try the offers of a list until the need is met."""
+
+    choice: LaunchChoice
+    #: Regions in which a single launch tests the launch version.
+    regions_on_test: frozenset[str] = frozenset()
+    #: Regions that are asked after all others, since they have not answered a launch.
+    asked_last: frozenset[str] = frozenset()
+    #: Pools that are asked later than others -> how much later (``domain.doubt``).
+    doubted: Mapping[Pool, int] = field(default_factory=dict)
+    #: The requests that it makes if EC2 gives all that it is asked for. The executor goes by
+    #: ``choice`` once EC2 has refused something.
+    requests: tuple[PlannedRequest, ...] = ()
+    #: Why these do not meet the whole need; NO_REASON: nothing ends it early.
+    ends_early: Reason = NO_REASON
+
+    @property
+    def count(self) -> int:
+        """Return how many workers it asks for if EC2 refuses nothing."""
+        return sum(request.count for request in self.requests)
+
+    @property
+    def first(self) -> Candidate | None:
+        """Return the offer that is asked for first; None: there is none."""
+        return self.requests[0].band[0] if self.requests else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +148,8 @@ class LaunchProgress:
                 count = self._count(paid, allowance, most)
                 if count > 0 and not self._end_without_calls(paid[0].offer.region, allowance):
                     self.requests += 1
-                    return allowance.request_of(paid, count)
+                    reserved = allowance.reserved(paid, count)
+                    return PlannedRequest(band=tuple(paid), count=count, reserved_usd=reserved)
             elif usable and (short := why_short(usable, allowance.budget)):
                 self.ended = self.ended or short
             elif usable and not self.requests and not self.ended:
@@ -213,7 +266,7 @@ def plan_requests(
         while (request := progress.next_request(allowance)) is not None:
             requests.append(request)
             progress.answered(request, request.count)
-            allowance = allowance.after(request, request.count)
+            allowance = allowance.after(request.band, request.count)
         yield replace(launch, requests=tuple(requests), ends_early=progress.ended)
 
 

@@ -15,8 +15,8 @@ from typing import Self
 
 from spindown.control.observe.fleet import open_launches
 from spindown.control.observe.observation import decode_request
-from spindown.control.plan.action import Action, ActionKind, LaunchNeed, PlanDraft
-from spindown.control.plan.launch_need import need_for_jobs
+from spindown.control.plan.action import Action, ActionKind, PlanDraft
+from spindown.control.plan.launch_need import LaunchNeed, need_for_jobs
 from spindown.control.plan.launch_outcome import PARTICULAR_JOBS_WARM_TICKS
 from spindown.control.plan.terminate import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState

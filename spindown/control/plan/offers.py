@@ -1,24 +1,23 @@
 """Choose the offers that missing workers could come from, and how many may be had."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort_key
 from spindown.control.market import CATALOGUE_KEY, PriceList, sale_of
 from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import Observation, decode_request
-from spindown.control.plan.action import (
-    ActionKind,
-    LaunchChoice,
-    LaunchNeed,
-    PlanDraft,
-    StoreCatalogue,
-)
+from spindown.control.plan.action import ActionKind, PlanDraft, StoreCatalogue
 from spindown.control.plan.breaker import doubted_traits, is_on_test
 from spindown.control.plan.image import tell_images
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, why_short
-from spindown.control.plan.launch_need import blocked_regions, fleet_headroom, waiting_work
+from spindown.control.plan.launch_need import (
+    LaunchNeed,
+    blocked_regions,
+    fleet_headroom,
+    waiting_work,
+)
 from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
 from spindown.domain.budget import LaunchBudget
@@ -51,6 +50,23 @@ _BOUND_AT_MOST = 10_000.0
 _TRIED = 32
 #: Older than this the catalogue is worth a note.
 _CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchChoice:
+    """How many workers to launch for a need, from which offers, and why not now."""
+
+    need: LaunchNeed
+    #: Within all bounds, by the best offer.
+    sizing: Sizing
+    #: None: prices were not looked at, since no launch is due, or could not be read.
+    candidates: CandidateList | None = None
+    #: What keeps the launch from being made, though one may be due; NO_REASON: nothing.
+    blocked_by: Reason = NO_REASON
+    #: When that, the hold or the pool cooldown may end.
+    retry_at: datetime | None = None
+    #: Quota class without room for what fits -> vCPUs left, and what the smallest offer takes.
+    quotas_short: Mapping[str, tuple[float, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +156,7 @@ def choose_offers(
         return _unpriced(need, ranked.failure), ranked.notes
     candidates, best = ranked.candidates, ranked.candidates.best
     quotas = quotas_left(draft, seen)
+    # ``need`` was counted without prices; this count is by the best offer, within all bounds.
     sizing = count_machines(
         backlog=waiting_work(draft),
         backlog_since=draft.fleet.remembered.backlog_since,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spindown.control.observe.fleet import open_launches
-from spindown.control.plan.action import LaunchNeed, PlanDraft
-from spindown.control.plan.launch_need import need_for_jobs, work_waiting_for_stable
+from spindown.control.plan.action import PlanDraft
+from spindown.control.plan.launch_need import LaunchNeed, need_for_jobs, work_waiting_for_stable
 from spindown.control.plan.migrate import Moves, plan_moves
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import Knowledge, interruption_rate

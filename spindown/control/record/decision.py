@@ -34,14 +34,13 @@ from spindown.control.plan.action import (
     ActionKind,
     ChargeWorker,
     EndRow,
-    LaunchChoice,
-    Plan,
     ReopenRow,
     Terminate,
 )
 from spindown.control.plan.backlog import tick_fields
 from spindown.control.plan.breaker import open_breakers
-from spindown.control.plan.offers import none_fits, ruled_out
+from spindown.control.plan.offers import LaunchChoice, none_fits, ruled_out
+from spindown.control.plan.plan import Plan
 from spindown.control.policy import policy_text
 from spindown.control.record.metric import (
     TickResult,

@@ -12,8 +12,9 @@ from spindown.control.alert import tell as alarm
 from spindown.control.alert.tell import Untold
 from spindown.control.execute.executor import TickRecord
 from spindown.control.observe.observation import Observation, TickFacts
-from spindown.control.plan.action import Action, ActionKind, EndRow, Plan
+from spindown.control.plan.action import Action, ActionKind, EndRow
 from spindown.control.plan.breaker import open_breakers
+from spindown.control.plan.plan import Plan
 from spindown.control.spend import Charge, last_days
 from spindown.domain.alert import Review
 from spindown.domain.fleet import Worker, WorkerState

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from spindown.control.plan.launch_allowance import LaunchAllowance, PlannedRequest, affordable
+from spindown.control.plan.launch_allowance import LaunchAllowance, affordable
+from spindown.control.plan.launch_request import PlannedRequest
 from spindown.domain.budget import LaunchBudget, worker_lifetimes
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Requirements
@@ -31,13 +32,15 @@ def a_request(count: int) -> PlannedRequest:
         waited=minutes(0),
         now=NOW,
     )
-    return WHOLE.request_of(found.top(2), count)
+    band = found.top(2)
+    reserved = WHOLE.reserved(band, count)
+    return PlannedRequest(band=tuple(band), count=count, reserved_usd=reserved)
 
 
 def test_a_request_takes_what_its_dearest_offer_costs() -> None:
     request = a_request(3)
 
-    left = WHOLE.after(request, 3)
+    left = WHOLE.after(request.band, 3)
 
     assert left.workers == 2
     assert left.per_hour == pytest.approx(1.0 - 3 * 0.23)
@@ -47,7 +50,7 @@ def test_a_request_takes_what_its_dearest_offer_costs() -> None:
 
 
 def test_a_refused_request_takes_only_a_call() -> None:
-    assert WHOLE.after(a_request(3), 0) == replace(WHOLE, calls={"us-west-2": 4})
+    assert WHOLE.after(a_request(3).band, 0) == replace(WHOLE, calls={"us-west-2": 4})
 
 
 def test_so_many_are_affordable_as_the_dearest_offer_allows() -> None:

@@ -22,9 +22,10 @@ from spindown.contract.row import (
     requeued_sort_key,
     throughput_sort_key,
 )
-from spindown.control.plan.action import ActionKind, LaunchWorkers, Replay
+from spindown.control.plan.action import ActionKind, Replay
 from spindown.control.plan.launch_need import launch_need_of
 from spindown.control.plan.launch_outcome import pools_of
+from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.policy import edit_policy
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spindown.control.plan.action import LaunchWorkers
+from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
