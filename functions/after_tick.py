@@ -1,4 +1,4 @@
-"""What the scaler does after its tick: find out which batches are over. It harms no tick."""
+"""What the scaler does after a tick: find out which batches are over. A failure harms no tick."""
 
 from collections.abc import Mapping
 from typing import Any

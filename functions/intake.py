@@ -49,7 +49,7 @@ def handle(
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG001 - Lambda's form
-    """Answer Lambda."""
+    """Lambda entry point: route the messages of one workload."""
     ports = control_ports()
     said = handle(event, ports, work_ports, connect().waker(ports.deployment().scaler))
     logger.info("routed", extra={"action": "routed", **said})

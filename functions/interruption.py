@@ -45,7 +45,7 @@ def _summary(decision: Decision | None) -> str:
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Answer Lambda."""
+    """Lambda entry point: one event of EC2, and a tick if it concerns a worker."""
     holder = context.aws_request_id
     said = handle(event, deployment=deployment_name(), holder=holder, ports=control_ports())
     logger.info("reacted", extra={"action": "reacted", **said})

@@ -52,7 +52,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG001 - Lambda's form
-    """Answer Lambda."""
+    """Lambda entry point: all that is done each hour."""
     said = handle(control_ports(), store_of)
     logger.info("catalogue_refreshed", extra={"action": "catalogue_refreshed", **said})
     return said

@@ -1,4 +1,4 @@
-"""Reconcile one workload.
+"""One tick of one workload (``control.tick``), and what follows it (``after_tick``).
 
 Trigger: the backlog alarm, the tick of every minute, the nudge after a submit, `intake`.
 Input: which workload; nothing else in the event is trusted.
@@ -47,7 +47,7 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Answer Lambda."""
+    """Lambda entry point: one tick, then the batches."""
     holder = context.aws_request_id
     said = handle(event, deployment=deployment_name(), holder=holder, ports=control_ports())
     said = {**said, **look_at_named(event)}

@@ -100,7 +100,7 @@ def post(url: str, text: str, trusted: ssl.SSLContext | None = None) -> None:
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001 - Lambda's form
-    """Answer Lambda."""
+    """Lambda entry point: post the texts of one event."""
     posted = handle(event, connect().secrets().read(os.environ[ENV_WEBHOOK]))
     logger.info("posted", extra={"action": "posted", "texts": posted})
     return {"posted": posted}

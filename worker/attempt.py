@@ -30,7 +30,8 @@ from spindown.worker.transfer.prefetch import Prefetch
 from spindown.worker.workplace import Workplace, clear_slot
 from spindown.worker.writer import ResultBuffer, Writer
 
-#: How often a slot looks up from a batch: what a lost lease or a notice waits for at most.
+#: How often a slot looks up from a batch: the longest delay before it reacts to a lost lease or a
+#: notice.
 _LOOK_UP = timedelta(milliseconds=200)
 #: Answers that may come one upon the other between two looks.
 _POLLS_A_LOOK = 8

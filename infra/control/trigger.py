@@ -57,7 +57,7 @@ class _Invoke:
         self._function = function
 
     def bind(self, _scope: Construct, _alarm: cloudwatch.IAlarm) -> cloudwatch.AlarmActionConfig:
-        """Return what the alarm does."""
+        """Return the action for CloudWatch: the function's ARN."""
         return cloudwatch.AlarmActionConfig(alarm_action_arn=self._function.function.function_arn)
 
 

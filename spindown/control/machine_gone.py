@@ -23,7 +23,7 @@ RECLAIMED = Reason(ReasonCode.EC2_RECLAIMED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """One worker that is no more."""
+    """A worker that has ended: the writes of its row, and its final charge."""
 
     worker: Worker
     charge: Charge

@@ -19,9 +19,9 @@ were learned, and the first item has taken an hour. By itself it makes half an i
 one more of those that were learned, 1.5 in 101 / 100 hours.
 
 What an item in hand has left depends on its age alone once that is more than all this says: the
-longer it has taken, the longer it is likely to take. By the tail of Pareto with exponent 1, an item
-that has taken a time ends within a ninth of it once in ten times, takes as long again at the
-median, and nine times as long once in ten times. Worked: 49 s in hand, 5 s to 7 m, likely 49 s.
+longer it has taken, the longer it is likely to take. By the tail of Pareto with exponent 1, one
+time in ten it ends within a ninth of its age; at the median it takes as long again, and one time
+in ten more than nine times as long. Worked: 49 s in hand, 5 s to 7 m, likely 49 s.
 
 Launches that are not yet asked for, interruptions and failures are not foreseen.
 """

@@ -73,7 +73,7 @@ def timeout_told(known: timedelta | None, knowledge: Knowledge, policy: Policy) 
 
 
 def timeout_heard(told: timedelta | None, policy: Policy) -> timedelta:
-    """Return the timeout that a worker goes by, who knows only what it was told.
+    """Return the timeout that a worker uses: the one that it was told, if any.
 
     Args:
         told: what ticks have told (``timeout_told``); None: nothing.
@@ -86,10 +86,10 @@ def timeout_heard(told: timedelta | None, policy: Policy) -> timedelta:
 def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:
     """Return how much idle time is worth it to save one boot.
 
-    One boot serves all jobs that come while it takes, b, and while its launch is held, h; an idle
-    worker is paid in that time as well. So a worker that stays for the next job saves less than a
-    boot: a fleet without idle time pays s / (h + b + s) of a boot for each job of s. Worked: b
-    90 s, h 400 s, s 80 s: 13 s.
+    One boot serves all jobs that arrive during the boot (b) and the hold (h); an idle worker is
+    paid in that time as well. So a worker that stays for the next job saves less than a boot: a
+    fleet without idle time pays s / (h + b + s) of a boot for each job of s. Worked: b 90 s, h 400
+    s, s 80 s: 13 s.
     """
     boot, hold = boot_p50(knowledge, policy), timedelta(0)
     if policy.gathers(1):

@@ -1,4 +1,4 @@
-"""Pool cooldown: which pool EC2 is asked nothing of for a while, and for how long.
+"""Pool cooldown: which pools we stop requesting, and for how long.
 
 A pool begins to cool down when:
 

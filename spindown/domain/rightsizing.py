@@ -114,9 +114,9 @@ class SizeTrial:
         return max(self.dollars_squared * self.jobs / squared - 1.0, 0.0)
 
     def exceeds(self, other: "SizeTrial", times: float, here: float, there: float) -> bool:
-        """Tell whether what an item costs here is so many times as much, beyond chance.
+        """Tell whether an item costs more than ``times`` as much here, and not by chance.
 
-        That is by three standard deviations of the ratio of both means, since it is asked each
+        Chance is three standard deviations of the ratio of both means, since it is asked each
         hour. The jobs are of one kind, so they vary alike at both sizes, and few tell little of how
         much: of jobs whose cost varies by half of the mean, the means of five and five differ by
         32 % at one standard deviation.
@@ -267,14 +267,14 @@ class Enough:
     """The size that what was used speaks for."""
 
     size: int
-    #: The least size, whatever it costs, that no more than 2 % exceed.
+    #: The smallest size, ignoring price, that at most 2 % of the jobs exceed.
     fits: int
     jobs: float
     #: GiB that 99 of 100 jobs have kept to, without room.
     used: float
-    #: Times that which was used.
+    #: Safety factor on what was used.
     room: float
-    #: That a job runs out of it.
+    #: Probability that a job runs out of memory.
     chance: float
 
 

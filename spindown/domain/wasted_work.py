@@ -14,41 +14,13 @@ only on a machine that stays (on demand), and if none can be had it becomes a de
 4. However its attempts end, an item is not begun again after ``max_item_time``
    (``dead_letter.too_long``).
 
-The rest is why this is enough. An item that saves nothing needs a machine for all its time at once.
-How long that is, nobody knows; each attempt that EC2 ended without progress took less. So the
-longest (L, ``Attempts.hours``) is a lower bound of what the next progress needs, and S
-(``Attempts.dollars``) is what all of them have cost. A machine costs p an hour as spot
-(``SpotTerms.price``) and D >= p on demand (``SpotTerms.on_demand``), and a boot takes b
-(``Attempts.boot``). The rule is ``S + p (b + L) <= D (b + L)``: if the next attempt ended at the
-bound too, all would have cost no more than on-demand up to the bound.
-
-*Why it costs at most twice what on-demand from the start would have* (the ski rental: rent until
-the rent has reached the price, then buy). The item needs T in truth, and on-demand from the start
-costs OD = D (b + T). Let an attempt that the rule allowed end after x <= T, and S' be all that is
-spent then. If x <= L, then S' <= S + p (b + L) <= D (b + L) <= OD. If x > L, then
-S' = S + p (b + L) + p (x - L) <= D (b + L) + D (x - L) <= OD. So what is wasted never
-exceeds OD, whatever is reclaimed when. An attempt that succeeds has x = T, so all is at most OD.
-Otherwise the item is done on demand for another OD: at most 2 OD in all, and no rule that does not
-know T is better by more than the difference between p and 0. Machines of another speed count by
-work: an hour of one twice as fast is two. What EC2 refunds of a first hour only makes S smaller.
-
-Where the price ladder or a ceiling rules on-demand out, there is no second leg. Then spot is tried
-until ``S + p (b + L)`` exceeds twice ``D (b + L)``; by the same argument the job has cost at most
-2 OD by then, and it becomes a dead letter. The same holds for a job that has wanted a machine that
-stays for ``STABLE_WITHIN`` and got none: EC2 has no capacity, a budget or ``max_workers`` is used
-up. If one comes after all, the item may have cost 3 OD.
-
-*State.* Whether state that an attempt saves is of any use to the next one, nobody can see. So a
-second measure, which only items clear, counts every attempt that EC2 ended before an item: S' is
-what they have cost, L' the longest, or 6 hours if that is more. While S' + p (b + L') <= 2 D (b +
-L') the job goes on as it likes; then on a stable machine, if one can be had. If the state is of
-no use, an item of 6 hours or more costs at most 3 OD in all, a shorter one at most 12 D + OD. If it
-is of use, spot has brought the item on for p an hour, and all stays below OD; and spot to the
-end is allowed for every item of up to 12 D / p hours, 30 where spot is at 40 % of on-demand.
-
-*An end.* Where on-demand is ruled out, state of no use has no end; on demand neither, if the item
-is longer than a job may be held. So every attempt's time since the last item is summed up, however
-it ended, and from ``max_item_time`` on no further is begun.
+S (``Attempts.dollars``) is what all attempts have cost that EC2 ended without progress, and L
+(``Attempts.hours``) the longest of them: a lower bound of what the next progress needs. A machine
+costs p an hour as spot (``SpotTerms.price``) and D on demand (``SpotTerms.on_demand``), and a boot
+takes b (``Attempts.boot``). Rule 1 is ``S + p (b + L) <= D (b + L)``: if one more attempt takes as
+long as the longest and is lost too, all together cost no more than that time costs on demand. So an
+item costs at most twice what on-demand from the start would have (ADR 56 has the proof, and what
+holds for state).
 
 This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
 there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)

@@ -1,4 +1,4 @@
-"""A claimed job: who holds it (``SlotId``), what is held, and what a commit of it is given."""
+"""A claimed job, for code that works on it: its slot (``SlotId``), its lease, and its commit."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -34,7 +34,7 @@ class ActionKind(StrEnum):
     REPAIR = "repair"
     #: End the row of an instance that is gone, and charge the rest.
     END = "end"
-    #: Give jobs of an instance that is gone back to the queue.
+    #: Return to the queue the jobs of an instance that is gone.
     FREE = "free"
     CONDEMN = "condemn"
     TERMINATE = "terminate"
@@ -126,7 +126,7 @@ class MarkInterrupted(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeJobs(Action):
-    """Give jobs back to the queue whose instance is gone."""
+    """Return to the queue the jobs of an instance that is gone."""
 
     leases: tuple[Lease, ...]
 

@@ -12,7 +12,7 @@ _BACKOFF_AT_MOST = timedelta(minutes=5)
 
 
 def remember_answers(draft: PlanDraft) -> PlanDraft:
-    """Remember what was asked when, and leave regions alone that asked to slow down."""
+    """Record when each question to EC2 was last answered, and begin the backoffs of this tick."""
     answers, now = draft.facts.ec2, draft.now
     changes: dict[str, object] = {}
     if answers.instances is not None:
