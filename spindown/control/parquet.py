@@ -16,7 +16,7 @@ from spindown.error import ContractError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Of DuckDB in the hourly function, which has 512 MiB and other duties; beyond it, it uses a file.
+#: Memory of DuckDB, which uses a file beyond it: the hourly function has 512 MiB, and other duties.
 _MEMORY = "256MiB"
 #: Rows that are held at once while a file is written.
 _ROW_GROUP = 2_048

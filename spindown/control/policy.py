@@ -20,7 +20,7 @@ from spindown.error import BadInput, ConfigError, ContractError
 from spindown.ledger import Ledger
 from spindown.port import NO_EDIT, ControlPorts, Key, LiveEdit, SettingsStore, Table
 
-#: Limits in dollars, of which one may be None: there is none.
+#: Limits in dollars; None: no limit.
 _LIMITS = ("max_price_per_hour", "max_price_per_gpu_hour", "max_dollars_per_hour")
 
 
@@ -122,7 +122,7 @@ def edit_policy(
             if not _is_valid(deployed.policy, stored):
                 text, policy = change(ledger.read().policy.text or NO_EDIT)
             elif version:
-                # Ours does not go with the edit that came between, which it has replaced.
+                # Our edit has replaced another that came between, and does not go with it.
                 refusal, text, policy = exc, stored, deployed.policy
             else:
                 raise

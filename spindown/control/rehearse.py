@@ -54,7 +54,7 @@ def rehearse(request: RehearsalRequest, ports: ControlPorts) -> Rehearsal:
         except (Throttled, Unreachable) as exc:
             return Rehearsal(launches=tuple(done), ended=str(exc))
         except AccessDenied as exc:
-            # Of credentials, not of what was asked for, which EC2 calls UnauthorizedOperation.
+            # The credentials are at fault; a launch that is not allowed is UnauthorizedOperation.
             done.append(
                 RehearsedLaunch(
                     pool=pool, code="AccessDenied", kind=RefusalKind.ACCOUNT, said=str(exc)

@@ -18,7 +18,7 @@ LEASES_FREED_AT_ONCE = 30
 
 
 def bound_leases(bounds: Iterable[tuple[Lease, datetime]], ledger: Ledger) -> None:
-    """Let no lease outlive its instance, which EC2 takes away at the time beside it."""
+    """End each lease by the time beside it, at which EC2 takes its instance away."""
     units = []
     for lease, deadline in bounds:
         bound = min(lease.not_after, deadline)

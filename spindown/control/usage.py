@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBounds:
-    """What is read of one workload and day: no worker that writes without end fills a memory."""
+    """How much is read of one workload and day, so that no worker can fill the memory."""
 
     objects: int = 100_000
     #: Names that are looked at, read or not: of a day there may be millions.
@@ -61,7 +61,7 @@ _READS_AT_ONCE = 8
 #: sure to fall into one of them, and lists nothing in the others.
 _DAYS_BACK = 7
 _HOURS = range(1, 4)
-#: Of one run, beside whatever else the hourly function does.
+#: Time of one run; the hourly function has more to do.
 _TIME_AT_MOST = timedelta(minutes=1)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-#: What a submit sent is kept for as long; then nobody could start it any more.
+#: The messages of a submit are kept for as long; after that nobody could start the batch any more.
 FORGOTTEN_AFTER = timedelta(days=30)
 
 

@@ -25,14 +25,14 @@ STOPPED_FOR = timedelta(hours=1)
 #: Instead one launch in so long, where messages can be at fault, since others may wait. It is the
 #: promise's own time.
 PACE = timedelta(minutes=5)
-#: They are, and nobody need be called, if items of the version were done within this.
+#: Messages are at fault, and nobody is called, if items of the version were done within this.
 PROVEN_FOR = timedelta(hours=6)
 #: An account error is tried again after this, so that a repair needs no second action.
 ACCOUNT_RETRY_AFTER = timedelta(minutes=15)
 #: StateReason.Code of an instance that somebody ended by a call (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"
-#: The party that a StateReason.Code blames, which is its first part, and those codes that blame the
-#: request and name no fault (EC2 API reference, StateReason).
+#: The first part of a StateReason.Code is the party that it blames. Some codes blame the request
+#: and name no fault (EC2 API reference, StateReason).
 _EC2, REQUEST = "Server", "Client"
 _NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
 #: Why a worker leaves although it could work.

@@ -81,10 +81,10 @@ class LaunchBudget:
 
     #: The whole budget of a month.
     month_usd: float
-    #: What of it launches may still set aside.
+    #: USD of it that launches may still set aside.
     left_usd: float
     lifetimes: WorkerLifetimes
-    #: Waiting items that no worker of ours will take, for whoever is launched first.
+    #: Waiting items that no present worker will take; the first that is launched does.
     items_waiting: float = 0.0
     #: What all workloads may have spent and set aside in the month once a launch is reserved;
     #: None: that is not looked at.
@@ -154,13 +154,13 @@ class WorkerNeed:
     """What one worker will still cost, USD."""
 
     instance_id: str
-    #: What it has cost since its last charge.
+    #: Its cost since it was last charged.
     uncharged: float
-    #: Until its end, though the next tick tells it to end.
+    #: Its cost until its end, if the next tick tells it to end.
     at_least: float
-    #: On top of that, if it may go on for now; 0: it ends anyway, or knows already.
+    #: Its cost on top of that, if it may go on for now; 0: it ends anyway, or knows already.
     more: float
-    #: With all the work in sight, as far as it is likely to be its own.
+    #: Its cost with all the work in sight, as far as it is likely to be its own.
     in_sight: float
     is_booting: bool = False
     #: Whether it could be told to end.

@@ -26,7 +26,7 @@ class InvocationUse:
     basis: str
 
 
-#: Memory of each function in GB, which its price goes by.
+#: Memory of each function in GB; Lambda charges by it.
 FUNCTION_GIB = 0.5
 
 #: Lambda's START, END and REPORT, and the line that the function writes; metrics are extra.

@@ -29,7 +29,7 @@ _TELLING_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRise:
-    """A rise that stands."""
+    """A rise of the cost of an item that has not gone back yet."""
 
     since: datetime
     #: What was usual before it.
@@ -41,7 +41,7 @@ class AcceptedCost:
     """The cost of an item that a person has accepted."""
 
     at: datetime
-    #: Of an item, all in.
+    #: USD per item, all in.
     dollars: NotZero
     by: str
 

@@ -37,8 +37,8 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.wasted_work import WastedWork, numbers_of
 
-#: Of SQS. It counts every receive and never resets; the manifest counts what is a failure. So this
-#: limit only stops what nothing else counts.
+#: The limit of SQS, which counts every receive and never resets. The manifest counts failures, so
+#: this limit only stops what nothing else counts.
 MAX_RECEIVE_COUNT = 100
 #: After so many receives a message is replaced by a copy, whose count begins at 0.
 RENEW_RECEIVES = MAX_RECEIVE_COUNT // 2

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from spindown.domain.bound import Tally
 from spindown.domain.offer import CapacityType, Pool
 
-#: From so many on a trait is doubted even though machines were of use since: with others.
+#: From so many on, a trait is doubted even if machines with other traits were of use since.
 _PROVEN_BAD = 3
-#: A first machine may be broken by chance: another capacity type, which costs some times as much,
-#: comes after the second.
+#: A first machine may be broken by chance. Only after the second is another capacity type tried,
+#: since it costs several times as much.
 _OTHER_CAPACITY_TYPE_FROM = 2
 #: Then one machine tries it again, as the fault may be mended. Sooner for a capacity type, since
 #: without it machines cost most.

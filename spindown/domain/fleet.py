@@ -61,9 +61,10 @@ class Worker:
     vcpus: VcpuCount = 0
     #: Jobs that it can hold at once.
     slots: SlotCount
-    #: That of its pool when it was last charged, since spot prices move; at first of its launch.
+    #: The price of its pool when it was last charged, since spot prices move; until then, at its
+    #: launch.
     price_per_hour: Price
-    #: Of that, for root volume and public IPv4: EC2 never refunds it.
+    #: The part of it for root volume and public IPv4: EC2 never refunds that.
     extra_price: Price = 0.0
     #: Whole price of the same type on demand at the launch, USD per hour; None when unknown.
     on_demand_price: Price | None = None
@@ -88,7 +89,7 @@ class Worker:
     #: percent of their memory that was used at the most; None: none were seen at work.
     gpu_percent: Percent | None = None
     vram_percent: Percent | None = None
-    #: That memory, of one GPU.
+    #: The memory that was used at the most, of one GPU.
     vram_gib: Amount | None = None
     #: When EC2 takes it away, by its notice. Its jobs go by it, also where only the worker says so.
     interrupted_at: datetime | None = None
@@ -115,7 +116,7 @@ class Worker:
     #: Up to where its cost has been added to the day's spend, and how much that was, USD.
     accrued_until: datetime | None = None
     charged_usd: Amount = 0.0
-    #: What more it would have cost by its end, USD, had EC2 not reclaimed it within the hour that
+    #: USD that it would have cost besides by its end, had EC2 not reclaimed it within the hour that
     #: is free then; 0: it was not refunded.
     refunded_usd: Amount = 0.0
     condemned_at: datetime | None = None
@@ -256,9 +257,9 @@ class Lease:
     first_item: Tally = 0
     #: Whether interruptions have wasted so much of its work that it may not move back to spot.
     is_pinned: bool = False
-    #: Of its worker: in which queue its message lies.
+    #: The shape of its worker: the queue that its message lies in.
     shape: str = ""
-    #: Of the present attempt; None: its code says nothing.
+    #: What the code of the present attempt says of its progress; None: nothing.
     progress: CodeProgress | None = None
 
     def pace(self, items_done: int, at: datetime) -> float | None:
@@ -292,7 +293,7 @@ class RequeuedJob:
     #: 0: not known.
     items: Tally
     items_done: Tally
-    #: Of its last holder; None: it held the job too briefly to tell.
+    #: The pace of its last holder; None: it held the job too briefly to tell.
     items_per_hour: Amount | None = None
     #: When its last holder gave it up or was lost.
     at: datetime
@@ -300,7 +301,7 @@ class RequeuedJob:
     failures: int = 0
     #: What interruptions have cost it, if it must go on on a stable machine.
     wasted_work: WastedWork | None = None
-    #: In whose queue its message lies.
+    #: The shape in whose queue its message lies.
     shape: str = ""
     #: Before then nobody gets it; None: at once.
     next_try_at: datetime | None = None

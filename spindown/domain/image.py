@@ -19,12 +19,12 @@ from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 #: gives a week; a month is what PCI DSS 4.0.1, requirement 6.3.3, gives for critical ones.
 RENEWED_AFTER = timedelta(days=23)
 USED_FOR = timedelta(days=30)
-#: Then it is deleted (``infra.image``), which is looked at once a day.
+#: Then it is deleted, once a day (``infra.image``).
 _STORED_FOR = timedelta(days=37)
 _MONTH = timedelta(days=365) / 12
 
-#: So many instances of it in a row that never check in show that an image is broken. The breaker
-#: stops launches at three: the third starts from the base image.
+#: An image is broken once so many of its instances in a row never check in. The breaker stops
+#: launches at three: the third starts from the base image.
 SILENT_AT_MOST = 2
 #: After a failure the next build waits so long, twice as long after each further one.
 _RETRY_AFTER = timedelta(days=1)
@@ -34,8 +34,8 @@ _DOUBLINGS = 5
 _SNAPSHOT_GIB_MONTH = 0.05
 #: USD a GiB and month of a gp3 volume (the same).
 _VOLUME_GIB_MONTH = 0.08
-#: USD an hour of m7i.large on demand in us-east-1, on which an image is built and tested, and for
-#: how long: half an hour to build, a quarter to test.
+#: An image is built and tested on an m7i.large: USD an hour on demand in us-east-1, and hours: half
+#: an hour to build, a quarter to test.
 _BUILDER_HOUR = 0.1008
 _BUILD_HOURS = 0.75
 _MONTH_HOURS = 730.0
@@ -50,7 +50,7 @@ class ImageHistory:
 
     #: Region -> id of the image that is there; empty: none was ever finished.
     images: Mapping[str, str] = field(default_factory=dict)
-    #: What tells what it was baked with (``contract.image.make_stamp``).
+    #: A stamp of what it was baked with (``contract.image.make_stamp``).
     stamp: str = ""
     #: When its build began: its base image is as old.
     based_at: datetime | None = None

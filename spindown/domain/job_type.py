@@ -397,7 +397,7 @@ _HAS: Mapping[str, Callable[[InstanceType], float]] = {
     "gpu_memory_gib": lambda kind: kind.gpu_memory_mib / _MIB_PER_GIB,
 }
 
-#: Needs that are numbers, of which more is asked for than less.
+#: Needs that are numbers: a larger one asks for more.
 _NUMBERS = tuple(f.name for f in fields(Needs) if f.name != "architectures")
 
 

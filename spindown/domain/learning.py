@@ -43,7 +43,8 @@ class ThroughputRecord:
     lives: int = 0
     #: Items per slot-hour of the last reports, newest last; may be empty.
     rates: tuple[float, ...] = ()
-    #: Of these, the report that took longest, and the one of most items; 0: not known.
+    #: Hours and items of the report that took longest, and of the one with most items; 0: not
+    #: known.
     longest_hours: float = 0.0
     longest_items: float = 0.0
     largest_hours: float = 0.0
@@ -85,10 +86,10 @@ class TypeKnowledge:
 class Knowledge:
     """Everything learned of one workload. Empty: nothing yet. Samples are newest last."""
 
-    #: What computes in it (GPU and count, or family and vCPUs) -> record.
+    #: Processor (GPU and count, or family and vCPUs) -> record.
     throughput: Mapping[Processor, ThroughputRecord] = field(default_factory=dict)
     pools: Mapping[Pool, PoolRecord] = field(default_factory=dict)
-    #: What computes in the workers that there are.
+    #: Processors of the present workers.
     alive: frozenset[Processor] = frozenset()
     #: Seconds from the launch to the check-in.
     boots: tuple[float, ...] = ()
@@ -104,7 +105,7 @@ class Knowledge:
     checkpoints: tuple[float, ...] = ()
     #: "per-gpu", "per-instance" or a number: how reports a slot add up to an instance.
     slots: str = "per-gpu"
-    #: What a program has to write its last checkpoint; none for a function.
+    #: Time that a program has to write its last checkpoint; 0 for a function.
     stop_grace: timedelta = timedelta(0)
 
     def of_types(self, names: Sequence[str]) -> "Knowledge":

@@ -150,7 +150,7 @@ def outage_wait(receive_count: int, jitter: float) -> timedelta:
 
 _DOUBLINGS = 10
 
-#: What a later version wrote, a worker of that version reads, which comes with the running deploy.
+#: A worker of the later version can read it; such workers come with the deploy under way.
 UNREADABLE_WAIT = timedelta(minutes=5)
 
 

@@ -59,7 +59,7 @@ class MachineCost:
 
     @property
     def dollars(self) -> float:
-        """Return all of it."""
+        """Return the sum, USD."""
         return self.machine + self.disk + self.address
 
 
@@ -151,7 +151,7 @@ class WorkloadBill:
 
     @property
     def items_failed(self) -> int:
-        """Return how many failed, which are none of the items done."""
+        """Return how many items failed; they do not count as done."""
         return sum(day.items_failed for day in self.days.values())
 
     @property
@@ -206,7 +206,7 @@ class MonthBill:
 
     @property
     def dollars(self) -> float:
-        """Return all of it, USD."""
+        """Return the sum, USD."""
         return self.booked + self.control_dollars
 
     @property

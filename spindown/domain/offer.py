@@ -476,8 +476,8 @@ def _is_price(price: float) -> bool:
     return math.isfinite(price) and price > 0.0
 
 
-#: Where the Price List answers, which knows every region: the first part of a home region's name
-#: -> the one that is asked from there. Any other asks us-east-1.
+#: The Price List answers in few regions, and there for all. First part of a home region's name ->
+#: the region that is asked from there; any other home asks us-east-1.
 _PRICING_REGIONS = {"eu": "eu-central-1", "ap": "ap-south-1"}
 
 

@@ -1,7 +1,7 @@
 """What becomes of a job that has run out of memory: it is tried again on the next larger size.
 
-Where this is not possible, its attempt has failed like any other (``dead_letter``). So has one that
-had used little (``had_used_little``), which also goes on with more.
+Where this is not possible, its attempt has failed like any other (``dead_letter``). An attempt that
+had used little (``had_used_little``) has failed too, and yet the job goes on with more.
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from dataclasses import replace
 from spindown.domain.job_type import SCALES, parse_shape, settle, size_up
 from spindown.domain.policy import Needs, Policy
 
-#: Of the memory that there is: code that has used less may raise MemoryError for another reason.
+#: Share of the memory: code that has used less may raise MemoryError for another reason.
 _LITTLE = 0.25
 #: Of the memory of a machine its system tells so much at least: firmware and kernel take the rest.
 _TOLD = 0.9

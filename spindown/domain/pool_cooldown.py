@@ -24,8 +24,8 @@ from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 
-#: What the account may not have is seldom had soon. Longer than a breaker stays open for an
-#: account error, so that the launch after it asks for something else.
+#: A pool that the account may not have is seldom allowed soon. Longer than a breaker stays open for
+#: an account error, so that the launch after it asks for something else.
 _FORBIDDEN_FOR = timedelta(minutes=30)
 _FORBIDDEN_AT_MOST = timedelta(hours=2)
 _DOUBLINGS = 20
@@ -37,7 +37,7 @@ class PoolCooldown:
 
     pool: Pool
     until: datetime
-    #: Times in a row; the cooldown doubles with each.
+    #: How many times in a row it has begun; the cooldown doubles with each.
     strikes: Tally
     reason: Reason
 

@@ -13,8 +13,8 @@ from spindown.domain.fleet import Worker
 from spindown.domain.offer import CapacityType, Offer, extra_price_per_hour
 from spindown.domain.policy import Policy, Rung
 
-#: USD per hour of an instance whose hours are paid: what running it adds. Not 0, which says that no
-#: price is known.
+#: USD per hour that running an instance adds whose hours are paid for. Not 0: that would say that
+#: no price is known.
 PAID_PRICE = 1e-6
 #: USD per GiB-month of gp3: no region asks for more (AWS Price List, 2026: 0.08 to 0.19).
 _DEAREST_GIB = 0.2

@@ -56,11 +56,11 @@ _WEEKS_KEPT = 4
 #: have powers of two as well, so a whole step just below one counts as too large for it.
 _STEPS_PER_DOUBLING = 16
 _GIB_LEAST = 1.0 / 64.0
-#: What has faded to less than this many jobs is forgotten.
+#: Evidence that has faded to less than this many jobs is forgotten.
 _FORGOTTEN = 0.01
 _HOURS_PER_DAY = 24
 _SECONDS_PER_HOUR = 3600.0
-#: Of the first whole week of 1970.
+#: The Monday of the first whole week of 1970.
 _MONDAY = date(1970, 1, 5).toordinal()
 
 
@@ -70,7 +70,7 @@ class SeenAttempt:
 
     #: When its job was first routed.
     at: datetime
-    #: Of its machine's queue.
+    #: The shape of its machine's queue.
     shape: Shape
     #: Of the whole machine.
     vcpus: float
@@ -82,8 +82,8 @@ class SeenAttempt:
     seconds: float = 0.0
     dollars: float = 0.0
     items: float = 0.0
-    #: The last of its job, which is completed or has failed. Attempts that others go on from are
-    #: neither counted as jobs nor asked for their peak.
+    #: Whether its job has completed or failed with it. An attempt that another goes on from is not
+    #: counted as a job, and its peak does not count.
     ends_job: bool = True
     #: It failed, or ran out of memory.
     has_failed: bool = False

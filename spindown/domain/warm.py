@@ -1,4 +1,4 @@
-"""How many workers are kept warm now, which they are, and what that comes to in a month."""
+"""How many workers are kept warm now, which ones, and how many hours that is in a month."""
 
 from collections.abc import Sequence
 from dataclasses import replace

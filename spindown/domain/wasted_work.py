@@ -50,14 +50,15 @@ _WITH_STATE = 2.0
 #: An attempt of this item is taken to last so many hours at least: so items of a day whose state
 #: is of use stay on spot, whatever is reclaimed when.
 _ITEM_HOURS = 6.0
-#: What waits so long for a stable machine goes on without: nearly all shortages end before.
+#: A job that has waited so long for a stable machine goes on without: nearly all shortages end
+#: sooner.
 STABLE_WITHIN = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotTerms:
-    """What a slot of a spot machine costs, and how surely it stays."""
+    """What a slot of a spot machine costs, and how likely EC2 is to leave it."""
 
     #: USD an hour of the whole machine, as spot and on demand.
     price: float

@@ -156,7 +156,7 @@ class SlotLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a worker goes by until it reads the policy again."""
+    """The settings that a worker follows until it reads the policy again."""
 
     policy: Policy
     #: After this long without a job the worker ends; learned if the policy says "auto".
@@ -169,7 +169,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """What no event changes."""
+    """Settings of a worker that no event changes."""
 
     #: Which version of the user's code the worker runs.
     code_digest: str = ""

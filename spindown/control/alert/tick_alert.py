@@ -26,7 +26,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.reason_text import say, say_outcome
 
-#: What each tick sees or sees not; the others are seen only by ticks that launch.
+#: Alerts that every tick can raise or end; the others need a tick that launches.
 _SEEN_BY_EACH = frozenset(
     {
         "policy-invalid",
@@ -44,15 +44,15 @@ _SEEN_BY_EACH = frozenset(
         "rows-flooded",
     }
 )
-#: What a launch that succeeds is the end of, and what ends besides when nothing is missing.
+#: Alerts that end when a launch succeeds, and those that also end when nothing is missing.
 _ENDED_BY_LAUNCH = frozenset({"no-offer", "capacity", "account", "unknown-refusal", "quota"})
 _ENDED_BY_ENOUGH = frozenset({"no-offer", "capacity"})
 
-#: USD of a day below which a share of it says nothing.
+#: A day that costs less, USD, is too cheap for a share of it to mean anything.
 _DOLLARS_WORTH_A_SHARE = 1.0
 _ACCOUNT, _UNKNOWN = "account", "unknown"
 _A_WHILE = timedelta(minutes=15)
-#: How long something may be to end in every tick before a person is told.
+#: A person is told once every tick has tried for so long to end something.
 _UNENDED_FOR = timedelta(minutes=8)
 #: A claim is seen a tick later, and a launch is asked for within ``start_within``.
 _TICKS_OF_GRACE = 3
@@ -82,7 +82,7 @@ class AlertInput:
 
     @property
     def now(self) -> datetime:
-        """Return when it was."""
+        """Return the time of the tick."""
         return self.decision.at
 
     @property
@@ -93,7 +93,7 @@ class AlertInput:
 
     @property
     def workload(self) -> str:
-        """Return whose it is."""
+        """Return the workload of the tick."""
         return self.decision.workload
 
 

@@ -1,4 +1,4 @@
-"""What an execution has come to so far: the executor's own memory."""
+"""How far the execution of a plan has come: the executor's memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -218,7 +218,7 @@ def _terminate(run: Execution, action: Terminate) -> None:
         return
     run.done.append(replace(action, instance_ids=ids))
     for instance_id in _gone(run, states):
-        # As an event would tell: EC2 may not describe it for long.
+        # As an event would note it: EC2 may soon describe the instance no more.
         sort, once = rows.machine_sort_key(instance_id), frozenset({"gone_at", "ended_at"})
         when = When(exists=True, absent=once)
         run.write_later(run.facts.rows.change(sort, {"gone_at": run.now}, when=when))
@@ -256,7 +256,7 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
     if made:
         run.done.append(action)
     if not is_for_particular_jobs:
-        # Of several shapes the first that was kept from its need.
+        # Of several shapes, the first that did not get all that it needs.
         run.ended_early = run.ended_early or ended
     elif ended.code is ReasonCode.MAX_WORKERS:
         run.note(ended)

@@ -45,7 +45,7 @@ class Refreshed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownCatalogue:
-    """What is remembered: a catalogue, and the refresh that nobody has stored yet."""
+    """A catalogue that is remembered, and the refresh of it that nobody has stored yet."""
 
     catalogue: Catalogue
     unstored: Refreshed | None = None
@@ -63,7 +63,7 @@ class _LimitedCatalogue:
 _LIMITED: AnswerKind[_LimitedCatalogue] = AnswerKind("limited catalogue", CATALOGUE_FOR)
 #: When a catalogue was forgotten, since it had no CPU types.
 _RENEWED: AnswerKind[None] = AnswerKind("renewed catalogue", CATALOGUE_FOR)
-#: As whoever reads it who may not ask the market.
+#: The catalogue for readers that may not ask the market.
 _STORED: AnswerKind[Catalogue] = AnswerKind("stored catalogue", CATALOGUE_FOR)
 _CATALOGUE: AnswerKind[_KnownCatalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
 

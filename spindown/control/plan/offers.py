@@ -42,7 +42,7 @@ from spindown.domain.wasted_work import (
 from spindown.ledger import AccountView
 from spindown.port import CATALOGUE_FOR
 
-#: What is as fast as it must be is not left out for the rounding of its estimate.
+#: Rounding must not leave out an offer that is just as fast as it must be.
 _AS_FAST = 1.01
 #: Hours; no attempt is longer, and the slowest machine is far from a hundred times a T4.
 _BOUND_AT_MOST = 10_000.0

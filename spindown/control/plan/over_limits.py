@@ -56,8 +56,8 @@ def end_over_budget(
 
     None: there is no budget, or nobody knows what is spent of it.
 
-    What all workloads have spent and set aside is in the month's row. What the workload's own
-    launches have set aside gives way to what their workers need by now, where that is more.
+    The month's row has what all workloads have spent and set aside. Where workers need more by now
+    than their launches have set aside, that counts instead.
     """
     whole, month = draft.facts.deployment.budget_per_month, rows.budget_sort_key(draft.now)
     if whole is None or account is None or month in account.bad_rows:

@@ -2,9 +2,9 @@
 
 Their jobs are put back in ``control.plan.requeue``.
 
-A worker is condemned under the version of its row that was read, which fails if it has just taken
-a job or begun to leave; only then its instance is terminated, and again in every tick until EC2
-says that it is gone.
+A worker is condemned under the version of its row that was read. That fails if it has just taken a
+job or begun to leave. Once it has succeeded, its instance is terminated, and again in every tick
+until EC2 says that it is gone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -170,7 +170,8 @@ def _instances(draft: PlanDraft) -> list[InstanceView]:
 def _as_known(worker: Worker, now: datetime) -> InstanceView:
     """Return a worker's instance where EC2 does not describe it: running, if nothing else was told.
 
-    What was told of its end holds once a description, which says why, has failed for long.
+    An event may have told of its end. That counts only after a while: until then a description,
+    which also says why it ended, may still come.
     """
     instance = assumed(worker)
     is_gone = worker.gone_at is not None and now - worker.gone_at > UNSEEN_FOR

@@ -394,7 +394,7 @@ def _keep(
     if rows.CLAIMS in facts.view.bad_rows:
         claims = ClaimsRow(claims=backlog.claims, late=backlog.late)
         journal.write_later((ledger.put(rows.CLAIMS, claims),))
-    # The policy in force as workers read it, who cannot read settings.
+    # The policy in force, for workers: they cannot read settings.
     policy = replace_fields(
         facts.effective.row,
         {

@@ -41,7 +41,7 @@ class TickResult:
     plan: Plan
     record: TickRecord
     decision: Decision
-    #: What was charged, as far as it was written: what is lost the next tick charges.
+    #: What was charged and written; the next tick charges what was not written.
     charges: Sequence[Charge]
     #: How often the table refused what a row holds.
     refused: int

@@ -46,7 +46,7 @@ class Overhead:
     boot: float
     #: The idle tail, t.
     idle: float
-    #: That computing stands still for one checkpoint, C.
+    #: Time for which computing stands still during one checkpoint, C.
     checkpoint: float
     policy: Policy
 
