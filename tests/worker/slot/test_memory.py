@@ -94,7 +94,7 @@ def test_what_a_machine_has_besides_its_shape_counts(tmp_path: Path) -> None:
     slot.world.send({**JOB, "requirements": {"memory_gib": 1, "vcpus": 0}})
     slot.step()
 
-    assert only(intake)["requirements"] == {"memory_gib": 8, "vcpus": 0}
+    assert only(intake)["requirements"] == {"memory_gib": 16, "vcpus": 0}
 
 
 def test_a_stored_body_is_stored_anew(tmp_path: Path) -> None:
