@@ -1,8 +1,8 @@
 """The policy in force: as deployed, with the current live edit, if that is valid.
 
 An edit that is not valid changes nothing: the last good one stays in force, and the refusal is
-shown. Only an edit needs the validation of ``spindown.config``, which is imported when there is
-one, so that the functions start without it.
+shown. ``spindown.config`` validates edits. It is imported only when there is one, so that the
+functions start faster.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Have EC2 check launches with the scaler's own role, and make none.
 
-What an organisation's policy, a boundary or a wrong grant forbids shows so before the first job.
-Each check takes a call out of the bucket that launches need, and whoever may wake the scaler may
-ask for one. So all of them together have a bound in each minute.
+So people see before the first job what an organisation's policy, a boundary or a wrong grant
+forbids. Each check takes a call out of the bucket that launches need, and whoever may wake the
+scaler may ask for one. So only some are made in each minute.
 """
 
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""When a batch is over, whom that is told, and what it means for the batch that waits for it.
+"""When a batch is over, who is told, and what it means for the batch that waits for it.
 
 A batch is over once each of its jobs is (``is_over``). ``job.batch_end`` looks at them in their
 order, and ``is_forgotten`` says when it gives up. The topic tells people, and

@@ -3,8 +3,8 @@
 These are the last in which items were done, however long ago, so that work of once a quarter has a
 usual cost too. A week holds each weekday once and counts by what was spent and done in it. So a
 small Saturday says nothing and a dear one every week is usual, while a cost that grows by 1 % a day
-is found as one that triples on a day. Of the weeks before the usual one is that in the middle of
-their items.
+is found as one that triples on a day. The usual week is the median of those before, each weighed
+by its items.
 
 A rise that was found stands, against what was usual then, until the cost is down or a person
 accepts the new cost. An accepted cost is taken as that of all days before, so that it is the usual

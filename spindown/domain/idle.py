@@ -1,7 +1,7 @@
 """How long a worker waits for more work (the idle timeout), and how often it asks.
 
-``idle_timeout`` is the rule, ``timeout_told`` what ticks tell of it, ``timeout_heard`` what a
-worker goes by. That it ends after that is decided in ``domain.worker_lifecycle``.
+``idle_timeout`` is the rule, ``timeout_told`` what ticks tell of it, ``timeout_heard`` the one that
+a worker uses. What a worker then does is decided in ``domain.worker_lifecycle``.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """What a deployment has cost in a month: by kind, workload, type, day and cause.
 
-Workers are booked second by second (``control.spend``). Of them, disks and addresses are told apart
-by the prices stamped at launches. What the control plane costs is an estimate at list prices.
+The cost of workers is booked second by second (``control.spend``); the prices stamped at their
+launches tell disks and addresses apart. The cost of the control plane is an estimate at list
+prices.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,12 +1,12 @@
 """How much of a machine jobs of a type get, learned from what those before them have used.
 
-Of a workload without types nothing is learned: ``requirement_advice`` advises on what it requires.
+For a workload without types nothing is learned: ``requirement_advice`` advises on what it requires.
 
 Memory and VRAM are the smallest size that nearly all jobs fit into, with room that shrinks as
 evidence grows; an hour of the week that needs more, week by week, has a size of its own. Cores are
 those at which an item has cost least. A size changes to the next larger or smaller one, is on trial
-there, and a size that was lowered goes back if failures or costs rise. What one job asks for next
-that has run out of memory is in ``out_of_memory``. The sizes are those of ``job_type.SCALES``.
+there, and a size that was lowered goes back if failures or costs rise. A job that has run out of
+memory asks for more by ``out_of_memory``. The sizes are those of ``job_type.SCALES``.
 
 What is learned comes from workers, which may lie: it moves sizes between the least and the most
 that people have set, and no further.

@@ -1,4 +1,4 @@
-"""Which machines end first since they are more, or dearer, than the policy allows by now.
+"""Which machines end first when there are more, or dearer ones, than the policy allows by now.
 
 A limit may be lowered while machines run, and a spot price may rise. What no longer fits takes no
 new job and ends after those in hand.

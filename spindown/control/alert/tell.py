@@ -1,7 +1,7 @@
-"""Tell people of what stands, and remember that they were told.
+"""Tell people of alerts, and remember that they were told.
 
-What is remembered is one small row an alert, in the partition of the workload: read with all
-others, written only while there is something to remember.
+Each alert is remembered in one small row, in the partition of the workload: read with all others,
+written only while there is something to remember.
 """
 
 from collections.abc import Mapping, Sequence

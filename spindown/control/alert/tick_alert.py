@@ -1,7 +1,7 @@
 """Which alerts a tick finds: what is wrong that no other tick will fix by itself.
 
 CloudWatch's own alarms watch what must be heard even when this code is silent: the tick, the
-queues, money. What only this code can explain it tells itself, with EC2's words in the text.
+queues, money. This code tells what only it can explain, with EC2's words in the text.
 """
 
 from collections.abc import Iterator, Sequence

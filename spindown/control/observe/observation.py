@@ -1,7 +1,7 @@
 """What a tick knows: rows, settings and queue as read once, and what EC2 and its market said.
 
-A call that fails is a reason among the others: what it would have told is missing, and the plan
-goes by what the rows say.
+A call that fails becomes a reason. What it would have told is missing, and the plan goes by the
+rows.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Messages that only a later version reads: hidden for hours, and shown once it is deployed.
 
-A worker that is bought for such a message cannot do it, and neither can the next: it hides the
-message for as long as SQS allows and says so in a row. What is hidden is no backlog. The tick is
-deployed with the workers, so it knows what they read.
+A worker that is bought for such a message cannot do it, and neither can the next. So the worker
+hides it for as long as SQS allows, and says so in a row. A hidden message is no backlog. The tick
+is deployed with the workers, so it knows what they read.
 """
 
 from collections.abc import Mapping

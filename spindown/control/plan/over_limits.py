@@ -1,8 +1,8 @@
-"""Tell workers to end that the month's budget does not pay for, or the limits have no room for.
+"""Tell workers to end for which the month's budget does not pay, or the limits leave no room.
 
-Which these are is decided in ``domain.budget`` and ``domain.surplus``. A worker that is
-told hears it at its next heartbeat. With ``spent_at`` in its row it ends as ``when_spent`` says,
-with ``surplus_at`` after the jobs in hand; one that boots is condemned.
+``domain.budget`` and ``domain.surplus`` decide which these are. A worker hears it at its next
+heartbeat. With ``spent_at`` in its row it ends as ``when_spent`` says, with ``surplus_at`` after
+the jobs in hand; one that boots is condemned.
 """
 
 from collections.abc import Collection, Mapping
