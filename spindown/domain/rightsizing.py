@@ -37,6 +37,9 @@ ROOM = 0.5
 SYSTEM_GIB = 0.5
 #: Jobs at a size, before the next change.
 TRIAL_JOBS = 5.0
+#: Standard deviations by which fewer jobs must need more, before a size gets smaller: as many as
+#: may, by chance once more and once fewer, would move it to and fro, and run out each time.
+_LOWER_IF_SURE = 2.0
 #: After a size went back, smaller ones are not tried for so long.
 KEPT_FOR = timedelta(days=14)
 #: Failures of a trial from which they count, and by how much their share has to rise.
@@ -269,6 +272,8 @@ class Enough:
     size: int
     #: The smallest size, ignoring price, that at most 2 % of the jobs exceed.
     fits: int
+    #: The least size down to which jobs go: by more than chance no more than 2 % exceed it.
+    surely: int
     jobs: float
     #: GiB that 99 of 100 jobs have kept to, without room.
     used: float
@@ -361,6 +366,10 @@ def enough(
     def is_too_small(size: int) -> bool:
         return count_over(size) > RUN_OUT_AT_MOST * jobs
 
+    def may_be_too_small(size: int) -> bool:
+        over = count_over(size)
+        return over + _LOWER_IF_SURE * math.sqrt(over) > RUN_OUT_AT_MOST * jobs
+
     def is_worth(size: int, larger: int) -> bool:
         if is_too_small(size):
             return True
@@ -371,8 +380,15 @@ def enough(
     used = quantile_of(seen, 0.99)
     scale = SCALES[sizes.need]
     fits = next((size for size in scale if not is_too_small(size)), scale[-1])
+    surely = next((size for size in scale if not may_be_too_small(size)), scale[-1])
     return Enough(
-        size=found, fits=fits, jobs=jobs, used=used, room=spare, chance=chance_over(found)
+        size=found,
+        fits=fits,
+        surely=max(found, surely),
+        jobs=jobs,
+        used=used,
+        room=spare,
+        chance=chance_over(found),
     )
 
 
@@ -533,7 +549,7 @@ def decide_size(
             return current
         return current.moved(larger, ReasonCode.SIZE_RAISED, about)
     smaller = sizes.below(current, now)
-    if smaller is None or smaller < want.size or current.tried.jobs < TRIAL_JOBS or not may_try:
+    if smaller is None or smaller < want.surely or current.tried.jobs < TRIAL_JOBS or not may_try:
         return current
     return current.moved(smaller, ReasonCode.SIZE_LOWERED, about)
 

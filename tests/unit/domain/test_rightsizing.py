@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -419,6 +420,45 @@ def test_what_is_asked_for_too_much_comes_down_size_by_size() -> None:
     # Jobs that grow later are followed at once.
     _, grown = follow(history, 40.0, 6)
     assert grown == [8, 16, 32, 48, 48, 48]
+
+
+def test_a_few_large_jobs_move_no_size_to_and_fro() -> None:
+    luck, now, history = Random(2), MONDAY, begin(Needs(memory_gib=64), MONDAY)
+    ranges = {**RANGES, MEMORY: a_range(most=64)}
+    moves = ran_out = jobs = 0
+    for _ in range(24 * 14):
+        seen = []
+        for _ in range(10):
+            need, size = (2.0 if luck.random() > 0.02 else 20.0), history.sizes[MEMORY].size
+            jobs, has_run_out = jobs + 1, need > size
+            seen.append(
+                an_attempt(
+                    min(need, float(size)),
+                    size,
+                    ends_job=not has_run_out,
+                    ran_out=has_run_out,
+                    at=now,
+                )
+            )
+            if has_run_out:
+                ran_out += 1
+                seen.append(an_attempt(need, 32, at=now))
+        now += timedelta(hours=1)
+        before = history.sizes[MEMORY].size
+        history, _ = decide(learn(history, seen, now), ranges, now, applies=True)
+        moves += history.sizes[MEMORY].size != before
+
+    assert ran_out <= RUN_OUT_AT_MOST * jobs
+    # Five down from what is asked for, and three up to what a job in fifty needs.
+    assert moves <= 8
+
+
+@pytest.mark.parametrize(("large", "is_lowered"), [(0, True), (1, True), (8, False), (20, False)])
+def test_a_size_gets_smaller_only_beyond_chance(large: int, is_lowered: bool) -> None:
+    want = enough([(6.0, 500 - large), (125.0, large)], a_range())
+    step = SizeInForce(size=128, tried=a_trial())
+
+    assert (decide_size(step, want, a_range(), MONDAY).size < 128) is is_lowered
 
 
 @pytest.mark.parametrize(
