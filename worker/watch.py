@@ -2,7 +2,8 @@
 
 Each look is one method, which its own thread repeats; a failed look is logged and repeated, for
 it proves nothing. Two more threads send the log: at every heartbeat, and at once what code prints.
-That the user's code hangs is seen elsewhere: ``child.runner`` and ``child.command`` kill what takes
+A worker that is silent is powered off by ``system/deadman.sh``, after 15 minutes. That the user's
+code hangs is seen elsewhere: ``child.runner`` and ``child.command`` kill what takes
 longer than ``item_timeout``.
 """
 

@@ -1,6 +1,7 @@
 """Have images baked once they are earned, and note what became of them: once an hour.
 
-When one is earned is decided in ``domain.image``.
+When one is earned is decided in ``domain.image``. That is for the mode `auto`: with `bake` the
+deploy and a weekly schedule bake (``infra.image``).
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """Note what EventBridge says of an instance: taken away soon, at risk, or gone.
 
-An event writes only to rows of its own instance, and wakes a tick, which counts, charges and frees
-under the lock. When EC2 takes a thousand instances, two thousand events come at once: none waits
+An event writes only to rows of its own instance, and wakes a tick, which under the
+lock counts the interruption and lets its pool rest (``plan.terminate``), charges and ends the row
+(``machine_gone``), and frees its jobs (``plan.requeue``). When EC2 takes a thousand instances, two thousand events come at once: none waits
 for another's rows, reads settings or asks EC2. An event that finds a tick under way leaves all to
 the next one.
 

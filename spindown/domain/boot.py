@@ -1,4 +1,8 @@
-"""The phases of a boot: how long each takes, which is the longest, and what baking would spare."""
+"""The phases of a boot: how long each takes, which is the longest, and what baking would spare.
+
+How long a boot may take is decided in ``learning.check_in_within``; ``termination`` ends an
+instance whose boot takes longer.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,9 @@ of each condemned worker, of each that has outstayed (``outstayed``), and of eac
 
 An instance is terminated when
 
-- it never checked in, or gives no sign of life (``find_terminations``: ``_stale``);
-- it is idle for too long, too old without a job, or drained and did not power off (``_reason``);
+- it gives no sign of life any more (``find_terminations``: ``_stale``);
+- it never checked in (``_reason``; within what time: ``learning.check_in_within``), is idle for too
+  long, too old without a job, or drained and did not power off (``_reason``);
 - it has outstayed the end that every honest worker keeps (``find_due``, ``outstayed``);
 - no row and no open launch knows it (``_orphans``).
 

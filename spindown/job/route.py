@@ -1,5 +1,7 @@
 """Route the messages of a workload with types: each to the queue of the shape that it needs.
 
+Which shape that is, is decided in ``domain.job_type`` (``settle``).
+
 A copy is sent before the original is deleted, as whenever a message moves: a crash in between
 leaves two messages of one job, of which the manifest lets only one do anything. What cannot be
 routed now stays in the entry queue and is hidden for a while.

@@ -1,4 +1,7 @@
-"""Ask EC2 for the planned offers (``control.plan.launch_request``) until the need is met.
+"""Ask EC2 for the offers of a choice, request by request, until the need is met.
+
+Each request is made from the choice and the progress so far by ``control.plan.launch_request``; the
+requests in the plan are what it makes if EC2 refuses none.
 
 Each request is written down as an intent, under the fence and within the budget, before EC2
 hears of it; its answer after it. A pool without capacity, or in a zone without addresses, cools
