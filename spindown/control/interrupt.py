@@ -1,10 +1,10 @@
 """Note what EventBridge says of an instance: taken away soon, at risk, or gone.
 
-An event writes only to rows of its own instance, and wakes a tick, which under the
-lock counts the interruption and lets its pool rest (``plan.terminate``), charges and ends the row
-(``machine_gone``), and frees its jobs (``plan.requeue``). When EC2 takes a thousand instances, two thousand events come at once: none waits
-for another's rows, reads settings or asks EC2. An event that finds a tick under way leaves all to
-the next one.
+An event writes only to rows of its own instance, and wakes a tick, which under the lock counts the
+interruption and lets its pool rest (``plan.terminate``), charges and ends the row
+(``machine_gone``), and frees its jobs (``plan.requeue``). When EC2 takes a thousand instances, two
+thousand events come at once: none waits for another's rows, reads settings or asks EC2. An event
+that finds a tick under way leaves all to the next one.
 
 Each event can come twice without harm. An instance that is not ours, or whose row has ended, is
 ignored. The worker sees the same through its metadata; whichever comes first acts. The message of

@@ -37,9 +37,10 @@ ROOM = 0.5
 SYSTEM_GIB = 0.5
 #: Jobs at a size, before the next change.
 TRIAL_JOBS = 5.0
-#: Standard deviations by which fewer jobs must need more, before a size gets smaller: as many as
-#: may, by chance once more and once fewer, would move it to and fro, and run out each time.
-_LOWER_IF_SURE = 2.0
+#: Standard deviations by which fewer jobs must need more, before a size gets smaller: nine times in
+#: ten it is then no chance. As many as may, by chance once more and once fewer, would move it to
+#: and fro, and run out each time.
+_LOWER_IF_SURE = 1.28
 #: After a size went back, smaller ones are not tried for so long.
 KEPT_FOR = timedelta(days=14)
 #: Failures of a trial from which they count, and by how much their share has to rise.

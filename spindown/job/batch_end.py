@@ -1,8 +1,8 @@
 """Find out when a batch is over: start what waits for it, and tell people how it ended.
 
-When one is over, and which ends people are told of, is decided in ``domain.batch``; so
-is which batches start after it (``start_or_cancel``). What the topic
-tells, ``functions.webhook`` posts to a webhook.
+When one is over, and which ends people are told of, is decided in ``domain.batch``; so is which
+batches start after it (``start_or_cancel``). What the topic tells, ``functions.webhook`` posts to a
+webhook.
 
 A submit leaves a mark for its batch in the bucket. After its tick the scaler looks for marks, at
 once after a submit and every ten minutes, and keeps a row for each batch: how far its jobs were

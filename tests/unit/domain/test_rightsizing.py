@@ -449,8 +449,8 @@ def test_a_few_large_jobs_move_no_size_to_and_fro() -> None:
         moves += history.sizes[MEMORY].size != before
 
     assert ran_out <= RUN_OUT_AT_MOST * jobs
-    # Five down from what is asked for, and three up to what a job in fifty needs.
-    assert moves <= 8
+    # Five down from what is asked for, three up to what a job in fifty needs, and once back.
+    assert moves <= 10
 
 
 @pytest.mark.parametrize(("large", "is_lowered"), [(0, True), (1, True), (8, False), (20, False)])
