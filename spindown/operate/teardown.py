@@ -4,7 +4,8 @@ CloudFormation asks for it before it removes anything else (``infra/control/tear
 ticks are gone by then, and table, roles and network stay until this has succeeded. First each
 workload's lock is taken and kept, so that whoever reconciles has finished and nobody begins;
 then every instance with our tag is terminated, until EC2 has shown none for two looks. Where only a
-subnet goes, the locks are given back afterwards.
+subnet goes, the locks are given back afterwards. Where all goes, a ledger that gives no answer
+(its table or its key is gone) holds up the end of instances for ``_LEDGER_PATIENCE`` alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from datetime import datetime, timedelta
 
 from spindown.contract import tag
 from spindown.contract.event import Leaving
+from spindown.contract.row import LOCK_LEASE
 from spindown.error import SpindownError
 from spindown.job.shape_queue import read_shapes
 from spindown.ledger import FencingToken, Ledger
@@ -25,6 +27,9 @@ LOOK_EVERY = timedelta(seconds=5)
 QUIET_LOOKS = 2
 #: A lock that is kept frees itself after this, should the teardown die.
 _KEPT_FOR = timedelta(minutes=16)
+#: A ledger that has given no answer for so long keeps launches out by itself: whoever reconciled
+#: has ended by then, and nobody begins without a lock.
+_LEDGER_PATIENCE = LOCK_LEASE
 
 
 class StillRunning(SpindownError):
@@ -62,10 +67,12 @@ def _remove_queues(leaving: Leaving, ports: TeardownPorts) -> None:
     """Remove the queues of shapes, which cost nothing: what cannot be removed stays."""
     if ports.table is None:
         return
-    for workload in leaving.workloads:
-        with suppress(SpindownError):
+    # Once the ledger gives no answer, nobody waits for it again.
+    with suppress(SpindownError):
+        for workload in leaving.workloads:
             for row in read_shapes(ports.table, workload).values():
-                ports.queue(row.url).remove()
+                with suppress(SpindownError):
+                    ports.queue(row.url).remove()
 
 
 @contextmanager
@@ -75,11 +82,15 @@ def _without_launches(
     """Keep every tick out of what leaves, for good; if the teardown fails, until it has."""
     kept: list[tuple[Ledger, FencingToken]] = []
     lent: list[tuple[Ledger, FencingToken]] = []
+    silent_until = ports.clock.now() + _LEDGER_PATIENCE if leaving.is_whole else deadline
     try:
         if ports.table is not None:
             halted = leaving.staying if leaving.subnets else ()
             for workload in (*leaving.workloads, *halted):
-                lock = _take_lock(ports.table, workload, ports, holder, deadline)
+                lock = _take_lock(ports.table, workload, ports, holder, deadline, silent_until)
+                if lock is None:
+                    # The time is for the instances: the other locks would have no answer either.
+                    break
                 (lent if workload in halted else kept).append(lock)
         yield
     except BaseException:
@@ -96,8 +107,14 @@ def _give_back(locks: Sequence[tuple[Ledger, FencingToken]]) -> None:
 
 
 def _take_lock(
-    table: Table, workload: str, ports: TeardownPorts, holder: str, deadline: datetime
-) -> tuple[Ledger, FencingToken]:
+    table: Table,
+    workload: str,
+    ports: TeardownPorts,
+    holder: str,
+    deadline: datetime,
+    silent_until: datetime,
+) -> tuple[Ledger, FencingToken] | None:
+    """Take a lock; None: at ``silent_until`` or later, before ``deadline``, there is no answer."""
     ledger = Ledger(table, workload)
     said = "somebody else holds it"
     while (now := ports.clock.now()) < deadline:
@@ -105,6 +122,8 @@ def _take_lock(
             fence = ledger.take_lock(holder=holder, now=now, lease=_KEPT_FOR)
         except SpindownError as exc:
             said = str(exc)
+            if now >= silent_until:
+                return None
         else:
             if fence is not None:
                 return ledger, fence

@@ -1,15 +1,19 @@
 """A deployment goes only after its instances, and nothing is launched while it does."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.contract.event import Leaving
-from spindown.error import Unreachable
+from spindown.contract.row import LOCK_LEASE
+from spindown.error import AccessDenied, NotFound, SpindownError, Unreachable
 from spindown.ledger import Ledger
+from spindown.memory import PortCall
 from spindown.operate.teardown import LOOK_EVERY, StillRunning, TeardownPorts, tear_down
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ZONES, ControlWorld
 
@@ -45,6 +49,15 @@ class Scene:
     def states(self) -> dict[str, str]:
         found = self.world.compute.instances(region=REGION, tags={})
         return {one.instance_id: one.state for one in found}
+
+
+def silence_table(
+    call: PortCall, proceed: Callable[[], object], fault: type[SpindownError] = NotFound
+) -> object:
+    """Let the table give no answer, as where it or its key is gone."""
+    if call.port == "table":
+        raise fault("no answer")
+    return proceed()
 
 
 def test_every_instance_is_gone_when_it_returns_orphans_too() -> None:
@@ -138,6 +151,33 @@ def test_a_fault_of_ec2_is_asked_again() -> None:
     scene.world.interfere = fail
 
     assert scene.tear_down()
+
+
+@pytest.mark.parametrize("fault", [NotFound, AccessDenied, Unreachable, SpindownError])
+def test_a_ledger_that_is_gone_keeps_no_instance(fault: type[SpindownError]) -> None:
+    scene = Scene()
+    scene.world.send(3)
+    scene.world.tick()
+    running = set(scene.states())
+
+    scene.world.interfere = partial(silence_table, fault=fault)
+    begun = scene.world.clock.now()
+
+    assert scene.tear_down(replace(WHOLE, workloads=("another", WORKLOAD))) == running
+    assert set(scene.states().values()) == {"terminated"}
+    # Longer than whoever took a lock before can reconcile.
+    assert scene.world.clock.now() - begun >= LOCK_LEASE
+
+
+def test_no_workload_leaves_while_ticks_may_still_launch() -> None:
+    scene = Scene()
+    instance = scene.world.launch_astray()
+    scene.world.interfere = silence_table
+
+    with pytest.raises(StillRunning):
+        scene.tear_down(replace(WHOLE, is_whole=False))
+
+    assert scene.states()[instance] == "running"
 
 
 def test_only_the_leaving_workload_s_instances_end() -> None:
