@@ -1015,6 +1015,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "command that repairs it"
     ),
     ReasonCode.LOCK_DAMAGED: "the row of the tick's lock is damaged and taken as free",
+    ReasonCode.QUEUE_MISSING: (
+        "the queue {url} is not there: nothing is launched, and what runs is charged and ended"
+    ),
     ReasonCode.ROWS_FLOODED: (
         "workers have written rows that nobody reads, {rows} of them or more: they are removed bit "
         "by bit"

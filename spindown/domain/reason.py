@@ -322,6 +322,8 @@ class ReasonCode(StrEnum):
     MONTH_UNREADABLE = "month-unreadable"
     LEDGER_BUSY = "ledger-busy"
     LOCK_DAMAGED = "lock-damaged"
+    #: The queue at ``url`` does not exist.
+    QUEUE_MISSING = "queue-missing"
     #: Workers have written ``rows`` at least that nobody reads.
     ROWS_FLOODED = "rows-flooded"
     #: EC2 was asked ``calls`` times this minute in ``region``.

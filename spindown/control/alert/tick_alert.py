@@ -42,6 +42,7 @@ _SEEN_BY_EACH = frozenset(
         "deadline-at-risk",
         "newer-messages",
         "rows-flooded",
+        "queue-missing",
     }
 )
 #: Alerts that end when a launch succeeds, and those that also end when nothing is missing.
@@ -54,6 +55,8 @@ _ACCOUNT, _UNKNOWN = "account", "unknown"
 _A_WHILE = timedelta(minutes=15)
 #: A person is told once every tick has tried for so long to end something.
 _UNENDED_FOR = timedelta(minutes=8)
+#: SQS may not know a queue for some seconds after it was made.
+_NO_LAG = timedelta(minutes=3)
 #: A claim is seen a tick later, and a launch is asked for within ``start_within``.
 _TICKS_OF_GRACE = 3
 
@@ -334,6 +337,15 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             for_=_A_WHILE,
         )
     for note in decision.notes:
+        if note.code is ReasonCode.QUEUE_MISSING:
+            yield Alert(
+                name="queue-missing",
+                says=f"No work of {workload} can come or be taken: {_sentence(say(note))}",
+                remedy=f"run `spindown drain {workload} --now`, which ends what runs, then "
+                "`cdk deploy --all --revert-drift`, which makes the queue again, and `spindown "
+                f"redrive {workload} --lost`.",
+                for_=_NO_LAG,
+            )
         if note.code is ReasonCode.ROWS_FLOODED:
             yield Alert(
                 name="rows-flooded",

@@ -114,6 +114,12 @@ class TickFacts:
         """Return the idle timeout that workers are told."""
         return timeout_told(self.view.policy.idle_timeout, self.knowledge, self.policy)
 
+    @property
+    def queue_missing(self) -> Reason:
+        """Return that the workload's queue is not there; NO_REASON: it is."""
+        found = (note for note in self.notes if note.code is ReasonCode.QUEUE_MISSING)
+        return next(found, NO_REASON)
+
     def launch_version(self, region: str) -> str:
         """Return one text that changes when templates, subnets or code change there."""
         place = self.settings.regions.get(region)
@@ -150,7 +156,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
     settings, edit = _read_settings(workload, ports, view, now)
     effective = effective_policy(settings, edit, view.policy)
     effective = replace_fields(effective, {"policy": at_hour(effective.policy, now)})
-    entry_backlog, shapes = _read_queues(ports, settings, effective.policy, view)
+    entry_backlog, shapes, missing = _read_queues(ports, settings, effective.policy, view)
     return TickFacts(
         now=now,
         workload=workload,
@@ -170,6 +176,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
             is_baked=starts_baked(view.images, settings, deployment.region, now),
         ),
         notes=(
+            *missing,
             *((Reason(ReasonCode.LOCK_DAMAGED),) if view.is_lock_damaged(now) else ()),
             *_flood(view),
             *(
@@ -182,14 +189,20 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
 
 def _read_queues(
     ports: ControlPorts, settings: WorkloadSettings, policy: Policy, view: LedgerView
-) -> tuple[Backlog, Mapping[str, Backlog]]:
-    """Return what waits to be routed, and in the queue of each shape in use.
+) -> tuple[Backlog, Mapping[str, Backlog], Sequence[Reason]]:
+    """Return what waits to be routed, and in the queue of each shape in use; which is missing.
 
     What waits for a shape to which no job comes any more is routed again: no machine is for it.
+    In a queue that is not there nothing waits, and the tick goes on: what runs costs money.
     """
-    entry_backlog = ports.queue(settings.queue_url).backlog()
+    missing: list[Reason] = []
+    try:
+        entry_backlog = ports.queue(settings.queue_url).backlog()
+    except NotFound:
+        entry_backlog = NOTHING_WAITS
+        missing.append(Reason(ReasonCode.QUEUE_MISSING, {"url": settings.queue_url}))
     if not policy.types:
-        return entry_backlog, {}
+        return entry_backlog, {}, missing
     # There is always one, so that a plan says what it would buy.
     found = {own_shape(policy).name: NOTHING_WAITS}
     for name in view.shapes:
@@ -199,7 +212,7 @@ def _read_queues(
                 found[name] = backlog
             else:
                 entry_backlog = all_of([entry_backlog, backlog])
-    return entry_backlog, found
+    return entry_backlog, found, missing
 
 
 def with_jobs(facts: TickFacts, jobs: int) -> TickFacts:

@@ -347,6 +347,8 @@ def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[
 
 def _block_all(draft: PlanDraft, present: Capacity) -> tuple[Reason, datetime | None]:
     most, workload = draft.facts.policy.max_workers, draft.facts.settings.name
+    if draft.facts.queue_missing:
+        return draft.facts.queue_missing, None
     if present.workers >= most:
         about: About = {"max_workers": most, "workload": workload}
         return Reason(ReasonCode.MAX_WORKERS, about), None

@@ -54,6 +54,7 @@ BY_FUNCTION = {
     "what is deployed cannot read messages": "newer-messages",
     "rows cannot be read": "bad-rows",
     "workers write rows without end": "rows-flooded",
+    "the queue is gone": "queue-missing",
     "most workers look dead": "terminations-held-back",
     "EC2 does not end an instance": "unended",
     "a baked image is of no use": "image",
