@@ -58,6 +58,7 @@ ALONE = ("iam", "init --function", "local run")
 OTHERS: Mapping[str, str] = {
     **dict.fromkeys((".", "cd", "do", "done", "for", "head", "mkdir", "tail"), "the shell's own"),
     "aws": "held against AWS's models below",
+    "cdk": "it is for an AWS account",
     "make": "tests/unit/test_document.py holds it against the Makefile",
     "python": "sends a message by boto3",
     "uv": "tests/proof/test_wheel.py installs the wheel by it",
