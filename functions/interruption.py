@@ -2,7 +2,7 @@
 
 Trigger: EventBridge rules on EC2's events; every instance of the account, ours or not.
 Input: the instance; the ledger says whether it is ours.
-Effects: notes it in the instance's row, bounds its leases, reconciles at once.
+Effects: notes it in the instance's row, bounds its leases, ticks at once.
 """
 
 from typing import Any

@@ -27,7 +27,7 @@ logger = Logger(service="scaler")
 
 
 def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) -> dict[str, Any]:
-    """Reconcile the workload that an event names, or rehearse; return what came of it."""
+    """Tick for the workload that an event names, or rehearse; return what came of it."""
     try:
         if is_rehearsal(event):
             return dict(encode(rehearse(parse_rehearsal(event), ports)))

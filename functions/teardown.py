@@ -2,7 +2,7 @@
 
 Trigger: CloudFormation, when it creates, changes or deletes the stack. It waits for an answer.
 Input: what is removed: the whole deployment, or workloads and subnets that a deploy leaves out.
-Effects: stops reconcile, terminates instances, waits until they are gone, answers.
+Effects: stops the scaler, terminates instances, waits until they are gone, answers.
 """
 
 import json

@@ -1112,7 +1112,7 @@ DEPLOYMENT: AnswerKind[DeploymentSettings] = AnswerKind("deployment", SETTINGS_F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPorts:
-    """The ports of reconcile, interrupt and offers."""
+    """The ports of the scaler, interruption and offers."""
 
     #: Of the deployment.
     name: str

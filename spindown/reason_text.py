@@ -24,8 +24,8 @@ from spindown.domain.batch import BatchTally
 from spindown.domain.boot import BootProfile
 from spindown.domain.job_type import parse_shape
 from spindown.domain.policy import Dispatch
-from spindown.domain.prior import reference_machine
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.relative_throughput import reference_machine
 from spindown.domain.verification import CheckResult, Interruption, VerifyCheck
 from spindown.error import printable
 
@@ -1050,7 +1050,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{about['schema']}, and what is deployed reads {about['reads']}"
     ),
     ReasonCode.REGIONS_SILENT: "a launch had no answer in {regions}: other regions are asked first",
-    ReasonCode.TRAITS_DOUBTED: "instances of {traits} were of no use: others are asked first",
+    ReasonCode.TRAITS_ASKED_LAST: "instances of {traits} were of no use: others are asked first",
     ReasonCode.IMAGE_NOT_BAKED: "instances install at their start: no image is baked yet",
     ReasonCode.IMAGE_STALE: (
         "instances install at their start: the baked image holds other requirements or another kit"

@@ -296,7 +296,7 @@ class ControlWorld:
         self.queue.send([Outgoing(body=json.dumps(body))])
 
     def tick(self, after: timedelta = timedelta(0), *, source: str = "spindown.tick") -> Decision:
-        """Move on, then reconcile once."""
+        """Move on, then tick once."""
         self.clock.advance(after)
         self.ticks += 1
         decision = run_tick(WORKLOAD, self.ports, holder=f"tick-{self.ticks}", source=source)
@@ -305,7 +305,7 @@ class ControlWorld:
         return decision
 
     def run(self, minutes: int, *, beats: bool = False) -> list[Decision]:
-        """Reconcile every minute; with ``beats`` workers show that they live meanwhile."""
+        """Tick every minute; with ``beats`` workers show that they live meanwhile."""
         decisions = []
         for _ in range(minutes):
             decisions.append(self.tick(timedelta(minutes=1)))

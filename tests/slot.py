@@ -104,7 +104,7 @@ class SlotWorld:
         scratch.mkdir(exist_ok=True)
         self.output = io.StringIO()
         ports, clock = self.world.ports, self.world.clock
-        presence = self.world.presence(instance_id)
+        worker_row = self.world.worker_row(instance_id)
         slot_id = replace(a_slot_id(instance_id), code_version="v", shape=shape)
         self.log: EventLog = open_log(self.output)
         self.life = a_lifecycle(self.world, self.log, code_digest="d")
@@ -113,8 +113,8 @@ class SlotWorld:
         self.world.change_worker(instance_id, warm_until=warm_until)
         self.life.tell(CheckedIn, clock.now(), CapacityType.SPOT, 1)
         self.life.tell(RowSeen, warm_until)
-        self.actions = WorkerActions(self.life, presence, ports, self.log)
-        self.renewer = LeaseRenewer(slot_id, presence, ports)
+        self.actions = WorkerActions(self.life, worker_row, ports, self.log)
+        self.renewer = LeaseRenewer(slot_id, worker_row, ports)
         self.reporter = Reporter(
             deployment="test",
             workload=WORKLOAD,
@@ -123,7 +123,7 @@ class SlotWorld:
         )
         self.context = SlotContext(
             slot_id=slot_id,
-            presence=presence,
+            worker_row=worker_row,
             ports=ports,
             runner=self.runner,
             life=self.life,
@@ -139,7 +139,7 @@ class SlotWorld:
         self.metadata = MemoryMetadata(identity_of(self.world.worker(instance_id)))
         self.watch = Watch(
             life=self.life,
-            presence=presence,
+            worker_row=worker_row,
             renewers=[self.renewer],
             metadata=self.metadata,
             ports=ports,

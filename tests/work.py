@@ -28,7 +28,7 @@ from spindown.job.claimed_job import ClaimedJob, Finished, SlotId
 from spindown.job.commit import Portion
 from spindown.job.item import settle_items
 from spindown.job.lease_row import lease_key
-from spindown.job.presence import Presence
+from spindown.job.worker_row import WorkerRow
 from spindown.memory.interception import PortCall, intercept
 from spindown.memory.metric import MemoryMetricSink
 from spindown.memory.queue import MemoryJobQueue
@@ -86,7 +86,7 @@ class WorkWorld:
             table=intercept(self.table, "table", self._count),
             metrics=self.metrics,
         )
-        self.presences: dict[str, Presence] = {}
+        self.presences: dict[str, WorkerRow] = {}
         self._counting = threading.Lock()
 
     def _pause(self, length: timedelta) -> None:
@@ -123,13 +123,13 @@ class WorkWorld:
         self.table.write(Write(key=self.worker_key(instance_id), set=encode(worker)))
         return worker
 
-    def presence(self, instance_id: str = "i-1") -> Presence:
-        """Return the presence of a worker that has checked in."""
+    def worker_row(self, instance_id: str = "i-1") -> WorkerRow:
+        """Return the worker_row of a worker that has checked in."""
         if instance_id not in self.presences:
             self.launch(instance_id)
-            presence = Presence(workload=WORKLOAD, instance_id=instance_id, ports=self.ports)
-            presence.check_in(patience=timedelta(0))
-            self.presences[instance_id] = presence
+            worker_row = WorkerRow(workload=WORKLOAD, instance_id=instance_id, ports=self.ports)
+            worker_row.check_in(patience=timedelta(0))
+            self.presences[instance_id] = worker_row
         return self.presences[instance_id]
 
     def worker_key(self, instance_id: str) -> Key:
@@ -144,7 +144,7 @@ class WorkWorld:
     def set_policy(
         self, policy: Policy | str, *, code_digest: str = "", code_version: str = ""
     ) -> None:
-        """Write the policy in force, and the code that is deployed, as reconcile does."""
+        """Write the policy in force, and the code that is deployed, as the scaler does."""
         text = policy if isinstance(policy, str) else json.dumps(encode(policy))
         key = Key(partition=control_partition(WORKLOAD), sort=POLICY)
         self.table.write(
@@ -176,7 +176,7 @@ class WorkWorld:
         return claim(
             message,
             slot_id=slot_id,
-            presence=self.presence(slot_id.instance_id),
+            worker_row=self.worker_row(slot_id.instance_id),
             ports=self.ports,
             policy=self.policy,
         )

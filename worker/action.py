@@ -20,7 +20,7 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.error import AccessDenied, SpindownError
 from spindown.job.message import put_back
-from spindown.job.presence import Presence
+from spindown.job.worker_row import WorkerRow
 from spindown.port import WorkPorts
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
@@ -30,10 +30,10 @@ class WorkerActions:
     """Carries commands out and tells the lifecycle what came of it."""
 
     def __init__(
-        self, life: WorkerLifecycle, presence: Presence, ports: WorkPorts, log: EventLog
+        self, life: WorkerLifecycle, worker_row: WorkerRow, ports: WorkPorts, log: EventLog
     ) -> None:
         self._life = life
-        self._presence = presence
+        self._worker_row = worker_row
         self._ports = ports
         self._log = log
 
@@ -50,16 +50,16 @@ class WorkerActions:
                 self._log.info("draining", reason=reason)
                 if not knows:
                     with suppress(SpindownError):
-                        self._presence.begin_draining()
+                        self._worker_row.begin_draining()
             case MarkUnfit(reason=reason):
                 with suppress(SpindownError):
-                    self._presence.mark_unfit(Reason(reason))
+                    self._worker_row.mark_unfit(Reason(reason))
             case LeaveBehind(number=number):
                 self._log.warning("slot_left_behind", slot=number)
             case Drain(reason=reason, knows=knows):
                 if not knows:
                     with suppress(SpindownError):
-                        self._presence.drain(Reason(reason))
+                        self._worker_row.drain(Reason(reason))
                 self._life.tell(Drained)
 
     def _poll(self, wait: timedelta) -> None:
@@ -74,7 +74,7 @@ class WorkerActions:
 
     def _ask(self, command: AskToEnd) -> None:
         try:
-            granted = self._presence.drain(Reason(command.reason), unless_warm=True)
+            granted = self._worker_row.drain(Reason(command.reason), unless_warm=True)
         except SpindownError as exc:
             self._note_unheard(exc)
             return

@@ -32,8 +32,8 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.job.claimed_job import SlotId
 from spindown.job.policy import OUTDATED_FOR, read_standing
-from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
+from spindown.job.worker_row import WorkerRow
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.port import Identity, JobEvents, Metadata, ObjectStore, WorkPorts
 from spindown.worker.action import WorkerActions
@@ -90,7 +90,7 @@ class Daemon:
         self._parts = parts
         self._ports = parts.ports
         self._log = parts.log
-        self._presence = Presence(
+        self._worker_row = WorkerRow(
             workload=parts.home.workload,
             instance_id=parts.identity.instance_id,
             ports=parts.ports,
@@ -109,7 +109,7 @@ class Daemon:
             ),
             log=parts.log,
         )
-        self._actions = WorkerActions(self._life, self._presence, parts.ports, parts.log)
+        self._actions = WorkerActions(self._life, self._worker_row, parts.ports, parts.log)
         self._outbox = Outbox(parts.events, parts.log) if parts.events else None
         self._slots: Sequence[Slot] = ()
         #: When each phase of the boot was over.
@@ -120,16 +120,16 @@ class Daemon:
         """Work until the end, then power the instance off.
 
         Raises:
-            Condemned, NotFound: it was never ours to work; see ``Presence.check_in``.
+            Condemned, NotFound: it was never ours to work; see ``WorkerRow.check_in``.
         """
         patience = self._parts.settings.check_in_patience
-        fault = self._parts.find_fault(self._presence.await_row(patience=patience))
+        fault = self._parts.find_fault(self._worker_row.await_row(patience=patience))
         if fault is not None:
             self._log.warning("machine_unfit", reason=fault)
-            self._presence.mark_unfit(Reason(ReasonCode.UNFIT, {"fault": fault}))
+            self._worker_row.mark_unfit(Reason(ReasonCode.UNFIT, {"fault": fault}))
             self._power_off()
             return
-        worker = self._presence.check_in(patience=patience)
+        worker = self._worker_row.check_in(patience=patience)
         reporter = self._open_reporter(worker)
         sampler = self._make_sampler(worker)
         self._slots = self._make_slots(worker, reporter, sampler)
@@ -189,7 +189,7 @@ class Daemon:
             self._booted[BootPhase.FIRST_POLL] = self._ports.clock.now()
         phases = boot_phases(worker.launched_at, self._booted)
         self._log.info("booted", **{phase.replace("-", "_"): phases[phase] for phase in phases})
-        self._presence.note_boot(phases)
+        self._worker_row.note_boot(phases)
 
     def _make_sampler(self, worker: Worker) -> Sampler:
         return Sampler(
@@ -234,12 +234,12 @@ class Daemon:
         transfers = ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}")
         context = SlotContext(
             slot_id=slot_id,
-            presence=self._presence,
+            worker_row=self._worker_row,
             ports=self._ports,
             runner=runner,
             life=self._life,
             reporter=reporter,
-            renewer=LeaseRenewer(slot_id, self._presence, self._ports),
+            renewer=LeaseRenewer(slot_id, self._worker_row, self._ports),
             log=self._log.bind(slot=slot),
             batch_size=batch_size,
             transfers=transfers,
@@ -285,7 +285,7 @@ class Daemon:
     def _make_watch(self, reporter: Reporter, sampler: Sampler) -> Watch:
         return Watch(
             life=self._life,
-            presence=self._presence,
+            worker_row=self._worker_row,
             renewers=[slot.renewer for slot in self._slots],
             metadata=self._parts.metadata,
             ports=self._ports,

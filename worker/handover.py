@@ -23,7 +23,6 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.claimed_job import ClaimedJob, SlotId
 from spindown.job.commit import Portion, begun, complete
-from spindown.job.presence import Presence
 from spindown.job.progress import Progress, Reporter
 from spindown.job.release import (
     abandon,
@@ -34,6 +33,7 @@ from spindown.job.release import (
     settle_release,
 )
 from spindown.job.split import split
+from spindown.job.worker_row import WorkerRow
 from spindown.port import WorkPorts
 from spindown.worker.child.runner import Runner
 from spindown.worker.lease_renewer import LeaseRenewer
@@ -82,7 +82,7 @@ class SlotContext:
     """What a slot works with, the same from job to job."""
 
     slot_id: SlotId
-    presence: Presence
+    worker_row: WorkerRow
     ports: WorkPorts
     runner: Runner
     life: WorkerLifecycle
@@ -273,7 +273,7 @@ class Handover:
         if held.manifest.state is JobState.COMPLETED:
             return self.complete(held)
         with self._letting_go(held) as job:
-            abandon(job, slot_id=self._context.slot_id, presence=self._context.presence)
+            abandon(job, slot_id=self._context.slot_id, worker_row=self._context.worker_row)
         return AttemptEnd.LOST
 
     def tell(
@@ -320,7 +320,11 @@ class Handover:
     @property
     def _ours(self) -> dict[str, Any]:
         context = self._context
-        return {"slot_id": context.slot_id, "presence": context.presence, "ports": context.ports}
+        return {
+            "slot_id": context.slot_id,
+            "worker_row": context.worker_row,
+            "ports": context.ports,
+        }
 
     @contextmanager
     def _letting_go(self, held: ClaimedJob) -> Iterator[ClaimedJob]:
@@ -329,7 +333,7 @@ class Handover:
                 yield held if lease is held.lease else replace(held, lease=lease)
             except SpindownError:
                 # What was not cleared runs out by itself; the slot is free all the same.
-                self._context.presence.free(self._context.slot_id)
+                self._context.worker_row.free(self._context.slot_id)
                 raise
 
 

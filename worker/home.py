@@ -74,7 +74,7 @@ class WorkerSettings:
     metadata_interval: timedelta = timedelta(seconds=5)
     #: The longest poll that SQS allows.
     poll_at_most: timedelta = timedelta(seconds=20)
-    #: How long reconcile may take to write our row after the launch.
+    #: How long the scaler may take to write our row after the launch.
     check_in_patience: timedelta = timedelta(minutes=10)
     #: How often the use of CPU, memory and GPUs is looked at, once a job is a minute old.
     usage_interval: timedelta = timedelta(seconds=5)

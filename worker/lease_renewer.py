@@ -10,16 +10,16 @@ from spindown.domain.policy import Policy
 from spindown.error import LeaseLost
 from spindown.job.claimed_job import ClaimedJob, SlotId
 from spindown.job.heartbeat import extend_lease
-from spindown.job.presence import Presence
+from spindown.job.worker_row import WorkerRow
 from spindown.port import WorkPorts
 
 
 class LeaseRenewer:
     """The lease that a slot holds, if any. The heartbeat's thread and the slot's share it."""
 
-    def __init__(self, slot_id: SlotId, presence: Presence, ports: WorkPorts) -> None:
+    def __init__(self, slot_id: SlotId, worker_row: WorkerRow, ports: WorkPorts) -> None:
         self._slot_id = slot_id
-        self._presence = presence
+        self._worker_row = worker_row
         self._ports = ports
         self._lock = threading.Lock()
         self._lease: Lease | None = None
@@ -70,7 +70,7 @@ class LeaseRenewer:
         """Let the lease end with the instance."""
         with self._lock:
             if self._lease is not None:
-                self._lease = self._presence.bound_lease(self._slot_id, self._lease, not_after)
+                self._lease = self._worker_row.bound_lease(self._slot_id, self._lease, not_after)
 
     @contextmanager
     def letting_go(self) -> Iterator[Lease]:

@@ -158,7 +158,7 @@ class Slot:
             claimed = claim(
                 message,
                 slot_id=context.slot_id,
-                presence=context.presence,
+                worker_row=context.worker_row,
                 ports=context.ports,
                 policy=context.policy,
             )

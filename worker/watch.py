@@ -26,8 +26,8 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.error import SpindownError
 from spindown.job.policy import read_standing
-from spindown.job.presence import Condemned, Presence
 from spindown.job.progress import Reporter
+from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.port import Metadata, WorkPorts
 from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
@@ -45,7 +45,7 @@ class Watch:
         self,
         *,
         life: WorkerLifecycle,
-        presence: Presence,
+        worker_row: WorkerRow,
         renewers: Sequence[LeaseRenewer],
         metadata: Metadata,
         ports: WorkPorts,
@@ -55,7 +55,7 @@ class Watch:
         gpu_use: Callable[[], GpuUse | None] = lambda: None,
     ) -> None:
         self._life = life
-        self._presence = presence
+        self._worker_row = worker_row
         self._renewers = renewers
         self._metadata = metadata
         self._ports = ports
@@ -107,13 +107,13 @@ class Watch:
         # is a disk without room one to be taken for gone.
         self._try("life_not_shown", self._show_life)
         try:
-            row = self._presence.beat(self._gpu_use())
+            row = self._worker_row.beat(self._gpu_use())
         except Condemned:
             self._life.tell(WasCondemned)
         else:
             self._tell(row_seen, row)
         table, known = self._ports.table, self._life.state.standing
-        of, shape = self._presence.workload, self._presence.shape
+        of, shape = self._worker_row.workload, self._worker_row.shape
         self._life.tell(PolicySeen, read_standing(table, of, known, shape=shape))
         self._reporter.flush()
 
@@ -135,12 +135,12 @@ class Watch:
                     self._to_tell = [
                         ("lease_not_bounded", partial(k.bound, deadline)) for k in self._renewers
                     ]
-                    record = partial(self._presence.record_notice, deadline)
+                    record = partial(self._worker_row.record_notice, deadline)
                     self._to_tell.append(("notice_not_recorded", record))
                 case TellRebalance(at=at, knows=knows):
                     self._log.warning("rebalance_recommended", at=at)
                     if not knows:
-                        self._presence.record_rebalance(at)
+                        self._worker_row.record_rebalance(at)
         if self._life.state.deadline is not None:
             self._to_tell = [
                 (event_name, tell)

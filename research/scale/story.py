@@ -20,7 +20,7 @@ from research.compare.source import last_price_day
 from research.size import KINDS, Kind
 from spindown.domain.offer import InstanceType, Requirements, extra_price_per_hour
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
-from spindown.domain.prior import VCPU_SHARE
+from spindown.domain.relative_throughput import VCPU_SHARE
 from spindown.domain.rightsizing import SYSTEM_GIB, hour_of_week
 from spindown.simulator import Arrival, Boot, Listing, SimScenario, TrueNeed, Zone
 from spindown.simulator.hardware import find_type

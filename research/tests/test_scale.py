@@ -13,7 +13,7 @@ from research.scale.rival import RIVALS, Rival, run_rival
 from research.scale.story import BestMachines, StoryJob, is_enough, mean_prices
 from research.size import KINDS
 from spindown.domain.offer import extra_price_per_hour
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.simulator import Boot, Listing, TrueNeed, Zone
 from tests.builders import a_cpu_type
 

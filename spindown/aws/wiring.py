@@ -160,7 +160,7 @@ class Aws:
         return SsmSettingsStore(self._ssm(), deployment, self._ssm)
 
     def waker(self, function: str) -> LambdaWaker:
-        """Return what wakes a function: the one that reconciles, or the one that routes."""
+        """Return what wakes a function: the one that ticks, or the one that routes."""
         return LambdaWaker(self._lambda, function)
 
     def webhook(self, function: str) -> LambdaWebhook:

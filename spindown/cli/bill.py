@@ -19,9 +19,9 @@ from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
 from spindown.domain.month_bill import (
     BillRow,
+    ExportComparison,
     Grouping,
     MonthBill,
-    Reconciliation,
     rows_of,
 )
 from spindown.error import AccessDenied, BadInput, NotFound
@@ -147,7 +147,7 @@ def _files(session: Session, export: str, start: datetime) -> Iterator[Sequence[
 def _to_json(
     found: MonthBill,
     rows: Sequence[BillRow],
-    compared: Reconciliation | None,
+    compared: ExportComparison | None,
     tags: frozenset[str],
 ) -> dict[str, Any]:
     return {

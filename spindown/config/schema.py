@@ -55,7 +55,7 @@ from spindown.domain.policy import (
     Weekday,
     WhenSpent,
 )
-from spindown.domain.prior import GPU_NAMES
+from spindown.domain.relative_throughput import GPU_NAMES
 from spindown.error import AccessDenied, ConfigError, ContractError
 
 _MIB_PER_GIB = 1024

@@ -65,7 +65,7 @@ class CandidateRecord:
     parts: Mapping[str, float] = field(default_factory=dict)
     items_per_hour: float = 0.0
     measured: bool = False
-    #: Where ``items_per_hour`` comes from: "measured", or a ``domain.prior.PriorSource``.
+    #: Where ``items_per_hour`` comes from: "measured", or an ``EstimateSource``.
     speed_source: str = ""
     interruptions_per_hour: float = 0.0
 

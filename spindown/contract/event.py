@@ -23,7 +23,7 @@ ALARM = "aws.cloudwatch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeUp:
-    """Somebody asks to reconcile one workload; nothing else in the payload is trusted."""
+    """Somebody asks for a tick of one workload; nothing else in the payload is trusted."""
 
     source: str
     workload: str

@@ -15,7 +15,7 @@ def resource_name(deployment: str, *parts: str) -> str:
 
 
 def scaler_name(deployment: str) -> str:
-    """Return the name of the function that reconciles."""
+    """Return the name of the function that ticks."""
     return resource_name(deployment, "scaler")
 
 

@@ -16,9 +16,9 @@ from spindown.contract.codec import encode_instant
 from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.domain.batch import BatchTally
 from spindown.domain.bound import Amount, Dollars, Margin, Sample, Tally
-from spindown.domain.doubt import Doubt
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
+from spindown.domain.useless_trait import UselessTrait
 
 # Where each row of the ledger lies: partitions and sort keys.
 
@@ -335,7 +335,7 @@ class BatchesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRow:
-    """Who may reconcile: a fence that only grows, and until when."""
+    """Who may tick: a fence that only grows, and until when."""
 
     fence: Tally
     holder: str
@@ -492,8 +492,8 @@ class BreakerRow:
     items_done: Tally = 0
     #: When an instance of no use was last counted before which items of the version were done.
     proven_at: datetime | None = None
-    #: Trait of pools -> what speaks against it (``domain.doubt``).
-    doubts: Mapping[str, Doubt] = field(default_factory=dict)
+    #: Trait of pools -> its useless machines (``domain.useless_trait``).
+    useless_traits: Mapping[str, UselessTrait] = field(default_factory=dict)
     open_until: datetime | None = None
     reason: Reason = NO_REASON
     #: Template versions, subnets and code digest that the strikes belong to.

@@ -18,7 +18,7 @@ from spindown.domain.pricing import Pricing
 
 #: Environment variables of every function.
 ENV_DEPLOYMENT = "SPINDOWN_DEPLOYMENT"
-#: Of those that reconcile or refresh: where the ledger, the bucket and the topic are, so that a
+#: Of those that tick or refresh: where the ledger, the bucket and the topic are, so that a
 #: storm of events, each in a container of its own, reads no settings (SSM answers 40 reads a
 #: second; AWS general reference, "Systems Manager endpoints and quotas").
 ENV_TABLE = "SPINDOWN_TABLE"
@@ -115,7 +115,7 @@ class RegionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What reconcile must know of how the workload runs."""
+    """What the scaler must know of how the workload runs."""
 
     #: "per-gpu", "per-instance" or a number.
     slots: str = "per-gpu"

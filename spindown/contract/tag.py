@@ -1,4 +1,4 @@
-"""Names of the tags on our instances: how reconcile finds them, and how a worker finds home.
+"""Names of the tags on our instances: how the scaler finds them, and how a worker finds home.
 
 A worker reads them from instance metadata, which needs no permission. Instance metadata
 allows letters, digits and ``+ - = . , _ : @`` in keys, no space and no slash

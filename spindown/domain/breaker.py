@@ -10,7 +10,7 @@ kinds are counted, each apart:
 3. it ended since its last jobs all failed (``has_failed_all``).
 
 One that EC2 took back or somebody ended by a call counts as none of these. One that was of use
-(``is_of_use``) clears a doubt.
+(``is_of_use``) clears its traits.
 """
 
 from datetime import datetime, timedelta

@@ -18,8 +18,8 @@ from spindown.domain.bound import (
     VcpuCount,
 )
 from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
-from spindown.domain.prior import relative_throughput
 from spindown.domain.reason import NO_REASON, Reason
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.wasted_work import STABLE_WITHIN, SpotTerms, WastedWork
 
 _HOUR = timedelta(hours=1)

@@ -23,7 +23,7 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.prior import USUAL_VCPUS, relative_throughput, vcpu_score
+from spindown.domain.relative_throughput import USUAL_VCPUS, relative_throughput, vcpu_score
 
 #: By what power of their number vCPUs are faster, where another number of them was measured: 1 of
 #: code that keeps all of them busy, 0 of code that uses one. Only below 1 is a smaller machine ever

@@ -388,7 +388,7 @@ class KindDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
+class ExportComparison:
     """The books beside an export, over the span that both have."""
 
     start: datetime
@@ -409,14 +409,14 @@ class Reconciliation:
         return sum(one.billed for one in self.kinds) + sum(self.gaps.get(x, 0.0) for x in others)
 
 
-def reconcile(
+def compare_with_export(
     machines: Sequence[MachineCost],
     control: Sequence[UsedUnits],
     export: CostExport,
     *,
     start: datetime,
     end: datetime,
-) -> Reconciliation:
+) -> ExportComparison:
     """Return how an export differs from the books over a span that both have.
 
     Args:
@@ -445,7 +445,7 @@ def reconcile(
     gaps: dict[Gap, float] = {}
     for gap, dollars in _gaps(machines, export.lines):
         gaps[gap] = gaps.get(gap, 0.0) + dollars
-    return Reconciliation(
+    return ExportComparison(
         start=start,
         end=end,
         kinds=tuple(one for one in kinds if one.booked or one.billed),

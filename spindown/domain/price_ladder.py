@@ -2,7 +2,7 @@
 
 ``schedule.finish_within`` decides by a deadline which mode of purchase holds; what is open is
 ranked. Two more ways lead to on demand: ``wasted_work``, if EC2 keeps taking a job's machines back,
-and a spot market in ``doubt`` as a whole, which opens all rungs (``control.plan.offers``).
+and spot as a ``useless_trait``, which opens all rungs (``control.plan.offers``).
 """
 
 import math

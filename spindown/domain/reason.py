@@ -354,7 +354,7 @@ class ReasonCode(StrEnum):
     #: ``regions`` have not answered a launch.
     REGIONS_SILENT = "regions-silent"
     #: Instances of ``traits`` never checked in, left work alone or were faulty.
-    TRAITS_DOUBTED = "traits-doubted"
+    TRAITS_ASKED_LAST = "traits-asked-last"
     #: Instances start from the base image: none was baked yet; ``image`` was baked with other
     #: things; its base is ``days`` old; it is not in ``region``.
     IMAGE_NOT_BAKED = "image-not-baked"

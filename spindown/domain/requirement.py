@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from spindown.domain.offer import InstanceType, Requirements
-from spindown.domain.prior import GPU_PRIORS
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.relative_throughput import GPU_DATASHEETS
 
 #: The requirements in the order in which ``misfit`` judges them.
 JUDGED = tuple(
@@ -91,7 +91,7 @@ def unknown_names(
     A GPU may be known and not be sold in these regions; what is denied need not be sold anywhere.
     """
     known = list(sold)
-    gpus = GPU_PRIORS.keys() | {kind.gpu_name for kind in known}
+    gpus = GPU_DATASHEETS.keys() | {kind.gpu_name for kind in known}
     asked = {
         "instance_types": (requirements.instance_types or frozenset()) - {x.name for x in known},
         "gpu_names": (requirements.gpu_names or frozenset()) - gpus,

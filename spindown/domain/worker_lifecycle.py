@@ -254,7 +254,7 @@ class Lifecycle:
         return None
 
     def is_warm(self, now: datetime) -> bool:
-        """Tell whether reconcile keeps the worker for whatever comes."""
+        """Tell whether the scaler keeps the worker for whatever comes."""
         return self.warm_until is not None and now < self.warm_until
 
     def must_leave(self, now: datetime, *, ahead: timedelta = _ZERO) -> bool:
@@ -338,7 +338,7 @@ class RebalanceAdvised(WorkerEvent):
 
 @dataclass(frozen=True, slots=True)
 class WasCondemned(WorkerEvent):
-    """Reconcile has decided that the instance ends."""
+    """The scaler has decided that the instance ends."""
 
 
 @dataclass(frozen=True, slots=True)

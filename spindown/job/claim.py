@@ -67,9 +67,9 @@ from spindown.job.message import (
     resend,
 )
 from spindown.job.policy import read_code_version
-from spindown.job.presence import Condemned, Presence
 from spindown.job.release import dollars_wasted
 from spindown.job.route import fail_unclaimed, read_sized, settle_message
+from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.port import JobQueue, Key, Message, When, WorkPorts, Write
 from spindown.reason_text import say
 
@@ -111,27 +111,27 @@ class Declined:
 
 
 def claim(
-    message: Message, *, slot_id: SlotId, presence: Presence, ports: WorkPorts, policy: Policy
+    message: Message, *, slot_id: SlotId, worker_row: WorkerRow, ports: WorkPorts, policy: Policy
 ) -> ClaimedJob | Declined:
     """Claim the job of a message for one slot, or say what became of the message."""
     try:
-        claimed = _claim(message, slot_id, presence, ports, policy)
+        claimed = _claim(message, slot_id, worker_row, ports, policy)
     except (AccessDenied, Throttled, Unreachable):
-        presence.note_unanswered()
+        worker_row.note_unanswered()
         raise
-    presence.note_answered()
+    worker_row.note_answered()
     return claimed
 
 
 def _claim(
-    message: Message, slot_id: SlotId, presence: Presence, ports: WorkPorts, policy: Policy
+    message: Message, slot_id: SlotId, worker_row: WorkerRow, ports: WorkPorts, policy: Policy
 ) -> ClaimedJob | Declined:
     try:
         job = with_id(parse_job(message.body), message.message_id)
     except NewerSchema as exc:
-        return _leave_to_newer_version(message, None, exc, presence, ports)
+        return _leave_to_newer_version(message, None, exc, worker_row, ports)
     except ContractError as exc:
-        presence.note_declined()
+        worker_row.note_declined()
         dead_letter_untouched(message, str(exc), ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
     if near_expiry(message, ports.clock.now()):
@@ -140,15 +140,20 @@ def _claim(
     try:
         job = read_stored(job, ports.objects)
     except NewerSchema as exc:
-        return _leave_to_newer_version(message, job.job_id, exc, presence, ports)
+        return _leave_to_newer_version(message, job.job_id, exc, worker_row, ports)
     except (ContractError, NotFound):
-        presence.note_declined()
+        worker_row.note_declined()
         return _refuse_pointer(message, job.job_id or "", ports)
-    misfit = _misfit(message, job, slot_id, presence, ports, policy)
+    misfit = _misfit(message, job, slot_id, worker_row, ports, policy)
     return (
         misfit
         or _Claim(
-            message=message, job=job, slot_id=slot_id, presence=presence, ports=ports, policy=policy
+            message=message,
+            job=job,
+            slot_id=slot_id,
+            worker_row=worker_row,
+            ports=ports,
+            policy=policy,
         ).run()
     )
 
@@ -157,7 +162,7 @@ def _misfit(
     message: Message,
     job: JobMessage,
     slot_id: SlotId,
-    presence: Presence,
+    worker_row: WorkerRow,
     ports: WorkPorts,
     policy: Policy,
 ) -> Declined | None:
@@ -180,7 +185,7 @@ def _misfit(
         # Launched before the workload declared types: ``intake`` takes it.
         put_back(message, _LEFT_TO_INTAKE, ports.queue)
         return Declined(outcome=ClaimOutcome.PUT_BACK, job_id=job.job_id, reason="to be routed")
-    presence.note_declined()
+    worker_row.note_declined()
     code, reason = settled.rejected.code, fail_unclaimed(job, settled.rejected, ports)
     dead_letter_untouched(message, reason, ports, code=code, job_id=job.job_id or "")
     return Declined(
@@ -201,16 +206,20 @@ def _refuse_pointer(message: Message, job_id: str, ports: WorkPorts) -> Declined
 
 
 def _leave_to_newer_version(
-    message: Message, job_id: str | None, error: NewerSchema, presence: Presence, ports: WorkPorts
+    message: Message,
+    job_id: str | None,
+    error: NewerSchema,
+    worker_row: WorkerRow,
+    ports: WorkPorts,
 ) -> Declined:
     """Hide what only a later version can read, and let the ledger know; at last give it up."""
     now, reason = ports.clock.now(), str(error)
-    presence.note_declined()
+    worker_row.note_declined()
     if is_unreadable_for_good(message.sent_at, message.receive_count, now):
         dead_letter_untouched(message, reason, ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, job_id=job_id, reason=reason)
     until = now + unreadable_wait(message.receive_count, is_noted=True)
-    is_noted = presence.note_newer_message(message, error, until)
+    is_noted = worker_row.note_newer_message(message, error, until)
     put_back(message, unreadable_wait(message.receive_count, is_noted=is_noted), ports.queue)
     return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, job_id=job_id, reason=reason)
 
@@ -219,7 +228,7 @@ def _leave_to_newer_version(
 class _Claim(Epochs):
     """One attempt to claim: the next epoch begins with it, or the message is dealt with."""
 
-    presence: Presence
+    worker_row: WorkerRow
 
     def run(self) -> ClaimedJob | Declined:
         # A message that was never received before is nearly always a new job: write first.
@@ -232,7 +241,7 @@ class _Claim(Epochs):
             stored = load_manifest(self.job_id, self.ports.objects)
         except NewerSchema as exc:
             return _leave_to_newer_version(
-                self.message, self.job_id, exc, self.presence, self.ports
+                self.message, self.job_id, exc, self.worker_row, self.ports
             )
         try:
             if stored is None:
@@ -320,7 +329,7 @@ class _Claim(Epochs):
         is_first = stored.manifest.epoch == 1
         is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
-            self.presence.occupy(self.slot_id, lease, is_late=is_late, was_requeued=not is_first)
+            self.worker_row.occupy(self.slot_id, lease, is_late=is_late, was_requeued=not is_first)
         except Condemned:
             self._undo(stored)
             put_back(self.message, timedelta(0), self.ports.queue)
@@ -485,7 +494,7 @@ class _Claim(Epochs):
         return ReasonCode.SENT_AFTER_CANCEL if is_late else ReasonCode.NONE
 
     def _refuse(self, code: ReasonCode, manifest: Manifest) -> Declined:
-        self.presence.note_declined()
+        self.worker_row.note_declined()
         reason = say(Reason(code, {"job": self.job_id, "state": manifest.state.value}))
         dead_letter_untouched(self.message, reason, self.ports, code=code, job_id=self.job_id)
         return Declined(
@@ -494,5 +503,5 @@ class _Claim(Epochs):
 
     def _decline(self, outcome: ClaimOutcome, reason: str, code: str = "") -> Declined:
         if outcome in _OVER:
-            self.presence.forget(self.job_id)
+            self.worker_row.forget(self.job_id)
         return Declined(outcome=outcome, job_id=self.job_id, reason=reason, code=code)

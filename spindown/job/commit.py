@@ -28,7 +28,7 @@ from spindown.job.attachment.state import State, measure, upload_state
 from spindown.job.claimed_job import ClaimedJob, Finished, SlotId, current_handle
 from spindown.job.manifest_store import save_manifest, write_patiently
 from spindown.job.message import delete
-from spindown.job.presence import Presence
+from spindown.job.worker_row import WorkerRow
 from spindown.port import WorkPorts
 
 
@@ -117,13 +117,13 @@ def commit_as(manifest: Manifest, held: ClaimedJob, ports: WorkPorts) -> Claimed
     return replace_fields(held, {"manifest": stored.manifest, "etag": stored.etag})
 
 
-def complete(held: ClaimedJob, *, slot_id: SlotId, presence: Presence, ports: WorkPorts) -> None:
+def complete(held: ClaimedJob, *, slot_id: SlotId, worker_row: WorkerRow, ports: WorkPorts) -> None:
     """Delete the message of a job whose manifest says that it is over; clear the lease row."""
     # If neither handle holds it, whoever receives the message finds the job over.
     is_gone = delete(held.lease.receipt_handle, ports.queue)
     if not is_gone and (newer := current_handle(held, slot_id, ports)) != held.lease.receipt_handle:
         delete(newer, ports.queue)
-    presence.vacate(slot_id, held.lease)
+    worker_row.vacate(slot_id, held.lease)
 
 
 def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPorts) -> Part:

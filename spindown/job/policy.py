@@ -1,4 +1,4 @@
-"""The policy in force, as reconcile has written it down for workers, who cannot read settings."""
+"""The policy in force, as the scaler has written it down for workers, who cannot read settings."""
 
 from datetime import timedelta
 

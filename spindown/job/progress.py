@@ -1,6 +1,6 @@
 """Tell the ledger and the metrics what was done: a few atomic additions for each commit.
 
-Dollars and seconds of an instance's life accrue in reconcile alone; here only what a worker
+Dollars and seconds of an instance's life accrue in the scaler alone; here only what a worker
 knows better: items, jobs, throughput, and the sizes and costs that are learned from samples.
 
 An addition that is repeated after a lost answer finds its own stamp in the row and adds nothing,
@@ -28,7 +28,7 @@ from spindown.contract.row import (
 )
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import Processor
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.error import ContractError, PreconditionFailed
 from spindown.port import Datum, Key, When, WorkPorts, Write
 

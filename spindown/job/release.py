@@ -17,7 +17,7 @@ from spindown.domain.wasted_work import GoesOn, SpotTerms, goes_on
 from spindown.job.claimed_job import ClaimedJob, SlotId, current_handle
 from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.message import copy_message, dead_letter, delete, put_back
-from spindown.job.presence import Presence
+from spindown.job.worker_row import WorkerRow
 from spindown.port import Message, WorkPorts
 from spindown.reason_text import say
 
@@ -136,7 +136,7 @@ def release(
     held: ClaimedJob,
     *,
     slot_id: SlotId,
-    presence: Presence,
+    worker_row: WorkerRow,
     ports: WorkPorts,
     policy: Policy,
     wait: timedelta = timedelta(0),
@@ -149,12 +149,12 @@ def release(
         requeued = replace(requeued, next_try_at=ports.clock.now() + wait)
     if goes_on(held.manifest.wasted_work, slot_id.spot, policy) is not GoesOn.ANYWHERE:
         requeued = replace(requeued, wasted_work=held.manifest.wasted_work)
-    presence.vacate(slot_id, held.lease, requeued=requeued)
+    worker_row.vacate(slot_id, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 
 
 def send_to_larger(
-    held: ClaimedJob, needs: Needs, *, slot_id: SlotId, presence: Presence, ports: WorkPorts
+    held: ClaimedJob, needs: Needs, *, slot_id: SlotId, worker_row: WorkerRow, ports: WorkPorts
 ) -> None:
     """Send a job to be routed to a larger machine: a copy first, then the original is deleted.
 
@@ -172,16 +172,16 @@ def send_to_larger(
     requeued = replace(requeued, failures=len(held.manifest.failures))
     own = parse_shape(slot_id.shape) or Shape()
     requeued = replace(requeued, shape=shape_of(needs, own.dispatch).name)
-    presence.vacate(slot_id, held.lease, requeued=requeued)
+    worker_row.vacate(slot_id, held.lease, requeued=requeued)
 
 
-def abandon(held: ClaimedJob, *, slot_id: SlotId, presence: Presence) -> None:
+def abandon(held: ClaimedJob, *, slot_id: SlotId, worker_row: WorkerRow) -> None:
     """Clear what is ours of a job that another epoch owns; its message is theirs."""
-    presence.vacate(slot_id, held.lease)
+    worker_row.vacate(slot_id, held.lease)
 
 
 def dead_letter_job(
-    held: ClaimedJob, *, slot_id: SlotId, presence: Presence, ports: WorkPorts
+    held: ClaimedJob, *, slot_id: SlotId, worker_row: WorkerRow, ports: WorkPorts
 ) -> None:
     """Move the message of a job that failed for good to the dead-letter queue."""
     handle = current_handle(held, slot_id, ports)
@@ -195,7 +195,7 @@ def dead_letter_job(
         code=held.manifest.code,
         dollars=dollars_wasted(held.manifest),
     )
-    presence.vacate(slot_id, held.lease)
+    worker_row.vacate(slot_id, held.lease)
 
 
 def _commit_failure(

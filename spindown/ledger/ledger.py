@@ -1,6 +1,6 @@
 """The ledger of one workload: read whole by one request, written row by row under conditions.
 
-Whoever reconciles holds the lock, whose fence only grows; every transaction of a tick is
+Whoever ticks holds the lock, whose fence only grows; every transaction of a tick is
 conditional on it.
 """
 

@@ -72,7 +72,7 @@ _CHARACTERS_AT_MOST = 32_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRows:
+class ReportedRows:
     """The rows that workers write, as far as they are read."""
 
     partition: Partition
@@ -84,7 +84,7 @@ class WorkerRows:
 
 def bound_worker_rows(
     written: Mapping[str, Row], machines: Mapping[str, Worker], *, is_flooded: bool = False
-) -> WorkerRows:
+) -> ReportedRows:
     """Return what is read of the rows that workers may write without bound.
 
     Args:
@@ -118,7 +118,7 @@ def bound_worker_rows(
                 ignored.append(sort)
                 continue
         read[sort] = row
-    return WorkerRows(
+    return ReportedRows(
         partition=Partition(read), unlaunched=frozenset(unlaunched), ignored=tuple(ignored)
     )
 

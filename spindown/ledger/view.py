@@ -32,7 +32,7 @@ from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.ledger.partition import Partition, WorkerRows
+from spindown.ledger.partition import Partition, ReportedRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class AccountView:
 def view_of(
     decided: Partition,
     machines: Mapping[str, Worker],
-    said: WorkerRows,
+    said: ReportedRows,
     *,
     is_flooded: bool = False,
 ) -> LedgerView:

@@ -1,6 +1,6 @@
 """Empty a workload's fleet and lose nothing: no launch, no new job, and an end to the last one.
 
-The live policy says it, with no room for a worker: reconcile launches nothing by it, and each
+The live policy says it, with no room for a worker: the scaler launches nothing by it, and each
 worker ends after the jobs that it holds. So it goes on when nobody watches, and an edit ends it.
 """
 

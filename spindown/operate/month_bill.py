@@ -10,11 +10,11 @@ from spindown.domain.fleet import Worker
 from spindown.domain.month_bill import (
     BilledDay,
     CostExport,
+    ExportComparison,
     MonthBill,
-    Reconciliation,
     WorkloadBill,
+    compare_with_export,
     cost_within,
-    reconcile,
 )
 from spindown.error import BadInput
 from spindown.ledger import Ledger
@@ -144,7 +144,7 @@ def reconcile_month(
     now: datetime,
     without_addresses: frozenset[str],
     alarm_metrics: int,
-) -> Reconciliation:
+) -> ExportComparison:
     """Return how an export differs from the books, over the part of a bill that it reaches.
 
     Raises:
@@ -177,7 +177,7 @@ def reconcile_month(
         jobs=part * sum(one.jobs for one in bill.workloads),
         alarm_metrics=alarm_metrics,
     )
-    return reconcile(machines, control, export, start=start, end=end)
+    return compare_with_export(machines, control, export, start=start, end=end)
 
 
 def _all_workers(ledger: Ledger) -> Sequence[Worker]:

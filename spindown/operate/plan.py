@@ -27,7 +27,7 @@ from spindown.port import ControlPorts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MonthPreview:
+class MonthBudget:
     """The month's budget as the next tick finds it, USD."""
 
     whole: float
@@ -40,7 +40,7 @@ class MonthPreview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class PlannedTick:
     """A plan, and what explains it to a person."""
 
     workload: str
@@ -57,7 +57,7 @@ class Preview:
     #: Worker-hours that a usual month keeps warm; 0: none.
     warm_hours: float = 0.0
     #: None: there is no budget, or nobody could read what is spent of it.
-    month: MonthPreview | None = None
+    month: MonthBudget | None = None
 
     @property
     def queue(self) -> Backlog:
@@ -81,7 +81,7 @@ class Preview:
         return tuple(a for a in self.plan.actions if isinstance(a, LaunchWorkers))
 
 
-def plan_next_tick(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Preview:
+def plan_next_tick(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> PlannedTick:
     """Return what the next tick would do.
 
     Args:
@@ -114,7 +114,7 @@ def plan_next_tick(workload: str, ports: ControlPorts, *, jobs: int | None = Non
         short = NO_REASON if choice.blocked_by else why_short(candidates.candidates, budget)
         notes += (short,) if short else ()
     retry_at = choice.retry_at or now + seen.facts.policy.tick
-    return Preview(
+    return PlannedTick(
         workload=workload,
         at=now,
         plan=plan,
@@ -127,11 +127,11 @@ def plan_next_tick(workload: str, ports: ControlPorts, *, jobs: int | None = Non
     )
 
 
-def _month(budget: LaunchBudget | None, seen: Observation) -> MonthPreview | None:
+def _month(budget: LaunchBudget | None, seen: Observation) -> MonthBudget | None:
     if budget is None or seen.account is None:
         return None
     row = seen.account.budget_at(seen.facts.now)
-    return MonthPreview(
+    return MonthBudget(
         whole=budget.month_usd,
         spent=row.dollars,
         reserved=max(row.committed - row.dollars, 0.0),

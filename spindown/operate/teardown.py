@@ -2,7 +2,7 @@
 
 CloudFormation asks for it before it removes anything else (``infra/control/teardown.py``): the
 ticks are gone by then, and table, roles and network stay until this has succeeded. First each
-workload's lock is taken and kept, so that whoever reconciles has finished and nobody begins;
+workload's lock is taken and kept, so that whoever ticks has finished and nobody begins;
 then every instance with our tag is terminated, until EC2 has shown none for two looks. Where only a
 subnet goes, the locks are given back afterwards. Where all goes, a ledger that gives no answer
 (its table or its key is gone) holds up the end of instances for ``_LEDGER_PATIENCE`` alone.

@@ -19,7 +19,7 @@ from spindown.domain.policy import Rightsize
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.ledger import Ledger
-from spindown.operate.plan import Preview, plan_next_tick
+from spindown.operate.plan import PlannedTick, plan_next_tick
 from spindown.operate.status import next_try, say_failing
 from spindown.port import ControlPorts, ObjectStore
 
@@ -52,7 +52,7 @@ class Why:
     #: Messages of jobs that were given up, or that nobody may work on.
     dead_letters: int = 0
     #: What a tick would decide now; None: something runs, or it cannot be said.
-    now: Preview | None = None
+    now: PlannedTick | None = None
     #: Why it cannot be said; "": it can.
     unknown: str = ""
     #: While nothing waits: why the next message would launch nothing; NO_REASON: it would launch.
@@ -77,7 +77,7 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
     running += sum(launch.is_open for launch in launches)
     row = view.decision
     is_newest = row is not None and bool(decisions) and row.key == decisions[0].key
-    made, barred, unknown = (None, NO_REASON, "") if running else _preview(workload, ports)
+    made, barred, unknown = (None, NO_REASON, "") if running else _plan_next(workload, ports)
     return Why(
         workload=workload,
         at=at,
@@ -113,7 +113,7 @@ def _sizes(workload: str, ports: ControlPorts) -> Mapping[str, tuple[Reason, ...
     return {name: size.reasons for name, size in known.items() if size.reasons}
 
 
-def _preview(workload: str, ports: ControlPorts) -> tuple[Preview | None, Reason, str]:
+def _plan_next(workload: str, ports: ControlPorts) -> tuple[PlannedTick | None, Reason, str]:
     """Return what a tick would decide, what bars the next message, why it cannot be said."""
     try:
         made, barred = plan_next_tick(workload, ports), NO_REASON

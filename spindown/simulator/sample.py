@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.simulator.hardware import find_type
 from spindown.simulator.scenario import DAY, Arrival, Listing, Steps, Zone
 

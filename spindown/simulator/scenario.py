@@ -12,7 +12,7 @@ from random import Random
 
 from spindown.domain.offer import VCPU, InstanceType, Requirements, slot_count
 from spindown.domain.policy import Needs
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.simulator.fault import Faults, Spans
 
 #: Piecewise constant: (from this second on, value), in order of time.

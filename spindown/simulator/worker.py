@@ -76,7 +76,6 @@ from spindown.job.heartbeat import extend_lease
 from spindown.job.item import settle_items
 from spindown.job.message import put_back
 from spindown.job.policy import read_standing
-from spindown.job.presence import Condemned, Presence
 from spindown.job.progress import Progress, Reporter
 from spindown.job.release import (
     abandon,
@@ -87,6 +86,7 @@ from spindown.job.release import (
     settle_release,
 )
 from spindown.job.split import is_too_large, split
+from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.port import Key, Message, WorkPorts
 from spindown.simulator.poll_queue import PollQueue, WaitingPoll
@@ -175,7 +175,7 @@ class SimWorker:
         self.machine = machine
         self.speed = speed
         self.launched_at = launched_at
-        self.presence = Presence(
+        self.worker_row = WorkerRow(
             workload=site.workload, instance_id=instance_id, ports=site.ports, shape=site.shape
         )
         self.life = Lifecycle(habits=_HABITS, standing=site.standing())
@@ -227,7 +227,7 @@ class SimWorker:
         if self.ended_at is not None:
             return
         try:
-            self.row = self.presence.check_in(patience=_ZERO)
+            self.row = self.worker_row.check_in(patience=_ZERO)
         except (Condemned, NotFound) as exc:
             self.site.record.note("not-ours", f"{self.instance_id} {exc}")
             self._power_off()
@@ -260,7 +260,7 @@ class SimWorker:
                 slot.attempt.extend()
         now = self.site.agenda.now
         try:
-            row = self.presence.beat()
+            row = self.worker_row.beat()
         except Condemned:
             self.tell(WasCondemned(now))
             return
@@ -336,15 +336,15 @@ class SimWorker:
                 self._last = self.site.poll_queue.receive(self.policy.lease_duration)
                 self.tell(LastPolled(now, self._last is not None))
             case AskToEnd(reason=reason):
-                granted = self.presence.drain(Reason(reason), unless_warm=True)
+                granted = self.worker_row.drain(Reason(reason), unless_warm=True)
                 if granted:
                     self.site.record.note("drained", f"{self.instance_id} {reason}")
                 self.tell(EndAnswered(now, granted))
             case BeginDraining(knows=False):
                 with suppress(Condemned):
-                    self.presence.begin_draining()
+                    self.worker_row.begin_draining()
             case Drain(reason=reason, knows=knows):
-                if not knows and self.presence.drain(Reason(reason)):
+                if not knows and self.worker_row.drain(Reason(reason)):
                     self.site.record.note("drained", f"{self.instance_id} {reason}")
                 self.tell(Drained(now))
             case TellNotice(deadline=deadline):
@@ -352,7 +352,7 @@ class SimWorker:
                 for slot in self.slots:
                     if slot.attempt is not None:
                         slot.attempt.bound(deadline)
-                self.presence.record_notice(deadline)
+                self.worker_row.record_notice(deadline)
             case PowerOff():
                 self._power_off()
 
@@ -422,7 +422,7 @@ class SimSlot:
         claimed = claim(
             message,
             slot_id=self.slot_id,
-            presence=worker.presence,
+            worker_row=worker.worker_row,
             ports=self.site.ports,
             policy=worker.policy,
         )
@@ -482,7 +482,7 @@ class SimSlot:
         values = settle_items(held.job, ports)
         if is_too_large(held, values, worker.policy):
             held = split(held, values, ports=ports, policy=worker.policy)
-            complete(held, slot_id=self.slot_id, presence=worker.presence, ports=ports)
+            complete(held, slot_id=self.slot_id, worker_row=worker.worker_row, ports=ports)
             self.site.record.was_split(held.job_id, held.manifest.children)
             self.ended()
             return
@@ -585,8 +585,8 @@ class SimAttempt:
 
     def bound(self, deadline: datetime) -> None:
         """Let the lease end with the instance."""
-        presence = self._worker.presence
-        self._keep(presence.bound_lease(self._slot.slot_id, self.held.lease, deadline))
+        worker_row = self._worker.worker_row
+        self._keep(worker_row.bound_lease(self._slot.slot_id, self.held.lease, deadline))
 
     def give_back(self) -> None:
         """Commit what is done and release the job."""
@@ -637,7 +637,7 @@ class SimAttempt:
             case JobState.FAILED:
                 self._bury()
                 return
-        given["presence"] = self._worker.presence
+        given["worker_row"] = self._worker.worker_row
         if larger is None:
             release(self.held, **given)
             self._site.record.note("released", self.held.job_id)
@@ -727,7 +727,10 @@ class SimAttempt:
     def _close(self) -> None:
         slot = self._slot
         complete(
-            self.held, slot_id=slot.slot_id, presence=self._worker.presence, ports=self._site.ports
+            self.held,
+            slot_id=slot.slot_id,
+            worker_row=self._worker.worker_row,
+            ports=self._site.ports,
         )
         self._site.record.completed(self.held.job_id, self._total)
         self._measure(UsageEnd.COMPLETED)
@@ -736,14 +739,17 @@ class SimAttempt:
     def _bury(self) -> None:
         slot = self._slot
         dead_letter_job(
-            self.held, slot_id=slot.slot_id, presence=self._worker.presence, ports=self._site.ports
+            self.held,
+            slot_id=slot.slot_id,
+            worker_row=self._worker.worker_row,
+            ports=self._site.ports,
         )
         self._site.record.note("dead-lettered", self.held.job_id)
         self._measure(UsageEnd.FAILED)
         slot.ended((self.held.job_id, True))
 
     def _lose(self) -> None:
-        abandon(self.held, slot_id=self._slot.slot_id, presence=self._worker.presence)
+        abandon(self.held, slot_id=self._slot.slot_id, worker_row=self._worker.worker_row)
         self._site.record.note("lost", self.held.job_id)
         self._measure(UsageEnd.LOST)
         self._slot.ended()

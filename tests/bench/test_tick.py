@@ -17,7 +17,7 @@ import pytest
 
 from spindown.contract.decision import Outcome
 from spindown.contract.settings import RegionSettings, WorkloadSettings
-from spindown.control.market import current_sale
+from spindown.control.market import current_offers
 from spindown.domain.policy import Policy
 from spindown.port import Cache
 from tests.bench.market import a_market, the_types
@@ -84,10 +84,10 @@ def a_launch(cache: Cache) -> Launch:
     decision = world.tick()
     spent = (process_time() - start) * 1000.0
     assert decision.outcome is Outcome.LAUNCHED
-    sale = current_sale(
+    priced = current_offers(
         world.workload_settings(), world.policy, home_region="", ports=world.ports, now=world.now
     )
-    return Launch(spent, len(sale.offers))
+    return Launch(spent, len(priced.offers))
 
 
 def a_sort(prices: list[float]) -> float:

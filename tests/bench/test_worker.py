@@ -31,8 +31,8 @@ from spindown.aws.wiring import Aws
 from spindown.contract.run import RunSpec
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import CheckedIn, Habits, Standing
-from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
+from spindown.job.worker_row import WorkerRow
 from spindown.memory.metric import MemoryMetricSink
 from spindown.port import WorkPorts
 from spindown.worker.child.code import Code
@@ -124,15 +124,15 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
     runner = ChildRunner(code, slot=0, scratch=tmp_path, python=sys.executable, env={}, log=log)
     runner.warm()
     slot_id = a_slot_id()
-    presence = Presence(workload=WORKLOAD, instance_id="i-1", ports=ports)
-    renewer = LeaseRenewer(slot_id, presence, ports)
+    worker_row = WorkerRow(workload=WORKLOAD, instance_id="i-1", ports=ports)
+    renewer = LeaseRenewer(slot_id, worker_row, ports)
     worker = a_worker(launched_at=datetime.now(UTC))
     standing = Standing(policy=Policy(), idle_timeout=timedelta(minutes=5))
     life = WorkerLifecycle(aws.clock, standing, Habits(code_digest=""), log)
     life.tell(CheckedIn, worker.launched_at, worker.capacity_type, 1)
     bench = SlotContext(
         slot_id=slot_id,
-        presence=presence,
+        worker_row=worker_row,
         ports=ports,
         runner=runner,
         life=life,

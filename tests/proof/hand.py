@@ -239,7 +239,7 @@ class PausingRenewer(LeaseRenewer):
     """Pauses with a job in hand."""
 
     def __init__(self, hand: Hand, context: SlotContext) -> None:
-        super().__init__(context.slot_id, context.presence, context.ports)
+        super().__init__(context.slot_id, context.worker_row, context.ports)
         self._hand = hand
 
     def take(self, held: ClaimedJob, not_after: datetime | None) -> None:

@@ -24,8 +24,8 @@ from spindown.domain.worker_lifecycle import (
 from spindown.error import SpindownError
 from spindown.job.claimed_job import SlotId
 from spindown.job.policy import OUTDATED_FOR, read_standing
-from spindown.job.presence import Presence
 from spindown.job.progress import Reporter
+from spindown.job.worker_row import WorkerRow
 from spindown.memory import PortCall, intercept
 from spindown.port import WorkPorts
 from spindown.worker.action import WorkerActions
@@ -57,7 +57,7 @@ class Process:
         self.hands: list[Hand] = []
         self.shape = world.shape_of(instance_id)
         self.ports = self._make_ports()
-        self.presence = Presence(
+        self.worker_row = WorkerRow(
             workload=world.workload,
             instance_id=instance_id,
             ports=self.ports,
@@ -72,8 +72,8 @@ class Process:
             shortest_rest=timedelta(milliseconds=10),
         )
         self.life = WorkerLifecycle(world.clock, standing, habits, self.log)
-        self.actions = WorkerActions(self.life, self.presence, self.ports, self.log)
-        self.worker = self.presence.check_in(patience=timedelta(0))
+        self.actions = WorkerActions(self.life, self.worker_row, self.ports, self.log)
+        self.worker = self.worker_row.check_in(patience=timedelta(0))
         self.reporter = Reporter(
             deployment=world.deployment,
             workload=world.workload,
@@ -84,7 +84,7 @@ class Process:
         self.hands = [self._make_hand(slot) for slot in range(self.worker.slots)]
         self.watch = Watch(
             life=self.life,
-            presence=self.presence,
+            worker_row=self.worker_row,
             renewers=[hand.context.renewer for hand in self.hands],
             metadata=world.compute.metadata(instance_id),
             ports=self.ports,
@@ -129,12 +129,12 @@ class Process:
         )
         context = SlotContext(
             slot_id=slot_id,
-            presence=self.presence,
+            worker_row=self.worker_row,
             ports=self.ports,
             runner=self.runner,
             life=self.life,
             reporter=self.reporter,
-            renewer=LeaseRenewer(slot_id, self.presence, self.ports),
+            renewer=LeaseRenewer(slot_id, self.worker_row, self.ports),
             log=self.log,
             batch_size=sys.maxsize,
             transfers=Inline(),

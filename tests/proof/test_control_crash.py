@@ -1,4 +1,4 @@
-"""Reconcile, an event or a command that fails at any port call, before its effect or after it.
+"""A tick, an event or a command that fails at any port call, before its effect or after it.
 
 Each episode is gone through once for every call that it makes and every kind of fault. Then
 whoever is left goes on, and what must hold is checked: a single fault costs time and nothing else.

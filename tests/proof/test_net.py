@@ -31,7 +31,7 @@ def up(*counts: int, **policy: Any) -> ProofWorld:
 
 
 def lives(world: ProofWorld, minutes: float, *, beats: bool = True, ticks: bool = True) -> None:
-    """Let minutes pass in which workers only say that they live, and reconcile ticks."""
+    """Let minutes pass in which workers only say that they live, and the scaler ticks."""
     for _ in range(round(minutes)):
         world.clock.advance(MINUTE)
         for process in world.live:
@@ -92,7 +92,7 @@ def test_a_timer_ends_a_worker_that_is_gone_with_no_function() -> None:
     world.clock.advance(DEAD_MAN + MINUTE)
     world.power_off(process.instance_id)
 
-    # What reconcile finds when it runs again: no lease, no row that lives, and the job waiting.
+    # What the scaler finds when it runs again: no lease, no row that lives, and the job waiting.
     world.tick()
     world.tick(MINUTE)
     view = world.view()
@@ -100,7 +100,7 @@ def test_a_timer_ends_a_worker_that_is_gone_with_no_function() -> None:
     assert (view.leases, world.queue.backlog().visible) == ((), 1)
 
 
-# The third: reconcile. Workers never end themselves here, and no timer fires.
+# The third: the scaler. Workers never end themselves here, and no timer fires.
 
 
 def wedge(world: ProofWorld) -> None:

@@ -1,4 +1,4 @@
-"""One world for both sides: reconcile, events and workers over the same ports, time by hand."""
+"""One world for both sides: ticks, events and workers over the same ports, time by hand."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound, SpindownError, StaleHandle
 from spindown.job.cancel import cancel
 from spindown.job.lease_row import lease_key
-from spindown.job.presence import Condemned
+from spindown.job.worker_row import Condemned
 from spindown.ledger import Ledger
 from spindown.memory import MemoryInputSource, MemoryJobQueue, MemoryTable, PortCall, intercept
 from spindown.port import Outgoing, WorkPorts

@@ -17,7 +17,7 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
 from spindown.simulator import Arrival, Boot, Run, SimDelays, SimScenario

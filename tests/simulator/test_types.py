@@ -9,7 +9,7 @@ from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd
 from spindown.domain.offer import VCPU, Requirements
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.rightsizing import SYSTEM_GIB, sized_at
 from spindown.simulator import Arrival, Run, TrueNeed
 from spindown.simulator.hardware import find_type

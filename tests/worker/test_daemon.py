@@ -17,7 +17,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Dispatch
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound
-from spindown.job.presence import Condemned
+from spindown.job.worker_row import Condemned
 from spindown.worker.action import say_duration
 from spindown.worker.usage.summary import summarise
 from tests.basket import Basket
@@ -249,7 +249,7 @@ def test_does_not_work_when_condemned_before_its_check_in(
 
 def test_a_restarted_worker_lets_its_old_leases_go(plant: Callable[..., Plant]) -> None:
     one = plant()
-    one.world.presence("i-1")
+    one.world.worker_row("i-1")
     one.world.hold({"job_id": "a", "items": items(2)})
     one.thread.start()
     one.join()

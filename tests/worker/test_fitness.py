@@ -9,7 +9,7 @@ import pytest
 from spindown.domain.breaker import has_missed_check_in
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.job.presence import Presence
+from spindown.job.worker_row import WorkerRow
 from spindown.worker.machine.fitness import Ask, Equipment, examine_gpus, find_fault
 from tests.builders import unfit
 from tests.plant import Plant
@@ -181,7 +181,7 @@ def test_an_unfit_machine_never_checks_in_and_ends(tmp_path: Path) -> None:
     assert not worker.takes_jobs
     assert plant.has_powered_off
     assert plant.world.queue.backlog().visible == 1
-    # As reconcile finds it: a launch that came to nothing, counted against pool and image.
+    # As the scaler finds it: a launch that came to nothing, counted against pool and image.
     plant.world.change_worker("i-1", state=WorkerState.ENDED)
     assert has_missed_check_in(plant.world.worker())
 
@@ -189,5 +189,5 @@ def test_an_unfit_machine_never_checks_in_and_ends(tmp_path: Path) -> None:
 def test_what_is_condemned_is_not_marked_anew() -> None:
     world = WorkWorld()
     world.launch("i-1", state=WorkerState.CONDEMNED, reason=Reason(ReasonCode.SILENT))
-    Presence(workload="classify", instance_id="i-1", ports=world.ports).mark_unfit(unfit("broken"))
+    WorkerRow(workload="classify", instance_id="i-1", ports=world.ports).mark_unfit(unfit("broken"))
     assert world.worker().reason.code is ReasonCode.SILENT

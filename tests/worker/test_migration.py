@@ -44,7 +44,7 @@ def test_a_job_handed_over_loses_nothing_and_repeats_nothing(tmp_path: Path) -> 
     dear.start(capacity_type=CapacityType.ON_DEMAND)
     dear.until(lambda: dear.items_done(0) == 2)
 
-    # As reconcile launches a takeover, and tells the other to leave once it is there.
+    # As the scaler launches a takeover, and tells the other to leave once it is there.
     cheap.start(warm_until=world.clock.now() + timedelta(minutes=10))
     cheap.until(lambda: world.worker("i-2").state is WorkerState.IDLE)
     world.change_worker("i-1", migrating_at=world.clock.now())

@@ -23,13 +23,13 @@ def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
     tmp_path: Path,
 ) -> None:
     world = WorkWorld(policy=Policy(heartbeat_interval=timedelta(milliseconds=20)))
-    presence = world.presence()
+    worker_row = world.worker_row()
     slot_ids = [a_slot_id(slot=number) for number in range(2)]
-    renewers = [LeaseRenewer(slot_id, presence, world.ports) for slot_id in slot_ids]
+    renewers = [LeaseRenewer(slot_id, worker_row, world.ports) for slot_id in slot_ids]
     log = open_log(io.StringIO())
     watch = Watch(
         life=a_lifecycle(world, log),
-        presence=presence,
+        worker_row=worker_row,
         renewers=renewers,
         metadata=MemoryMetadata(identity_of(world.worker())),
         ports=world.ports,

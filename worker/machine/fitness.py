@@ -2,7 +2,7 @@
 
 A GPU that is missing, broken or too small would fail one job after the other; a machine that
 cannot start containers would fail all of them. Such an instance says why in its row and ends, and
-reconcile counts it as a launch that came to nothing.
+the scaler counts it as a launch that came to nothing.
 
 The queries are those of ``nvidia-smi --help-query-gpu``.
 """

@@ -23,7 +23,7 @@ from spindown.control.plan.launch_need import LaunchNeed
 from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.domain.reason import ReasonCode
-from spindown.operate.plan import MonthPreview, Preview, plan_next_tick
+from spindown.operate.plan import MonthBudget, PlannedTick, plan_next_tick
 from spindown.reason_text import say, say_action, say_count, say_number
 
 _SHOWN = 20
@@ -77,7 +77,7 @@ def plan(
 
 
 def render_plan(
-    made: Preview, candidates: Sequence[Candidate], *, show_all: bool
+    made: PlannedTick, candidates: Sequence[Candidate], *, show_all: bool
 ) -> Iterator[RenderableType]:
     """Yield what a person reads: the table, what is left out and why, and the launch."""
     shown = candidates if show_all else candidates[:_SHOWN]
@@ -97,7 +97,7 @@ def render_plan(
     yield _sentence(made)
 
 
-def sort_candidates(made: Preview, sort: Sort) -> Sequence[Candidate]:
+def sort_candidates(made: PlannedTick, sort: Sort) -> Sequence[Candidate]:
     """Return the candidates in their own order, or the cheapest by the hour first."""
     found = made.candidates.candidates
     return sorted(found, key=lambda c: c.offer.price) if sort is Sort.PRICE else found
@@ -157,7 +157,7 @@ def _part_words(candidate: Candidate) -> Iterator[str]:
         yield say_number(part * 1000) if abs(part) > least else "0"
 
 
-def _say_rejections(made: Preview, *, show_all: bool) -> Iterator[str]:
+def _say_rejections(made: PlannedTick, *, show_all: bool) -> Iterator[str]:
     grouped: dict[str, list[str]] = {}
     for rejection in made.candidates.rejected:
         grouped.setdefault(rejection.constraint, []).append(
@@ -173,7 +173,7 @@ def _say_rejections(made: Preview, *, show_all: bool) -> Iterator[str]:
             yield f"{left_out}{such_as} {reasons[0]}"
 
 
-def _say_actions(made: Preview) -> Iterator[str]:
+def _say_actions(made: PlannedTick) -> Iterator[str]:
     """Yield what the tick would do besides launching, a line each."""
     for action in made.actions:
         if action.kind != ActionKind.LAUNCH:
@@ -181,7 +181,7 @@ def _say_actions(made: Preview) -> Iterator[str]:
             yield f"would {say_action(action)}" + (f": {why}" if why else "")
 
 
-def _say_month(month: MonthPreview) -> str:
+def _say_month(month: MonthBudget) -> str:
     return (
         "Budget of the month, of the whole deployment: "
         f"${month.spent:.2f} of ${month.whole:.2f} spent, "
@@ -190,7 +190,7 @@ def _say_month(month: MonthPreview) -> str:
     )
 
 
-def _say_warm(made: Preview) -> str:
+def _say_warm(made: PlannedTick) -> str:
     best = made.candidates.best
     hours = f"{made.warm_hours:,.0f} worker-hours a month are kept warm"
     if best is None:
@@ -198,7 +198,7 @@ def _say_warm(made: Preview) -> str:
     return f"{hours}: about {made.warm_hours * best.offer.price:,.0f} USD on {best.offer}."
 
 
-def _sentence(made: Preview) -> str:
+def _sentence(made: PlannedTick) -> str:
     choice, candidates = made.plan.choice, made.candidates
     waiting, need = say_waiting(made.queue.visible), choice.sizing.reason
     waiting += "." if need.code is ReasonCode.NOTHING_WAITS else f"; {say(need)}."
@@ -247,7 +247,9 @@ def _whose(launch: LaunchWorkers) -> str:
     return " for jobs that migrate" if launch.choice.need.is_for_particular_jobs else ""
 
 
-def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
+def plan_to_json(
+    made: PlannedTick, candidates: Sequence[Candidate] | None = None
+) -> dict[str, Any]:
     """Return a plan for programs, with its candidates in their own order if none is given."""
     if candidates is None:
         candidates = sort_candidates(made, Sort.COST)

@@ -84,7 +84,7 @@ class JobShape:
     item_seconds: float
     #: Where both come from, for people.
     source: str
-    #: What an item takes ``item_seconds`` on (``domain.prior.reference_machine``).
+    #: What an item takes ``item_seconds`` on (``domain.relative_throughput.reference_machine``).
     reference: str = "a T4"
 
 

@@ -37,7 +37,7 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Policy
-from spindown.domain.prior import reference_machine
+from spindown.domain.relative_throughput import reference_machine
 from spindown.error import BadInput
 from spindown.ledger.knowledge import read_knowledge, starts_baked
 from spindown.simulator import Boot, SimScenario

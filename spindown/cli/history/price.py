@@ -13,7 +13,7 @@ from spindown.cli.history.asked import RECLAIMS_PER_HOUR
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
 from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.error import BadInput
 from spindown.port import Market, PriceHistory

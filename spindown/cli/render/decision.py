@@ -19,7 +19,7 @@ from spindown.contract.decision import (
     ShapeRecord,
 )
 from spindown.contract.event import ALARM, NUDGE, TICK
-from spindown.operate.plan import Preview
+from spindown.operate.plan import PlannedTick
 from spindown.operate.why import Why
 from spindown.reason_text import (
     name_of,
@@ -229,7 +229,7 @@ def say_now(found: Why) -> str:
     return " ".join(filter(None, parts))
 
 
-def _say_offer(made: Preview) -> str:
+def _say_offer(made: PlannedTick) -> str:
     candidates = made.candidates
     best, nearest = candidates.best, candidates.nearest
     if best is not None:

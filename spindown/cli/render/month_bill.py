@@ -11,10 +11,10 @@ from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
 from spindown.cli.render.screen import format_item_cost, make_table
 from spindown.domain.month_bill import (
     BillRow,
+    ExportComparison,
     Grouping,
     KindDifference,
     MonthBill,
-    Reconciliation,
     WorkloadBill,
 )
 from spindown.error import printable
@@ -82,7 +82,7 @@ def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
 
 
 def render_reconciliation(
-    found: Reconciliation, *, source: str, tags: frozenset[str]
+    found: ExportComparison, *, source: str, tags: frozenset[str]
 ) -> Iterator[RenderableType]:
     """Yield the books beside an export: by kind, then the difference of machines by cause."""
     yield ""

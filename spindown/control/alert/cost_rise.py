@@ -13,7 +13,7 @@ from spindown.contract import row as rows
 from spindown.contract.metric import CAUSE
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.alert.tell import measure, of_workload, remember, tell
-from spindown.control.market import current_sale
+from spindown.control.market import current_offers
 from spindown.control.policy import effective_policy
 from spindown.control.spend import window_of
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
@@ -143,7 +143,7 @@ def _offers(
     policy = effective_policy(settings, edit, view.policy).policy
     if vram_gib is not None:
         settings = _loosened(settings, vram_gib)
-    sale = current_sale(
+    priced = current_offers(
         settings,
         policy,
         home_region=ports.deployment().region,
@@ -152,7 +152,7 @@ def _offers(
     )
     return [
         offer
-        for offer in sale.offers
+        for offer in priced.offers
         if offer.instance_price > 0.0 and misfit(offer.instance_type, settings.requirements) is None
     ]
 

@@ -12,28 +12,28 @@ from spindown.control.market.catalogue import (
     types_on_sale,
     unstored_catalogue,
 )
-from spindown.control.market.sale import (
+from spindown.control.market.priced_offers import (
+    PricedOffers,
     PriceList,
-    Sale,
-    current_sale,
+    current_offers,
     price_of,
+    price_offers,
     read_prices,
-    sale_of,
 )
 
 __all__ = [
     "CATALOGUE_KEY",
     "PriceList",
+    "PricedOffers",
     "Refreshed",
-    "Sale",
     "current_catalogue",
-    "current_sale",
+    "current_offers",
     "limited_catalogue",
     "load_catalogue",
     "price_of",
+    "price_offers",
     "read_prices",
     "refresh",
-    "sale_of",
     "store",
     "survey",
     "types_on_sale",

@@ -35,12 +35,12 @@ from spindown.domain.breaker import (
     is_of_use,
     known_fault,
 )
-from spindown.domain.doubt import doubt_less, doubt_more, doubted
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import cool_down
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.useless_trait import asked_last, clear_useful, count_useless
 from spindown.port import Refusal, When
 
 #: Instance types that its reason names.
@@ -167,19 +167,19 @@ def begin_breakers(draft: PlanDraft) -> PlanDraft:
     return draft
 
 
-def doubted_traits(facts: TickFacts, fleet: Fleet) -> Mapping[str, Mapping[str, int]]:
+def traits_asked_last(facts: TickFacts, fleet: Fleet) -> Mapping[str, Mapping[str, int]]:
     """Return region -> traits of its pools that are asked last, and how much later each."""
     found = {}
     for region in facts.settings.regions:
         known = breaker_of(facts, fleet, region)
-        if traits := doubted(known.doubts, max(_counts(known).values()), facts.now):
+        if traits := asked_last(known.useless_traits, max(_counts(known).values()), facts.now):
             found[region] = traits
     return found
 
 
 def count_useless_instances(draft: PlanDraft) -> PlanDraft:
     """Count once each instance that has ended and was of no use."""
-    draft = _clear_doubts(draft)
+    draft = _clear_useful_traits(draft)
     before, done = draft.facts.view.backlog, _items_done(draft)
     for region, known in draft.fleet.breakers.items():
         # Somebody takes jobs on this code.
@@ -230,18 +230,18 @@ def forget_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
     return _forget(draft, worker.region, "strikes")
 
 
-def _clear_doubts(draft: PlanDraft) -> PlanDraft:
-    """Doubt no longer what machines that came up since then are of use with."""
+def _clear_useful_traits(draft: PlanDraft) -> PlanDraft:
+    """Clear the traits of machines that came up since then and are of use."""
     for region in sorted(draft.facts.settings.regions):
         known = breaker_of(draft.facts, draft.fleet, region)
-        doubts = known.doubts
+        traits = known.useless_traits
         # Nearly always there are none.
-        for worker in draft.fleet.workers.values() if doubts else ():
+        for worker in draft.fleet.workers.values() if traits else ():
             up_since = worker.checked_in_at
             if worker.region == region and up_since is not None and is_of_use(worker, draft.now):
-                doubts = doubt_less(doubts, worker.pool, up_since)
-        if doubts != known.doubts:
-            draft = _set(draft, region, replace(known, doubts=doubts))
+                traits = clear_useful(traits, worker.pool, up_since)
+        if traits != known.useless_traits:
+            draft = _set(draft, region, replace(known, useless_traits=traits))
     return draft
 
 
@@ -317,7 +317,8 @@ def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
     counted = replace_fields(known, {what: count, "launch_version": version, "items_done": done})
     if is_faulty(worker) or not (has_declined_all(worker) or has_failed_all(worker)):
         # What messages can bring about says nothing of the machine.
-        counted = replace(counted, doubts=doubt_more(known.doubts, worker.pool, draft.now))
+        traits = count_useless(known.useless_traits, worker.pool, draft.now)
+        counted = replace(counted, useless_traits=traits)
     if known.launch_version == version and done > known.items_done:
         counted = replace(counted, proven_at=draft.now)
     if count >= STRIKES:

@@ -13,20 +13,20 @@ from itertools import groupby, islice
 
 from spindown.contract.row import CALLS_PER_MINUTE
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
-from spindown.control.plan.breaker import doubted_traits, is_on_test
+from spindown.control.plan.breaker import is_on_test, traits_asked_last
 from spindown.control.plan.launch_allowance import (
     LaunchAllowance,
     affordable,
     why_short,
 )
 from spindown.control.plan.offers import LaunchChoice, silent_regions
-from spindown.domain.doubt import traits_of
 from spindown.domain.machine_count import count_instead
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.ranking import Candidate, CandidateList, bands
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.useless_trait import traits_of
 from spindown.port import Refusal, RefusalKind
 
 #: Candidates that one tick can reach; the tick after it sees the next ones.
@@ -70,9 +70,9 @@ class LaunchWorkers(Action):
     #: Regions in which a single launch tests the launch version.
     regions_on_test: frozenset[str] = frozenset()
     #: Regions that are asked after all others, since they have not answered a launch.
-    asked_last: frozenset[str] = frozenset()
-    #: Pools that are asked later than others -> how much later (``domain.doubt``).
-    doubted: Mapping[Pool, int] = field(default_factory=dict)
+    regions_asked_last: frozenset[str] = frozenset()
+    #: Pools that are asked later than others -> how much later (``domain.useless_trait``).
+    pools_asked_later: Mapping[Pool, int] = field(default_factory=dict)
     #: The requests that it makes if EC2 gives all that it is asked for. The executor goes by
     #: ``choice`` once EC2 has refused something.
     requests: tuple[PlannedRequest, ...] = ()
@@ -281,13 +281,13 @@ def _launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | No
         reason=choice.sizing.reason,
         choice=choice,
         regions_on_test=frozenset(r for r in facts.settings.regions if is_on_test(facts, fleet, r)),
-        asked_last=silent_regions(fleet),
-        doubted=_doubted_pools(draft, candidates),
+        regions_asked_last=silent_regions(fleet),
+        pools_asked_later=_pools_asked_later(draft, candidates),
     )
 
 
-def _doubted_pools(draft: PlanDraft, candidates: CandidateList) -> Mapping[Pool, int]:
-    traits = doubted_traits(draft.facts, draft.fleet)
+def _pools_asked_later(draft: PlanDraft, candidates: CandidateList) -> Mapping[Pool, int]:
+    traits = traits_asked_last(draft.facts, draft.fleet)
     # The whole list is made only then.
     offers = [candidate.offer for candidate in candidates] if traits else []
     counts = {
@@ -306,14 +306,16 @@ def _bands(
     candidates: CandidateList, policy: Policy, action: LaunchWorkers
 ) -> Iterator[Sequence[Candidate]]:
     """Yield the bands of the list in the order of asking."""
-    if not action.asked_last and not action.doubted:
+    if not action.regions_asked_last and not action.pools_asked_later:
         # The list is made as far as it is tried.
         yield from bands(islice(candidates, _LISTED), policy.band, policy.rank_by)
         return
 
     def turn(candidate: Candidate) -> tuple[bool, int]:
         offer = candidate.offer
-        return offer.region in action.asked_last, action.doubted.get(offer.pool, 0)
+        return offer.region in action.regions_asked_last, action.pools_asked_later.get(
+            offer.pool, 0
+        )
 
     # What is asked first may be far down.
     for _, asked in groupby(islice(sorted(candidates, key=turn), _LISTED), key=turn):

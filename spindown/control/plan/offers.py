@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort_key
-from spindown.control.market import CATALOGUE_KEY, PriceList, sale_of
+from spindown.control.market import CATALOGUE_KEY, PriceList, price_offers
 from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import Observation, decode_request
 from spindown.control.plan.action import ActionKind, PlanDraft, StoreCatalogue
-from spindown.control.plan.breaker import doubted_traits, is_on_test
+from spindown.control.plan.breaker import is_on_test, traits_asked_last
 from spindown.control.plan.image import tell_images
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, why_short
 from spindown.control.plan.launch_need import (
@@ -208,9 +208,9 @@ def choose_offers(
     if silent and not silent >= draft.facts.settings.regions.keys():
         regions = ", ".join(sorted(silent & draft.facts.settings.regions.keys()))
         notes.append(Reason(ReasonCode.REGIONS_SILENT, {"regions": regions}))
-    doubts = doubted_traits(draft.facts, draft.fleet).values()
-    if traits := sorted({trait for found in doubts for trait in found}):
-        notes.append(Reason(ReasonCode.TRAITS_DOUBTED, {"traits": ", ".join(traits)}))
+    useless = traits_asked_last(draft.facts, draft.fleet).values()
+    if traits := sorted({trait for found in useless for trait in found}):
+        notes.append(Reason(ReasonCode.TRAITS_ASKED_LAST, {"traits": ", ".join(traits)}))
     return choice, (*ranked.notes, *notes)
 
 
@@ -251,8 +251,8 @@ def allowance_of(
     )
 
 
-def _doubts_capacity_type(draft: PlanDraft) -> bool:
-    found = doubted_traits(draft.facts, draft.fleet).values()
+def _asks_capacity_type_last(draft: PlanDraft) -> bool:
+    found = traits_asked_last(draft.facts, draft.fleet).values()
     return any(kind.value in traits for traits in found for kind in CapacityType)
 
 
@@ -263,7 +263,7 @@ def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked
     facts, notes = draft.facts, []
     opens_at = need.ladder_opens_at
     opens_in = None if opens_at is None else opens_at - draft.now
-    if _doubts_capacity_type(draft):
+    if _asks_capacity_type_last(draft):
         # What may be bought at first is not likely to start in time.
         opens_in = timedelta(0)
     ladder = ladder_now(
@@ -272,7 +272,7 @@ def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked
     if ladder.is_early:
         notes.append(Reason(ReasonCode.LADDER_OPENED_EARLY))
     home = facts.deployment.region
-    sale = sale_of(
+    priced = price_offers(
         seen.prices,
         facts.settings,
         facts.policy,
@@ -280,12 +280,12 @@ def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked
         is_late=ladder.is_late,
         workers=draft.fleet.present,
     )
-    notes += [*_catalogue_notes(draft, seen), *sale.notes]
-    if sale.failure:
-        return Ranked(candidates=None, failure=sale.failure, notes=tuple(notes))
+    notes += [*_catalogue_notes(draft, seen), *priced.notes]
+    if priced.failure:
+        return Ranked(candidates=None, failure=priced.failure, notes=tuple(notes))
     account = seen.account or AccountView()
     candidates = rank(
-        _suitable(sale.offers, need, draft),
+        _suitable(priced.offers, need, draft),
         demand=need.demand,
         knowledge=facts.knowledge,
         pool_cooldowns=draft.fleet.pool_cooldowns.values(),

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import RankBy
-from spindown.domain.prior import prior_source
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.relative_throughput import estimate_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Candidate:
     @property
     def speed_source(self) -> str:
         """Return where ``items_per_hour`` comes from: "measured", or what its prior is from."""
-        return "measured" if self.measured else prior_source(self.offer.instance_type).value
+        return "measured" if self.measured else estimate_source(self.offer.instance_type).value
 
     @property
     def expected_dollars(self) -> float:

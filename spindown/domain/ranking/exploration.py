@@ -2,7 +2,7 @@
 
 from spindown.domain.learning import Knowledge, Throughput
 from spindown.domain.offer import VCPU, InstanceType
-from spindown.domain.prior import vcpu_score
+from spindown.domain.relative_throughput import vcpu_score
 
 #: An untried GPU may be this much faster than by its data sheet, and one in so many is: of 30
 #: measurements on EC2, nine are above (docs/adr/0042-lives.md).

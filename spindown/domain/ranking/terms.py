@@ -28,7 +28,6 @@ from spindown.domain.offer import (
 from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.price_ladder import price_ceilings
-from spindown.domain.prior import relative_throughput
 from spindown.domain.ranking.candidate import RegionBlock
 from spindown.domain.ranking.charged_hours import (
     Overhead,
@@ -38,6 +37,7 @@ from spindown.domain.ranking.charged_hours import (
     worker_hours,
 )
 from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_trial
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.domain.schedule import Demand
 

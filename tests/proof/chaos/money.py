@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from spindown.control.market.sale import SPOT_PRICES_TRUSTED_FOR
+from spindown.control.market.priced_offers import SPOT_PRICES_TRUSTED_FOR
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import extra_price_per_hour
 from spindown.ec2sim import Ec2Bill

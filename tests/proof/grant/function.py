@@ -60,7 +60,7 @@ WORN = 50
 
 
 def prompt_scaler(world: World) -> Mapping[str, Any]:
-    """Reconcile."""
+    """Tick."""
     return world.tick()
 
 
@@ -277,7 +277,7 @@ def renews(body: Mapping[str, Any]) -> Deed:
 
 
 def stops_launches(world: World) -> bool:
-    """Keep reconcile out and end what a deploy has left out, as CloudFormation asks."""
+    """Keep the scaler out and end what a deploy has left out, as CloudFormation asks."""
     # It goes on trying for as long as it may run, less half a minute to answer in.
     world.client("lambda").update_function_configuration(FunctionName="iam--teardown", Timeout=37)
     with heard_by_cloudformation() as (url, told):
@@ -421,7 +421,7 @@ def follows(state: JobState) -> Deed:
 
 
 def _reconciles(prompt: Prompt, requeue: Deed) -> Mapping[str, Deed]:
-    """Return what each statement serves of a function that reconciles."""
+    """Return what each statement serves of a function that ticks."""
     return {
         "ReadSettings": answers(prompt),
         "SeeMissingObjects": makes_catalogue(prompt),

@@ -60,7 +60,7 @@ NOT_RUN = {
     "ReadSizes": "sizes are read where `rightsize` is apply",
     "MakeBuilderRole": "Image Builder asks for it at the first build of an account",
     "WakeScaler": "the alarm of the queue may wake it too",
-    "WakeIntake": "an interruption reconciles one workload, which has no types here",
+    "WakeIntake": "an interruption ticks for one workload, which has no types here",
     "PassWorkerRoles": "MiniStack does not check iam:PassRole, and EC2 is our own market here",
     "WriteLog": "Lambda writes it, which MiniStack does with no one's leave",
     "InvokeFunctions": "Scheduler assumes the role; the schedules here fire with no one's leave",

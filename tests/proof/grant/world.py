@@ -117,7 +117,7 @@ class World:
         return said or {}
 
     def tick(self, workload: str = "count") -> Mapping[str, Any]:
-        """Reconcile."""
+        """Tick."""
         return self.invoke("scaler", {"source": "spindown.tick", "workload": workload})
 
     def send(self, body: object, workload: str = "count") -> None:

@@ -13,16 +13,16 @@ from spindown.contract.settings import RegionSettings
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.reason import ReasonCode
-from spindown.operate.plan import Preview, plan_next_tick
+from spindown.operate.plan import PlannedTick, plan_next_tick
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 
 
-def plan_of(world: ControlWorld, jobs: int = 3) -> Preview:
+def plan_of(world: ControlWorld, jobs: int = 3) -> PlannedTick:
     return plan_next_tick(WORKLOAD, only_reading(world.ports), jobs=jobs)
 
 
-def screen_of(made: Preview, *, width: int = 200, show_all: bool = False) -> str:
+def screen_of(made: PlannedTick, *, width: int = 200, show_all: bool = False) -> str:
     console = Console(width=width)
     with console.capture() as captured:
         for part in render_plan(made, made.candidates.candidates, show_all=show_all):

@@ -48,7 +48,7 @@ def a_running_job(world: ControlWorld, *, done: int = 0, sent: float = 0.0) -> W
 
 
 def ticks(world: ControlWorld, count: int) -> list[Decision]:
-    """Reconcile every minute while workers show that they live."""
+    """Tick every minute while workers show that they live."""
     found = []
     for _ in range(count):
         world.beat()

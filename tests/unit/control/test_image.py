@@ -54,7 +54,7 @@ def baked(world: ControlWorld) -> ControlWorld:
 
 
 def images_asked_for(world: ControlWorld) -> list[str]:
-    """Let a job arrive, reconcile; return the image of each launch request."""
+    """Let a job arrive, tick; return the image of each launch request."""
     asked: list[str] = []
 
     def listen(call: PortCall, proceed: Callable[[], Any]) -> Any:

@@ -35,7 +35,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, StaleHandle
 from spindown.job.shape_queue import backlogs
 from spindown.memory import PortCall
-from spindown.operate.plan import Preview, plan_next_tick
+from spindown.operate.plan import PlannedTick, plan_next_tick
 from spindown.port import Key, LaunchRequest, Write
 from tests.builders import AT_ONCE, a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
@@ -292,7 +292,7 @@ _ANSWERED = frozenset({ActionKind.LAUNCH, ActionKind.REPLAY})
 _Requests = list[tuple[str, int, tuple[Pool, ...]]]
 
 
-def planned(made: Preview) -> _Requests:
+def planned(made: PlannedTick) -> _Requests:
     """Return the requests of a plan in their order: what is asked again, then the launches."""
     again = [action for action in made.plan.actions if isinstance(action, Replay)]
     return [
@@ -301,7 +301,7 @@ def planned(made: Preview) -> _Requests:
     ]
 
 
-def asked(made: Preview, calls: list[Ec2Call]) -> _Requests:
+def asked(made: PlannedTick, calls: list[Ec2Call]) -> _Requests:
     """Return what EC2 was asked for, in the same words."""
     again = {action.subject for action in made.plan.actions if isinstance(action, Replay)}
     return [
@@ -318,7 +318,7 @@ def surely(actions: Iterable[ActionRecord]) -> list[ActionRecord]:
     return [action for action in actions if action.kind not in _ANSWERED]
 
 
-def check(world: ControlWorld) -> tuple[Preview, Decision]:
+def check(world: ControlWorld) -> tuple[PlannedTick, Decision]:
     """Plan, then tick: assert that the tick does what the plan says, until EC2 refuses."""
     made = plan_next_tick(WORKLOAD, only_reading(world.ports))
     calls = watch(world)
@@ -374,7 +374,7 @@ def test_with_shapes_too_a_tick_does_what_the_plan_says(
     check(world)
 
 
-def counts(made: Preview) -> list[int]:
+def counts(made: PlannedTick) -> list[int]:
     return [launch.count for launch in made.launches]
 
 

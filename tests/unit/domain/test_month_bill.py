@@ -22,8 +22,8 @@ from spindown.domain.month_bill import (
     MachineCost,
     MonthBill,
     WorkloadBill,
+    compare_with_export,
     cost_within,
-    reconcile,
     rows_of,
 )
 from spindown.domain.past_cost import CostWindow, Saving, saving_over, share_out
@@ -261,7 +261,7 @@ def gaps_of(*lines: ExportLine, machines: list[MachineCost] | None = None) -> di
         currency="USD",
     )
     booked = machines or [within(an_ended(2, 0.60, price_per_hour=0.30, extra_price=0.02))]
-    found = reconcile(booked, (), export, start=NOW - 24 * HOUR, end=NOW)
+    found = compare_with_export(booked, (), export, start=NOW - 24 * HOUR, end=NOW)
     (kind,) = (one for one in found.kinds if one.kind is CostKind.MACHINES)
     others = (Gap.DISCOUNT, Gap.CREDIT, Gap.TAX)
     parts = sum(dollars for gap, dollars in found.gaps.items() if gap not in others)

@@ -87,7 +87,7 @@ def test_an_id_that_is_used_again_is_not_a_job_done() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
     refused(world, OTHERS[0], ReasonCode.JOB_ID_REUSED)
     # The same job, sent twice, is done.
@@ -139,7 +139,7 @@ def test_a_copy_with_stored_items_is_the_same_job() -> None:
     copy = copy_message(held.message, held.job, world.objects, {"a": "x" * 100})
     assert parse_job(copy.body).stored
     release(
-        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+        held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports, policy=Policy()
     )
     message = world.receive()
     assert message is not None
@@ -291,8 +291,10 @@ class Story:
 
     def give_back(self, held: ClaimedJob) -> None:
         slot_id = a_slot_id(held.lease.instance_id)
-        presence = self.world.presence(slot_id.instance_id)
-        release(held, slot_id=slot_id, presence=presence, ports=self.world.ports, policy=Policy())
+        worker_row = self.world.worker_row(slot_id.instance_id)
+        release(
+            held, slot_id=slot_id, worker_row=worker_row, ports=self.world.ports, policy=Policy()
+        )
         self.held = None
 
     def finish(self) -> None:

@@ -68,7 +68,7 @@ def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
         )
     with pytest.raises(LeaseLost):
         commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
-    abandon(held, slot_id=a_slot_id(), presence=world.presence())
+    abandon(held, slot_id=a_slot_id(), worker_row=world.worker_row())
     progress = read_progress("j", world.objects)
     assert (progress.state, progress.items_done, progress.reason) == (
         JobState.CANCELLED,
@@ -251,10 +251,10 @@ def test_the_children_of_a_split_are_cancelled_too() -> None:
     world = WorkWorld()
     held = world.hold({"job_id": "j", "items": items(2500)})
     held = split(held, items(2500), ports=world.ports, policy=world.policy)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     first = world.hold()
     first = commit(first, a_portion(first), slot_id=a_slot_id(), ports=world.ports)
-    complete(first, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(first, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
     found = cancelled(world, "j")
 

@@ -11,7 +11,7 @@ from spindown.contract.row import requeued_sort_key, worker_partition
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound, PreconditionFailed
-from spindown.job.presence import Condemned, Presence
+from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.port import Key, Write
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, items
 
@@ -21,8 +21,8 @@ JOB = {"job_id": "j", "items": items(4)}
 SILENT = Reason(ReasonCode.NEVER_CHECKED_IN, {"within_seconds": 600.0})
 
 
-def unknown(world: WorkWorld) -> Presence:
-    return Presence(workload=WORKLOAD, instance_id="i-1", ports=world.ports)
+def unknown(world: WorkWorld) -> WorkerRow:
+    return WorkerRow(workload=WORKLOAD, instance_id="i-1", ports=world.ports)
 
 
 def test_a_check_in_says_when_and_that_nothing_is_in_hand() -> None:
@@ -30,7 +30,7 @@ def test_a_check_in_says_when_and_that_nothing_is_in_hand() -> None:
     launched = world.launch(busy_slots=2, version=4)
     world.clock.advance(MINUTE)
 
-    world.presence("i-2")
+    world.worker_row("i-2")
     worker = unknown(world).check_in(patience=timedelta(0))
 
     assert worker == world.worker()
@@ -43,13 +43,13 @@ def test_a_check_in_says_when_and_that_nothing_is_in_hand() -> None:
 def test_a_second_check_in_keeps_the_time_of_the_first() -> None:
     world = WorkWorld()
     first = world.clock.now()
-    world.presence()
+    world.worker_row()
     world.clock.advance(MINUTE)
 
     assert unknown(world).check_in(patience=timedelta(0)).checked_in_at == first
 
 
-@pytest.mark.parametrize("ask", [Presence.await_row, Presence.check_in])
+@pytest.mark.parametrize("ask", [WorkerRow.await_row, WorkerRow.check_in])
 def test_an_instance_without_a_row_waits_then_gives_up(
     ask: Callable[..., object],
 ) -> None:

@@ -15,8 +15,8 @@ from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit
-from spindown.job.presence import Condemned
 from spindown.job.release import release
+from spindown.job.worker_row import Condemned
 from spindown.memory import PortCall
 from spindown.port import Key, Message, When, Write
 from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
@@ -109,7 +109,7 @@ def test_leaves_the_newer_receipt_handle_with_a_job_s_owner() -> None:
 def test_leaves_no_handle_in_a_row_that_was_cleared_meanwhile() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    world.presence("i-2")
+    world.worker_row("i-2")
     world.queue.extend(held.message.receipt_handle, timedelta(0))
     again = world.receive()
 
@@ -156,7 +156,7 @@ def test_takes_over_a_job_whose_lease_has_run_out() -> None:
 def test_clears_a_job_s_lapsed_lease_and_no_newer_one() -> None:
     world = WorkWorld()
     lapsed = world.hold(JOB).lease
-    world.presence("i-2")
+    world.worker_row("i-2")
     world.clock.advance(timedelta(minutes=6))
     other = replace(lapsed, job_id="k", deadline=world.clock.now())
 
@@ -173,7 +173,7 @@ def test_clears_a_job_s_lapsed_lease_and_no_newer_one() -> None:
 def test_clears_a_lease_at_the_very_instant_that_it_lapses() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    world.presence("i-2")
+    world.worker_row("i-2")
     world.clock.advance(held.lease.deadline - world.clock.now())
 
     world.hold(slot_id=a_slot_id("i-2"))
@@ -185,7 +185,11 @@ def test_leaves_the_lease_of_what_the_last_owner_works_on_now() -> None:
     world = WorkWorld()
     released = world.hold(JOB)
     release(
-        released, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+        released,
+        slot_id=a_slot_id(),
+        worker_row=world.worker_row(),
+        ports=world.ports,
+        policy=Policy(),
     )
     message = world.receive()
     assert message is not None
@@ -203,7 +207,7 @@ def test_takes_a_job_over_though_its_old_lease_stays() -> None:
 
     world = WorkWorld()
     lapsed = world.hold(JOB).lease
-    world.presence("i-2")
+    world.worker_row("i-2")
     world.clock.advance(timedelta(minutes=6))
     world.before = fail
 
@@ -213,7 +217,7 @@ def test_takes_a_job_over_though_its_old_lease_stays() -> None:
 
 def test_gives_a_job_back_when_its_worker_is_condemned() -> None:
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
     world.change_worker("i-1", state=WorkerState.CONDEMNED)
     world.send(JOB)
     declined = world.claim()
@@ -257,7 +261,7 @@ def test_a_refused_lease_counts_nothing_against_the_job() -> None:
 
     world = WorkWorld()
     world.send(JOB)
-    world.presence()
+    world.worker_row()
     world.before = fail
     for _ in range(6):
         with pytest.raises(Unreachable):
@@ -274,7 +278,7 @@ def test_a_refused_lease_counts_nothing_against_the_job() -> None:
 def test_an_instance_whose_row_has_ended_takes_nothing() -> None:
     world = WorkWorld()
     world.send(JOB)
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.change_worker("i-1", state=WorkerState.ENDED, ended_at=world.clock.now())
 
     declined = world.claim()
@@ -283,7 +287,7 @@ def test_an_instance_whose_row_has_ended_takes_nothing() -> None:
     assert declined.outcome is ClaimOutcome.CONDEMNED
     assert world.worker().state is WorkerState.ENDED
     with pytest.raises(Condemned):
-        presence.beat()
+        worker_row.beat()
 
 
 def lose_after_an_item(world: WorkWorld, instance_id: str, busy: float) -> None:
@@ -321,7 +325,7 @@ def test_a_machine_lost_after_each_item_ends_the_job() -> None:
 @pytest.mark.parametrize("error", [AccessDenied, Throttled, Unreachable])
 def test_a_claim_without_an_answer_is_noted_once(error: type[SpindownError]) -> None:
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
 
     def refuse(call: PortCall) -> None:
         if call.method == "put":

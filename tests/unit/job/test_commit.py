@@ -55,7 +55,7 @@ def test_completes_the_job_with_its_last_item() -> None:
     held = world.hold(JOB)
     held = commit(held, a_portion(held, 3, seconds=60), slot_id=a_slot_id(), ports=world.ports)
     held = commit(held, a_portion(held, seconds=40), slot_id=a_slot_id(), ports=world.ports)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     manifest = world.manifest("j")
     assert (manifest.state, manifest.released, manifest.reason) == (JobState.COMPLETED, True, "")
     assert manifest.finished_at == world.clock.now()
@@ -190,7 +190,7 @@ def test_deletes_the_message_by_the_handle_left_in_the_row() -> None:
     world.queue.extend(held.message.receipt_handle, timedelta(0))
     world.claim(a_slot_id("i-2"))
     held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     assert world.queue.bodies() == []
 
 
@@ -202,7 +202,7 @@ def test_a_stale_handle_deletes_nothing_of_the_row_s_new_job() -> None:
     world.table.write(Write(key=a_slot_id().lease_key, set=encode(other.lease)))
     held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
 
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
     assert len(world.queue.bodies()) == 2
 
@@ -214,7 +214,7 @@ def test_a_damaged_lease_row_keeps_no_completed_job_alive() -> None:
     world.table.write(Write(key=a_slot_id().lease_key, set={"deadline": "soon"}))
     held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
 
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
     assert world.table.get(a_slot_id().lease_key) is None
     assert world.calls["queue.delete"] == 1
@@ -222,7 +222,7 @@ def test_a_damaged_lease_row_keeps_no_completed_job_alive() -> None:
 
 def test_a_new_job_of_one_part_costs_this_many_requests() -> None:
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
     world.send(JOB)
     world.calls.clear()
     message = world.receive()
@@ -230,7 +230,7 @@ def test_a_new_job_of_one_part_costs_this_many_requests() -> None:
     held = world.claim_message(message)
     assert isinstance(held, ClaimedJob)
     held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     assert world.calls == {
         "queue.receive": 1,
         "queue.delete": 1,

@@ -63,7 +63,11 @@ def world(tmp_path: Path) -> WorkWorld:
             policy=Policy(),
         )
         release(
-            held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+            held,
+            slot_id=a_slot_id(),
+            worker_row=world.worker_row(),
+            ports=world.ports,
+            policy=Policy(),
         )
     world.clock.advance(timedelta(seconds=1))
     world.hold()

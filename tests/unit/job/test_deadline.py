@@ -58,7 +58,11 @@ def requeued(world: WorkWorld, held: ClaimedJob, done: int) -> None:
         policy=Policy(),
     )
     release(
-        settled, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+        settled,
+        slot_id=a_slot_id(),
+        worker_row=world.worker_row(),
+        ports=world.ports,
+        policy=Policy(),
     )
 
 
@@ -113,7 +117,7 @@ def test_only_a_claim_that_may_find_it_there_writes_a_row_more(
     within: timedelta | None, epoch: int, rows: int
 ) -> None:
     world = a_world(within)
-    world.presence()
+    world.worker_row()
     if epoch:
         world.put_manifest(epoch=epoch, released=True)
     world.send(JOB)
@@ -207,7 +211,7 @@ def test_a_job_finished_by_another_is_forgotten_for_its_first() -> None:
     world.clock.advance(world.policy.lease_duration + MINUTE)
     held = world.hold(slot_id=a_slot_id("i-2"))
     held = commit(held, a_portion(held), slot_id=a_slot_id("i-2"), ports=world.ports)
-    complete(held, slot_id=a_slot_id("i-2"), presence=world.presence("i-2"), ports=world.ports)
+    complete(held, slot_id=a_slot_id("i-2"), worker_row=world.worker_row("i-2"), ports=world.ports)
 
     free_leases((silent,), Ledger(world.table, WORKLOAD), world.queue, now=world.clock.now())
 
@@ -244,7 +248,7 @@ def test_a_completed_job_s_owner_clears_its_own_lease() -> None:
     assert isinstance(world.claim(a_slot_id("i-2")), Declined)
 
     assert world.lease() == held.lease
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     assert world.lease() is None
 
 
@@ -285,7 +289,7 @@ def test_a_claim_that_fails_leaves_what_is_remembered() -> None:
     world = a_world()
     requeued(world, world.hold(JOB), 2)
     known = due(world)
-    world.presence("i-2")
+    world.worker_row("i-2")
     world.change_worker("i-2", state="condemned")
 
     declined = world.claim(a_slot_id("i-2"))

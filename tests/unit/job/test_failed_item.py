@@ -34,7 +34,7 @@ def work_on(world: WorkWorld, is_good: Callable[[Any], bool]) -> None:
         for n, item in enumerate(held.job.items or ())
     )
     held = commit(held, Portion(finished=finished), slot_id=a_slot_id(), ports=world.ports)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
 
 def work_off(world: WorkWorld, is_good: Callable[[Any], bool]) -> None:
@@ -147,7 +147,7 @@ def test_items_that_nobody_asked_for_are_not_sent(forged: list[Any]) -> None:
         for n, item in enumerate(forged)
     )
     held = commit(held, Portion(finished=finished), slot_id=a_slot_id(), ports=world.ports)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
     with pytest.raises(BadInput, match="b-00000"):
         again(world)

@@ -71,7 +71,7 @@ def test_a_freed_lease_says_nothing_of_a_properly_released_job() -> None:
     release(
         settle(world, held),
         slot_id=a_slot_id(),
-        presence=world.presence(),
+        worker_row=world.worker_row(),
         ports=world.ports,
         policy=Policy(),
     )
@@ -124,7 +124,7 @@ def test_does_not_count_an_orderly_release() -> None:
     release(
         settle(world, held),
         slot_id=a_slot_id(),
-        presence=world.presence(),
+        worker_row=world.worker_row(),
         ports=world.ports,
         policy=Policy(),
     )
@@ -159,7 +159,7 @@ def test_dead_letters_a_job_lost_three_times_on_two_instances() -> None:
 
 def test_leaves_a_job_that_it_failed_to_others_for_ten_minutes() -> None:
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
     failure = Failure(
         at=world.clock.now(), instance_id="i-1", epoch=1, kind="failure", reason="bad"
     )

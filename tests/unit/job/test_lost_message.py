@@ -76,7 +76,7 @@ def work_off(world: WorkWorld, count: int = 1000) -> int:
         else:
             held = held.with_items(len(values))
             held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
-        complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+        complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
         done += 1
     return done
 
@@ -133,7 +133,7 @@ def test_another_batch_has_lost_nothing() -> None:
 def test_what_is_held_or_given_up_is_not_lost() -> None:
     world = submitted(2)
     failed = settle_rejection(world.hold(), "no such model", ports=world.ports)
-    dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    dead_letter_job(failed, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     held = world.claim(a_slot_id("i-2"))
     assert isinstance(held, ClaimedJob)
 

@@ -77,7 +77,7 @@ def test_what_no_code_reads_is_hidden_and_noted(body: dict[str, object]) -> None
 @pytest.mark.parametrize("how", ["no answer", "too many"])
 def test_what_is_not_noted_is_hidden_for_minutes(how: str) -> None:
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
     if how == "too many":
         for _ in range(100):
             world.send({"schema": 2})
@@ -209,8 +209,10 @@ def test_two_versions_do_not_reset_each_other_in_a_deploy() -> None:
                 ports=world.ports,
                 policy=Policy(),
             )
-            presence = world.presence(slot_id.instance_id)
-            release(held, slot_id=slot_id, presence=presence, ports=world.ports, policy=Policy())
+            worker_row = world.worker_row(slot_id.instance_id)
+            release(
+                held, slot_id=slot_id, worker_row=worker_row, ports=world.ports, policy=Policy()
+            )
         world.clock.advance(timedelta(minutes=2))
         done.append((world.manifest("j").code_version, world.manifest("j").next_item))
 

@@ -158,7 +158,7 @@ def test_a_crash_between_copy_and_deletion_leaves_one_job() -> None:
     world.after = None
     held = world.hold()
     done = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
-    complete(done, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(done, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
     while world.queue.backlog().visible:
         assert isinstance(world.claim(), Declined)

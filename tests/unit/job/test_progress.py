@@ -18,7 +18,7 @@ from spindown.contract.row import (
     throughput_sort_key,
     worker_partition,
 )
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.job.progress import Progress, Reporter, share_items
 from spindown.ledger.knowledge import read_knowledge
 from spindown.memory.interception import PortCall, intercept

@@ -36,7 +36,7 @@ def give_up(world: WorkWorld, body: dict[str, Any], *, done: int = 0) -> str:
     if done:
         held = commit(held, a_portion(held, done), slot_id=a_slot_id(), ports=world.ports)
     failed = settle_rejection(held, "no such model", ports=world.ports)
-    dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    dead_letter_job(failed, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     return failed.job_id
 
 
@@ -55,7 +55,9 @@ def work_off(world: WorkWorld) -> int:
             continue
         held = held.with_items(len(settle_items(held.job, world.ports)))
         held = commit(held, a_portion(held), slot_id=a_slot_id("i-2"), ports=world.ports)
-        complete(held, slot_id=a_slot_id("i-2"), presence=world.presence("i-2"), ports=world.ports)
+        complete(
+            held, slot_id=a_slot_id("i-2"), worker_row=world.worker_row("i-2"), ports=world.ports
+        )
         count += 1
     return count
 
@@ -85,7 +87,9 @@ def test_a_job_that_fails_again_at_once_is_sent_back_once() -> None:
         held = world.claim()
         assert isinstance(held, ClaimedJob)
         failed = settle_rejection(held, "no such model", ports=world.ports)
-        dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+        dead_letter_job(
+            failed, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports
+        )
 
     assert count == 1
     assert len(world.dead_letters.bodies()) == 1
@@ -102,11 +106,11 @@ def test_failures_and_losses_are_forgotten() -> None:
         held = settle_failure(
             held, a_portion(held, 0), "boom", slot_id=slot_id, ports=world.ports, policy=policy
         )
-        presence, ports = world.presence(slot_id.instance_id), world.ports
+        worker_row, ports = world.worker_row(slot_id.instance_id), world.ports
         if held.manifest.state is JobState.FAILED:
-            dead_letter_job(held, slot_id=slot_id, presence=presence, ports=ports)
+            dead_letter_job(held, slot_id=slot_id, worker_row=worker_row, ports=ports)
         else:
-            release(held, slot_id=slot_id, presence=presence, ports=ports, policy=policy)
+            release(held, slot_id=slot_id, worker_row=worker_row, ports=ports, policy=policy)
     assert len(world.manifest("j").failures) == 2
 
     redriven(world)
@@ -220,7 +224,7 @@ def test_a_body_that_lies_in_s3_is_found_there() -> None:
     world.sources[f"{BUCKET}a"] = b"1\n2\n"
     held = world.hold()
     failed = settle_rejection(held, "no such model", ports=world.ports)
-    dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    dead_letter_job(failed, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     assert "stored" in world.dead_letters.bodies()[0]
 
     assert [(one.job_id, one.outcome) for one in redriven(world)] == [

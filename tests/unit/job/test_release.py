@@ -41,7 +41,7 @@ def test_makes_the_original_message_visible_at_once() -> None:
         policy=Policy(),
     )
     release(
-        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+        held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports, policy=Policy()
     )
     assert world.queue.backlog().visible == 1
     assert world.lease() is None
@@ -67,7 +67,7 @@ def test_a_job_given_back_for_later_says_when_it_comes() -> None:
     release(
         held,
         slot_id=a_slot_id(),
-        presence=world.presence(),
+        worker_row=world.worker_row(),
         ports=world.ports,
         policy=Policy(),
         wait=wait,
@@ -109,7 +109,7 @@ def test_releases_through_the_handle_that_was_left_in_the_row() -> None:
     assert isinstance(world.claim(a_slot_id("i-2")), Declined)
     assert world.queue.backlog().visible == 0
     release(
-        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+        held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports, policy=Policy()
     )
     assert world.queue.backlog().visible == 1
 
@@ -174,7 +174,7 @@ def test_rejects_input_that_no_further_try_can_fix() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = settle_rejection(held, "s3://inputs/x is missing", ports=world.ports)
-    dead_letter_job(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    dead_letter_job(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     manifest = world.manifest("j")
     assert (manifest.state, manifest.released) == (JobState.FAILED, True)
     assert manifest.finished_at == world.clock.now()
@@ -189,7 +189,7 @@ def test_dead_letters_a_job_by_the_handle_left_in_the_row() -> None:
     assert isinstance(world.claim(a_slot_id("i-2")), Declined)
     held = settle_rejection(held, "s3://inputs/x is missing", ports=world.ports)
 
-    dead_letter_job(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    dead_letter_job(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
     assert world.queue.bodies() == []
 
@@ -213,7 +213,7 @@ def test_a_heartbeat_never_extends_past_an_interruption() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     deadline = world.clock.now() + timedelta(minutes=2)
-    world.presence().bound_lease(a_slot_id(), held.lease, deadline)
+    world.worker_row().bound_lease(a_slot_id(), held.lease, deadline)
     lease = extend_lease(
         held.lease, items_done=0, slot_id=a_slot_id(), ports=world.ports, policy=world.policy
     )
@@ -249,7 +249,7 @@ def test_abandoning_leaves_the_message_to_its_new_owner() -> None:
     zombie = world.hold(JOB)
     world.clock.advance(timedelta(minutes=6))
     world.hold(slot_id=a_slot_id("i-2"))
-    abandon(zombie, slot_id=a_slot_id(), presence=world.presence())
+    abandon(zombie, slot_id=a_slot_id(), worker_row=world.worker_row())
     assert world.queue.backlog().in_flight == 1
     assert world.lease() is None
     assert world.lease_row("i-2/0") is not None
@@ -269,12 +269,14 @@ def fail(
         policy=world.policy,
     )
     if held.manifest.state is JobState.FAILED:
-        dead_letter_job(held, slot_id=slot_id, presence=world.presence(instance), ports=world.ports)
+        dead_letter_job(
+            held, slot_id=slot_id, worker_row=world.worker_row(instance), ports=world.ports
+        )
     else:
         release(
             held,
             slot_id=slot_id,
-            presence=world.presence(instance),
+            worker_row=world.worker_row(instance),
             ports=world.ports,
             policy=Policy(),
         )
@@ -311,11 +313,11 @@ def lived(world: WorkWorld, instance: str, hours: float) -> ClaimedJob:
         ports=world.ports,
         policy=Policy(max_lifetime=timedelta(hours=2)),
     )
-    presence = world.presence(instance)
+    worker_row = world.worker_row(instance)
     if held.manifest.state is JobState.FAILED:
-        dead_letter_job(held, slot_id=slot_id, presence=presence, ports=world.ports)
+        dead_letter_job(held, slot_id=slot_id, worker_row=worker_row, ports=world.ports)
     else:
-        release(held, slot_id=slot_id, presence=presence, ports=world.ports, policy=Policy())
+        release(held, slot_id=slot_id, worker_row=worker_row, ports=world.ports, policy=Policy())
     return held
 
 

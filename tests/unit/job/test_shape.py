@@ -129,7 +129,7 @@ class Twice:
         declined = claim(
             self.copy,
             slot_id=slot_id,
-            presence=self.world.presence("i-2"),
+            worker_row=self.world.worker_row("i-2"),
             ports=ports,
             policy=TYPED,
         )

@@ -28,7 +28,7 @@ def test_an_event_that_comes_again_is_not_done_again() -> None:
     world.send(of_s3(userAgent="another"))
     beside = world.claim(a_slot_id("i-2"))
     done = commit(held, a_portion(held, 1), slot_id=a_slot_id(), ports=world.ports)
-    complete(done, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(done, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     world.send(of_eventbridge())
     late = world.claim(a_slot_id("i-3"))
 
@@ -44,7 +44,7 @@ def test_an_object_written_again_after_its_job_is_done_again() -> None:
     world = WorkWorld()
     early = world.hold(of_eventbridge())
     done = commit(early, a_portion(early, 1), slot_id=a_slot_id(), ports=world.ports)
-    complete(done, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(done, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     world.send(of_eventbridge(sequencer="0B"))
 
     again = world.claim(a_slot_id("i-2"))

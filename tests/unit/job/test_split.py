@@ -154,7 +154,7 @@ def do_split(world: WorkWorld, body: dict[str, Any]) -> None:
     found = settle_items(held.job, world.ports)
     assert is_too_large(held, found, world.policy)
     held = split(held, found, ports=world.ports, policy=world.policy)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
 
 def work_off(world: WorkWorld) -> dict[str, list[Any]]:
@@ -170,15 +170,15 @@ def work_off(world: WorkWorld) -> dict[str, list[Any]]:
         if isinstance(held, Declined):
             continue
         settled = settle_items(held.job, world.ports)
-        presence = world.presence("i-2")
+        worker_row = world.worker_row("i-2")
         if is_too_large(held, settled, world.policy):
             held = split(held, settled, ports=world.ports, policy=world.policy)
-            complete(held, slot_id=slot_id, presence=presence, ports=world.ports)
+            complete(held, slot_id=slot_id, worker_row=worker_row, ports=world.ports)
             continue
         held = held.with_items(len(settled))
         assert held.job_id not in found
         held = commit(held, a_portion(held), slot_id=slot_id, ports=world.ports)
-        complete(held, slot_id=slot_id, presence=presence, ports=world.ports)
+        complete(held, slot_id=slot_id, worker_row=worker_row, ports=world.ports)
         found[held.job_id] = list(settled)
     return found
 
@@ -207,7 +207,7 @@ def test_a_child_keeps_its_parent_s_parameters_and_tenant() -> None:
     job = {"job_id": "j", "items": items(3), "params": {"width": 16}, "tenant": "t"}
     held = world.hold(job)
     held = split(held, items(3), ports=world.ports, policy=world.policy)
-    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
 
     child = world.hold()
 

@@ -55,11 +55,11 @@ def interrupted(
         ports=world.ports,
         policy=policy,
     )
-    presence = world.presence(slot_id.instance_id)
+    worker_row = world.worker_row(slot_id.instance_id)
     if held.manifest.state is JobState.FAILED:
-        dead_letter_job(held, slot_id=slot_id, presence=presence, ports=world.ports)
+        dead_letter_job(held, slot_id=slot_id, worker_row=worker_row, ports=world.ports)
     else:
-        release(held, slot_id=slot_id, presence=presence, ports=world.ports, policy=policy)
+        release(held, slot_id=slot_id, worker_row=worker_row, ports=world.ports, policy=policy)
     return held
 
 

@@ -54,7 +54,7 @@ def begin(world: WorkWorld, job_id: str) -> ClaimedJob:
 def do(world: WorkWorld, held: ClaimedJob, count: int | None = None) -> ClaimedJob:
     held = commit(held, a_portion(held, count), slot_id=a_slot_id(), ports=world.ports)
     if count is None:
-        complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+        complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     return held
 
 
@@ -109,7 +109,7 @@ def test_a_job_that_was_split_gives_places_in_the_batch(in_order: bool) -> None:
         values = settle_items(held.job, world.ports)
         assert is_too_large(held, values, world.policy)
         held = split(held, values, ports=world.ports, policy=world.policy)
-        complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+        complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
     for job_id in batch.jobs:
         for number in range(3):
             do(world, begin(world, f"{job_id}.{number:05d}"))

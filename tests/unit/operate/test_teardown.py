@@ -165,7 +165,7 @@ def test_a_ledger_that_is_gone_keeps_no_instance(fault: type[SpindownError]) -> 
 
     assert scene.tear_down(replace(WHOLE, workloads=("another", WORKLOAD))) == running
     assert set(scene.states().values()) == {"terminated"}
-    # Longer than whoever took a lock before can reconcile.
+    # Longer than whoever took a lock before can tick.
     assert scene.world.clock.now() - begun >= LOCK_LEASE
 
 

@@ -169,7 +169,7 @@ def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> Non
     assert slot.world.worker().state is WorkerState.BUSY
     slot.watch.beat()
     assert slot.world.worker().state is WorkerState.IDLE
-    assert slot.context.presence.drain(Reason(ReasonCode.IDLE))
+    assert slot.context.worker_row.drain(Reason(ReasonCode.IDLE))
 
 
 def test_a_ledger_without_answer_is_no_sign_of_death(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from spindown.contract import row as rows
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.settings import RunSettings
 from spindown.domain.breaker import STRIKES
-from spindown.domain.doubt import Doubt
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.useless_trait import UselessTrait
 from spindown.error import Unreachable
 from tests.builders import account_refused, ec2_said, minutes
 from tests.control import LAUNCH_VERSION, ZONES, ControlWorld, with_policy
@@ -564,14 +564,17 @@ def test_what_checks_in_and_is_of_no_use_is_asked_last(useless: str, end: str) -
         pytest.param(Policy().ladder[:1], "spot", id="the ladder has spot only"),
     ],
 )
-def test_a_doubted_capacity_type_is_left_as_the_ladder_allows(
+def test_a_useless_capacity_type_is_left_as_the_ladder_allows(
     ladder: tuple[Rung, ...], bought: str
 ) -> None:
     world = with_policy(max_workers=1, ladder=ladder)
     world.tick()
     version = world.view().breaker.launch_version
-    doubts = {"spot": Doubt(count=3, at=world.now), "g4dn": Doubt(count=3, at=world.now)}
-    world.put(rows.BREAKER, doubts=doubts, launch_version=version)
+    traits = {
+        "spot": UselessTrait(count=3, at=world.now),
+        "g4dn": UselessTrait(count=3, at=world.now),
+    }
+    world.put(rows.BREAKER, useless_traits=traits, launch_version=version)
     world.send()
     world.run(7)
 

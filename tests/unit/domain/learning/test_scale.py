@@ -10,7 +10,7 @@ from spindown.domain.learning import (
     usual_throughput,
     workload_scale,
 )
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from tests.builders import a_type
 from tests.unit.domain.learning.report import POLICY, measured, rate
 

@@ -10,7 +10,7 @@ from spindown.domain.learning import (
     throughput,
     worker_throughput,
 )
-from spindown.domain.prior import relative_throughput
+from spindown.domain.relative_throughput import relative_throughput
 from tests.builders import a_type, a_worker
 from tests.unit.domain.learning.report import POLICY, measured, rate
 

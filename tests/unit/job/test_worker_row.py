@@ -13,8 +13,8 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, Unreachable, WriteConflict
 from spindown.job.lease_row import lease_key
-from spindown.job.presence import Condemned
 from spindown.job.release import release
+from spindown.job.worker_row import Condemned
 from spindown.memory.interception import PortCall
 from spindown.port import Key, Write
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, items
@@ -41,7 +41,7 @@ def fail_once(method: str, error: type[SpindownError] = Unreachable) -> Callable
 
 def test_a_busy_worker_says_so_and_since_when() -> None:
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
     world.clock.advance(MINUTE)
 
     world.hold(JOB)
@@ -57,7 +57,7 @@ def test_a_worker_that_is_free_again_is_idle_from_then_on() -> None:
     claimed_at = world.clock.now()
     world.clock.advance(MINUTE)
 
-    world.presence().vacate(a_slot_id(), held.lease)
+    world.worker_row().vacate(a_slot_id(), held.lease)
 
     worker = world.worker()
     assert (worker.state, worker.busy_slots) == (WorkerState.IDLE, 0)
@@ -91,14 +91,14 @@ def test_who_takes_a_job_up_again_is_not_late() -> None:
 
 def test_a_change_of_jobs_in_hand_raises_the_version() -> None:
     world = WorkWorld()
-    presence = world.presence()
+    worker_row = world.worker_row()
     versions = [world.worker().version]
 
     held = world.hold(JOB)
     versions.append(world.worker().version)
-    presence.beat()
+    worker_row.beat()
     versions.append(world.worker().version)
-    presence.vacate(a_slot_id(), held.lease)
+    worker_row.vacate(a_slot_id(), held.lease)
     versions.append(world.worker().version)
 
     assert [version - versions[0] for version in versions] == [0, 1, 1, 2]
@@ -107,7 +107,7 @@ def test_a_change_of_jobs_in_hand_raises_the_version() -> None:
 @pytest.mark.parametrize("error", [Unreachable, WriteConflict], ids=lambda e: e.__name__)
 def test_a_claim_whose_answer_was_lost_is_a_claim(error: type[SpindownError]) -> None:
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
     world.after = fail_once("transact", error)
 
     held = world.hold(JOB)
@@ -115,7 +115,7 @@ def test_a_claim_whose_answer_was_lost_is_a_claim(error: type[SpindownError]) ->
     assert world.lease() == held.lease
     assert (world.worker().state, world.worker().busy_slots) == (WorkerState.BUSY, 1)
     assert (held.manifest.released, backlog(world, "claims")) == (False, 1)
-    world.presence().beat()
+    world.worker_row().beat()
     assert world.worker().busy_slots == 1
 
 
@@ -126,7 +126,7 @@ def test_a_claim_that_did_not_get_through_leaves_no_trace(is_dark: bool) -> None
             raise Unreachable("no answer")
 
     world = WorkWorld()
-    world.presence()
+    world.worker_row()
     world.before = refuse
     with pytest.raises(Unreachable):
         world.hold(JOB)
@@ -134,7 +134,7 @@ def test_a_claim_that_did_not_get_through_leaves_no_trace(is_dark: bool) -> None
 
     assert world.lease() is None
     assert world.manifest("j").released
-    world.presence().beat()
+    world.worker_row().beat()
     assert (world.worker().state, world.worker().busy_slots) == (WorkerState.IDLE, 0)
 
 
@@ -142,23 +142,23 @@ def test_a_claim_that_did_not_get_through_leaves_no_trace(is_dark: bool) -> None
 def test_heartbeats_leave_the_time_since_when_a_worker_is_idle(ending: str) -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.clock.advance(MINUTE)
     if ending == "cleared by another":
         world.table.write(Write(key=a_slot_id().lease_key, delete=True))
     if ending == "unanswered":
         world.before = fail_once("transact")
         with pytest.raises(Unreachable):
-            presence.vacate(a_slot_id(), held.lease)
+            worker_row.vacate(a_slot_id(), held.lease)
         assert world.worker().busy_slots == 1
-        presence.beat()
+        worker_row.beat()
     else:
-        presence.vacate(a_slot_id(), held.lease)
+        worker_row.vacate(a_slot_id(), held.lease)
     idle_since = world.clock.now()
 
     for _ in range(3):
         world.clock.advance(MINUTE)
-        presence.beat()
+        worker_row.beat()
 
     worker = world.worker()
     assert (worker.state, worker.busy_slots) == (WorkerState.IDLE, 0)
@@ -168,21 +168,21 @@ def test_heartbeats_leave_the_time_since_when_a_worker_is_idle(ending: str) -> N
 def test_a_worker_that_is_condemned_is_told_which_it_is() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.change_worker("i-1", state=WorkerState.CONDEMNED)
 
     with pytest.raises(Condemned, match=r"^i-1$"):
-        presence.beat()
+        worker_row.beat()
     with pytest.raises(Condemned, match=r"^i-1$"):
-        presence.occupy(a_slot_id(), held.lease, is_late=False, was_requeued=False)
+        worker_row.occupy(a_slot_id(), held.lease, is_late=False, was_requeued=False)
 
 
 def test_a_heartbeat_says_how_the_gpus_were_used_and_when() -> None:
     world = WorkWorld()
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.clock.advance(MINUTE)
 
-    presence.beat(GpuUse(percent=80.0, vram_percent=50.0, vram_gib=8.0))
+    worker_row.beat(GpuUse(percent=80.0, vram_percent=50.0, vram_gib=8.0))
 
     worker = world.worker()
     assert worker.heartbeat_at == world.clock.now()
@@ -191,23 +191,23 @@ def test_a_heartbeat_says_how_the_gpus_were_used_and_when() -> None:
 
 def test_a_worker_that_drains_says_since_when_with_every_write() -> None:
     world = WorkWorld()
-    presence = world.presence()
+    worker_row = world.worker_row()
     drained_at = world.clock.now()
-    presence.begin_draining()
+    worker_row.begin_draining()
     world.change_worker("i-1", draining_at=None)
     world.clock.advance(MINUTE)
 
-    presence.beat()
+    worker_row.beat()
 
     assert world.worker().draining_at == drained_at
 
 
 def test_a_worker_drains_though_the_answer_was_lost() -> None:
     world = WorkWorld()
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.just_before("write", lambda call: world.table.write(*call.args))
 
-    assert presence.drain(Reason(ReasonCode.IDLE), unless_warm=True)
+    assert worker_row.drain(Reason(ReasonCode.IDLE), unless_warm=True)
     assert world.worker().version == 2
 
 
@@ -218,19 +218,19 @@ def test_a_worker_drained_and_ended_at_once_goes() -> None:
             world.change_worker("i-1", state=WorkerState.ENDED)
 
     world = WorkWorld()
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.after = end
 
-    assert presence.drain(Reason(ReasonCode.IDLE))
+    assert worker_row.drain(Reason(ReasonCode.IDLE))
 
 
 @pytest.mark.parametrize("state", [WorkerState.BUSY, WorkerState.CONDEMNED])
 def test_a_worker_that_is_not_idle_any_more_does_not_drain(state: WorkerState) -> None:
     world = WorkWorld()
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.change_worker("i-1", state=state)
 
-    assert not presence.drain(Reason(ReasonCode.IDLE))
+    assert not worker_row.drain(Reason(ReasonCode.IDLE))
     assert world.worker().state is state
 
 
@@ -256,7 +256,7 @@ def test_a_release_uses_its_own_handle_and_no_other_job_s_row() -> None:
     world.table.write(Write(key=a_slot_id().lease_key, set=encode(others)))
 
     release(
-        held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports, policy=Policy()
+        held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports, policy=Policy()
     )
 
     assert world.lease() == others
@@ -265,8 +265,8 @@ def test_a_release_uses_its_own_handle_and_no_other_job_s_row() -> None:
 
 def test_a_worker_with_its_row_in_history_is_condemned() -> None:
     world = WorkWorld()
-    presence = world.presence()
+    worker_row = world.worker_row()
     world.table.write(Write(key=world.worker_key("i-1"), delete=True))
     with pytest.raises(Condemned, match=r"^i-1$"):
-        presence.beat()
+        worker_row.beat()
     assert world.table.get(world.worker_key("i-1")) is None

@@ -57,7 +57,7 @@ class PriceList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sale:
+class PricedOffers:
     """All that a workload could be run on, priced, and what a person should know of the prices."""
 
     offers: tuple[Offer, ...]
@@ -144,7 +144,7 @@ def _wanted(region: str, settings: WorkloadSettings, catalogue: Catalogue) -> li
     ]
 
 
-def sale_of(
+def price_offers(
     prices: PriceList,
     settings: WorkloadSettings,
     policy: Policy,
@@ -152,7 +152,7 @@ def sale_of(
     home_region: str,
     is_late: bool = False,
     workers: Iterable[Worker] = (),
-) -> Sale:
+) -> PricedOffers:
     """Return all that a workload could be run on.
 
     Where spot prices are unknown, nothing of the region is on sale as spot, unless the work is
@@ -191,7 +191,7 @@ def sale_of(
     if closed and closed >= settings.regions.keys():
         first = next(iter(prices.unknown.values()))
         failure = Reason(ReasonCode.PRICES_UNREAD, {"said": first.about["said"]})
-    return Sale(
+    return PricedOffers(
         offers=tuple(
             offer
             for offer in offers
@@ -207,24 +207,24 @@ def sale_of(
     )
 
 
-def current_sale(
+def current_offers(
     settings: WorkloadSettings,
     policy: Policy,
     *,
     home_region: str,
     ports: ControlPorts,
     now: datetime,
-) -> Sale:
+) -> PricedOffers:
     """Return all that a workload could be run on now.
 
     Raises:
         SpindownError: there is no catalogue, or the spot prices of no region could be read.
     """
     prices = read_prices(settings, ports, now, spot_in=settings.regions.keys())
-    sale = sale_of(prices, settings, policy, home_region=home_region)
-    if sale.failure:
-        raise Unreachable(str(sale.failure.about["said"]))
-    return sale
+    priced = price_offers(prices, settings, policy, home_region=home_region)
+    if priced.failure:
+        raise Unreachable(str(priced.failure.about["said"]))
+    return priced
 
 
 def price_of(

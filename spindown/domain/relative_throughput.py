@@ -19,7 +19,7 @@ from spindown.domain.offer import VCPU, InstanceType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPrior:
+class GpuDatasheet:
     """Datasheet figures of one GPU."""
 
     #: Dense FP16 or BF16 tensor TFLOPS (headline figures with sparsity are twice as high).
@@ -30,39 +30,41 @@ class GpuPrior:
 
 
 #: EC2's name of the GPU -> figures.
-GPU_PRIORS = {
-    "M60": GpuPrior(tflops=9.6, bandwidth=160, source="NVIDIA Tesla M60 datasheet, FP32, one GPU"),
-    "T4": GpuPrior(tflops=65, bandwidth=320, source="NVIDIA T4 datasheet"),
-    "T4g": GpuPrior(tflops=65, bandwidth=320, source="as T4, on the arm64 host of g5g"),
-    "V100": GpuPrior(tflops=125, bandwidth=900, source="NVIDIA V100 SXM2 datasheet"),
-    "A10G": GpuPrior(tflops=125, bandwidth=600, source="NVIDIA A10 datasheet; A10G has none"),
-    "L4": GpuPrior(tflops=121, bandwidth=300, source="NVIDIA L4 datasheet"),
-    "L40S": GpuPrior(tflops=362, bandwidth=864, source="NVIDIA L40S datasheet"),
-    "A100": GpuPrior(tflops=312, bandwidth=1555, source="NVIDIA A100 40GB SXM datasheet"),
-    "H100": GpuPrior(tflops=989, bandwidth=3350, source="NVIDIA H100 SXM datasheet"),
-    "H200": GpuPrior(tflops=989, bandwidth=4800, source="NVIDIA H200 datasheet"),
-    "B200": GpuPrior(tflops=2250, bandwidth=8000, source="NVIDIA Blackwell datasheet"),
-    "B300": GpuPrior(tflops=2250, bandwidth=8000, source="as B200; B300's is not verified"),
-    "RTX PRO Server 6000": GpuPrior(
+GPU_DATASHEETS = {
+    "M60": GpuDatasheet(
+        tflops=9.6, bandwidth=160, source="NVIDIA Tesla M60 datasheet, FP32, one GPU"
+    ),
+    "T4": GpuDatasheet(tflops=65, bandwidth=320, source="NVIDIA T4 datasheet"),
+    "T4g": GpuDatasheet(tflops=65, bandwidth=320, source="as T4, on the arm64 host of g5g"),
+    "V100": GpuDatasheet(tflops=125, bandwidth=900, source="NVIDIA V100 SXM2 datasheet"),
+    "A10G": GpuDatasheet(tflops=125, bandwidth=600, source="NVIDIA A10 datasheet; A10G has none"),
+    "L4": GpuDatasheet(tflops=121, bandwidth=300, source="NVIDIA L4 datasheet"),
+    "L40S": GpuDatasheet(tflops=362, bandwidth=864, source="NVIDIA L40S datasheet"),
+    "A100": GpuDatasheet(tflops=312, bandwidth=1555, source="NVIDIA A100 40GB SXM datasheet"),
+    "H100": GpuDatasheet(tflops=989, bandwidth=3350, source="NVIDIA H100 SXM datasheet"),
+    "H200": GpuDatasheet(tflops=989, bandwidth=4800, source="NVIDIA H200 datasheet"),
+    "B200": GpuDatasheet(tflops=2250, bandwidth=8000, source="NVIDIA Blackwell datasheet"),
+    "B300": GpuDatasheet(tflops=2250, bandwidth=8000, source="as B200; B300's is not verified"),
+    "RTX PRO Server 6000": GpuDatasheet(
         tflops=500, bandwidth=1597, source="NVIDIA RTX PRO 6000 page, 4 PF sparse FP4 / 8"
     ),
-    "RTX PRO 4500": GpuPrior(tflops=200, bandwidth=800, source="estimated; not verified"),
-    "Radeon Pro V520": GpuPrior(
+    "RTX PRO 4500": GpuDatasheet(tflops=200, bandwidth=800, source="estimated; not verified"),
+    "Radeon Pro V520": GpuDatasheet(
         tflops=14.7, bandwidth=512, source="AMD V520 page, FP16 without tensor cores"
     ),
 }
 
 #: EC2's names of all that it has: GPUs, and accelerators of other makers.
-GPU_NAMES = frozenset(GPU_PRIORS) | {
+GPU_NAMES = frozenset(GPU_DATASHEETS) | {
     *("Gaudi HL-205", "Inferentia", "Inferentia2", "K80", "Qualcomm AI100"),
     *("Trainium", "Trainium2", "Trainium3", "U30"),
 }
 
 #: A GPU that the table does not know is taken for a T4: launching it once measures it.
-UNKNOWN_GPU = GPU_PRIORS["T4"]
+UNKNOWN_GPU = GPU_DATASHEETS["T4"]
 
 
-class PriorSource(StrEnum):
+class EstimateSource(StrEnum):
     """Where the prior of an instance type comes from."""
 
     #: The datasheet of its GPU.
@@ -127,7 +129,7 @@ USUAL_VCPUS = 4
 
 
 @lru_cache(maxsize=1024)
-def vcpu_score(family: str) -> tuple[float, PriorSource]:
+def vcpu_score(family: str) -> tuple[float, EstimateSource]:
     """Return how fast one vCPU of a family is, c5's being 1, and where that comes from.
 
     A family without a figure gets that of c with the same generation and maker: r8gd that of c8g.
@@ -135,11 +137,11 @@ def vcpu_score(family: str) -> tuple[float, PriorSource]:
     """
     same = CPU_SCORES.get(_SAME_PROCESSOR.get(family, family))
     if same is not None:
-        source = PriorSource.BENCHMARK if family in CPU_SCORES else PriorSource.ESTIMATED
+        source = EstimateSource.BENCHMARK if family in CPU_SCORES else EstimateSource.ESTIMATED
         return same / CPU_SCORES[_REFERENCE], source
     matched = _FAMILY.match(family)
     if matched is None:
-        return 1.0, PriorSource.NONE
+        return 1.0, EstimateSource.NONE
     maker = matched["maker"]
     # Intel's letter is not written before the 6th generation.
     wanted = {maker, ""} if maker in {"i", ""} else {maker}
@@ -150,8 +152,8 @@ def vcpu_score(family: str) -> tuple[float, PriorSource]:
     }
     older = [generation for generation in alike if generation <= int(matched["generation"])]
     if not older:
-        return 1.0, PriorSource.NONE
-    return alike[max(older)] / CPU_SCORES[_REFERENCE], PriorSource.ESTIMATED
+        return 1.0, EstimateSource.NONE
+    return alike[max(older)] / CPU_SCORES[_REFERENCE], EstimateSource.ESTIMATED
 
 
 def reference_machine(*, without_gpu: bool) -> str:
@@ -159,12 +161,12 @@ def reference_machine(*, without_gpu: bool) -> str:
     return f"{1 / VCPU_SHARE:.0f} vCPUs of {_REFERENCE}" if without_gpu else "a T4"
 
 
-def prior_source(instance_type: InstanceType) -> PriorSource:
+def estimate_source(instance_type: InstanceType) -> EstimateSource:
     """Return where the prior of a type comes from."""
     if instance_type.is_without_gpu:
         return vcpu_score(instance_type.family)[1]
-    is_known = instance_type.gpu_name in GPU_PRIORS
-    return PriorSource.DATASHEET if is_known else PriorSource.NONE
+    is_known = instance_type.gpu_name in GPU_DATASHEETS
+    return EstimateSource.DATASHEET if is_known else EstimateSource.NONE
 
 
 @lru_cache(maxsize=4096)
@@ -184,6 +186,6 @@ def relative_throughput(name: str, count: float, *, vcpus: int = USUAL_VCPUS) ->
         return VCPU_SHARE * score * (count if count > 0.0 else max(1, vcpus))
     if count <= 0.0 or not name:
         return VCPU_SHARE * max(1, vcpus)
-    one = GPU_PRIORS.get(name, UNKNOWN_GPU)
-    t4 = GPU_PRIORS["T4"]
+    one = GPU_DATASHEETS.get(name, UNKNOWN_GPU)
+    t4 = GPU_DATASHEETS["T4"]
     return count * math.sqrt(one.tflops / t4.tflops * one.bandwidth / t4.bandwidth)

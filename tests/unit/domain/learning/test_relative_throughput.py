@@ -13,10 +13,10 @@ from spindown.domain.learning import (
     worker_throughput,
 )
 from spindown.domain.offer import InstanceType, is_cpu_family
-from spindown.domain.prior import (
-    GPU_PRIORS,
-    PriorSource,
-    prior_source,
+from spindown.domain.relative_throughput import (
+    GPU_DATASHEETS,
+    EstimateSource,
+    estimate_source,
     relative_throughput,
     vcpu_score,
 )
@@ -48,7 +48,7 @@ def test_the_prior_is_the_mean_of_compute_and_bandwidth() -> None:
 
 
 def test_every_prior_has_a_source() -> None:
-    assert all(prior.source and prior.tflops > 0 for prior in GPU_PRIORS.values())
+    assert all(prior.source and prior.tflops > 0 for prior in GPU_DATASHEETS.values())
 
 
 @pytest.mark.parametrize(
@@ -72,21 +72,21 @@ def test_the_prior_never_divides_by_a_count(
 @pytest.mark.parametrize(
     ("family", "score", "source"),
     [
-        pytest.param("c5", 1.0, PriorSource.BENCHMARK, id="the measure of all"),
-        pytest.param("c7i", 7695 / 4531, PriorSource.BENCHMARK, id="a figure of its own"),
-        pytest.param("r7gd", 8143 / 4531, PriorSource.ESTIMATED, id="as c7g"),
-        pytest.param("m8azn", 14139 / 4531, PriorSource.ESTIMATED, id="as c8a"),
-        pytest.param("c7i-flex", 7695 / 4531, PriorSource.ESTIMATED, id="as c7i"),
-        pytest.param("m5dn", 1.0, PriorSource.ESTIMATED, id="as c5, whose maker is not written"),
-        pytest.param("hpc6id", 6011 / 4531, PriorSource.ESTIMATED, id="as c6i"),
-        pytest.param("i4i", 6011 / 4531, PriorSource.ESTIMATED, id="other generation, as c6i"),
-        pytest.param("r5a", 2960 / 4531, PriorSource.ESTIMATED, id="as m5a, not as c5a"),
-        pytest.param("m10i", 8547 / 4531, PriorSource.ESTIMATED, id="newer than all, as c8i"),
-        pytest.param("z1d", 1.0, PriorSource.NONE, id="older than all"),
-        pytest.param("mac", 1.0, PriorSource.NONE, id="no generation"),
+        pytest.param("c5", 1.0, EstimateSource.BENCHMARK, id="the measure of all"),
+        pytest.param("c7i", 7695 / 4531, EstimateSource.BENCHMARK, id="a figure of its own"),
+        pytest.param("r7gd", 8143 / 4531, EstimateSource.ESTIMATED, id="as c7g"),
+        pytest.param("m8azn", 14139 / 4531, EstimateSource.ESTIMATED, id="as c8a"),
+        pytest.param("c7i-flex", 7695 / 4531, EstimateSource.ESTIMATED, id="as c7i"),
+        pytest.param("m5dn", 1.0, EstimateSource.ESTIMATED, id="as c5, whose maker is not written"),
+        pytest.param("hpc6id", 6011 / 4531, EstimateSource.ESTIMATED, id="as c6i"),
+        pytest.param("i4i", 6011 / 4531, EstimateSource.ESTIMATED, id="other generation, as c6i"),
+        pytest.param("r5a", 2960 / 4531, EstimateSource.ESTIMATED, id="as m5a, not as c5a"),
+        pytest.param("m10i", 8547 / 4531, EstimateSource.ESTIMATED, id="newer than all, as c8i"),
+        pytest.param("z1d", 1.0, EstimateSource.NONE, id="older than all"),
+        pytest.param("mac", 1.0, EstimateSource.NONE, id="no generation"),
     ],
 )
-def test_a_vcpu_s_score(family: str, score: float, source: PriorSource) -> None:
+def test_a_vcpu_s_score(family: str, score: float, source: EstimateSource) -> None:
     found, told = vcpu_score(family)
 
     assert found == pytest.approx(score)
@@ -98,8 +98,8 @@ def test_every_cpu_family_of_today_has_a_score() -> None:
 
     assert len(families) > 90
     assert {vcpu_score(family)[1] for family in families} <= {
-        PriorSource.BENCHMARK,
-        PriorSource.ESTIMATED,
+        EstimateSource.BENCHMARK,
+        EstimateSource.ESTIMATED,
     }
 
 
@@ -151,12 +151,12 @@ def test_what_vcpus_did_counts_for_equal_ones_of_a_family() -> None:
 @pytest.mark.parametrize(
     ("kind", "source"),
     [
-        (a_type(), PriorSource.DATASHEET),
-        (a_type(gpu_name="Unheard-of"), PriorSource.NONE),
-        (a_type(gpu_name="Inferentia2", gpu_manufacturer="AWS"), PriorSource.NONE),
-        (a_cpu_type(), PriorSource.BENCHMARK),
-        (a_cpu_type("r8gd.large"), PriorSource.ESTIMATED),
+        (a_type(), EstimateSource.DATASHEET),
+        (a_type(gpu_name="Unheard-of"), EstimateSource.NONE),
+        (a_type(gpu_name="Inferentia2", gpu_manufacturer="AWS"), EstimateSource.NONE),
+        (a_cpu_type(), EstimateSource.BENCHMARK),
+        (a_cpu_type("r8gd.large"), EstimateSource.ESTIMATED),
     ],
 )
-def test_a_prior_tells_its_source(kind: InstanceType, source: PriorSource) -> None:
-    assert prior_source(kind) is source
+def test_a_prior_tells_its_source(kind: InstanceType, source: EstimateSource) -> None:
+    assert estimate_source(kind) is source

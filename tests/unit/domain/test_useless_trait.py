@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from spindown.domain.doubt import Doubt, doubt_less, doubt_more, doubted
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.useless_trait import UselessTrait, asked_last, clear_useful, count_useless
 from tests.builders import NOW
 
 ON_DEMAND, SPOT = CapacityType.ON_DEMAND, CapacityType.SPOT
@@ -14,15 +14,15 @@ T4_B = Pool(instance_type="g4dn.2xlarge", zone="us-west-2b", capacity_type=ON_DE
 L4_B = Pool(instance_type="g6.xlarge", zone="us-west-2b", capacity_type=SPOT)
 
 
-def after(*silent: Pool) -> dict[str, Doubt]:
-    doubts: dict[str, Doubt] = {}
+def after(*silent: Pool) -> dict[str, UselessTrait]:
+    traits: dict[str, UselessTrait] = {}
     for pool in silent:
-        doubts = dict(doubt_more(doubts, pool, NOW))
-    return doubts
+        traits = dict(count_useless(traits, pool, NOW))
+    return traits
 
 
 @pytest.mark.parametrize(
-    ("silent", "in_a_row", "asked_last"),
+    ("silent", "in_a_row", "last"),
     [
         pytest.param([T4_A], 0, {}, id="one, and then others checked in"),
         pytest.param([T4_A], 1, {"g4dn": 1, "us-west-2a": 1}, id="one may be chance"),
@@ -42,41 +42,45 @@ def after(*silent: Pool) -> dict[str, Doubt]:
     ],
 )
 def test_the_next_differs_from_what_kept_silent(
-    silent: list[Pool], in_a_row: int, asked_last: dict[str, int]
+    silent: list[Pool], in_a_row: int, last: dict[str, int]
 ) -> None:
-    assert doubted(after(*silent), in_a_row, NOW) == asked_last
+    assert asked_last(after(*silent), in_a_row, NOW) == last
 
 
-def test_after_an_outage_of_all_nothing_is_doubted() -> None:
-    doubts = after(T4_A, L4_B, T4_B, T4_A, T4_A)
+def test_after_an_outage_of_all_nothing_is_asked_last() -> None:
+    traits = after(T4_A, L4_B, T4_B, T4_A, T4_A)
 
-    assert doubt_less(doubts, T4_B, NOW) == {}
+    assert clear_useful(traits, T4_B, NOW) == {}
     # One trait that was never of no use may be what makes the difference.
     on_demand = Pool(instance_type="g6.xlarge", zone="us-west-2a", capacity_type=ON_DEMAND)
-    assert doubt_less(after(T4_A, L4_B), on_demand, NOW).keys() == {"g4dn", "us-west-2b", "spot"}
+    assert clear_useful(after(T4_A, L4_B), on_demand, NOW).keys() == {"g4dn", "us-west-2b", "spot"}
 
 
 def test_what_is_of_use_clears_its_own_traits_only() -> None:
-    doubts = after(T4_A, T4_A, T4_A)
+    traits = after(T4_A, T4_A, T4_A)
 
-    left = doubt_less(doubts, L4_B, NOW)
+    left = clear_useful(traits, L4_B, NOW)
 
-    assert doubted(left, 0, NOW) == {"g4dn": 3, "us-west-2a": 3}
+    assert asked_last(left, 0, NOW) == {"g4dn": 3, "us-west-2a": 3}
     # It came up before.
-    assert doubt_less(doubts, L4_B, NOW - timedelta(seconds=1)) == doubts
+    assert clear_useful(traits, L4_B, NOW - timedelta(seconds=1)) == traits
 
 
 @pytest.mark.parametrize(
-    ("at", "asked_last"),
+    ("at", "last"),
     [
         pytest.param(NOW + timedelta(hours=5), {"g4dn", "us-west-2a", "spot"}, id="soon"),
         pytest.param(NOW + timedelta(hours=6), {"g4dn", "us-west-2a"}, id="spot is tried again"),
         pytest.param(NOW + timedelta(hours=24), set(), id="all are"),
     ],
 )
-def test_a_doubt_lasts_until_it_is_tried_again(at: datetime, asked_last: set[str]) -> None:
-    doubts = after(T4_A, T4_A, T4_A)
+def test_a_useless_trait_is_tried_again(at: datetime, last: set[str]) -> None:
+    traits = after(T4_A, T4_A, T4_A)
 
-    assert doubted(doubts, 0, at).keys() == asked_last
+    assert asked_last(traits, 0, at).keys() == last
     # The first that keeps silent then renews it.
-    assert doubted(doubt_more(doubts, T4_A, at), 0, at).keys() == {"g4dn", "us-west-2a", "spot"}
+    assert asked_last(count_useless(traits, T4_A, at), 0, at).keys() == {
+        "g4dn",
+        "us-west-2a",
+        "spot",
+    }

@@ -1,6 +1,6 @@
 """The worker's own row: checking in, how many slots are busy, and the orderly end.
 
-Every change is conditional on the row not being condemned, so that reconcile's decision to
+Every change is conditional on the row not being condemned, so that the scaler's decision to
 terminate and the worker's decision to work can never both go through.
 """
 
@@ -37,7 +37,7 @@ from spindown.job.claimed_job import SlotId
 from spindown.job.lease_row import lease_identity, read_lease
 from spindown.port import Key, Message, When, WorkPorts, Write
 
-#: Waits for reconcile to write the row of an instance that was quicker than its launch.
+#: Waits for the scaler to write the row of an instance that was quicker than its launch.
 _CHECK_IN_PAUSE = timedelta(seconds=1)
 #: Others that a check-in gives way to. Who raises the version of a row that boots ends it too, so
 #: one would do; but who loses for ever must not ask for ever.
@@ -57,7 +57,7 @@ _NOT_CONDEMNED = When(
 
 
 class Condemned(SpindownError):
-    """Reconcile has decided that this instance ends: take no work, keep nothing."""
+    """The scaler has decided that this instance ends: take no work, keep nothing."""
 
 
 def _signs_of(use: GpuUse | None) -> Mapping[str, float]:
@@ -70,7 +70,7 @@ def _signs_of(use: GpuUse | None) -> Mapping[str, float]:
     }
 
 
-class Presence:
+class WorkerRow:
     """One worker's row in the ledger. Threads may share it; its own writes are in turn."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Presence:
         self._draining: dict[str, str] = {}
 
     def await_row(self, *, patience: timedelta) -> Worker:
-        """Return the row that reconcile writes after a launch.
+        """Return the row that the scaler writes after a launch.
 
         Raises:
             NotFound: no row within ``patience``: nobody has launched this instance for us.
@@ -354,7 +354,7 @@ class Presence:
     def drain(self, reason: Reason, *, unless_warm: bool = False) -> bool:
         """Turn idle into drained; False if a slot took a job or the row was condemned.
 
-        With ``unless_warm`` also if reconcile keeps the worker warm.
+        With ``unless_warm`` also if the scaler keeps the worker warm.
         """
         now = encode_instant(self._ports.clock.now())
         when = When(equals={"state": WorkerState.IDLE.value, "busy_slots": 0})
