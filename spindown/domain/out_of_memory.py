@@ -6,7 +6,7 @@ had used little (``had_used_little``) has failed too, and yet the job goes on wi
 
 from dataclasses import replace
 
-from spindown.domain.job_type import SCALES, parse_shape, settle, size_up
+from spindown.domain.job_type import SCALES, most_of, parse_shape, settle, size_up
 from spindown.domain.policy import Needs, Policy
 
 #: Share of the memory: code that has used less may raise MemoryError for another reason.
@@ -47,8 +47,9 @@ def larger_needs(
 ) -> Needs | None:
     """Return what a job asks for next that has run out of memory; None: its attempt has failed.
 
-    It asks for the next step above what its machine had. It has failed if its machine is not one of
-    several sizes, if none is larger, and if the policy allows it no more.
+    It asks for the next step above what its machine had, or for the most that the policy allows, if
+    that is less. It has failed if its machine is not one of several sizes, if none is larger, and
+    if the policy allows it no more than it had.
 
     Args:
         type_name: the message's ``type``; "": it has none.
@@ -64,7 +65,9 @@ def larger_needs(
     sold = size_up("memory_gib", had)
     had = max(had, sold) if had >= _TOLD * sold else had
     larger = next((size for size in SCALES["memory_gib"] if size > had), None)
-    if larger is None:
+    usual = next((each.needs for each in policy.types if each.name == type_name), Needs())
+    most = most_of("memory_gib", usual, policy.requirements_at_most)
+    if larger is None or most <= had:
         return None
-    needs = replace(asked or Needs(), memory_gib=larger)
+    needs = replace(asked or Needs(), memory_gib=min(larger, most))
     return None if settle(type_name, needs, policy).rejected else needs

@@ -43,6 +43,28 @@ def test_what_runs_out_of_memory_asks_for_the_next_step(
         assert needs.vcpus == asked.vcpus
 
 
+@pytest.mark.parametrize(
+    ("stated", "most", "had", "wanted"),
+    [
+        pytest.param(20, 0, 15.4, 20, id="what its type states, which is learned to be less"),
+        pytest.param(4, 20, 15.4, 20, id="the ceiling"),
+        pytest.param(300, 0, 246.0, 300, id="a large one"),
+        pytest.param(20, 0, 31.0, None, id="it had as much"),
+    ],
+)
+def test_a_most_between_two_steps_is_asked_for(
+    stated: float, most: float, had: float, wanted: float | None
+) -> None:
+    policy = replace(
+        Policy(),
+        types=(JobType(name="scan", needs=Needs(memory_gib=stated)),),
+        requirements_at_most=Needs(memory_gib=most),
+    )
+    needs = larger_needs("scan", None, shape="c0m4", memory_gib=had, policy=policy)
+
+    assert (None if needs is None else needs.memory_gib) == wanted
+
+
 def test_without_types_it_has_failed() -> None:
     assert larger_needs("", None, shape="c0m2", memory_gib=2, policy=Policy()) is None
 
