@@ -27,6 +27,7 @@ from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
+from spindown.local.market.catalogue import instance_types
 from spindown.reason_text import say
 from tests.builders import a_cpu_type, a_type
 
@@ -61,6 +62,14 @@ shapes = st.builds(
     architecture=st.sampled_from(["", "x86_64", "arm64"]),
     dispatch=st.sampled_from(Dispatch),
 )
+
+
+def test_each_gpu_on_sale_has_a_size_of_its_own() -> None:
+    vram = {one.gpu_memory_mib for one in instance_types().values() if one.gpu_name}
+    sizes = {mib: shape_of(Needs(gpu_memory_gib=mib // GIB)).gpu_memory_gib for mib in vram}
+
+    assert 144_384 in vram
+    assert [mib for mib, size in sizes.items() if size * GIB > mib] == []
 
 
 @pytest.mark.parametrize(
