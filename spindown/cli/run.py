@@ -162,11 +162,6 @@ def without_gpu(
 
     That are needs with vCPUs (``domain.job_type.requirements_of``). Unchanged where the workload
     has no machines without a GPU, or its policy allows no message to ask for vCPUs.
-
-    Args:
-        needs: as the person has asked, of a run without a type.
-        policy: of the workload.
-        workload: what its machines must have.
     """
     is_said = any(needs.get(name) for name in ("vcpus", "gpus", "gpu_memory_gib"))
     may_ask = bool(policy.types) and (policy.requirements_at_most.vcpus or 0) >= 1

@@ -88,11 +88,7 @@ class Sender:
             raise BadInput("S3 address", uri, remedy) from exc
 
     def say_other_code(self, root: Path) -> str:
-        """Say in a sentence that other code is deployed than lies here; "": it is the same.
-
-        Args:
-            root: the folder of spindown.toml.
-        """
+        """Say in a sentence that other code is deployed than lies here; "": it is the same."""
         if self.config is None:
             return ""
         try:

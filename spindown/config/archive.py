@@ -43,11 +43,6 @@ def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
 
     Return None for a workload without code: its image holds all.
 
-    Args:
-        root: the folder of spindown.toml.
-        name: the workload.
-        workload: what the file says of it.
-
     Raises:
         ConfigError: there is none, or it lacks the module or the requirements that the workload
             names.
@@ -114,13 +109,7 @@ def _item_timeout(run: RunConfig) -> timedelta:
 
 
 def pack_workload(root: Path, name: str, workload: WorkloadConfig) -> bytes:
-    """Return the archive of a workload (raises ConfigError as ``find_code`` and ``pack``).
-
-    Args:
-        root: the folder of spindown.toml.
-        name: the workload.
-        workload: what the file says of it.
-    """
+    """Return the archive of a workload (raises ConfigError as ``find_code`` and ``pack``)."""
     asked = workload.run.requirements
     lines = asked if isinstance(asked, tuple) else ()
     return pack(find_code(root, name, workload), run_spec(workload), lines)
@@ -165,13 +154,7 @@ def differs_from(version: str, root: Path, name: str, workload: WorkloadConfig) 
 
 
 def is_deployed(version: str, path: Path, name: str) -> bool:
-    """Tell whether a decorated function's code is the one of a version (raises ConfigError).
-
-    Args:
-        version: of what is deployed.
-        path: its file.
-        name: its workload.
-    """
+    """Tell whether a decorated function's code is the one of a version (raises ConfigError)."""
     table = read_functions(path, path.name).get(name)
     if table is None:
         raise ConfigError("function", name, f"decorate it where {path.name} defines it")

@@ -62,10 +62,6 @@ def add_functions(document: Mapping[str, Any], folder: Path) -> Mapping[str, Any
 def read_functions(path: Path, code: str) -> Mapping[str, dict[str, Any]]:
     """Return the table ``[workload.NAME]`` of each decorated function of a file, by its name.
 
-    Args:
-        path: the file.
-        code: how spindown.toml names it.
-
     Raises:
         ConfigError: it is no Python file, decorates none, or one that could not run on a worker.
     """

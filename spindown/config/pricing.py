@@ -53,13 +53,7 @@ class PricingConfig(TomlTable):
         return self
 
     def of(self, workload: str, home: str, *, has_addresses: bool = True) -> Pricing | None:
-        """Return what a workload goes by; None: EC2's prices.
-
-        Args:
-            workload: its name.
-            home: the home region.
-            has_addresses: whether its machines have public addresses.
-        """
+        """Return what a workload goes by; None: EC2's prices."""
         found = Pricing(
             discounts=tuple(
                 Discount(

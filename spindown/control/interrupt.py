@@ -44,13 +44,7 @@ class Reaction:
 
 
 def react(event: InstanceEvent, ports: ControlPorts, *, holder: str) -> Reaction:
-    """Act on one event of EC2's.
-
-    Args:
-        event: as ``contract.event`` read it.
-        ports: the world.
-        holder: who takes the lock if a tick follows.
-    """
+    """Act on one event of EC2's."""
     nothing = Reaction(instance_id=event.instance_id)
     ours = _find(event.instance_id, ports)
     if ours is None:

@@ -138,10 +138,6 @@ def take_back_refund(worker: Worker, ledger: RowWrites) -> Charge:
     """Return the charge for all that a worker was refunded: it was not reclaimed after all.
 
     Its seconds were counted at its end, and stay.
-
-    Args:
-        worker: as it was ended.
-        ledger: makes the writes.
     """
     until = worker.accrued_until or worker.launched_at
     seconds = (until - worker.launched_at).total_seconds()
@@ -280,13 +276,7 @@ SAVED_IN_DAYS = 7
 
 
 def last_saving(days: Mapping[str, SpendRow], begun: datetime, now: datetime) -> Saving:
-    """Return what the last seven times 24 hours have cost beside on-demand and warm machines.
-
-    Args:
-        days: the books up to now (``books_up_to``).
-        begun: since when there was work.
-        now: the time.
-    """
+    """Return what the last seven times 24 hours have cost beside on-demand and warm machines."""
     known = _weighed(days, now, SAVED_IN_DAYS)
     return _saving(known, now - max(begun, now - SAVED_IN_DAYS * _DAY))
 

@@ -181,16 +181,7 @@ def remaining_costs(
     policy: Policy,
     now: datetime,
 ) -> dict[str, WorkerNeed]:
-    """Return instance id -> what each worker that bills will still cost.
-
-    Args:
-        workers: of one workload.
-        leases: what their slots hold.
-        visible: jobs that wait.
-        knowledge: speeds, boots and sizes of jobs.
-        policy: ``when_spent``.
-        now: the present.
-    """
+    """Return instance id -> what each worker that bills will still cost."""
     ahead = worker_lifetimes(knowledge, policy)
     billing = [worker for worker in workers if worker.state is not WorkerState.ENDED]
     speeds = {w.instance_id: worker_throughput(knowledge, w, policy) for w in billing}

@@ -152,13 +152,7 @@ def never_done(wasted_work: WastedWork) -> Reason:
 
 
 def too_long(wasted_work: WastedWork, dollars: float, policy: Policy) -> Reason:
-    """Return why no further attempt at an item is begun; no reason while one is.
-
-    Args:
-        wasted_work: of its job.
-        dollars: what the job has cost.
-        policy: ``max_item_time``.
-    """
+    """Return why no further attempt at an item is begun; no reason while one is."""
     most = policy.max_item_time / timedelta(hours=1)
     if wasted_work.item_hours < most:
         return NO_REASON

@@ -56,10 +56,6 @@ def compare_dispatches(jobs: Sequence[PastJob], terms: MachineTerms) -> tuple[Di
     Worked, two jobs of 60 s that come at once, a boot of 60 s, idle for 60 s: from a pool each has
     a machine, which waits for more at the end, 2 x 180 s. Dedicated they are 2 x 120 s, and side by
     side 180 s of a shared machine.
-
-    Args:
-        jobs: of one type, in any order.
-        terms: what machines for them cost.
     """
     prices: Mapping[Dispatch, tuple[float | None, int, timedelta]] = {
         Dispatch.POOL: (terms.alone, 1, terms.idle),
@@ -87,11 +83,6 @@ def cheaper_dispatch(costs: Sequence[DispatchCost], now: Dispatch, *, jobs: int)
     """Return the way that would have cost clearly less than the present one; None: none would.
 
     Of few jobs nothing is said, nor of less than a cent or 5 %.
-
-    Args:
-        costs: of ``compare_dispatches``.
-        now: the way in force.
-        jobs: how many were compared.
     """
     known = {each.dispatch: each.dollars for each in costs}
     if not known or are_few(jobs):

@@ -60,11 +60,6 @@ def timeout_told(known: timedelta | None, knowledge: Knowledge, policy: Policy) 
     """Return the timeout that workers are told: a learned one only if it differs by a tenth.
 
     Near the best timeout the cost hardly changes, but every job changes what is learned.
-
-    Args:
-        known: what they were told last; None: nothing.
-        knowledge: boots and gaps.
-        policy: in force.
     """
     timeout = idle_timeout(knowledge, policy)
     if known is None or policy.idle_timeout is not None:

@@ -196,12 +196,7 @@ def of_dispatch(policy: Policy, shape: str) -> Policy:
 
 
 def slots_of(policy: Policy, usual: str) -> str:
-    """Return how many slots machines have, as ``domain.offer.slot_count`` takes it.
-
-    Args:
-        policy: as the machines follow it.
-        usual: ``run.slots`` of the workload.
-    """
+    """Return how many slots machines have, as ``domain.offer.slot_count`` takes it."""
     match policy.dispatch:
         case Dispatch.POOL:
             return usual
@@ -275,11 +270,6 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
     Where the workload requires no GPU, a shape with vCPUs and no GPU is for work that vCPUs do. A
     machine with a GPU would be ranked by that: sixteen SQL jobs an hour on a T4 at three times the
     price of the vCPUs that do the same.
-
-    Args:
-        shape: what one job needs.
-        workload: what all its machines must have.
-        shared_slots: of the policy.
     """
     jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
     vram = shape.gpu_memory_gib * _MIB_PER_GIB
@@ -305,27 +295,14 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
 def price_of(
     shape: Shape, workload: Requirements, shared_slots: int, sold: Mapping[InstanceType, float]
 ) -> float:
-    """Return USD per hour of the cheapest machine of a shape, as listed; infinity: none is known.
-
-    Args:
-        shape: what one job needs.
-        workload: what all its machines must have.
-        shared_slots: of the policy.
-        sold: the types on sale, and what each costs.
-    """
+    """Return USD per hour of the cheapest machine of a shape, as listed; infinity: unknown."""
     wanted = requirements_of(shape, workload, shared_slots)
     fitting = (price for kind, price in sold.items() if misfit(kind, wanted) is None)
     return min(fitting, default=math.inf)
 
 
 def why_unmet(needs: Needs, workload: Requirements, root_volume_gib: int) -> Reason:
-    """Return what no machine of a workload has, whatever is bought; NO_REASON: nothing.
-
-    Args:
-        needs: of a type, or settled.
-        workload: what its machines must have.
-        root_volume_gib: size of the root volume, which all its machines have.
-    """
+    """Return what no machine of a workload has, whatever is bought; NO_REASON: nothing."""
     known, most = workload.architectures, workload.gpu_count_max
     if needs.architectures is not None and not needs.architectures & known:
         asked = ", ".join(sorted(needs.architectures))
@@ -345,12 +322,6 @@ def why_not_sold(
 
     What is sold and may not be had now, by price, quota or region, is no reason: that may change.
     Nor is it one of the shape that no machine meets what the workload itself requires.
-
-    Args:
-        shape: what one job needs.
-        workload: what all its machines must have.
-        shared_slots: of the policy.
-        sold: the types on sale, as far as they are known.
     """
     jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
 

@@ -150,12 +150,7 @@ def in_turn(wanted: Sequence[int], places: int) -> list[int]:
 
 
 def share_places(sizings: Sequence[Sizing], places: int) -> list[Sizing]:
-    """Return the sizings of all shapes so that each gets a place before any gets all.
-
-    Args:
-        sizings: of one launch each.
-        places: that ``max_workers`` leaves to all.
-    """
+    """Return the sizings of all shapes so that each gets a place before any gets all."""
     asked = [each.allowed for each in sizings]
     if sum(map(bool, asked)) <= 1 or sum(asked) <= places:
         return list(sizings)

@@ -19,10 +19,6 @@ def at_hour(policy: Policy, now: datetime) -> Policy:
 
     It is the largest number among ``warm_workers`` and the spans in force, and never more than
     ``max_workers``.
-
-    Args:
-        policy: as written.
-        now: the present, aware.
     """
     if not policy.warm_schedule:
         return policy

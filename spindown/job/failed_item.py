@@ -39,12 +39,6 @@ def send_failed_again(
 ) -> Batch:
     """Send the failed items of a batch in new jobs; return the batch that these are.
 
-    Args:
-        batch_id: the batch, of which no further item can fail.
-        workload: whose.
-        queue: where its people send messages.
-        store: its part of the bucket.
-
     Raises:
         BadInput: there is no such batch, it is not over, no item of it has failed, they were sent
             before, what its jobs asked for is not stored any more, or a record names an item that

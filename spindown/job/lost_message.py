@@ -179,13 +179,7 @@ def count_lost(
 
 
 def count_recent(workload: str, ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> int:
-    """Return how many jobs of the newest batches have no message, at least.
-
-    Args:
-        workload: whose.
-        ports: the world.
-        store_of: a workload's part of the bucket.
-    """
+    """Return how many jobs of the newest batches have no message, at least."""
     settings, _ = ports.settings.workload(workload)
     return count_lost(
         workload,

@@ -122,24 +122,11 @@ def _calculate(
     first = int(since // period) * period
     times = range(first, int(until) + 1, period)[:_POINTS_MAX]
     node = _parse(expression)
-    found = ((at, _value_of(node, _At(given, at))) for at in times)
-    return {at: value for at, value in found if value is not None}
-
-
-class _At(Mapping[str, float | None]):
-    """The value of each metric at one time."""
-
-    def __init__(self, given: Mapping[str, Mapping[int, float]], at: int) -> None:
-        self._given, self._at = given, at
-
-    def __getitem__(self, name: str) -> float | None:
-        return self._given[name].get(self._at)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
+    found = {
+        at: _value_of(node, {name: points.get(at) for name, points in given.items()})
+        for at in times
+    }
+    return {at: value for at, value in found.items() if value is not None}
 
 
 def calculate(expression: str, values: Mapping[str, float | None]) -> float | None:

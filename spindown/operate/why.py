@@ -62,13 +62,7 @@ class Why:
 
 
 def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
-    """Gather the last decisions, and, while nothing runs, what a tick would decide now.
-
-    Args:
-        workload: whose.
-        ports: the world; only read.
-        last: how many decisions, at most.
-    """
+    """Gather the last decisions, and, while nothing runs, what a tick would decide now."""
     at = ports.clock.now()
     view = Ledger(ports.table, workload).read()
     decisions, unreadable = read_decisions(workload, ports.objects, last=last, today=at)

@@ -57,15 +57,7 @@ class SimAlarm:
         visible: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
-        """Begin in peace, unless it is stuck.
-
-        Args:
-            kind: how late it is.
-            agenda: where its looks are planned.
-            random: draws how late.
-            visible: how many messages wait now.
-            wake: invokes the scaler.
-        """
+        """Begin in peace, unless it is stuck."""
         self._kind = kind
         self._agenda = agenda
         self._random = random

@@ -53,15 +53,7 @@ class Run:
         quiet: timedelta = QUIET,
         interceptor: Interceptor | None = None,
     ) -> None:
-        """Begin at the scenario's start.
-
-        Args:
-            scenario: the world.
-            policy: as deployed.
-            seed: of all that is random.
-            quiet: the time between ticks that are idle.
-            interceptor: stands before what functions and workers call, as ``World`` says.
-        """
+        """Begin at the scenario's start."""
         self.scenario = scenario
         self._quiet = quiet
         self.seed = seed

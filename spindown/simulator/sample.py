@@ -171,13 +171,7 @@ def office_batches(
 
 
 def daily_stream(*, seed: int, days: float = 30, jobs_a_day: float = 4000.0) -> tuple[Arrival, ...]:
-    """Return Poisson arrivals whose rate swings over the day, most at 14 o'clock.
-
-    Args:
-        seed: of all that is random.
-        days: length.
-        jobs_a_day: mean number of jobs.
-    """
+    """Return Poisson arrivals whose rate swings over the day, most at 14 o'clock."""
     random = Random(f"{seed}/daily")
     found: list[Arrival] = []
     most = jobs_a_day / DAY * (1.0 + _SWING)
@@ -204,10 +198,6 @@ def rare_bursts(*, seed: int, days: float = 14) -> tuple[Arrival, ...]:
     random: 1). So large a variation comes of silences of days: of every 250 gaps between
     bursts one is such a silence, exponential; the others are lognormal, sizes geometric, work
     lognormal. Over 120 days, in the mean of many seeds: 75 %, 11 and 19.
-
-    Args:
-        seed: of all that is random.
-        days: length.
     """
     random = Random(f"{seed}/bursts")
     found: list[Arrival] = []

@@ -48,21 +48,11 @@ class Place(Protocol):
         ...
 
     def first_process(self, call: Call, started: int) -> int | None:
-        """Return the process that all others of a call come from; None: there is none yet.
-
-        Args:
-            call: it has been started.
-            started: the process of ``command``.
-        """
+        """Return the process that all others of a call come from; None: there is none yet."""
         ...
 
     def complaint(self, status: int, lines: Sequence[str]) -> str:
-        """Return why a call could not be started; "": it was.
-
-        Args:
-            status: how ``command`` ended.
-            lines: the last that it said.
-        """
+        """Return why a call could not be started; "": it was."""
         ...
 
     def clean(self, call: Call) -> bool:

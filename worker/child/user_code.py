@@ -140,15 +140,7 @@ class ServedBatch:
         send: Callable[[bytes], object],
         show: Callable[[BaseException], object],
     ) -> None:
-        """Take a batch.
-
-        Args:
-            frame: what it is.
-            run: the user's code.
-            slot: its number.
-            send: is given each frame of answers.
-            show: is given what the code raises.
-        """
+        """Take a batch."""
         self._run = run
         self._send = send
         self._show = show

@@ -68,13 +68,7 @@ Try = Callable[[str, Sequence[AdvisedSettings]], Sequence[SimResult]]
 
 
 def search(present: Trial, known: Known, attempt: Try) -> Trial:
-    """Return the cheapest settings found within the promise; the present ones if none is cheaper.
-
-    Args:
-        present: what is in force.
-        known: traffic, market and promise.
-        attempt: simulates.
-    """
+    """Return the cheapest settings within the promise; if none is cheaper, the present ones."""
     best, last = present, ""
     for name, replace_fields in _STAGES.items():
         variants = list(dict.fromkeys(replace_fields(best, known)))

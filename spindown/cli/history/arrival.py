@@ -189,13 +189,6 @@ def read_queue(
 ) -> ArrivalHistory:
     """Return the jobs that were sent to a queue, each of the usual shape.
 
-    Args:
-        history: the source.
-        queue: its name.
-        shape: used for each message.
-        until: end of the span.
-        days: its length.
-
     Raises:
         BadInput: nothing was sent, or more than can be simulated.
     """

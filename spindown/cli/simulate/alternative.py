@@ -150,15 +150,7 @@ def simulate_all(
     processes: int,
     report: Report,
 ) -> list[AlternativeResult]:
-    """Simulate every alternative on the same world; the result does not depend on ``processes``.
-
-    Args:
-        scenario: the world.
-        alternatives: who takes part.
-        seed: of all that is random.
-        processes: how many at a time, at least 1.
-        report: is told how far each has come; in this process.
-    """
+    """Simulate every alternative on the same world; the result does not depend on ``processes``."""
     if processes <= 1 or len(alternatives) <= 1:
         results = [
             _simulate(scenario, one, seed, lambda share, number=number: report(number, share))  # type: ignore[misc]

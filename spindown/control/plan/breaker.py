@@ -108,13 +108,6 @@ def open_for_account(
     """Return a region's breaker, opened by an error of the account.
 
     What is counted of the launch version stays: the account error says nothing about it.
-
-    Args:
-        facts: of the tick.
-        known: the breaker so far.
-        region: where.
-        error: what EC2 said.
-        types: the instance types that were asked for and refused.
     """
     version = facts.launch_version(region)
     counted = known if known.launch_version == version else BreakerRow()
@@ -137,12 +130,6 @@ def count_forbidden(
 
     A rule against the first types, or against spot, leaves others: only the third such launch in a
     row opens the breaker, since each asks for pools that the ones before did not.
-
-    Args:
-        facts: of the tick.
-        known: the breaker so far.
-        region: where.
-        refusals: what EC2 said of each pool.
     """
     version = facts.launch_version(region)
     counted = known if known.launch_version == version else BreakerRow(launch_version=version)

@@ -72,7 +72,7 @@ class Candidate:
         return self.cost_per_item if rank_by is RankBy.COST_PER_ITEM else self.offer.price
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """An offer that is not taken now."""
 

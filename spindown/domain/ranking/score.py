@@ -21,7 +21,7 @@ from spindown.domain.ranking.candidate import Candidate, CostParts, RegionBlock,
 from spindown.domain.ranking.constraint import (
     NEVER,
     PRECEDENCE,
-    first_ruling,
+    rejections,
 )
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import About, Reason, ReasonCode
@@ -178,10 +178,7 @@ class CandidateList(Sequence[Candidate]):
         """Return all other offers with the first constraint that rules each out."""
         taken = {id(offer) for *_, offer in self._all}
         return tuple(
-            rejection
-            for offer in self._offers
-            if id(offer) not in taken
-            for rejection in [self._rejection(offer)]
+            next(rejections(offer, self._terms)) for offer in self._offers if id(offer) not in taken
         )
 
     @property
@@ -263,14 +260,4 @@ class CandidateList(Sequence[Candidate]):
             workers=kind.load.workers,
             items=kind.load.items,
             charged_hours=hours.charged,
-        )
-
-    def _rejection(self, offer: Offer) -> Rejection:
-        ruling = first_ruling(offer, self._terms)
-        return Rejection(
-            offer=offer,
-            constraint=ruling.constraint,
-            code=ruling.code,
-            numbers=ruling.numbers,
-            retry_at=ruling.retry_at,
         )

@@ -246,12 +246,7 @@ def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> li
 
 
 def slot_times(capacity: Capacity, items: float) -> list[tuple[float, float]]:
-    """Return when each slot is free, and how long it takes for a job, both in seconds.
-
-    Args:
-        capacity: what ``capacity`` found.
-        items: of a job.
-    """
+    """Return when each slot is free, and how long it takes for a job, both in seconds."""
     return [
         (slot.free_in.total_seconds(), 3600.0 * items / slot.items_per_hour)
         for slot in capacity.slots

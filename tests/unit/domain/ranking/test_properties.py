@@ -12,7 +12,7 @@ from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
 from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.ranking import Candidate, CandidateList, RegionBlock, bands
-from spindown.domain.ranking.constraint import PRECEDENCE, rulings
+from spindown.domain.ranking.constraint import PRECEDENCE, rejections
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.requirement import misfit
@@ -212,7 +212,7 @@ def _is_judged_by_precedence(
     terms = Terms(Situation(**given_all))
     taken = {id(c.offer) for c in found}
     for offer in offers:
-        judged = [PRECEDENCE.index(each.constraint) for each in rulings(offer, terms)]
+        judged = [PRECEDENCE.index(each.constraint) for each in rejections(offer, terms)]
         assert judged == sorted(judged)
         assert bool(judged) is (id(offer) not in taken)
 
