@@ -166,6 +166,8 @@ class UsageRecord:
     throttled_seconds: Amount | None = None
     memory_mean: Amount | None = None
     memory_p95: Amount | None = None
+    #: Of looks; of an attempt of some seconds what its control group had at most, less the file
+    #: cache that was there before.
     memory_max: Amount | None = None
     #: That the kernel saw, file cache included, where the job has a control group of its own; else
     #: the same as ``memory_max``.

@@ -15,6 +15,8 @@ _GIB = 1024**3
 _MIB = 1024**2
 #: CPU time is counted in ticks of 10 ms, so that less than this tells no number of cores.
 _SECONDS_LEAST = 0.2
+#: Fewer looks than this, at a job of some seconds, may miss its peak, which the kernel knows.
+_LOOKS_ENOUGH = 6
 #: Of a number in a record.
 _DIGITS = 4
 
@@ -87,6 +89,10 @@ class _Job:
         self._flows = {name: _Counter() for name in _FLOWS}
         self._peak: float | None = None
         self._peak_before: Mapping[str, int] = {}
+        self._looks = 0
+        #: No more than this was in use at once, GiB; None: the kernel does not tell.
+        self._at_most: float | None = None
+        self._cache_before: Mapping[str, int] = {}
         self._devices: dict[int, _Device] = {}
         self._vram_total: float | None = None
         self._first_cores: Sequence[tuple[int, int]] = ()
@@ -105,6 +111,13 @@ class _Job:
         """Return the most memory that was seen in use, GiB; None: nobody has looked."""
         peaks = [peak for peak in (self._peak, self._memory.max) if peak is not None]
         return max(peaks, default=None)
+
+    @property
+    def _memory_max(self) -> float | None:
+        """Return the most memory in use, GiB: of looks, or of few looks what the kernel bounds."""
+        if self._at_most is None or self._looks >= _LOOKS_ENOUGH:
+            return self._memory.max
+        return max(self._memory.max or 0.0, self._at_most)
 
     def take(self, machine: MeteredMachine, use: SlotUse | None) -> None:
         """Add the machine as it stands; ``use`` is None while no process of the slot runs."""
@@ -133,6 +146,7 @@ class _Job:
                 f"{name}_p95": _round(tally.p95),
                 f"{name}_max": _round(tally.max),
             }
+        figures["memory_max"] = _round(self._memory_max)
         return replace(
             record,
             vram_gib=_round(self._vram_total),
@@ -164,9 +178,14 @@ class _Job:
             self._open_since = self._seen_at
         values["memory"] = use.memory_bytes / _GIB
         self._memory.add(values["memory"], passed)
+        self._looks += 1
         if use.memory_peak is not None:
             if not is_new:
                 self._peak_before = {use.source: use.memory_peak}
+                self._cache_before = {use.source: use.cache_bytes}
+            # An earlier job of the group may have made the peak, but the cache was there already.
+            bound = use.memory_peak - self._cache_before.get(use.source, 0)
+            self._at_most = max(self._at_most or 0.0, bound / _GIB)
             if use.memory_peak > self._peak_before.get(use.source, 0):
                 self._peak = max(self._peak or 0.0, use.memory_peak / _GIB)
         return values

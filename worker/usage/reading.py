@@ -45,6 +45,8 @@ class SlotUse:
     source: str
     cpu_seconds: float
     memory_bytes: int
+    #: File cache beside that, which the kernel would take back first.
+    cache_bytes: int = 0
     #: Time in which processes waited since their group had used up its CPU.
     throttled_seconds: float | None = None
     #: The kernel's own peak since the group is there, file cache included.
@@ -157,7 +159,7 @@ def read_group(group: str) -> SlotUse | None:
     """Return what a control group uses; None: no controller counts its CPU and memory."""
     cpu, stat = _read_table(f"{group}/cpu.stat"), _read_table(f"{group}/memory.stat")
     current = _number(read_text(f"{group}/memory.current"))
-    spent = cpu.get("usage_usec")
+    spent, cache = cpu.get("usage_usec"), stat.get("inactive_file", 0)
     if spent is None or current is None:
         return None
     throttled = cpu.get("throttled_usec")
@@ -165,7 +167,8 @@ def read_group(group: str) -> SlotUse | None:
         source=group,
         cpu_seconds=spent * _MICROSECOND,
         # What the kernel would take back first is no need of the job's.
-        memory_bytes=max(current - stat.get("inactive_file", 0), 0),
+        memory_bytes=max(current - cache, 0),
+        cache_bytes=cache,
         throttled_seconds=None if throttled is None else throttled * _MICROSECOND,
         memory_peak=_number(read_text(f"{group}/memory.peak")),
         disk=_read_group_disk(f"{group}/io.stat"),

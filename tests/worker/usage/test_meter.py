@@ -146,6 +146,29 @@ def test_the_kernel_s_peak_counts_if_it_rose_within_the_job() -> None:
     assert meter.end(a_usage_record()).memory_peak == 3.0
 
 
+def test_the_kernel_s_peak_bounds_what_a_short_job_used() -> None:
+    meter = a_meter()
+    meter.take(a_machine(0.0), a_use(0.0, gib=0.1, memory_peak=int(0.1 * GIB)))
+    meter.take(a_machine(0.8), a_use(0.7, gib=0.1, memory_peak=3 * GIB))
+    found = meter.end(a_usage_record())
+    assert (found.memory_max, found.memory_p95) == (3.0, 0.1)
+    # The next job of the slot, beside two GiB of files that those before it have read.
+    meter.begin()
+    for at in (10.0, 10.8):
+        use = a_use(1.0, gib=0.1, memory_peak=4 * GIB, cache_bytes=2 * GIB)
+        meter.take(a_machine(at), use)
+    assert meter.end(a_usage_record()).memory_max == 2.0
+
+
+def test_of_a_longer_job_looks_tell_more_than_the_kernel() -> None:
+    meter = a_meter()
+    for at in range(8):
+        meter.take(a_machine(float(at)), a_use(float(at), gib=1.0 + at, memory_peak=15 * GIB))
+
+    found = meter.end(a_usage_record())
+    assert (found.memory_max, found.memory_peak) == (8.0, 8.0)
+
+
 def test_bytes_and_throttling_are_those_of_the_job() -> None:
     meter = a_meter()
     first = a_machine(0.0, network=(100, 200), disks=(10 * MIB, 0))

@@ -103,6 +103,7 @@ def test_a_container_is_told_by_its_own_group(proc: Path, tmp_path: Path) -> Non
         source=str(tmp_path / CONTAINER),
         cpu_seconds=2.5,
         memory_bytes=3 * GIB,
+        cache_bytes=2 * GIB,
         throttled_seconds=0.5,
         memory_peak=6 * GIB,
         disk=(111, 8),
