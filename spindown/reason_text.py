@@ -388,6 +388,14 @@ def _size_back_failures(about: About) -> str:
     )
 
 
+def _size_ran_out(about: About) -> str:
+    share = f"{float(about['share']):.0%}".replace("%", " %")
+    return (
+        f"{_resized(about, 'from')}, and no smaller before {_day(about)}: of "
+        f"{_seen(about, 'attempt')} {share} ran out of memory"
+    )
+
+
 def _size_back_cost(about: About) -> str:
     return f"{_resized(about, 'back from')}, and no smaller before {_day(about)}: {_costs(about)}"
 
@@ -960,6 +968,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.SIZE_RAISED: _size_learned,
     ReasonCode.SIZE_BACK_FAILURES: _size_back_failures,
     ReasonCode.SIZE_BACK_COST: _size_back_cost,
+    ReasonCode.SIZE_RAN_OUT: _size_ran_out,
     ReasonCode.SIZE_OF_HOUR: _size_of_hour,
     ReasonCode.CORES_FEWER: _cores_cheaper,
     ReasonCode.CORES_MORE: _cores_cheaper,

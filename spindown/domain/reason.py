@@ -137,6 +137,8 @@ class ReasonCode(StrEnum):
     #: ``share_before``; an item costs ``cost`` USD after ``cost_before``. Until ``until`` it stays.
     SIZE_BACK_FAILURES = "size-back-failures"
     SIZE_BACK_COST = "size-back-cost"
+    #: Of ``jobs`` attempts at the size before, the ``share`` ran out of memory.
+    SIZE_RAN_OUT = "size-ran-out"
     #: In this ``hour`` of the week, from Monday 00:00 UTC, jobs have needed more each week.
     SIZE_OF_HOUR = "size-of-hour"
     #: An item has cost ``cost`` USD with so many vCPUs, and ``cost_before`` with those before.

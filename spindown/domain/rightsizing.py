@@ -5,8 +5,10 @@ For a workload without types nothing is learned: ``requirement_advice`` advises 
 Memory and VRAM are the smallest size that nearly all jobs fit into, with room that shrinks as
 evidence grows; an hour of the week that needs more, week by week, has a size of its own. Cores are
 those at which an item has cost least. A size changes to the next larger or smaller one, is on trial
-there, and a size that was lowered goes back if failures or costs rise. A job that has run out of
-memory asks for more by ``out_of_memory``. The sizes are those of ``job_type.SCALES``.
+there, and a size that was lowered goes back if failures or costs rise. Where too many jobs run out
+of memory it grows, whatever was seen of their peaks, also where people have stated none. A job that
+has run out of memory asks for more by ``out_of_memory``. The sizes are those of
+``job_type.SCALES``.
 
 What is learned comes from workers, which may lie: it moves sizes between the least and the most
 that people have set, and no further.
@@ -41,9 +43,13 @@ TRIAL_JOBS = 5.0
 #: ten it is then no chance. As many as may, by chance once more and once fewer, would move it to
 #: and fro, and run out each time.
 _LOWER_IF_SURE = 1.28
+#: Standard deviations by which too many jobs must have run out of memory, before a size grows by
+#: that alone: it is asked each hour, and five of five do.
+_OUT_IF_SURE = 2.0
 #: After a size went back, smaller ones are not tried for so long.
 KEPT_FOR = timedelta(days=14)
-#: Failures of a trial from which they count, and by how much their share has to rise.
+#: Failures of a trial from which they count, and by how much their share has to rise, for a size to
+#: go back or to get no smaller.
 _FAILURES_LEAST, _FAILURES_RISE = 1.5, 0.05
 #: An item costs more at a size on trial, or with a number of cores, from this factor on: prices
 #: vary by themselves. Besides, it has to be more than so many standard deviations.
@@ -100,6 +106,8 @@ class SizeTrial:
 
     jobs: Amount = 0.0
     failed: Amount = 0.0
+    #: Of these: ran out of memory.
+    ran_out: Amount = 0.0
     items: Amount = 0.0
     dollars: Amount = 0.0
     #: The sum of the squares of each attempt's dollars.
@@ -147,6 +155,12 @@ class SizeTrial:
         return self.jobs * RUN_OUT_AT_MOST >= 1.0 and self.failing <= RUN_OUT_AT_MOST
 
     @property
+    def runs_out(self) -> bool:
+        """Tell whether more attempts ran out of memory than may, and not by chance."""
+        surely = self.ran_out - _OUT_IF_SURE * math.sqrt(self.ran_out)
+        return surely > RUN_OUT_AT_MOST * self.jobs
+
+    @property
     def cost(self) -> float:
         """Return USD an item; infinity: none was done."""
         return self.dollars / self.items if self.items > 0.0 else math.inf
@@ -162,6 +176,7 @@ class SizeTrial:
         return SizeTrial(
             jobs=_sum(self.jobs, one.ends_job or has_failed),
             failed=_sum(self.failed, has_failed),
+            ran_out=_sum(self.ran_out, one.ran_out),
             items=_sum(self.items, one.items),
             dollars=_sum(self.dollars, one.dollars),
             dollars_squared=_sum(self.dollars_squared, one.dollars * one.dollars),
@@ -183,7 +198,8 @@ def _sum(known: float, more: float) -> float:
 class SizeInForce:
     """The size of one need that is in force for a type, and how it came to that."""
 
-    #: On the need's scale; 0: the type states no such need, and none is learned.
+    #: On the need's scale; 0: the type states no such need. Of memory it is learned once jobs run
+    #: out of it.
     size: Tally = 0
     #: What attempts came to since the last change.
     tried: SizeTrial = SizeTrial()
@@ -195,6 +211,17 @@ class SizeInForce:
     not_below: Tally = 0
     not_below_until: datetime | None = None
     reason: Reason = NO_REASON
+
+    @property
+    def may_be_less(self) -> bool:
+        """Tell whether enough jobs were tried at this size, and so few failed that peaks tell.
+
+        What fails tells nothing of its peak.
+        """
+        tried, usual = self.tried, self.earlier.failing
+        is_failing = tried.failing > usual + _FAILURES_RISE
+        runs_out = tried.ran_out > RUN_OUT_AT_MOST * tried.jobs
+        return tried.jobs >= TRIAL_JOBS and not is_failing and not runs_out
 
     def moved(self, size: int, code: ReasonCode, about: About) -> "SizeInForce":
         """Return another size, which has still to show what it is worth."""
@@ -264,6 +291,12 @@ class SizeRange:
         """Return the next smaller one that may be tried; None: there is none."""
         kept = current.not_below if current.not_below_until and now < current.not_below_until else 0
         return max((size for size in self.choices if kept <= size < current.size), default=None)
+
+    def least_of(self, current: SizeInForce, now: datetime) -> int:
+        """Return the least that may be advised, as jobs run out of less; 0: any size."""
+        if current.tried.runs_out:
+            return self.above(current.size) or current.size
+        return current.not_below if current.not_below_until and now < current.not_below_until else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,7 +495,8 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
         for need, size in sizes.items():
             # What runs out of memory says nothing of cores.
             is_evidence = not (one.ran_out and need == VCPUS)
-            if is_evidence and 0 < size.size == getattr(one.shape, need):
+            may_grow = size.size > 0 or need == MEMORY
+            if is_evidence and may_grow and size.size == getattr(one.shape, need):
                 sizes[need] = replace(size, tried=size.tried.with_one(one))
         if not one.ran_out:
             vcpus = str(max(n for n in SCALES[VCPUS] if n <= max(one.vcpus, 0.0)))
@@ -529,30 +563,62 @@ def decide_size(
         now: the present.
         may_try: nothing else is on trial, so that what comes of it is told apart.
     """
-    back = _go_back(current, sizes, now, current.tried.cost, current.earlier.cost)
-    if back is not None:
-        return back
-    if want is None or not current.size:
+    after = (
+        _go_back(current, sizes, now, current.tried.cost, current.earlier.cost)
+        or _raise(current, want, sizes)
+        or _grow(current, want, sizes, now)
+    )
+    if after is not None:
+        return after
+    smaller = sizes.below(current, now)
+    if want is None or smaller is None or smaller < want.surely:
         return current
-    about: About = {
+    if not may_try or not current.may_be_less:
+        return current
+    return current.moved(smaller, ReasonCode.SIZE_LOWERED, _about(want, sizes))
+
+
+def _raise(current: SizeInForce, want: Enough | None, sizes: SizeRange) -> SizeInForce | None:
+    """Return the next larger size where peaks speak for it; None: they do not."""
+    larger = sizes.above(current.size)
+    if want is None or larger is None or not 0 < current.size < want.size:
+        return None
+    is_other_price = sizes.prices.get(want.size) != sizes.prices.get(current.size)
+    is_dearer_or_short = is_other_price or not sizes.prices or want.fits > current.size
+    # What jobs did at this size counts more than what their peaks, with room, let expect.
+    if not is_dearer_or_short or current.tried.has_shown_to_be_enough:
+        return None
+    return current.moved(larger, ReasonCode.SIZE_RAISED, _about(want, sizes))
+
+
+def _grow(
+    current: SizeInForce, want: Enough | None, sizes: SizeRange, now: datetime
+) -> SizeInForce | None:
+    """Return a larger size where too many jobs run out of memory; None: they do not.
+
+    Their peaks need not tell: they were not seen, or others went by. Where no size was in force the
+    first one is what was seen to be enough.
+    """
+    larger, tried = sizes.above(current.size), current.tried
+    if larger is None or not tried.runs_out:
+        return None
+    if not current.size and want is not None:
+        larger = max(larger, want.size)
+    until = now + KEPT_FOR
+    about: About = {"need": sizes.need, "jobs": tried.jobs, "until": until.isoformat()}
+    about = {**about, "share": tried.ran_out / tried.jobs}
+    grown = current.moved(larger, ReasonCode.SIZE_RAN_OUT, about)
+    return replace(grown, not_below=larger, not_below_until=until)
+
+
+def _about(want: Enough, sizes: SizeRange) -> About:
+    return {
         "need": sizes.need,
         "jobs": want.jobs,
         "used": want.used,
         "room": want.room,
         "chance": want.chance,
     }
-    prices, larger = sizes.prices, sizes.above(current.size)
-    is_other_price = prices.get(want.size) != prices.get(current.size) or not prices
-    is_dearer_or_short = is_other_price or want.fits > current.size
-    if larger and want.size > current.size and is_dearer_or_short:
-        # What jobs did at this size counts more than what their peaks, with room, let expect.
-        if current.tried.has_shown_to_be_enough:
-            return current
-        return current.moved(larger, ReasonCode.SIZE_RAISED, about)
-    smaller = sizes.below(current, now)
-    if smaller is None or smaller < want.surely or current.tried.jobs < TRIAL_JOBS or not may_try:
-        return current
-    return current.moved(smaller, ReasonCode.SIZE_LOWERED, about)
 
 
 def decide_cores(
@@ -647,9 +713,12 @@ def decide(
         }
     changed = {n: size.size for n, size in sizes.items() if size.size != asked[n].size}
     advised = {
-        need: _advised(want, asked[need].size, ranges[need])
+        need: max(
+            _advised(want, asked[need].size, ranges[need]),
+            ranges[need].least_of(sizes[need], now),
+        )
         for need, want in wants.items()
-        if want and sizes[need].size
+        if want and (sizes[need].size or sizes[need].tried.runs_out)
     }
     cores = _best_cores(sizes[VCPUS], scaling, ranges[VCPUS])
     memory = sizes[MEMORY].size

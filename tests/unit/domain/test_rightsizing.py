@@ -255,6 +255,42 @@ def test_what_failed_before_is_no_reason_to_go_back() -> None:
     assert decide_size(step, None, a_range(), MONDAY) == step
 
 
+@pytest.mark.parametrize(
+    ("tried", "is_lowered"),
+    [
+        (a_trial(40.0), True),
+        (a_trial(40.0, failed=1.0), True),
+        (a_trial(40.0, failed=4.0), False),
+        (a_trial(40.0, failed=40.0, items=0.0), False),
+        (a_trial(40.0, failed=1.0, ran_out=1.0), False),
+    ],
+)
+def test_a_size_at_which_jobs_fail_gets_no_smaller(tried: SizeTrial, is_lowered: bool) -> None:
+    want = enough([(0.02, 40)], a_range())
+    after = decide_size(SizeInForce(size=4, tried=tried), want, a_range(), MONDAY)
+
+    assert (after.size < 4) is is_lowered
+
+
+@pytest.mark.parametrize(
+    ("jobs", "ran_out", "size"), [(49, 1, 4), (4, 4, 4), (5, 5, 8), (50, 5, 4), (50, 9, 8)]
+)
+def test_jobs_that_run_out_of_memory_make_a_size_grow(jobs: int, ran_out: int, size: int) -> None:
+    """Nobody has seen a peak above the size, and another need has moved since it was lowered."""
+    tried = a_trial(jobs, failed=ran_out, ran_out=ran_out)
+    want = enough([(0.02, 400)], a_range())
+    after = decide_size(SizeInForce(size=4, tried=tried), want, a_range(), MONDAY)
+
+    assert after.size == size
+    if size > 4:
+        assert after.reason.code is ReasonCode.SIZE_RAN_OUT
+        # No smaller one is tried for a while, and none is advised.
+        ready = replace(after, tried=a_trial())
+        assert decide_size(ready, want, a_range(), MONDAY + KEPT_FOR / 2).size == size
+        assert decide_size(ready, want, a_range(), MONDAY + KEPT_FOR).size < size
+        assert a_range().least_of(ready, MONDAY) == size
+
+
 def test_bounds_that_people_move_hold_at_once() -> None:
     step = SizeInForce(size=128, before=256, tried=a_trial())
 
@@ -491,6 +527,20 @@ def test_old_evidence_fades() -> None:
     history = learn(history, [an_attempt(5.0)] * 200, MONDAY + timedelta(days=120))
 
     assert size_of(usual_peaks(history.peaks[MEMORY])) == 8
+
+
+@pytest.mark.parametrize(("applies", "size"), [(True, 16), (False, None)])
+def test_memory_that_nobody_states_is_learned_once_it_runs_out(
+    applies: bool, size: float | None
+) -> None:
+    out = an_attempt(7.9, size=0, ends_job=False, ran_out=True)
+    seen = [out, an_attempt(12.0, size=16)] * 30
+    history = learn(begin(Needs(vcpus=8), MONDAY), seen, MONDAY)
+    ranges = {**RANGES, MEMORY: a_range(least=0)}
+    history, found = decide(history, ranges, MONDAY, applies=applies)
+
+    assert found.needs.memory_gib == size
+    assert found.advised.memory_gib == 16
 
 
 def test_nothing_is_learned_of_needs_that_a_type_does_not_state() -> None:
