@@ -78,7 +78,7 @@ def climb(name: str, data: Path, part: Part) -> dict[str, dict[str, dict[str, fl
     told: dict[str, dict[str, dict[str, float]]] = {}
     for minutes in PROMISES:
         rungs = told[f"{minutes:.0f} min"] = {}
-        scenario = CASES[name].build(1, data, part)
+        scenario = CASES[name].scenario(1, data, part)
         for step, tell in STEPS.items():
             scenario = tell(scenario)
             ours = simulate(scenario, patient_policy(minutes), 1)

@@ -71,7 +71,7 @@ def solve_whole(
         data: directory of the real traces.
         part: of the traces.
     """
-    scenario = CASES[name].build(1, data, part)
+    scenario = CASES[name].scenario(1, data, part)
     told: dict[str, dict[str, float]] = {}
     for minutes in PROMISES:
         promise, begun, within = f"{minutes:.0f} min", process_time(), minutes * 60.0
@@ -102,7 +102,7 @@ def solve_online(name: str, data: Path, part: Part) -> dict[str, dict[str, float
         data: directory of the real traces.
         part: of the traces.
     """
-    scenario = CASES[name].build(1, data, part)
+    scenario = CASES[name].scenario(1, data, part)
     told: dict[str, dict[str, float]] = {}
     for minutes in PROMISES:
         within = minutes * 60.0

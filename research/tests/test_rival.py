@@ -1,11 +1,13 @@
 """Rivals at their best: rules with a size, boots made of phases, and who counts as in time."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from research.baseline import simulate_any
-from research.rival.__main__ import shipped
+from research.compare.case import BOOT
+from research.rival.__main__ import DOCS, shipped
 from research.rival.boot import CASES, composed, p95, share_of
 from research.rival.family import FAMILIES
 from research.rival.page import AT_ONCE, OURS, best_in_time, page
@@ -73,6 +75,13 @@ def test_each_case_of_boots_takes_longer_than_the_one_before(tmp_path: Path) -> 
 
     medians = [boot.at_least + boot.median for boot in boots]
     assert medians == sorted(medians)
+
+
+def test_the_comparison_has_the_boots_of_bootstrap() -> None:
+    told = json.loads((DOCS / "rivals.json").read_text(encoding="utf-8"))["boots"]["bootstrap"]
+
+    median = BOOT.at_least + BOOT.median
+    assert [BOOT.at_least, median, p95(BOOT)] == pytest.approx(told, abs=0.1)
 
 
 def test_a_share_of_few_times_is_one_of_them() -> None:

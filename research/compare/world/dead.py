@@ -69,7 +69,8 @@ def _allowed(run: Run, instance_id: str) -> float:
     seconds = longest + worker.life.standing.idle_timeout.total_seconds() + _SLACK
     if worker.checked_in_at is None:
         # Five of a thousand boots take longer than this.
-        seconds += scenario.boot.at_least + 2.6 * scenario.boot.median
+        boot = scenario.boot
+        seconds += boot.at_least + boot.median * math.exp(2.576 * boot.sigma)
     bills = run.world.compute.bills()
     pool = next(bill.pool for bill in bills if bill.instance_id == instance_id)
     (listing,) = (
