@@ -816,6 +816,14 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.TOO_LATE_NEXT_TICK: lambda about: (
         f"{say_count(about['jobs'], 'job')} would start too late if this waited a tick"
     ),
+    ReasonCode.FEWEST_NOW: lambda about: (
+        f"{say_count(about['slots'], 'slot')} {_are(about['slots'])} enough for "
+        f"{say_count(about['jobs'], 'waiting job')} if launched now; later it would take more"
+    ),
+    ReasonCode.TO_MEASURE: lambda about: (
+        "a first machine shows how long a job takes: nobody has measured that, and "
+        f"{say_count(about['jobs'], 'job')} {'waits' if about['jobs'] == 1 else 'wait'}"
+    ),
     ReasonCode.OVER_CAPACITY: lambda about: (
         f"{say_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} "
         f"{say_count(about['slots'], 'slot')}, more than the ceilings allow"

@@ -104,7 +104,7 @@ def a_start_plan(**changes: Any) -> StartPlan:
     """Return what is known of one job that waits for a slot, and can."""
     base = StartPlan(
         slots=0,
-        is_over_capacity=False,
+        why=ReasonCode.TOO_LATE_NEXT_TICK,
         is_for_one=False,
         side_by_side=0,
         items_per_hour=1000.0,

@@ -267,10 +267,10 @@ def _why_none(backlog: Backlog, capacity: Capacity) -> Reason:
 
 
 def _why_now(start_plan: StartPlan) -> Reason:
-    jobs, slots = start_plan.late_jobs, start_plan.slots
-    if start_plan.is_over_capacity:
-        return Reason(ReasonCode.OVER_CAPACITY, {"jobs": jobs, "slots": slots})
-    return Reason(ReasonCode.TOO_LATE_NEXT_TICK, {"jobs": jobs})
+    about: About = {"jobs": start_plan.late_jobs}
+    if start_plan.why in {ReasonCode.OVER_CAPACITY, ReasonCode.FEWEST_NOW}:
+        about = {**about, "slots": start_plan.slots}
+    return Reason(start_plan.why, about)
 
 
 def _why_held(backlog: Backlog, policy: Policy, until: datetime) -> Reason:

@@ -215,6 +215,10 @@ class ReasonCode(StrEnum):
     NO_SLOT_IN_TIME = "no-slot-in-time"
     #: ``jobs`` that a launch of the next tick would start too late.
     TOO_LATE_NEXT_TICK = "too-late-next-tick"
+    #: ``jobs`` for which fewer ``slots`` do now than would be needed later.
+    FEWEST_NOW = "fewest-now"
+    #: ``jobs`` of unknown length: a first machine shows it.
+    TO_MEASURE = "to-measure"
     #: ``jobs`` and the ``slots`` that they want.
     OVER_CAPACITY = "over-capacity"
     #: ``messages`` of ``threshold``; ``until``.

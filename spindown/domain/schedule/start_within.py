@@ -1,7 +1,8 @@
 """How few slots must be launched now so that everything that waits starts within ``start_within``.
 
 A launch waits for the next tick if that does not cost another worker later. Meanwhile more work
-comes together, or a slot becomes free, and one boot serves more jobs.
+comes together, or a slot becomes free, and one boot serves more jobs. Once work has gathered, few
+slots that start now do what many would have to do later.
 """
 
 import math
@@ -17,7 +18,8 @@ from spindown.domain.learning import (
     usual_throughput,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.schedule.jobs import Waiting
+from spindown.domain.reason import ReasonCode
+from spindown.domain.schedule.jobs import Waiting, is_measured
 from spindown.domain.schedule.slots import Capacity, jobs_started, slot_times
 
 #: Seconds, far less than a tick. A start at the very deadline is too late, however it is rounded.
@@ -26,13 +28,15 @@ _ROUNDING = 1e-6
 #: 20; the rest makes up for jobs that are late while the margin is learned.
 _SHARE_IN_TIME = 0.96
 #: Where the margin begins, how far one late job moves it, and how far it may go, as shares of the
-#: promise. A burst has a few dozen jobs, so a smaller step would learn too late for the next burst.
-_MARGIN_AT_FIRST = 0.1
-_MARGIN_STEP = 0.02
+#: promise. With larger steps the margin goes up and down with each burst, and each way costs boots.
+_MARGIN_AT_FIRST = 0.25
+_MARGIN_STEP = 0.003
 _MARGIN_AT_MOST = 0.5
 #: How much later than planned a launch may be, ticks. The plan holds back two: one for a retry
 #: (``usually_up_seconds``) and one until the next look (``slots_now``). Most launches need neither.
 _MARGIN_AT_LEAST = -2
+#: Share of the promise after which the oldest job has waited long enough for others to join it.
+_GATHERED_AFTER = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +45,8 @@ class StartPlan:
 
     #: Slots of the usual kind to launch now; 0: all can wait a tick.
     slots: int
-    #: Whether more slots are needed than the headroom allows, so that none of them can wait.
-    is_over_capacity: bool
+    #: Why they are launched now.
+    why: ReasonCode
     #: Whether a new slot starts one job in time, however late it is launched: nothing is gained by
     #: waiting for others.
     is_for_one: bool
@@ -90,6 +94,12 @@ def plan_starts(
     it, and others may join the jobs that it waits for: once a boot is known, it is launched as if
     there were no margin.
 
+    Once the oldest job has waited for a quarter of the promise, all k are launched: later, more
+    would be needed, and work that comes meanwhile keeps them busy. A single slot still waits where
+    no other runs or boots. Until a speed is measured, one slot is launched at once, for a size of
+    jobs that is guessed buys too many machines or too few. Neither holds with a
+    ``scale_up_threshold``: what is below it waits as long as it can.
+
     If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
     ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
     may wait for spot. A requeued job has kept its promise already, so it does not open the ladder.
@@ -130,9 +140,21 @@ def plan_starts(
     needed = max((math.ceil(gap.missing_jobs / gap.jobs_per_slot) for gap in gaps), default=0)
     is_over_capacity = needed > headroom_slots
     slots = min(max((gap.slots_now(needed, times) for gap in gaps), default=0), needed)
-    slots = needed if is_over_capacity else slots
-    alone = max((gap.missing_jobs for gap in gaps if gap.jobs_per_slot == 1), default=0)
     first_within = min((gap.first_launch_within(needed, times) for gap in gaps), default=None)
+    why = ReasonCode.TOO_LATE_NEXT_TICK
+    if is_over_capacity:
+        slots, why = needed, ReasonCode.OVER_CAPACITY
+    elif first_within is not None and policy.scale_up_threshold is None:
+        gathered_within = _gathered_within(waiting, needed, existing, knowledge, policy, now)
+        first_within = min(first_within, gathered_within)
+        enough, because = (
+            (needed, ReasonCode.FEWEST_NOW)
+            if is_measured(knowledge)
+            else (1, ReasonCode.TO_MEASURE)
+        )
+        if gathered_within <= 0.0 and slots < enough:
+            slots, why = enough, because
+    alone = max((gap.missing_jobs for gap in gaps if gap.jobs_per_slot == 1), default=0)
     new = [
         (due, each.jobs - each.requeued) for (due, _), each in zip(deadlines, waiting, strict=True)
     ]
@@ -144,7 +166,7 @@ def plan_starts(
     )
     return StartPlan(
         slots=slots,
-        is_over_capacity=is_over_capacity,
+        why=why,
         is_for_one=times.job_seconds > promise - times.usually_up_seconds,
         side_by_side=min(alone, slots),
         items_per_hour=rate,
@@ -217,13 +239,33 @@ class _Gap:
 
     def first_launch_within(self, needed: int, times: _StartTimes) -> float:
         """Return in how many seconds the first of the needed slots must be launched."""
-        busy = (math.ceil(self.missing_jobs / needed) - 1) * times.job_seconds
-        return times.launch_within(self.due, needed) - times.tick_seconds - busy
+        launch_within = times.launch_within(self.due, needed)
+        return launch_within - times.tick_seconds - self.busy(needed, times)
 
     def whole_launch_within(self, headroom_slots: float, times: _StartTimes) -> float:
-        """Return in how many seconds the whole headroom must be launched at the latest."""
+        """Return in how many seconds the whole headroom must be launched, whatever the margin."""
         slots = int(min(max(headroom_slots, 1), self.missing_jobs))
-        return self.first_launch_within(slots, times) + times.tick_seconds
+        return self.due - times.surely_up_seconds - self.busy(slots, times)
+
+    def busy(self, slots: int, times: _StartTimes) -> float:
+        """Return the seconds from the first start to the last, if so many slots share the jobs."""
+        return (math.ceil(self.missing_jobs / slots) - 1) * times.job_seconds
+
+
+def _gathered_within(
+    waiting: Sequence[Waiting],
+    needed: int,
+    existing: Sequence[tuple[float, float]],
+    knowledge: Knowledge,
+    policy: Policy,
+    now: datetime,
+) -> float:
+    """Return in how many seconds no more work is waited for; infinite: as long as it may."""
+    if not is_measured(knowledge):
+        return math.inf if existing else 0.0
+    if needed == 1 and not existing:
+        return math.inf
+    return (waiting[0].since + _GATHERED_AFTER * policy.start_within - now).total_seconds()
 
 
 def _instant_in(seconds: float | None, now: datetime) -> datetime | None:

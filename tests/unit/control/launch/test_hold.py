@@ -14,27 +14,32 @@ from tests.builders import NOW, a_lease, minutes
 from tests.control import ControlWorld, with_policy
 
 
-@pytest.mark.parametrize(
-    ("threshold", "code"),
-    [(10, ReasonCode.HELD_FOR_MORE), (None, ReasonCode.CAN_WAIT)],
-    ids=["fewer than the threshold", "there is none"],
-)
-def test_holds_a_launch_for_more_work_until_the_promise_is_due(
-    threshold: int | None, code: ReasonCode
-) -> None:
-    world = with_policy(scale_up_threshold=threshold, start_within=minutes(30))
+def test_holds_a_launch_for_more_work_until_the_promise_is_due() -> None:
+    world = with_policy(scale_up_threshold=10, start_within=minutes(36))
     world.send(2)
 
     decisions = [world.tick(), *world.run(30)]
 
     launched_at = next(d.at for d in decisions if d.outcome is Outcome.LAUNCHED)
     held = [d for d in decisions if d.outcome is Outcome.HELD and d.at < launched_at]
-    # 30 min less a margin of 3 while nothing is learned, a boot of 3, a tick and a retry, and
+    # 36 min less a margin of 9 while nothing is learned, a boot of 3, a tick and a retry, and
     # 6 min of the first job for the second.
     assert launched_at == NOW + minutes(16)
     assert {d.held_until for d in held} == {NOW + minutes(16)}
-    assert held[0].summary.sizing.code is code
+    assert held[0].summary.sizing.code is ReasonCode.HELD_FOR_MORE
     assert world.metrics.values("Held")[0] == 1
+
+
+def test_the_first_launch_of_all_waits_for_no_more_work() -> None:
+    world = with_policy(scale_up_threshold=None, start_within=minutes(30))
+    world.send(2)
+
+    first, second = world.tick(), world.tick(minutes(1))
+
+    assert first.outcome is Outcome.LAUNCHED
+    assert first.summary.sizing.code is ReasonCode.TO_MEASURE
+    assert len(world.workers()) == 1
+    assert second.outcome is Outcome.ENOUGH
 
 
 def test_launches_at_once_when_a_hold_reaches_its_threshold() -> None:

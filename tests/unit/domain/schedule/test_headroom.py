@@ -59,13 +59,13 @@ def test_where_more_is_needed_than_fits_nothing_waits(
     # 7.5 min are left to a slot: six jobs of 80 s each.
     found = asked((jobs, 0), headroom_slots=slots_left)
 
-    assert (found.slots, found.is_over_capacity) == (slots, is_over_capacity)
+    assert (found.slots, found.why is ReasonCode.OVER_CAPACITY) == (slots, is_over_capacity)
 
 
 def test_where_nothing_waits_nothing_is_crowded() -> None:
     found = asked(headroom_slots=0)
 
-    assert (found.slots, found.is_over_capacity) == (0, False)
+    assert (found.slots, found.why is ReasonCode.OVER_CAPACITY) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_less_room_never_waits_longer(
     )
 
     assert tight.slots >= wide.slots
-    assert tight.is_over_capacity or not wide.is_over_capacity
+    assert tight.why is ReasonCode.OVER_CAPACITY or wide.why is not ReasonCode.OVER_CAPACITY
     assert tight.ladder_opens_at is not None
     assert wide.ladder_opens_at is not None
     assert tight.ladder_opens_at <= wide.ladder_opens_at
@@ -128,12 +128,12 @@ def test_the_ladder_never_opens_early_while_a_launch_is_held(
 def test_what_is_crowded_is_launched_whole(groups: list[tuple[int, int]], seats: int) -> None:
     found = asked(*sorted(groups, key=lambda each: -each[1]), headroom_slots=seats)
 
-    assert (found.slots > seats) or not found.is_over_capacity
+    assert (found.slots > seats) or found.why is not ReasonCode.OVER_CAPACITY
 
 
 @pytest.mark.parametrize(("jobs", "slots"), [(20, 9), (3, 1), (1, 1)])
 def test_says_how_many_slots_too_little_room_is_wanted_for(jobs: int, slots: int) -> None:
-    crowd = a_start_plan(slots=slots, is_over_capacity=True, late_jobs=jobs)
+    crowd = a_start_plan(slots=slots, why=ReasonCode.OVER_CAPACITY, late_jobs=jobs)
     policy = replace(POLICY, scale_up_threshold=10**6)
 
     found = sized(jobs, policy=policy, start_plan=crowd)
@@ -142,7 +142,7 @@ def test_says_how_many_slots_too_little_room_is_wanted_for(jobs: int, slots: int
 
 
 def test_says_that_there_is_too_little_room() -> None:
-    crowd = a_start_plan(slots=9, is_over_capacity=True, late_jobs=20)
+    crowd = a_start_plan(slots=9, why=ReasonCode.OVER_CAPACITY, late_jobs=20)
     policy = replace(POLICY, scale_up_threshold=10**6, max_workers=2)
 
     found = sized(20, policy=policy, start_plan=crowd)

@@ -58,8 +58,8 @@ def test_a_started_job_changes_only_when_the_ladder_opens(
         blind.late_jobs,
         blind.launch_by,
     )
-    assert (known.is_over_capacity, known.side_by_side, known.oldest_since) == (
-        blind.is_over_capacity,
+    assert (known.why, known.side_by_side, known.oldest_since) == (
+        blind.why,
         blind.side_by_side,
         blind.oldest_since,
     )

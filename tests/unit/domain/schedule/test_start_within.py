@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.learning import Knowledge
+from spindown.domain.learning import Knowledge, ThroughputRecord
+from spindown.domain.reason import ReasonCode
 from spindown.domain.schedule import (
     Capacity,
     SlotAhead,
@@ -215,6 +216,50 @@ def test_slow_boots_are_launched_earlier_and_not_in_number(
     assert spread.slots <= asked((jobs, waited), headroom_slots=0).slots
 
 
+#: The same, and nothing else than the promise says when to launch.
+FREE = replace(POLICY, scale_up_threshold=None)
+MEASURED = replace(
+    KNOWLEDGE, throughput={("T4", 1.0): ThroughputRecord(items=45.0, hours=1.0, reports=1)}
+)
+
+
+def test_all_that_is_needed_is_launched_once_work_has_gathered() -> None:
+    def found(waited: float) -> StartPlan:
+        patient = replace(FREE, start_within=minutes(40))
+        return asked((1, waited), (39, 0), policy=patient, knowledge=MEASURED)
+
+    # A slot starts 29 of 80 s; a quarter of the promise is 10 min.
+    assert (found(9.9).slots, found(10).slots) == (0, 2)
+    assert found(10).why is ReasonCode.FEWEST_NOW
+    assert found(0).launch_by == NOW + minutes(10)
+
+
+def test_a_single_slot_waits_for_others_only_where_none_runs() -> None:
+    def found(*free_in: float) -> StartPlan:
+        return asked((1, 5), policy=FREE, knowledge=MEASURED, free_in=free_in)
+
+    assert found().slots == 0
+    assert found(9.0).slots == 1
+    # The slot that there is will start it in time.
+    assert found(4.0).slots == 0
+
+
+def test_while_no_speed_is_known_one_slot_starts_at_once() -> None:
+    first = asked((9, 0), policy=FREE)
+
+    assert (first.slots, first.why) == (1, ReasonCode.TO_MEASURE)
+    assert asked((9, 0), policy=FREE, free_in=(9.0,)).slots == 0
+    # What cannot wait asks for as many as ever.
+    assert asked((40, 0), policy=FREE).slots == asked((40, 0)).slots > 1
+
+
+def test_what_is_below_a_threshold_gathers_as_long_as_it_can() -> None:
+    patient = replace(POLICY, scale_up_threshold=100)
+
+    assert asked((9, 2.5), policy=patient, knowledge=MEASURED).slots == 0
+    assert asked((9, 0), policy=patient).slots == 0
+
+
 def test_nothing_waits_for_nothing() -> None:
     assert asked().slots == 0
     assert asked().launch_by is None
@@ -252,12 +297,12 @@ def test_the_margin_rests_where_one_job_in_twenty_five_is_late() -> None:
         return (next_margin(now, started=started, late=late, policy=POLICY) - now).total_seconds()
 
     assert moved(200, 8) == pytest.approx(0.0)
-    assert moved(100, 10) == pytest.approx(72.0)
-    assert moved(100, 0) == pytest.approx(-48.0)
+    assert moved(100, 10) == pytest.approx(10.8)
+    assert moved(100, 0) == pytest.approx(-7.2)
 
 
-def test_an_unknown_margin_is_a_tenth_of_the_promise() -> None:
-    assert next_margin(None, started=0, late=0, policy=POLICY) == minutes(1)
+def test_an_unknown_margin_is_a_quarter_of_the_promise() -> None:
+    assert next_margin(None, started=0, late=0, policy=POLICY) == minutes(2.5)
 
 
 def test_a_margin_stays_while_no_job_starts() -> None:
@@ -265,7 +310,7 @@ def test_a_margin_stays_while_no_job_starts() -> None:
 
 
 def test_jobs_in_time_lower_the_margin_and_late_ones_raise_it() -> None:
-    assert next_margin(timedelta(0), started=1000, late=0, policy=POLICY) == minutes(-2)
-    assert next_margin(timedelta(0), started=1000, late=1000, policy=POLICY) == minutes(5)
+    assert next_margin(timedelta(0), started=9000, late=0, policy=POLICY) == minutes(-2)
+    assert next_margin(timedelta(0), started=9000, late=9000, policy=POLICY) == minutes(5)
     double = replace(POLICY, start_within=minutes(20))
-    assert next_margin(timedelta(0), started=1000, late=1000, policy=double) == minutes(10)
+    assert next_margin(timedelta(0), started=9000, late=9000, policy=double) == minutes(10)
