@@ -267,7 +267,7 @@ def _spell_key(policy: Policy, key: str) -> str:
 
 def _say_threshold(policy: Policy) -> str:
     gathers = policy.scale_up_threshold is None
-    return "work gathers for as long as start_within allows" if gathers else ""
+    return "work gathers before machines are launched" if gathers else ""
 
 
 def _spell_idle(settings: AdvisedSettings, idle: Idle) -> str:

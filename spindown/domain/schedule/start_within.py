@@ -96,9 +96,9 @@ def plan_starts(
 
     Once the oldest job has waited for a quarter of the promise, all k are launched: later, more
     would be needed, and work that comes meanwhile keeps them busy. A single slot still waits where
-    no other runs or boots. Until a speed is measured, one slot is launched at once, for a size of
-    jobs that is guessed buys too many machines or too few. Neither holds with a
-    ``scale_up_threshold``: what is below it waits as long as it can.
+    no other runs or boots, or while the work does not fill half of it. Until a speed is measured,
+    one slot is launched at once, for a size of jobs that is guessed buys too many machines or too
+    few. Neither holds with a ``scale_up_threshold``: what is below it waits as long as it can.
 
     If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
     ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
@@ -145,7 +145,7 @@ def plan_starts(
     if is_over_capacity:
         slots, why = needed, ReasonCode.OVER_CAPACITY
     elif first_within is not None and policy.scale_up_threshold is None:
-        gathered_within = _gathered_within(waiting, needed, existing, knowledge, policy, now)
+        gathered_within = _gathered_within(gaps, waiting, existing, knowledge, policy, now)
         first_within = min(first_within, gathered_within)
         enough, because = (
             (needed, ReasonCode.FEWEST_NOW)
@@ -227,6 +227,16 @@ class _Gap:
     #: Whether a launch at the next tick is too late for them.
     is_urgent: bool
 
+    @property
+    def fills_a_slot(self) -> bool:
+        """Tell whether one slot is too few for them."""
+        return self.missing_jobs > self.jobs_per_slot
+
+    @property
+    def fills_half_a_slot(self) -> bool:
+        """Tell whether one slot has work for half of its time, and more than one job."""
+        return self.missing_jobs >= max(2.0, self.jobs_per_slot / 2.0)
+
     def slots_now(self, needed: int, times: _StartTimes) -> int:
         """Return how many of the ``needed`` slots cannot wait a tick."""
         if self.is_urgent:
@@ -253,8 +263,8 @@ class _Gap:
 
 
 def _gathered_within(
+    gaps: Sequence[_Gap],
     waiting: Sequence[Waiting],
-    needed: int,
     existing: Sequence[tuple[float, float]],
     knowledge: Knowledge,
     policy: Policy,
@@ -263,7 +273,7 @@ def _gathered_within(
     """Return in how many seconds no more work is waited for; infinite: as long as it may."""
     if not is_measured(knowledge):
         return math.inf if existing else 0.0
-    if needed == 1 and not existing:
+    if not any(gap.fills_half_a_slot if existing else gap.fills_a_slot for gap in gaps):
         return math.inf
     return (waiting[0].since + _GATHERED_AFTER * policy.start_within - now).total_seconds()
 

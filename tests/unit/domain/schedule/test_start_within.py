@@ -234,14 +234,17 @@ def test_all_that_is_needed_is_launched_once_work_has_gathered() -> None:
     assert found(0).launch_by == NOW + minutes(10)
 
 
-def test_a_single_slot_waits_for_others_only_where_none_runs() -> None:
-    def found(*free_in: float) -> StartPlan:
-        return asked((1, 5), policy=FREE, knowledge=MEASURED, free_in=free_in)
+def test_a_single_slot_waits_until_it_is_half_filled_and_one_runs() -> None:
+    def found(jobs: int, *free_in: float) -> StartPlan:
+        patient = replace(FREE, start_within=minutes(40))
+        return asked((jobs, 10), policy=patient, knowledge=MEASURED, free_in=free_in)
 
-    assert found().slots == 0
-    assert found(9.0).slots == 1
-    # The slot that there is will start it in time.
-    assert found(4.0).slots == 0
+    # It starts 21 of 80 s within the 27.5 minutes that are left.
+    assert found(20).slots == 0
+    assert found(10, 39.0).slots == 0
+    assert found(11, 39.0).slots == 1
+    # The slot that there is will start them in time.
+    assert found(11, 4.0).slots == 0
 
 
 def test_while_no_speed_is_known_one_slot_starts_at_once() -> None:
