@@ -234,7 +234,7 @@ def test_all_that_is_needed_is_launched_once_work_has_gathered() -> None:
     assert found(0).launch_by == NOW + minutes(10)
 
 
-def test_a_single_slot_waits_until_it_is_half_filled_and_one_runs() -> None:
+def test_a_single_slot_waits_until_work_fills_half_of_it() -> None:
     def found(jobs: int, *free_in: float) -> StartPlan:
         patient = replace(FREE, start_within=minutes(40))
         return asked((jobs, 10), policy=patient, knowledge=MEASURED, free_in=free_in)
