@@ -29,6 +29,7 @@ from spindown.operate.verify import (
     VerifyLook,
     VerifyPlan,
     VerifyPorts,
+    ask_again,
     check_ready,
     estimate,
     usual_item_seconds,
@@ -109,7 +110,7 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     if verification.early_end:
         print_aside(_EARLY[verification.early_end])
         _end(verification, session)
-    run = verification.result()
+    run = ask_again(verification.result, _pause, every=plan.every)
     results = judge_run(run)
     passed = has_passed(results) and not verification.early_end
     _report(session, verification, run, results, html=html, as_json=as_json)
@@ -156,13 +157,17 @@ def _watch(verification: Verification, *, as_json: bool) -> None:
 
 def _looks(verification: Verification) -> Iterator[Text]:
     """Yield each look until the run is over."""
-    pause = Event()
+    every = verification.plan.every
     while True:
-        look = verification.look()
+        look = ask_again(verification.look, _pause, every=every)
         yield _render(look)
         if look.stage is Stage.OVER:
             return
-        pause.wait(verification.plan.every.total_seconds())
+        _pause(every)
+
+
+def _pause(length: timedelta) -> None:
+    Event().wait(length.total_seconds())
 
 
 def _render(look: VerifyLook) -> Text:
@@ -190,7 +195,7 @@ def _end(verification: Verification, session: Session) -> None:
                 if trouble not in shown:
                     print_aside(f"tried again: {trouble}")
                     shown.add(trouble)
-            Event().wait(verification.plan.every.total_seconds())
+            _pause(verification.plan.every)
     except KeyboardInterrupt:
         pass
     print_aside(

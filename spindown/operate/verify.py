@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TypeVar
 
 from spindown.builtin.verification import answer
 from spindown.contract import tag
@@ -26,7 +27,7 @@ from spindown.domain.verification import (
     VerifiedMachine,
     VerifyRun,
 )
-from spindown.error import BadInput, NotFound, SpindownError
+from spindown.error import BadInput, NotFound, SpindownError, Throttled, Unreachable
 from spindown.job.cancel import cancel
 from spindown.job.result import read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
@@ -47,6 +48,9 @@ _ZERO = timedelta(0)
 TO_HAVE_ONE = (
     "name one with `run = { verify = true }` in spindown.toml (`spindown docs verify`), deploy"
 )
+#: So often is asked again what AWS does not answer, each time later, and never later than this.
+_MISSED_AT_MOST = 5
+_PAUSE_AT_MOST = timedelta(minutes=1)
 _HEARTBEATS = 4
 #: Of an item; the built-in code sleeps ten at most.
 _LEAST_SECONDS, _SECONDS, _MOST_SECONDS = 0.5, 4.0, 10.0
@@ -196,11 +200,36 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
 
 
 def find_template(workload: str, ports: VerifyPorts) -> str:
-    """Return the template of the experiment of the workload; "": none, or we may not see it."""
+    """Return the template of the experiment of the workload; "": none, or we may not see it.
+
+    Raises:
+        Throttled: ask again.
+    """
     tags = {tag.DEPLOYMENT: ports.control.name, tag.WORKLOAD: workload}
-    with suppress(SpindownError):
+    try:
         return ports.faults.find(tags)
-    return ""
+    except Throttled:
+        raise
+    except SpindownError:
+        return ""
+
+
+T = TypeVar("T")
+
+
+def ask_again(ask: Callable[[], T], pause: Callable[[timedelta], object], *, every: timedelta) -> T:
+    """Return what ``ask`` does; ask again while AWS wants us to slow down, or does not answer.
+
+    A run that has machines is not ended for that: what it has seen would be lost.
+
+    Raises:
+        Throttled, Unreachable: it was so at each try, in about three minutes.
+    """
+    for missed in range(1, _MISSED_AT_MOST + 1):
+        with suppress(Throttled, Unreachable):
+            return ask()
+        pause(min(every * 2**missed, _PAUSE_AT_MOST))
+    return ask()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -256,7 +285,10 @@ class Verification:
         self.ports.wake()
 
     def look(self) -> VerifyLook:
-        """Look once, interrupt if it is time, and say how far it is."""
+        """Look once, interrupt if it is time, and say how far it is.
+
+        After an error the next look does what this one has not.
+        """
         now = self.ports.control.clock.now()
         self._look_at_machines(now)
         progress = read_progress(self.job_id, self.ports.work.objects)
@@ -370,23 +402,30 @@ class Verification:
         """Interrupt the machine that holds the job, once; by hand if it cannot be injected."""
         if self._interrupted_at is None and holder in self._instances:
             self._target, self._epoch = holder, epoch
-            self._interrupted_at = now
-            self._interruption = Interruption.BY_HAND
-            is_spot = self._instances[holder].capacity_type is CapacityType.SPOT
-            template = find_template(self.workload, self.ports) if is_spot else ""
-            with suppress(SpindownError):
-                if template:
-                    self._experiment = self.ports.faults.start(
-                        template, token=self.job_id, tags=self._tags()
-                    )
-                    self._interruption = Interruption.FAULT_INJECTION
+            if self._instances[holder].capacity_type is CapacityType.SPOT:
+                self._experiment = self._start_experiment()
             if not self._experiment:
                 self._terminate_target()
-        elif self._experiment and self._noticed_at is None and self._has_failed(now):
-            self._experiment = ""
+            by_hand, injected = Interruption.BY_HAND, Interruption.FAULT_INJECTION
+            self._interruption = injected if self._experiment else by_hand
             self._interrupted_at = now
-            self._interruption = Interruption.BY_HAND
+        elif self._experiment and self._noticed_at is None and self._has_failed(now):
             self._terminate_target()
+            self._experiment = ""
+            self._interruption = Interruption.BY_HAND
+            self._interrupted_at = now
+
+    def _start_experiment(self) -> str:
+        """Return the experiment that interrupts the machine; "": none may be started."""
+        template = find_template(self.workload, self.ports)
+        try:
+            return template and self.ports.faults.start(
+                template, token=self.job_id, tags=self._tags()
+            )
+        except Throttled:
+            raise
+        except SpindownError:
+            return ""
 
     def _tags(self) -> Mapping[str, str]:
         """Return what an experiment bears: the deployment's tag, and those of the account."""

@@ -5,20 +5,24 @@ from datetime import timedelta
 
 import pytest
 
+from spindown.contract.row import lease_sort_key
 from spindown.domain.policy import Policy
-from spindown.error import AccessDenied, NotFound
+from spindown.domain.verification import Interruption
+from spindown.error import AccessDenied, NotFound, Throttled
 from spindown.operate.drain import read_remainder
 from spindown.operate.verify import (
     RunEnding,
     Verification,
     VerifyPlan,
     VerifyPorts,
+    ask_again,
     usual_item_seconds,
 )
 from spindown.port import Experiment
 from tests.control import AWAY, REGION, WORKLOAD, ControlWorld
 from tests.failure import failing, only_in, refuse
 
+SLOW_DOWN = Throttled("Rate exceeded")
 DENIED = AccessDenied("s3:PutObject is refused")
 PLAN = VerifyPlan(
     items=4,
@@ -124,6 +128,47 @@ def test_a_deaf_region_keeps_no_other_s_machines() -> None:
     left = read_remainder(WORKLOAD, world.ports).instances
     assert [one.region for one in left] == [AWAY]
     assert world.compute.instance(region=REGION, instance_id=at_home).state != "running"
+
+
+def test_a_look_that_is_throttled_is_made_again_later() -> None:
+    world = ControlWorld()
+    run = begun(world)
+    world.interfere = failing(SLOW_DOWN, "instances", times=2)
+    pauses: list[timedelta] = []
+
+    look = ask_again(run.look, pauses.append, every=PLAN.every)
+
+    assert look.running == 1
+    assert pauses == [timedelta(seconds=10), timedelta(seconds=20)]
+
+
+def test_looks_without_any_answer_have_an_end() -> None:
+    world = ControlWorld()
+    run = begun(world)
+    world.interfere = failing(SLOW_DOWN, "instances")
+    pauses: list[timedelta] = []
+
+    with pytest.raises(Throttled):
+        ask_again(run.look, pauses.append, every=PLAN.every)
+
+    assert timedelta(minutes=2) < sum(pauses, timedelta()) < timedelta(minutes=5)
+
+
+def test_a_throttled_interruption_is_made_by_the_next_look() -> None:
+    world = ControlWorld()
+    run = begun(world)
+    (worker,) = world.workers()
+    world.check_in(worker.instance_id)
+    world.claim(worker.instance_id, job_id=run.job_id)
+    world.put(lease_sort_key(worker.instance_id, 0), items_done=1)
+    world.interfere = failing(SLOW_DOWN, "terminate", times=1)
+
+    with pytest.raises(Throttled):
+        run.look()
+    run.look()
+
+    assert running(world) == 0
+    assert run.result().interruption is Interruption.BY_HAND
 
 
 def test_what_never_began_is_over() -> None:
