@@ -8,6 +8,7 @@ is what CloudFormation's registry tells of the type (``resource_rights.json``, w
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -43,6 +44,8 @@ _NAMED: Mapping[str, Sequence[str]] = {
         "parameter/imagebuilder/spindown/{name}/*",
     ),
 }
+#: Of these, what roles use that the templates make, each by its name.
+_OF_ROLES = ("dynamodb", "imagebuilder", "lambda", "logs", "sns", "sqs")
 #: Actions, and services of which the registry asks more than to look -> why no template needs them.
 LEFT_OUT: Mapping[str, str] = {
     "application-autoscaling": "the ledger is billed by request and has no capacity to scale",
@@ -120,7 +123,9 @@ def execution(whose: Whose, templates: Sequence[Template]) -> Mapping[str, Polic
 def boundary(whose: Whose, templates: Sequence[Template]) -> Policy:
     """Return a permissions boundary: the actions of all roles of the templates, and no other.
 
-    Which resources, each role's own policy says; here only what could give rights is bounded.
+    Of data, functions, logs and instances that are there, a role changes only what bears the
+    deployment's name or tag. What it reads may be anybody's, as inputs are: that the role's own
+    policy bounds, and what it makes in EC2.
     """
     asked = {
         action for one in role_statements(templates) for action in _listed(one.get("Action", []))
@@ -130,9 +135,26 @@ def boundary(whose: Whose, templates: Sequence[Template]) -> Policy:
         "iam:CreateServiceLinkedRole": _roles(whose, "/aws-service-role/*"),
         "iam:PassRole": _own_roles(whose),
     }
+    named = {
+        service: sorted(x for x in asked if re.match(rf"{service}:(?!Describe|List)", x))
+        for service in _OF_ROLES
+    }
+    writes = sorted(one for one in asked if re.match(r"s3:(?!Get|List)", one))
+    ends = sorted(asked & {"ec2:DeregisterImage", "ec2:TerminateInstances"})
+    ours = {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": whose.deployment}}
+    # After a destroy and a deploy the bucket has another name.
+    objects = replace(whose, bucket=None).objects("*")
+    rest = asked - {*gives, *writes, *ends, *(one for own in named.values() for one in own)}
     return document(
         [
-            allow("Work", sorted(asked - {*gives}), ["*"]),
+            allow("Work", sorted(rest), ["*"]),
+            *(
+                allow(service.capitalize(), own, _by_name(whose, service))
+                for service, own in named.items()
+                if own
+            ),
+            *([allow("KeepObjects", writes, objects, whose.ours)] if writes else []),
+            *([allow("EndTagged", ends, ["*"], ours)] if ends else []),
             *(allow(one.partition(":")[2], [one], [bounded[one]]) for one in gives),
         ]
     )
@@ -189,15 +211,18 @@ def _look(whose: Whose, by_service: Mapping[str, Sequence[str]]) -> list[Stateme
 
 
 def _change(whose: Whose, service: str, actions: Sequence[str]) -> Statement:
+    own = [one for one in actions if not _LOOKS.match(one) and one not in _WITHOUT_RESOURCE]
+    return allow(service.capitalize(), own, _by_name(whose, service), _regions(whose))
+
+
+def _by_name(whose: Whose, service: str) -> list[str]:
+    """Return what of a service bears the deployment's name."""
     resources = [
         f"arn:aws:{service}:*:{whose.account}:{pattern.format(**_words(whose))}"
         for pattern in _NAMED[service]
     ]
-    if service == "imagebuilder":
-        # AWS's own components, which a recipe names.
-        resources.append("arn:aws:imagebuilder:*:aws:*")
-    own = [one for one in actions if not _LOOKS.match(one) and one not in _WITHOUT_RESOURCE]
-    return allow(service.capitalize(), own, resources, _regions(whose))
+    # AWS's own components, which a recipe names.
+    return [*resources, *(["arn:aws:imagebuilder:*:aws:*"] if service == "imagebuilder" else [])]
 
 
 def _change_by_id(whose: Whose, actions: Sequence[str]) -> list[Statement]:

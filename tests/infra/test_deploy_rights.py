@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -22,7 +22,8 @@ from spindown.operate.deploy_rights import (
 )
 from spindown.operate.iam_policy import RIGHTS, Whose, policies
 from tests.infra.assembly import PLAIN, Assembly, listed, synthesise_once, write_project
-from tests.infra.policy import ACCOUNT
+from tests.infra.call.role import CALLS
+from tests.infra.policy import ACCOUNT, STORE, Call, Statement, ours
 from tests.infra.ruled import (
     AWAY_KEY,
     BOUNDARY,
@@ -301,6 +302,61 @@ def test_the_boundary_has_all_that_roles_may_and_no_more(each: Assembly) -> None
     )
     assert len(roles) > policies > 5
     assert bound == {action for actions in roles for action in actions}
+
+
+def test_what_roles_call_lies_within_the_boundary(assembly: Assembly) -> None:
+    made = bounding(assembly)
+
+    calls = [as_named(call) for own in CALLS.values() for call in own]
+    outside = {str(call) for call in calls if not is_within(made, call)}
+
+    assert outside == set()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("dynamodb:UpdateItem", ours("dynamodb", "table/payroll")),
+        Call("sqs:SendMessage", ours("sqs", "payroll")),
+        Call("sns:Publish", ours("sns", "payroll")),
+        Call("lambda:InvokeFunction", ours("lambda", "function:payroll")),
+        Call("s3:PutObject", "arn:aws:s3:::payroll/x", {"aws:ResourceAccount": [ACCOUNT]}),
+        Call("ec2:TerminateInstances", ours("ec2", "instance/i-1")),
+        Call("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/payroll"),
+    ],
+    ids=lambda call: call.action,
+)
+def test_no_role_changes_what_is_not_the_deployment_s(assembly: Assembly, call: Call) -> None:
+    assert not is_within(bounding(assembly), call)
+
+
+def bounding(assembly: Assembly) -> list[Statement]:
+    """Return the statements of the boundary."""
+    return [
+        Statement(
+            sid=one["Sid"],
+            actions=one["Action"],
+            resources=one["Resource"],
+            conditions={
+                operator: {key: listed(value) for key, value in keys.items()}
+                for operator, keys in one.get("Condition", {}).items()
+            },
+        )
+        for one in boundary(whose(assembly), templates_of(assembly))["Statement"]
+    ]
+
+
+def is_within(made: Sequence[Statement], call: Call) -> bool:
+    """Tell whether the boundary allows a call on what is the account's."""
+    context = {"aws:ResourceAccount": [ACCOUNT], **call.context}
+    return any(one.allows(replace(call, context=context)) for one in made)
+
+
+def as_named(call: Call) -> Call:
+    """Return a call on what CloudFormation has named: bucket, roles and some queues."""
+    resource = call.resource.replace(STORE, "arn:aws:s3:::lab-core-storebucket1a2b")
+    resource = re.sub(rf"(:role/|:{ACCOUNT}:)(?=Workload|Control)", r"\1lab-core-", resource)
+    return replace(call, resource=resource)
 
 
 def test_what_a_stack_reads_of_another_is_allowed(each: Assembly) -> None:
