@@ -25,7 +25,7 @@ from spindown.infra.iam.limit import split_statements
 from spindown.infra.iam.statement import allow, make_role
 from spindown.infra.observability.alarm import make_alarm, unsent_events
 from spindown.infra.shared.network import Network
-from spindown.infra.shared.resources import AlarmTopic, keep_failed_events
+from spindown.infra.shared.resources import AlarmTopic, keep_failed_events, teller
 from spindown.infra.shared.stack import DeploymentStack, iam_name
 from spindown.infra.template import add_templates, refs_of
 from spindown.infra.workload import WorkloadResources
@@ -206,8 +206,15 @@ class OutpostStack(DeploymentStack):
                 conditions={"ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]}},
             )
         )
-        if self._deployment.is_heard:
+        if self._deployment.alarm_email is not None or self._reaches_webhook:
             self._tell_of_failed_events()
+
+    @property
+    def _reaches_webhook(self) -> bool:
+        """Tell whether there is a webhook, and SNS here calls its function, which is at home."""
+        deployment = self._deployment
+        is_called = bool(teller(self.region, home=deployment.region))
+        return deployment.alarm_webhook is not None and is_called
 
     def _tell_of_failed_events(self) -> None:
         """Add an alarm of that queue, and a topic: an alarm rings in its own region alone.
@@ -219,7 +226,7 @@ class OutpostStack(DeploymentStack):
         topic = AlarmTopic(
             self._stays, "Alarms", deployment=deployment.name, email=deployment.alarm_email
         ).topic
-        if deployment.alarm_webhook is not None:
+        if self._reaches_webhook:
             function = f"function:{resource_name(deployment.name, 'webhook')}"
             sns.Subscription(
                 self._stays,

@@ -17,7 +17,7 @@ from spindown.infra.control.trigger import Triggers
 from spindown.infra.iam import control as grants
 from spindown.infra.iam.statement import see_missing_objects
 from spindown.infra.iam.worker import read_secrets
-from spindown.infra.shared.resources import SharedResources, keep_failed_events, topic_name
+from spindown.infra.shared.resources import SharedResources, keep_failed_events, teller, topic_name
 from spindown.infra.workload import WorkloadResources
 
 #: The interruption function reconciles as well, under the same lock.
@@ -196,15 +196,18 @@ class ControlPlane(Construct):
             oldest_event=Duration.hours(1),
             failed_events=self.failed_events,
         )
-        topic, sns_itself = self._shared.topic.topic, iam.ServicePrincipal("sns.amazonaws.com")
-        made.function.add_permission("TakeTexts", principal=sns_itself, source_arn=topic.topic_arn)
-        for region in self._shared.deployment.outpost:
-            made.function.add_permission(
-                f"TakeTexts-{region}",
-                principal=sns_itself,
-                source_arn=f"arn:{Aws.PARTITION}:sns:{region}:{Aws.ACCOUNT_ID}:"
-                + topic_name(self._shared.deployment.name),
-            )
+        topic, deployment = self._shared.topic.topic, self._shared.deployment
+        for region in deployment.regions:
+            if principal := teller(region, home=deployment.region):
+                at_home = region == deployment.region
+                made.function.add_permission(
+                    "TakeTexts" if at_home else f"TakeTexts-{region}",
+                    principal=iam.ServicePrincipal(principal),
+                    source_arn=topic.topic_arn
+                    if at_home
+                    else f"arn:{Aws.PARTITION}:sns:{region}:{Aws.ACCOUNT_ID}:"
+                    + topic_name(deployment.name),
+                )
         sns.Subscription(
             self,
             "ToWebhook",
@@ -320,6 +323,7 @@ class ControlPlane(Construct):
                 owners=self._shared.deployment.image_owners,
                 images=images,
             ),
+            *grants.use_baked(deployment=deployment, images=images),
             *grants.make_tagged(
                 deployment=deployment,
                 spot_too=bool(self._shared.deployment.tags),

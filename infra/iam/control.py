@@ -319,9 +319,9 @@ def use_parts(
 ) -> list[iam.PolicyStatement]:
     """Allow using what a launch finds: templates, network, images.
 
-    Images are AWS's and the account's, and those of ``owners``; where a parameter of ``images`` is
-    a person's own, and no owners are named, it may lead to anybody's. EC2 tells the owner to
-    RunInstances, within CreateFleet too (Service Authorization Reference, Amazon EC2, "image").
+    Images are AWS's and those of ``owners``. Where a parameter of ``images`` is a person's own,
+    they are all of the account as well, and if no owners are named, anybody's. EC2 tells the owner
+    to RunInstances, within CreateFleet too (Service Authorization Reference, Amazon EC2, "image").
     """
     image = public("ec2", "image/*")
     parts = [
@@ -330,8 +330,8 @@ def use_parts(
         *subnet_arns,
     ]
     ubuntu = [_CANONICAL] if any(one.startswith(_OF_CANONICAL) for one in images) else []
-    known = ["amazon", Aws.ACCOUNT_ID, *ubuntu, *owners]
-    is_bound = owners or all(one.startswith(_OWN_OR_AWS) for one in images)
+    known = ["amazon", *ubuntu, *owners, *([] if _are_known(images) else [Aws.ACCOUNT_ID])]
+    is_bound = owners or _are_known(images)
     return [
         allow("LaunchFromTemplates", _LAUNCH, _templates(template_ids)),
         allow("LaunchWithParts", _LAUNCH, parts),
@@ -343,6 +343,23 @@ def use_parts(
             {"StringEquals": {"ec2:Owner": known}} if is_bound else None,
         ),
     ]
+
+
+def use_baked(*, deployment: str, images: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Allow starting what was baked here, in each region, where not all of the account may be.
+
+    Image Builder tags what it makes (``infra.image``), and neither the functions nor who operates
+    may tag an image.
+    """
+    ours = {"ec2:Owner": Aws.ACCOUNT_ID, f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment}
+    everywhere = f"arn:{Aws.PARTITION}:ec2:*::image/*"
+    baked = allow("LaunchBaked", ["ec2:RunInstances"], [everywhere], {"StringEquals": ours})
+    return [baked] if _are_known(images) else []
+
+
+def _are_known(images: Sequence[str]) -> bool:
+    """Tell whether no person writes where the parameters of images lead."""
+    return all(one.startswith(_OWN_OR_AWS) for one in images)
 
 
 #: The publisher of Ubuntu (Ubuntu on AWS, "Find Ubuntu images").

@@ -161,6 +161,29 @@ def topic_name(deployment: str) -> str:
     return resource_name(deployment, "alarms")
 
 
+#: Regions that are on in every account and from before March 2019; SNS counts Osaka to the others
+#: (Amazon SNS Developer Guide, "Cross-region delivery").
+_FIRST_REGIONS = frozenset(
+    {
+        *("ap-northeast-1", "ap-northeast-2", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
+        *("ca-central-1", "eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2", "eu-west-3"),
+        *("sa-east-1", "us-east-1", "us-east-2", "us-west-1", "us-west-2"),
+    }
+)
+
+
+def teller(region: str, *, home: str) -> str:
+    """Return as whom SNS in a region calls a function at home; "": it does not.
+
+    A topic of a region that an account must opt in to is another principal, and none reaches a
+    function in such a region from outside (the same guide, "Prerequisites for integrating Amazon
+    SNS with Lambda functions across regions").
+    """
+    if region == home or {region, home} <= _FIRST_REGIONS:
+        return "sns.amazonaws.com"
+    return f"sns.{region}.amazonaws.com" if home in _FIRST_REGIONS else ""
+
+
 class AlarmTopic(Construct):
     """The topic ``{deployment}--alarms``, to which CloudWatch's alarms and the functions publish.
 

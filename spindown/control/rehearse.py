@@ -5,6 +5,7 @@ forbids. Each check takes a call out of the bucket that launches need, and whoev
 scaler may ask for one. So only some are made in each minute.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 
@@ -19,6 +20,7 @@ from spindown.contract.row import REHEARSED_PER_MINUTE
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.observe.observation import launch_tags
 from spindown.control.policy import current_policy
+from spindown.domain.image import ImageHistory, find_image
 from spindown.domain.policy import Policy
 from spindown.error import (
     AccessDenied,
@@ -28,6 +30,7 @@ from spindown.error import (
     Unreachable,
 )
 from spindown.ledger import account_key
+from spindown.ledger.partition import Partition
 from spindown.port import ControlPorts, LaunchOverride, LaunchRequest, RefusalKind, When, Write
 
 #: No further launch is checked after this, so that the last ends within ``SCALER_TIMEOUT``.
@@ -42,7 +45,8 @@ def rehearse(request: RehearsalRequest, ports: ControlPorts) -> Rehearsal:
         ContractError: a pool is none in which the workload may run.
     """
     settings, policy = current_policy(request.workload, ports)
-    requests = [_launch_request(pool, settings, policy, ports) for pool in request.pools]
+    images = _read_images(request.workload, ports) if settings.bake is not None else {}
+    requests = [_launch_request(pool, settings, policy, images, ports) for pool in request.pools]
     if not _take_calls(len(requests), ports):
         return Rehearsal(ended=f"{REHEARSED_PER_MINUTE} launches a minute are rehearsed, no more")
     begun, done = ports.clock.elapsed(), list[RehearsedLaunch]()
@@ -86,8 +90,18 @@ def _take_calls(count: int, ports: ControlPorts) -> bool:
     return False
 
 
+def _read_images(workload: str, ports: ControlPorts) -> Mapping[str, ImageHistory]:
+    """Return what was baked, by architecture."""
+    found = Partition(ports.table.query(rows.control_partition(workload), rows.IMAGE))
+    return found.named(ImageHistory, rows.IMAGE)
+
+
 def _launch_request(
-    pool: RehearsedPool, settings: WorkloadSettings, policy: Policy, ports: ControlPorts
+    pool: RehearsedPool,
+    settings: WorkloadSettings,
+    policy: Policy,
+    images: Mapping[str, ImageHistory],
+    ports: ControlPorts,
 ) -> LaunchRequest:
     """Return the request that a launch in this pool would be, but for its token."""
     place = settings.regions.get(pool.region)
@@ -95,7 +109,9 @@ def _launch_request(
         raise ContractError("event.pools", pool.zone, f"name zones of {settings.name}")
     if pool.architecture not in place.templates:
         raise ContractError("event.pools", pool.architecture, f"name one of {settings.name}")
-    now = ports.clock.now()
+    now, stamp = ports.clock.now(), "" if settings.bake is None else settings.bake.stamp
+    known = images.get(pool.architecture)
+    image, _ = find_image(known, stamp=stamp, region=pool.region, now=now)
     return LaunchRequest(
         client_token=f"rehearsal-{now:%Y%m%d%H%M%S%f}-{ports.random.getrandbits(64):016x}",
         region=pool.region,
@@ -109,6 +125,7 @@ def _launch_request(
             ),
         ),
         count=1,
+        image=image,
         tags=launch_tags(
             ports.deployment(),
             settings,

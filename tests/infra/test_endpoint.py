@@ -7,7 +7,7 @@ import pytest
 from spindown import config
 from spindown.contract import tag
 from spindown.error import ConfigError
-from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
+from tests.infra.assembly import PLAIN, Assembly, listed, synthesise_core, words, write_project
 from tests.infra.policy import Call, ours, read_statements
 
 OWN = 'mode = "ami"\nparameters = { x86_64 = "/my/image" }'
@@ -187,32 +187,40 @@ def test_a_network_that_is_made_logs_its_flows_where_asked(tmp_path: Path, netwo
     assert words(made.statements("FlowsRole")["WriteLog"]["Resource"]).startswith("<FlowsLog")
 
 
+AMAZON, UBUNTU, FRIEND, SELF = "amazon", "099720109477", "444455556666", "<AWS::AccountId>"
+OWNERS = f'image_owners = ["{FRIEND}"]'
+
+
 @pytest.mark.parametrize(
     ("keys", "image", "owners"),
     [
-        ("", "", ["amazon", "<AWS::AccountId>"]),
+        ("", "", [AMAZON]),
+        ("", OWN.replace("/my/", "/aws/service/canonical/"), [AMAZON, UBUNTU]),
+        (OWNERS, "", [AMAZON, FRIEND]),
+        (OWNERS, OWN, [AMAZON, FRIEND, SELF]),
         ("", OWN, None),
-        ('image_owners = ["444455556666"]', OWN, ["amazon", "<AWS::AccountId>", "444455556666"]),
-        (
-            "",
-            OWN.replace("/my/", "/aws/service/canonical/"),
-            [
-                "amazon",
-                "<AWS::AccountId>",
-                "099720109477",
-            ],
-        ),
     ],
-    ids=["AWS's", "of one's own", "of one's own, by owner", "Ubuntu's"],
+    ids=["AWS's", "Ubuntu's", "a friend's too", "of one's own, by owner", "of one's own"],
 )
 def test_an_image_of_strangers_is_not_started(
     tmp_path: Path, keys: str, image: str, owners: list[str] | None
 ) -> None:
     text = PLAIN.format(image=image).replace("zones =", f"{keys}\nzones =")
-    grant = synthesise(tmp_path, text).statements("ControlScalerRole")["LaunchImages"]
+    granted = synthesise(tmp_path, text).statements("ControlScalerRole")
 
-    told = grant.get("Condition", {}).get("StringEquals", {}).get("ec2:Owner")
-    assert (told and [words(one) for one in told]) == owners
+    told = granted["LaunchImages"].get("Condition", {}).get("StringEquals", {}).get("ec2:Owner")
+    assert (told and [words(one) for one in listed(told)]) == owners
+
+
+def test_of_the_account_only_what_was_baked_here_is_started(tmp_path: Path) -> None:
+    made = synthesise(tmp_path, PLAIN.format(image=""))
+
+    (bound,) = made.statements("ControlScalerRole")["LaunchBaked"]["Condition"].values()
+
+    assert {key: words(one) for key, one in bound.items()} == {
+        "ec2:Owner": SELF,
+        "aws:ResourceTag/spindown:deployment": "lab",
+    }
 
 
 @pytest.mark.parametrize(

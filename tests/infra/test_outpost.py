@@ -181,8 +181,21 @@ def test_who_is_told_hears_of_events_that_do_not_come(tmp_path: Path) -> None:
     function = words(subscribed["lambda"]["Endpoint"])
     assert function.endswith(":eu-west-1:<AWS::AccountId>:function:lab--webhook")
     # At home the function lets that topic invoke it.
-    sources = [words(one.get("SourceArn")) for one in made.all_of("AWS::Lambda::Permission")]
-    assert f"arn:<AWS::Partition>:sns:{AWAY}:<AWS::AccountId>:lab--alarms" in sources
+    allowed = {
+        words(one.get("SourceArn")): one["Principal"]
+        for one in made.all_of("AWS::Lambda::Permission")
+    }
+    topic_arn = f"arn:<AWS::Partition>:sns:{AWAY}:<AWS::AccountId>:lab--alarms"
+    assert allowed[topic_arn] == "sns.amazonaws.com"
+
+
+def test_who_must_opt_in_to_a_region_hears_of_it_too(tmp_path: Path) -> None:
+    spread = SPREAD.replace("zones", 'alarm_webhook = "slack"\nzones', 1).replace(AWAY, "ap-east-1")
+    made = synthesise(write_project(tmp_path, spread), tmp_path / "out")
+
+    principals = [one["Principal"] for one in made.all_of("AWS::Lambda::Permission")]
+
+    assert "sns.ap-east-1.amazonaws.com" in principals
 
 
 def test_where_nobody_is_told_no_alarm_is_billed(outpost: Assembly) -> None:

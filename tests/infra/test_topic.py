@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from spindown.infra.shared.resources import teller
 from tests.infra.assembly import PLAIN, Assembly, synthesise, synthesise_core, words, write_project
 from tests.infra.ruled import HOME_KEY
 
@@ -57,6 +58,23 @@ def test_a_webhook_is_told_by_a_function_that_reads_one_secret(
         "ssm.eu-west-1.amazonaws.com",
     }
     assert "TellPeople" not in statements
+
+
+@pytest.mark.parametrize(
+    ("region", "home", "principal"),
+    [
+        ("eu-west-1", "eu-west-1", "sns.amazonaws.com"),
+        ("us-west-2", "eu-west-1", "sns.amazonaws.com"),
+        ("ap-east-1", "ap-east-1", "sns.amazonaws.com"),
+        ("ap-east-1", "eu-west-1", "sns.ap-east-1.amazonaws.com"),
+        ("eu-west-1", "ap-east-1", ""),
+        ("me-south-1", "ap-east-1", ""),
+    ],
+)
+def test_a_topic_of_an_opt_in_region_is_another_principal(
+    region: str, home: str, principal: str
+) -> None:
+    assert teller(region, home=home) == principal
 
 
 def test_a_webhook_that_fails_rings_once_an_hour_at_most(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _OF_IMAGES = (
     "InvalidBlockDeviceMapping",
     "InvalidSnapshot.NotFound",
 )
+_DENIED = "UnauthorizedOperation"
 
 
 def image_for(
@@ -81,8 +82,12 @@ def give_up_refused(
 
 
 def blames_image(request: LaunchRequest, refusal: Refusal) -> bool:
-    """Tell whether a request was refused for the baked image that it named."""
-    return bool(request.image) and refusal.code in _OF_IMAGES
+    """Tell whether a request was refused for the baked image that it named.
+
+    A denial by IAM names the resource that it is about.
+    """
+    is_denied = refusal.code == _DENIED and f"image/{request.image} " in f"{refusal.message} "
+    return bool(request.image) and (refusal.code in _OF_IMAGES or is_denied)
 
 
 def _give_up(

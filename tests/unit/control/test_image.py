@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.codec import encode
+from spindown.contract.rehearsal import RehearsalRequest, RehearsedPool
 from spindown.contract.row import (
     BAKED_PHASE,
     BAKED_RATE,
@@ -17,13 +18,15 @@ from spindown.contract.row import (
 )
 from spindown.control.bake import keep_images
 from spindown.control.observe.observation import TickFacts, read_rows
+from spindown.control.rehearse import rehearse
 from spindown.domain.boot import BootPhase
 from spindown.domain.image import USED_FOR, ImageHistory
 from spindown.domain.learning import boot_p50
+from spindown.domain.offer import CapacityType
 from spindown.domain.reason import ReasonCode
 from spindown.memory import PortCall
 from spindown.port import LaunchAnswer, Refusal, RefusalKind
-from tests.control import REGION, WORKLOAD, ControlWorld, codes
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, codes
 
 STAMP, IMAGE = "with this", "ami-1"
 DAY = timedelta(days=1)
@@ -69,12 +72,13 @@ def images_asked_for(world: ControlWorld) -> list[str]:
     return asked
 
 
-def refuse_images(call: PortCall, proceed: Callable[[], Any]) -> Any:
-    """Answer as EC2 does once an image was deregistered."""
-    if call.method != "launch" or not call.args[0].image:
-        return proceed()
-    gone = Refusal(kind=RefusalKind.ACCOUNT, code="InvalidAMIID.NotFound", message="gone")
-    return LaunchAnswer(refusals=(gone,))
+GONE = Refusal(kind=RefusalKind.ACCOUNT, code="InvalidAMIID.NotFound", message="gone")
+DENIED = Refusal(
+    kind=RefusalKind.ACCOUNT,
+    code="UnauthorizedOperation",
+    message="lab--scaler is not authorized to perform: ec2:RunInstances on resource: "
+    f"arn:aws:ec2:{REGION}::image/{IMAGE} because no identity-based policy allows it",
+)
 
 
 @pytest.mark.parametrize(("boots", "is_begun"), [(180, False), (190, True)])
@@ -169,9 +173,15 @@ def test_an_image_whose_instances_never_check_in_is_given_up() -> None:
     assert any(IMAGE in text for _, text in world.topic.said)
 
 
-def test_an_image_that_is_gone_costs_no_start() -> None:
+@pytest.mark.parametrize("refusal", [GONE, DENIED], ids=["gone", "denied"])
+def test_an_image_that_is_refused_costs_no_start(refusal: Refusal) -> None:
     world = baked(a_world())
     world.send()
+
+    def refuse_images(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        is_asked_for = call.method == "launch" and call.args[0].image
+        return LaunchAnswer(refusals=(refusal,)) if is_asked_for else proceed()
+
     world.interfere = refuse_images
     world.tick()
     world.tick(timedelta(minutes=1))
@@ -179,6 +189,29 @@ def test_an_image_that_is_gone_costs_no_start() -> None:
     assert world.view().images["x86_64"].broken.code is ReasonCode.IMAGE_REFUSED
     assert len(world.workers()) == 1
     assert all(row.open_until is None for row in world.view().breakers.values())
+
+
+def test_a_rehearsal_is_of_the_image_that_a_launch_takes() -> None:
+    pool = RehearsedPool(
+        region=REGION,
+        zone=ZONES[0],
+        instance_type="g6.xlarge",
+        architecture="x86_64",
+        capacity_type=CapacityType.SPOT,
+    )
+    request = RehearsalRequest(workload=WORKLOAD, pools=(pool,))
+    asked: list[str] = []
+
+    def listen(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "rehearse":
+            asked.append(call.args[0].image)
+        return proceed()
+
+    for world in (a_world(), baked(a_world())):
+        world.interfere = listen
+        rehearse(request, world.ports)
+
+    assert asked == ["", IMAGE]
 
 
 def test_a_lost_answer_is_asked_for_with_the_same_image() -> None:
