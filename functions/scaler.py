@@ -14,6 +14,7 @@ from aws_lambda_powertools import Logger
 from spindown.contract.codec import encode
 from spindown.contract.event import parse_wake_up
 from spindown.contract.rehearsal import is_rehearsal, parse_rehearsal
+from spindown.control.alert.ledger_missing import ledger_missed
 from spindown.control.rehearse import rehearse
 from spindown.control.tick import run_tick
 from spindown.error import ContractError, NotFound
@@ -35,7 +36,8 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
     except (ContractError, NotFound) as exc:
         return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
     try:
-        decision = run_tick(wake_up.workload, ports, holder=holder, source=wake_up.source)
+        with ledger_missed(ports):
+            decision = run_tick(wake_up.workload, ports, holder=holder, source=wake_up.source)
     except NotFound as exc:
         return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
     return {

@@ -7,6 +7,7 @@ SpindownError
         ContractError    in a message, manifest, row or event: it breaks its schema
             NewerSchema  a later version wrote it: put it back, never rewrite it
     NotFound             the object, row, parameter or instance is not there
+    LedgerMissing        the whole table of the ledger is not there
     PreconditionFailed   a conditional write lost: somebody else wrote first
     WriteConflict        a racing write (S3's 409, a transaction): repeat with the same condition
     StaleHandle          a receipt handle that has lost its message
@@ -98,6 +99,10 @@ class NewerSchema(ContractError):
 
 class NotFound(SpindownError):
     """What was asked for does not exist."""
+
+
+class LedgerMissing(SpindownError):
+    """The table of the ledger does not exist; NotFound would say that of one row."""
 
 
 class PreconditionFailed(SpindownError):

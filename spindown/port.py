@@ -293,7 +293,8 @@ CHARACTERS_OF_EACH, CHARACTERS_OF_FEW = 4_000, 4_000_000
 class Table(Protocol):
     """The DynamoDB table. Rows are JSON-like dicts without their keys; reads are consistent.
 
-    A null value in ``set`` is stored as null. ``instance_id`` is indexed on its own.
+    A null value in ``set`` is stored as null. ``instance_id`` is indexed on its own. Every method
+    raises LedgerMissing where there is no table.
     """
 
     def get(self, key: Key) -> Row | None:
@@ -693,6 +694,28 @@ class VpcCount:
     quota: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmView:
+    """An alarm as CloudWatch describes it."""
+
+    #: "OK", "ALARM" or "INSUFFICIENT_DATA", and since when.
+    state: str
+    since: datetime
+    #: Whether its actions are on.
+    acts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """Who is told what a topic carries."""
+
+    #: "email", "lambda" and the like.
+    protocol: str
+    endpoint: str
+    #: Whether it gets anything: an address confirms first that it wants to.
+    is_confirmed: bool
+
+
 class Account(Protocol):
     """What the account is, has and allows. Nothing here changes anything."""
 
@@ -755,6 +778,18 @@ class Account(Protocol):
             NotFound: there is no such key.
             AccessDenied: its grants and its policy may not be read.
         """
+        ...
+
+    def is_scheduled(self, name: str, *, region: str) -> bool:
+        """Tell whether a schedule of EventBridge Scheduler is on (raises NotFound)."""
+        ...
+
+    def alarms(self, prefix: str, *, region: str) -> Mapping[str, AlarmView]:
+        """Return the alarms whose names begin so, by their names."""
+        ...
+
+    def subscribers(self, topic_arn: str) -> Sequence[Subscriber]:
+        """Return who has subscribed to a topic (raises NotFound)."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Account on AWS: STS, IAM, Free Tier, Lambda, SSM, EC2 and S3, each asked for what it knows."""
+"""Account on AWS: each service is asked for what it knows."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,12 @@ from spindown.error import NotFound
 from spindown.port import (
     VPC_CODE,
     AccountPlan,
+    AlarmView,
     Caller,
     ImageView,
     SubnetView,
     SubnetWay,
+    Subscriber,
     VpcCount,
 )
 
@@ -56,6 +58,9 @@ class Clients:
     free_tier: Callable[[], Any]
     secrets: Callable[[str], Any]
     keys: Callable[[str], Any]
+    schedules: Callable[[str], Any]
+    alarms: Callable[[str], Any]
+    topics: Callable[[str], Any]
     functions: "Callable[[str], LambdaClient]"
     quotas: "Callable[[str], ServiceQuotasClient]"
     ssm: "Callable[[str], SSMClient]"
@@ -211,6 +216,41 @@ class AwsAccount:
             ):
                 return True
             return _SPOT_ROLE in client.get_key_policy(KeyId=arn, PolicyName="default")["Policy"]
+
+    def is_scheduled(self, name: str, *, region: str) -> bool:
+        """Ask EventBridge Scheduler."""
+        with translated():
+            found = self._clients.schedules(region).get_schedule(Name=name)
+        return bool(found["State"] == "ENABLED")
+
+    def alarms(self, prefix: str, *, region: str) -> Mapping[str, AlarmView]:
+        """Ask CloudWatch; an alarm that was never judged is as old as its last change."""
+        with translated():
+            pages = self._clients.alarms(region).get_paginator("describe_alarms")
+            return {
+                one["AlarmName"]: AlarmView(
+                    state=one["StateValue"],
+                    since=one.get("StateTransitionedTimestamp", one["StateUpdatedTimestamp"]),
+                    acts=one["ActionsEnabled"],
+                )
+                for page in pages.paginate(AlarmNamePrefix=prefix)
+                for one in page["MetricAlarms"]
+            }
+
+    def subscribers(self, topic_arn: str) -> Sequence[Subscriber]:
+        """Ask SNS: only what is confirmed has an ARN (Amazon SNS API Reference, "Subscribe")."""
+        with translated():
+            client = self._clients.topics(topic_arn.split(":")[3])
+            pages = client.get_paginator("list_subscriptions_by_topic")
+            return [
+                Subscriber(
+                    protocol=one["Protocol"],
+                    endpoint=one["Endpoint"],
+                    is_confirmed=one["SubscriptionArn"].startswith("arn:"),
+                )
+                for page in pages.paginate(TopicArn=topic_arn)
+                for one in page["Subscriptions"]
+            ]
 
 
 def _view(image: "ImageTypeDef") -> ImageView:

@@ -1,7 +1,8 @@
 """Table on DynamoDB: conditional writes, queries and transactions."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -13,6 +14,7 @@ from spindown.contract.location import is_whole
 from spindown.contract.row import machine_sort_key
 from spindown.error import (
     ContractError,
+    LedgerMissing,
     PreconditionFailed,
     SpindownError,
     Throttled,
@@ -162,6 +164,9 @@ _KEYS_AT_ONCE = 100
 #: A transaction under way on the same row takes milliseconds; the round trip is wait enough.
 _CONFLICT_ATTEMPTS = 5
 
+#: Of every call on a table that does not exist, or is being made or deleted.
+_NO_TABLE = "ResourceNotFoundException"
+
 #: CancellationReasons codes, the most telling first: what else failed matters less.
 _CONDITION = "ConditionalCheckFailed"
 _CANCELLED: Sequence[tuple[str, type[SpindownError]]] = (
@@ -182,7 +187,7 @@ class DynamoTable:
 
     def get(self, key: Key) -> Row | None:
         """Read one row, consistently."""
-        with translated():
+        with translated(), self._noticed():
             answer = self._client.get_item(TableName=self._name, Key=_key(key), ConsistentRead=True)
         item = answer.get("Item")
         return None if item is None else from_item(item)
@@ -199,7 +204,7 @@ class DynamoTable:
             left = [_key(key) for key in keys[start : start + _KEYS_AT_ONCE]]
             while left and room > 0:
                 asked: Any = {self._name: {"Keys": left, "ConsistentRead": True}}
-                with translated():
+                with translated(), self._noticed():
                     answer = self._client.batch_get_item(RequestItems=asked)
                 items = answer["Responses"].get(self._name, [])
                 for item in items:
@@ -230,7 +235,7 @@ class DynamoTable:
             PaginationConfig={} if at_most is None else {"MaxItems": at_most},
         )
         few = None if at_most is None else PAGES_OF_FEW
-        with translated():
+        with translated(), self._noticed():
             return {
                 item[SORT]["S"]: from_item(item)
                 for page in islice(pages, few)
@@ -254,7 +259,7 @@ class DynamoTable:
         }
         found: dict[str, dict[str, Row]] = {partition: {} for partition in partitions}
         rows = 0
-        with translated():
+        with translated(), self._noticed():
             for _ in range(PAGES_AT_MOST):
                 answer = self._client.execute_statement(**request)
                 rows += len(answer["Items"])
@@ -305,7 +310,7 @@ class DynamoTable:
                 ":sort": {"S": machine_sort_key(instance_id)},
             },
         )
-        with translated():
+        with translated(), self._noticed():
             return [
                 Key(partition=item[PARTITION]["S"], sort=item[SORT]["S"])
                 for page in pages
@@ -327,24 +332,34 @@ class DynamoTable:
         """Make a call on rows, again while another transaction holds one of them."""
         for _ in range(_CONFLICT_ATTEMPTS - 1):
             try:
-                return _make(call, keys)
+                return self._make(call, keys)
             except WriteConflict:
                 continue
-        return _make(call, keys)
+        return self._make(call, keys)
 
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        """Tell a table that is gone, or not there yet, from a row that is not there."""
+        try:
+            yield
+        except ClientError as error:
+            if code_of(error) != _NO_TABLE:
+                raise
+            raise LedgerMissing(f"there is no table {self._name}") from error
 
-def _make(call: Callable[[], T], keys: Sequence[Key]) -> T:
-    try:
-        return call()
-    except ClientError as error:
-        if code_of(error) == "TransactionCanceledException":
-            raise _cancellation(error, keys) from error
-        translation = translate(error)
-        if isinstance(translation, PreconditionFailed):
-            translation = PreconditionFailed(*translation.args, keys=keys)
-        raise translation from error
-    except BotoCoreError as error:
-        raise translate(error) from error
+    def _make(self, call: Callable[[], T], keys: Sequence[Key]) -> T:
+        try:
+            with self._noticed():
+                return call()
+        except ClientError as error:
+            if code_of(error) == "TransactionCanceledException":
+                raise _cancellation(error, keys) from error
+            translation = translate(error)
+            if isinstance(translation, PreconditionFailed):
+                translation = PreconditionFailed(*translation.args, keys=keys)
+            raise translation from error
+        except BotoCoreError as error:
+            raise translate(error) from error
 
 
 def _cancellation(error: ClientError, keys: Sequence[Key]) -> SpindownError:

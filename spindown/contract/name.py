@@ -7,6 +7,17 @@ SEPARATOR = "--"
 
 #: The alarm of a webhook that takes no text.
 WEBHOOK_ALARM = "webhook-errors"
+#: The alarms that every deployment has, whatever its settings, and each of its workloads.
+DEPLOYMENT_ALARMS = ("catalogue-missing", "control-share", "interruption-errors", "untold")
+WORKLOAD_ALARMS = (
+    "backlog",
+    "cost",
+    "dead-letters",
+    "idle",
+    "message-of-a-week",
+    "oldest-message",
+    "tick-missing",
+)
 
 
 def resource_name(deployment: str, *parts: str) -> str:

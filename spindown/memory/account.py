@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from spindown.error import NotFound, SpindownError
 from spindown.port import (
     AccountPlan,
+    AlarmView,
     Caller,
     ImageView,
     SubnetView,
     SubnetWay,
+    Subscriber,
     VpcCount,
 )
 
@@ -39,6 +41,12 @@ class MemoryAccount:
     telling_buckets: set[str] = field(default_factory=set)
     #: ARNs of keys that EC2's role for spot may use.
     lent_to_spot: set[str] = field(default_factory=set)
+    #: (region, name) of a schedule -> whether it is on.
+    schedules: dict[tuple[str, str], bool] = field(default_factory=dict)
+    #: (region, name) of an alarm -> what is seen of it.
+    alarm_views: dict[tuple[str, str], AlarmView] = field(default_factory=dict)
+    #: ARN of a topic -> who has subscribed to it.
+    topics: dict[str, Sequence[Subscriber]] = field(default_factory=dict)
     #: Method -> the error with which each of its calls ends.
     faults: dict[str, SpindownError] = field(default_factory=dict)
 
@@ -122,6 +130,29 @@ class MemoryAccount:
         """Tell whether EC2's role for spot may use a key."""
         self._fail("lends_key_to_spot")
         return arn in self.lent_to_spot
+
+    def is_scheduled(self, name: str, *, region: str) -> bool:
+        """Tell whether a schedule is on."""
+        self._fail("is_scheduled")
+        if (region, name) not in self.schedules:
+            raise NotFound(f"no schedule {name} in {region}")
+        return self.schedules[region, name]
+
+    def alarms(self, prefix: str, *, region: str) -> Mapping[str, AlarmView]:
+        """Return the alarms whose names begin so."""
+        self._fail("alarms")
+        return {
+            name: view
+            for (where, name), view in self.alarm_views.items()
+            if where == region and name.startswith(prefix)
+        }
+
+    def subscribers(self, topic_arn: str) -> Sequence[Subscriber]:
+        """Return who has subscribed."""
+        self._fail("subscribers")
+        if topic_arn not in self.topics:
+            raise NotFound(f"no topic {topic_arn}")
+        return self.topics[topic_arn]
 
     def _fail(self, method: str) -> None:
         if method in self.faults:

@@ -198,7 +198,16 @@ def operator(whose: Whose) -> list[Statement]:
                 for function in ("offers", "webhook")
             ],
         ),
-        # The runbook: whether a tick is on.
+        # `spindown doctor`: who hears of trouble.
+        allow(
+            "SeeSubscribers",
+            ["sns:ListSubscriptionsByTopic"],
+            [
+                f"arn:aws:sns:{region}:{whose.account}:{resource_name(name, 'alarms')}"
+                for region in whose.regions
+            ],
+        ),
+        # `spindown doctor`, and the runbook: whether a tick is on.
         allow(
             "SeeSchedules",
             ["scheduler:GetSchedule"],

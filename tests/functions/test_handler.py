@@ -368,7 +368,7 @@ def test_a_function_stays_thin(module: str) -> None:
     lines = (Path(__file__).parents[2] / "functions" / f"{module}.py").read_text().splitlines()
     code = [line for line in lines if line.strip() and not line.lstrip().startswith(("#", '"""'))]
 
-    assert len(code) <= 43
+    assert len(code) <= 44
 
 
 def _rehearsal(**changes: Any) -> dict[str, Any]:

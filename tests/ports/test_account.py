@@ -1,5 +1,7 @@
 """What every Account promises, on AWS as in memory."""
 
+from typing import Any
+
 import boto3
 import pytest
 
@@ -7,9 +9,14 @@ from spindown.aws.wiring import Aws
 from spindown.error import NotFound
 from tests.ports.account import (
     ABSENT_KEY,
+    ABSENT_TOPIC,
+    ALARM,
     INPUT,
+    OFF,
     PARAMETER,
     REGION,
+    SCHEDULE,
+    TURNED_OFF,
     ZONE,
     World,
     in_memory,
@@ -26,12 +33,45 @@ def on_aws(session: boto3.Session, aws: Aws) -> World:
     s3.put_object(Bucket="documents", Key="scans/1.png", Body=b"1")
     s3.create_bucket(Bucket="bare")
     session.client("secretsmanager").create_secret(Name="hub/token", SecretString="t")
+    _schedule(session.client("scheduler"))
+    _alarm(session.client("cloudwatch"))
+    sns = session.client("sns")
+    topic = sns.create_topic(Name="lab--alarms")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sms", Endpoint="+1555")
     return World(
         account=aws.account(),
+        topic=topic,
         key=session.client("kms").create_key()["KeyMetadata"]["Arn"],
         image_id=image_id,
         subnet_id=subnets["Subnets"][0]["SubnetId"],
     )
+
+
+def _schedule(client: Any) -> None:
+    for name, state in ((SCHEDULE, "ENABLED"), (OFF, "DISABLED")):
+        client.create_schedule(
+            Name=name,
+            ScheduleExpression="rate(1 minute)",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": "arn:aws:lambda:x", "RoleArn": "arn:aws:iam::1:role/x"},
+            State=state,
+        )
+
+
+def _alarm(client: Any) -> None:
+    for name in (ALARM, TURNED_OFF, "other--idle"):
+        client.put_metric_alarm(
+            AlarmName=name,
+            ActionsEnabled=name != TURNED_OFF,
+            Namespace="lab",
+            MetricName="Idle",
+            Statistic="Maximum",
+            Period=60,
+            EvaluationPeriods=1,
+            Threshold=1,
+            ComparisonOperator="GreaterThanThreshold",
+        )
+        client.set_alarm_state(AlarmName=name, StateValue="OK", StateReason="as it was")
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +187,34 @@ def test_counts_vpcs_against_their_quota(world: World) -> None:
     count = world.account.vpcs(region=REGION)
 
     assert (count.there, count.quota) == (1, 5)
+
+
+@pytest.mark.parametrize(("name", "is_on"), [(SCHEDULE, True), (OFF, False)])
+def test_says_whether_a_schedule_is_on(world: World, name: str, *, is_on: bool) -> None:
+    assert world.account.is_scheduled(name, region=REGION) is is_on
+
+
+def test_a_schedule_that_is_not_there_is_not_found(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.account.is_scheduled("absent", region=REGION)
+
+
+def test_describes_the_alarms_whose_names_begin_so(world: World) -> None:
+    found = world.account.alarms("lab--", region=REGION)
+
+    assert {name: (one.state, one.acts) for name, one in found.items()} == {
+        ALARM: ("OK", True),
+        TURNED_OFF: ("OK", False),
+    }
+    assert all(one.since.tzinfo is not None for one in found.values())
+
+
+def test_names_who_has_subscribed(world: World) -> None:
+    (found,) = world.account.subscribers(world.topic)
+
+    assert (found.protocol, found.endpoint, found.is_confirmed) == ("sms", "+1555", True)
+
+
+def test_a_topic_that_is_not_there_is_not_found(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.account.subscribers(ABSENT_TOPIC)

@@ -600,12 +600,17 @@ def check_obstacles(
     if facts.obstacles is None:
         return
     if isinstance(facts.obstacles, Unknown):
+        is_gone = facts.obstacles.is_missing
         yield Finding(
             what=f"ledger {subject.table}",
             found=facts.obstacles.reason,
-            needed="to see whether launching is stopped",
-            remedy=f"grant dynamodb:PartiQLSelect, Query and GetItem on table {subject.table}",
-            severity=Severity.WARNING,
+            needed="a table: without it no tick runs"
+            if is_gone
+            else "to see whether launching is stopped",
+            remedy="restore it (`spindown docs runbook`, The ledger is damaged or gone)"
+            if is_gone
+            else f"grant dynamodb:PartiQLSelect, Query and GetItem on table {subject.table}",
+            severity=Severity.BLOCKED if is_gone else Severity.WARNING,
         )
         return
     for (workload, region), breaker in sorted(facts.obstacles.breakers.items()):

@@ -30,6 +30,7 @@ from spindown.operate.doctor.rehearsal import (
     rehearse_all,
 )
 from spindown.operate.doctor.subject import DoctorSubject
+from spindown.operate.doctor.told import ToldFacts, check_told, read_told
 from spindown.port import Account, Clock, Market, Table
 
 
@@ -66,17 +67,22 @@ def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
     )
     if isinstance(facts.caller, Unknown):
         return Report(findings=(check_caller(facts),))
+    told = None
+    if subject.is_deployed and subject.is_on_aws:
+        ports.tell("asking for schedules, alarms and whom they tell")
+        told = read_told(subject, ports.account)
     choices = choose(subject, facts)
     if ports.rehearse is not None:
         ports.tell("letting EC2 check launches without making them")
     rehearsed = rehearse_all(choices, ports.rehearse)
     usable = leave_out(choices, rehearsed)
-    return Report(findings=tuple(_judge(subject, facts, usable, rehearsed)))
+    return Report(findings=tuple(_judge(subject, facts, told, usable, rehearsed)))
 
 
 def _judge(
     subject: DoctorSubject,
     facts: Facts,
+    told: ToldFacts | None,
     choices: tuple[OfferChoice, ...],
     rehearsed: Mapping[str, Rehearsed],
 ) -> Iterator[Finding]:
@@ -86,6 +92,8 @@ def _judge(
     yield from check_budget(subject, choices)
     yield from check_obstacles(subject, facts, choices)
     yield from check_jobs(facts)
+    if told is not None:
+        yield from check_told(subject, told, facts.at)
     yield from check_boots(facts, choices)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)

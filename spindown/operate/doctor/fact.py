@@ -17,7 +17,7 @@ from spindown.contract.row import BreakerRow, BudgetRow, RateRow
 from spindown.domain.boot import BootPhase
 from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
-from spindown.error import ContractError, NotFound, SpindownError
+from spindown.error import ContractError, LedgerMissing, NotFound, SpindownError
 from spindown.ledger import Ledger, account_key, is_lock_damaged
 from spindown.ledger.knowledge import read_phases
 from spindown.ledger.partition import Partition
@@ -255,7 +255,7 @@ def ask(question: Callable[[], T]) -> T | Unknown:
     try:
         return question()
     except SpindownError as exc:
-        return Unknown(reason=str(exc), is_missing=isinstance(exc, NotFound))
+        return Unknown(reason=str(exc), is_missing=isinstance(exc, (LedgerMissing, NotFound)))
 
 
 def _gather_region(

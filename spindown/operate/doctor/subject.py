@@ -77,6 +77,10 @@ class DoctorSubject:
     bucket: str = ""
     #: The secret that holds the address of a webhook, by the file; "": none is told.
     webhook: str = ""
+    #: Whom alarms tell by mail, by the file; "": nobody, or not known.
+    email: str = ""
+    #: ARN of the topic that carries alarms; "": not deployed.
+    topic: str = ""
     #: USD that a month may cost; None: no limit.
     budget_usd: float | None = None
     #: What names the roles and the bucket of ``cdk bootstrap``.
@@ -140,6 +144,7 @@ def from_config(config: Config) -> DoctorSubject:
         egress={region: one.egress for region, one in deployment.regions.items() if one.egress},
         may_have_addresses=deployment.public_addresses,
         webhook=deployment.alarm_webhook or "",
+        email=deployment.alarm_email or "",
     )
 
 
@@ -187,6 +192,8 @@ def as_deployed(
         table=deployment.table,
         bucket=deployment.bucket,
         webhook=planned.webhook if planned is not None else "",
+        email=planned.email if planned is not None else "",
+        topic=deployment.topic,
         budget_usd=deployment.budget_per_month,
         tags=deployment.tags,
         disk_keys=planned.disk_keys if planned is not None else {},

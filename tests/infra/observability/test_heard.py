@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import spindown.control.alert
+from spindown.contract.name import DEPLOYMENT_ALARMS, WORKLOAD_ALARMS
 from spindown.contract.row import SpendRow
 from spindown.contract.settings import NAMESPACE
 from spindown.control.alert.cost_rise import judge
@@ -55,6 +56,7 @@ BY_FUNCTION = {
     "rows cannot be read": "bad-rows",
     "workers write rows without end": "rows-flooded",
     "the queue is gone": "queue-missing",
+    "the ledger is gone": "ledger-missing",
     "most workers look dead": "terminations-held-back",
     "EC2 does not end an instance": "unended",
     "a baked image is of no use": "image",
@@ -81,6 +83,15 @@ def test_there_is_no_other_alarm(resources: Mapping[str, Any]) -> None:
     names = {one["AlarmName"] for one in all_of(resources, "AWS::CloudWatch::Alarm")}
 
     assert {name for name in names if not name.startswith("lab--embed--")} == {*BY_ALARM.values()}
+
+
+def test_doctor_looks_for_alarms_that_are_made(resources: Mapping[str, Any]) -> None:
+    made = {one["AlarmName"] for one in all_of(resources, "AWS::CloudWatch::Alarm")}
+    wanted = {f"lab--{name}" for name in DEPLOYMENT_ALARMS}
+    wanted |= {f"lab--ocr--{name}" for name in WORKLOAD_ALARMS}
+
+    assert wanted - made == {WAKE_UP}
+    assert {*BY_ALARM.values()} - wanted == {"lab--budget-80", "lab--budget-100"}
 
 
 def test_own_metrics_that_alarms_read_are_emitted(

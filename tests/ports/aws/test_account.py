@@ -14,6 +14,8 @@ from spindown.error import AccessDenied
 from spindown.port import AccountPlan
 from tests.ports.account import INPUT, REGION
 
+TOPIC = f"arn:aws:sns:{REGION}:123456789012:lab--alarms"
+
 
 @dataclass
 class Stub:
@@ -37,6 +39,9 @@ def account_of(client: Any) -> AwsAccount:
             s3=lambda: client,
             secrets=lambda _: client,
             keys=lambda _: client,
+            schedules=lambda _: client,
+            alarms=lambda _: client,
+            topics=lambda _: client,
         )
     )
 
@@ -62,6 +67,21 @@ def test_an_account_from_before_there_were_plans_has_none(stub: Stub) -> None:
     stub.answers.add_client_error("get_account_plan_state", "ResourceNotFoundException")
 
     assert stub.account.plan() is None
+
+
+@pytest.mark.parametrize("stub", ["sns"], indirect=True)
+@pytest.mark.parametrize(
+    ("arn", "is_confirmed"),
+    [("PendingConfirmation", False), ("Deleted", False), (f"{TOPIC}:0a1b", True)],
+    ids=["pending", "deleted", "confirmed"],
+)
+def test_only_who_has_confirmed_is_told(stub: Stub, arn: str, *, is_confirmed: bool) -> None:
+    who = {"SubscriptionArn": arn, "Protocol": "email", "Endpoint": "ada@example.com"}
+    stub.answers.add_response("list_subscriptions_by_topic", {"Subscriptions": [who]})
+
+    (found,) = stub.account.subscribers(TOPIC)
+
+    assert found.is_confirmed is is_confirmed
 
 
 @pytest.mark.parametrize(

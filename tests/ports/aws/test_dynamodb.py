@@ -1,6 +1,6 @@
 """How DynamoDB refuses, and what is tried again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from spindown.aws.dynamodb import DynamoTable, Expression
 from spindown.error import (
     ContractError,
+    LedgerMissing,
     PreconditionFailed,
     SpindownError,
     Throttled,
@@ -58,6 +59,28 @@ def test_a_cancelled_transaction_says_why(
     _cancel(stub, *codes)
     with pytest.raises(expected):
         table.transact([WRITE])
+
+
+@pytest.mark.parametrize(
+    ("call", "ask"),
+    [
+        ("get_item", lambda table: table.get(KEY)),
+        ("batch_get_item", lambda table: table.get_each([KEY])),
+        ("query", lambda table: table.query("w#a")),
+        ("execute_statement", lambda table: table.query_each(["w#a"], at_most=9)),
+        ("update_item", lambda table: table.write(WRITE)),
+        ("transact_write_items", lambda table: table.transact([WRITE])),
+        ("query", lambda table: table.find_machine("i-1")),
+    ],
+    ids=["get", "get each", "query", "query each", "write", "transact", "find machine"],
+)
+def test_a_table_that_is_gone_is_no_row_that_is_not_there(
+    both: tuple[DynamoTable, Stubber], call: str, ask: Callable[[DynamoTable], object]
+) -> None:
+    table, stub = both
+    stub.add_client_error(call, "ResourceNotFoundException")
+    with pytest.raises(LedgerMissing):
+        ask(table)
 
 
 def test_tries_again_while_another_transaction_holds_the_row(

@@ -39,11 +39,11 @@ SUBMITTER = {
     "WakeScaler": "submit count spindown.toml",
 }
 #: EC2, its prices and its quotas are our own market here, which asks no IAM; nothing here has a
-#: source or a webhook.
+#: source or a webhook, and doctor asks for schedules and alarms in an account alone.
 RUNBOOK = {"CallFunctions", "EndFailedEvents", "SeeSchedules"}
 #: What belongs to AWS or lies below a path is named otherwise by the emulator's IAM.
 OF_AWS = {"SeeParameters", "SeeSpotRole"}
-NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources", *OF_AWS, *RUNBOOK}
+NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources", "SeeSubscribers", *OF_AWS, *RUNBOOK}
 
 
 @dataclass(frozen=True)

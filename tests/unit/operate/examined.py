@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from spindown.config import parse
+from spindown.contract.name import DEPLOYMENT_ALARMS, WORKLOAD_ALARMS
 from spindown.contract.rehearsal import (
     Rehearsal,
     RehearsalRequest,
@@ -30,7 +32,7 @@ from spindown.memory import (
 from spindown.operate.doctor.examine import DoctorPorts, examine
 from spindown.operate.doctor.finding import Finding, Report, Severity
 from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config
-from spindown.port import ImageView, RefusalKind, SubnetView, Table
+from spindown.port import AlarmView, ImageView, RefusalKind, SubnetView, Subscriber, Table
 from tests.builders import NOW, a_type
 
 REGION = "us-west-2"
@@ -39,6 +41,14 @@ IMAGE = "/images/x86_64"
 TEMPLATE = TemplateRef(id="lt-1", version="3")
 G_SPOT = "quota G/Spot in us-west-2 (L-3819A6DF)"
 G_ON_DEMAND = "quota G/OnDemand in us-west-2 (L-DB2E81BA)"
+TOPIC = f"arn:aws:sns:{REGION}:123456789012:demo--alarms"
+SCHEDULES = ("demo--classify--tick", "demo--offers")
+ALARMS = (
+    *(f"demo--{name}" for name in DEPLOYMENT_ALARMS),
+    *(f"demo--classify--{name}" for name in WORKLOAD_ALARMS),
+)
+WELL = AlarmView(state="OK", since=NOW - timedelta(days=9), acts=True)
+ADA = Subscriber(protocol="email", endpoint="ada@example.com", is_confirmed=True)
 BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 
 
@@ -93,6 +103,9 @@ class Examined:
         self.account = MemoryAccount(
             parameters={(REGION, IMAGE): "ami-1", (REGION, BOOTSTRAP): "21"},
             images={(REGION, "ami-1"): image},
+            schedules={(REGION, name): True for name in SCHEDULES},
+            alarm_views={(REGION, name): WELL for name in ALARMS},
+            topics={TOPIC: (ADA,)},
         )
         for zone in ZONES:
             self.set_subnet(zone, free_addresses=250)
@@ -105,6 +118,7 @@ class Examined:
                 bucket="demo-bucket",
                 workloads=("classify",),
                 scaler="demo--scaler",
+                topic=TOPIC,
                 budget_per_month=self.budget_per_month,
             ),
             {"classify": self._workload()},

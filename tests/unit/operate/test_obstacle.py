@@ -16,7 +16,7 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import BreakerRow, BudgetRow
 from spindown.contract.settings import RegionSettings
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.error import AccessDenied
+from spindown.error import AccessDenied, LedgerMissing
 from spindown.ledger import Ledger, account_key
 from spindown.memory import PortCall, intercept
 from spindown.operate.doctor.finding import Severity
@@ -111,6 +111,18 @@ def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
     tried = world.tick(minutes(1))
 
     assert [len(request.instances) for request in tried.requests] == [1]
+
+
+def test_a_ledger_that_is_gone_blocks() -> None:
+    world = Examined()
+
+    def gone(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        del call, proceed
+        raise LedgerMissing("there is no table demo--ledger")
+
+    world.table = intercept(world.table, "table", gone)
+
+    assert world.finding("ledger").severity is Severity.BLOCKED
 
 
 @pytest.mark.parametrize(
