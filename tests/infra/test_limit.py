@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ from tests.infra.assembly import (
 )
 from tests.infra.observability import assembly as insight
 from tests.infra.policy import resolve
+
+FURTHER = (
+    *("ap-northeast-1", "ap-northeast-2", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
+    *("ca-central-1", "eu-central-1", "us-east-1", "us-west-2"),
+)
 
 
 def a_config(workloads: int, *regions: str) -> str:
@@ -97,6 +103,19 @@ def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:
     said = str(caught.value)
     assert said.startswith("deployment.outpost is '4 regions for 20 workloads'")
     assert re.search(r"\blab--scaler\b.*\b11\b.*\b10\b", said)
+
+
+def test_so_many_workloads_fit_with_nine_further_regions(tmp_path: Path) -> None:
+    """Of docs/runbook.md, which tells how many fit with fewer regions too."""
+    for workloads, fits in ((4, nullcontext()), (5, pytest.raises(ConfigError, match="9 regions"))):
+        directory = tmp_path / str(workloads)
+        directory.mkdir()
+        project = write_project(directory, a_config(workloads, *FURTHER))
+        app = make_app(project, directory / "out")
+        describe(app)
+
+        with fits:
+            synthesise_app(app, load_config(app))
 
 
 def test_too_many_workloads_for_a_stack_are_refused_in_words(tmp_path: Path) -> None:
