@@ -24,6 +24,7 @@ from spindown.contract.decision import Decision
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
 from spindown.control.market import load_catalogue, types_on_sale
+from spindown.control.policy import current_policy
 from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
@@ -35,7 +36,7 @@ from spindown.operate.batch import expect_shape, shapes_of
 from spindown.operate.download import fetch_outputs
 from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import read_decisions
-from spindown.port import Key
+from spindown.port import ControlPorts, Key
 from spindown.reason_text import say_asked_pools, say_count, say_outcome, say_shape_outcome
 
 _MIB_PER_GIB = 1024
@@ -80,34 +81,27 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     """
     session = open_session(config, deployment=deployment, local=local)
     owner = _find_workload(session, workload)
+    is_local = session.options.endswith(option.LOCAL)
     asked: dict[str, float | None] = {"vcpus": cpu, "memory_gib": memory, "gpus": gpus}
     options = {"vcpus": "--cpu", "memory_gib": "--memory", "gpus": "--gpus"}
     if gpu is not None:
-        memory_gib = least_gpu_memory(gpu, load_catalogue(session.store))
-        asked |= {"gpus": gpus or 1, "gpu_memory_gib": memory_gib}
+        asked |= needs_by_gpu(gpu, gpus, load_catalogue(session.store))
         options |= {"gpu_memory_gib": "--gpu"} | ({} if gpus else {"gpus": "--gpu"})
-    deployed, is_local = session.workload(owner), session.options.endswith(option.LOCAL)
-    needs = {name: value for name, value in asked.items() if value is not None}
-    if type_name is None:
-        needs = without_gpu(needs, deployed.policy, deployed.requirements)
-    draft = Draft(
-        workload=owner,
-        batch_id=name_batch(datetime.now(UTC), SystemRandom()),
-        type=type_name,
-        requirements=needs or None,
-        command=shlex.join(command)[:_COMMAND_SHOWN],
-    )
-    check_type(
-        draft,
-        deployed.policy,
-        deployed.requirements,
-        deployed.run.root_volume_gib,
-        sold=types_on_sale(deployed, session.control_ports(), session.aws.clock.now()),
+    draft = draft_run(
+        Draft(
+            workload=owner,
+            batch_id=name_batch(datetime.now(UTC), SystemRandom()),
+            type=type_name,
+            requirements={name: value for name, value in asked.items() if value is not None},
+            command=shlex.join(command)[:_COMMAND_SHOWN],
+        ),
+        session.control_ports(),
         options=options,
         shown={"gpu_memory_gib": f"{gpu} ({asked['gpu_memory_gib']} GiB)"} if gpu else {},
         is_local=is_local,
     )
-    expected = expect_shape(type_name or "", needs or None, session.outlook(owner))
+    needs = draft.requirements
+    expected = expect_shape(type_name or "", needs, session.outlook(owner))
     launches = Launches(session, owner, expected)
     launches.job_id = job_id = _send(session, draft, folder, command)
     print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
@@ -155,6 +149,41 @@ def _send(session: Session, draft: Draft, folder: Path, command: Sequence[str]) 
     return batch.jobs[0]
 
 
+def draft_run(
+    asked: Draft,
+    ports: ControlPorts,
+    *,
+    options: Mapping[str, str],
+    shown: Mapping[str, str],
+    is_local: bool,
+) -> Draft:
+    """Return a run as it is sent, judged by the policy in force (raises BadInput: it is forbidden).
+
+    Args:
+        asked: with the needs that the person has stated.
+        ports: of the control plane.
+        options: need -> the option by which the person has asked for it.
+        shown: need -> what the person has given there, if not its number.
+        is_local: the local market sells machines.
+    """
+    settings, policy = current_policy(asked.workload, ports)
+    needs = dict(asked.requirements or {})
+    if asked.type is None:
+        needs = without_gpu(needs, policy, settings.requirements)
+    draft = replace(asked, requirements=needs or None)
+    check_type(
+        draft,
+        policy,
+        settings.requirements,
+        settings.run.root_volume_gib,
+        sold=types_on_sale(settings, ports, ports.clock.now()),
+        options=options,
+        shown=shown,
+        is_local=is_local,
+    )
+    return draft
+
+
 def without_gpu(
     needs: Mapping[str, float], policy: Policy, workload: Requirements
 ) -> dict[str, float]:
@@ -168,6 +197,13 @@ def without_gpu(
     if is_said or not may_ask or not workload.allows_no_gpu:
         return dict(needs)
     return {**needs, "vcpus": 1}
+
+
+def needs_by_gpu(name: str, count: int | None, catalogue: Catalogue | None) -> dict[str, float]:
+    """Return the needs of who names a GPU, and how many of it (raises BadInput: that is none)."""
+    if count == 0:
+        raise BadInput("--gpus", 0, "ask for one at least, or leave out --gpu")
+    return {"gpus": count or 1, "gpu_memory_gib": least_gpu_memory(name, catalogue)}
 
 
 def least_gpu_memory(name: str, catalogue: Catalogue | None) -> int:

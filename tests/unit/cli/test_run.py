@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spindown.cli.run import least_gpu_memory, say_tried, without_gpu
+from spindown.cli.run import draft_run, least_gpu_memory, needs_by_gpu, say_tried, without_gpu
 from spindown.cli.sender import check_type
 from spindown.contract.decision import (
     Decision,
@@ -14,6 +14,7 @@ from spindown.contract.decision import (
     RequestOutcome,
     ShapeRecord,
 )
+from spindown.control.policy import edit_policy
 from spindown.domain.job_type import requirements_of, settle
 from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import JobType, Needs, Policy
@@ -21,6 +22,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import BadInput
 from spindown.job.submit import Draft
 from tests.builders import NOW, a_cpu_type, a_type
+from tests.control import WORKLOAD, ControlWorld
 
 _SOLD = Catalogue(
     taken_at=NOW,
@@ -52,6 +54,34 @@ def test_a_gpu_that_nobody_sells_is_refused(name: str, sold: Catalogue | None) -
     with pytest.raises(BadInput) as refused:
         least_gpu_memory(name, sold)
     assert refused.value.field == "--gpu"
+
+
+def test_who_names_a_gpu_asks_for_one_at_least() -> None:
+    assert needs_by_gpu("L4", None, _SOLD) == {"gpus": 1, "gpu_memory_gib": 22}
+    assert needs_by_gpu("L4", 4, _SOLD)["gpus"] == 4
+    with pytest.raises(BadInput) as refused:
+        needs_by_gpu("L4", 0, _SOLD)
+    assert refused.value.field == "--gpus"
+
+
+def test_a_run_is_judged_by_the_policy_in_force() -> None:
+    world = ControlWorld(policy=_POLICY, requirements=_NO_GPU)
+    edit_policy(
+        WORKLOAD,
+        {"types": [{"name": "fresh"}], "requirements_at_most": {"memory_gib": 20}},
+        settings=world.ports.settings,
+        table=world.ports.table,
+    )
+
+    def draft(type_name: str | None, **needs: float) -> Draft:
+        asked = Draft(workload=WORKLOAD, batch_id="b", type=type_name, requirements=needs)
+        return draft_run(asked, world.ports, options={}, shown={}, is_local=False)
+
+    assert draft("fresh").requirements is None
+    assert draft(None, memory_gib=20).requirements == {"memory_gib": 20}
+    for type_name, needs in (("large", {}), (None, {"memory_gib": 30})):
+        with pytest.raises(BadInput):
+            draft(type_name, **needs)
 
 
 _NO_GPU = Requirements(gpu_count_min=0.0)
