@@ -125,6 +125,12 @@ def _plain(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
+def _tell_apart(one: str | float, other: str | float) -> tuple[str, str]:
+    """Return two numbers with as many digits as it takes to see that they differ."""
+    shown = _plain(one), _plain(other)
+    return shown if len(set(shown)) > 1 else (str(one), str(other))
+
+
 def say_count(number: str | float, thing: str) -> str:
     """Return a number, which may be a text already, with its noun: ``1 job``, ``7,856 jobs``."""
     shown = f"{number:,}" if isinstance(number, int) else number
@@ -958,8 +964,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         (
             f"architectures is {about['asked']}, and allowed is {about['most']}: ask for that"
             if about["field"] == "architectures"
-            else f"{about['field']} is {_plain(about['asked'])}, and the most is "
-            f"{_plain(about['most'])}: ask for less"
+            else "{} is {}, and the most is {}: ask for less".format(
+                about["field"], *_tell_apart(about["asked"], about["most"])
+            )
         )
         + (
             f", or change {about['setting']} of the workload in spindown.toml and deploy"

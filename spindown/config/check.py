@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from spindown.config.duration import format_duration
+from spindown.contract.usage import OTHER_TYPES
 from spindown.domain.job_type import SCALES
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rung
@@ -107,6 +108,7 @@ def _counts(policy: Policy) -> Iterator[tuple[str, bool, str]]:
 def _types(policy: Policy) -> Iterator[tuple[str, bool, str]]:
     names = [each.name for each in policy.types]
     yield "types", len(set(names)) == len(names), "give each type a name of its own"
+    yield "types", OTHER_TYPES not in names, f"no type may be called {OTHER_TYPES}"
     for name, (*_, most) in SCALES.items():
         for each in policy.types:
             asked = getattr(each.needs, name)

@@ -417,6 +417,15 @@ class Config(TomlTable):
         return self
 
     @model_validator(mode="after")
+    def _tell_types_from_workloads(self) -> "Config":
+        """Refuse a type with the workload's name, which records of jobs without a type have."""
+        for name, workload in self.workload.items():
+            if any(each.name == name for each in workload.policy.changes.get("types") or ()):
+                advice = f"give type {name} another name than the workload's"
+                raise remedy(f"workload.{name}.policy.types", advice)
+        return self
+
+    @model_validator(mode="after")
     def _leave_tags_to_image_builder(self) -> "Config":
         """Refuse what Image Builder tags by itself, where it is used at all."""
         if any(workload.image.is_baked for workload in self.workload.values()):

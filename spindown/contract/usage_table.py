@@ -46,6 +46,11 @@ TableRow = Mapping[str, Value]
 NESTED = ("cores", "devices", "series")
 
 
+def type_of_row(type_: str, workload: str) -> str:
+    """Return the type of a job of which a row of the table says so; "": it has none."""
+    return "" if type_ == workload else type_
+
+
 def to_row(record: UsageRecord) -> TableRow:
     """Return a row of the table; a job without a type has that of its workload."""
     row: dict[str, Value] = {

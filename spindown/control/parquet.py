@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from spindown.contract.codec import decode, encode_instant
-from spindown.contract.usage import WORKLOAD, UsageRecord
-from spindown.contract.usage_table import COLUMNS, NESTED, TableRow, Value
+from spindown.contract.usage import TYPE, WORKLOAD, UsageRecord
+from spindown.contract.usage_table import COLUMNS, NESTED, TableRow, Value, type_of_row
 from spindown.error import ContractError
 
 if TYPE_CHECKING:
@@ -69,7 +69,15 @@ def encode_table(rows: Sequence[TableRow]) -> bytes:
 def decode_table(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
     """Return the records of a file of the table, without what is nested (raises ContractError)."""
     return tuple(
-        decode(UsageRecord, {**row, **_to_instants(row), WORKLOAD: workload})
+        decode(
+            UsageRecord,
+            {
+                **row,
+                **_to_instants(row),
+                WORKLOAD: workload,
+                TYPE: type_of_row(str(row.get(TYPE) or ""), workload),
+            },
+        )
         for row in _read_rows(data)
     )
 

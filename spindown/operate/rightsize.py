@@ -186,7 +186,9 @@ def _sizings(
             jobs=jobs,
             asked=declared.needs,
             used=Needs(
-                memory_gib=max((one.memory_gib or 0.0 for one in seen), default=None),
+                memory_gib=max(
+                    (one.memory_gib for one in seen if one.memory_gib is not None), default=None
+                ),
                 gpu_memory_gib=max(
                     (one.vram_gib for one in seen if one.vram_gib is not None), default=None
                 ),
@@ -198,7 +200,7 @@ def _sizings(
             dollars=dollars,
             dollars_asked=cost(declared.needs),
             dollars_advised=cost(advised) if is_known else None,
-            reasons=size.reasons,
+            reasons=size.reasons if applies else (),
             dispatch=dispatch,
             dispatches=_compare(own, given, settings, policy, ports),
         )

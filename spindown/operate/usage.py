@@ -1,6 +1,6 @@
 """Bring the usage of some days together in a folder, as files that any reader of Parquet asks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from pathlib import Path
@@ -21,15 +21,18 @@ def fetch_usage(
     since: datetime,
     until: datetime,
     type_: str | None = None,
+    declared: Collection[str] = (),
 ) -> Sequence[Path]:
     """Write a workload's usage below ``folder``, as it lies in the bucket; return the files.
 
     Days that are over come as they are; of others a table is made here. Every part of a path is
-    ours: a name of a workload, a day, a type that was checked.
+    ours: a name of a workload, a day, a type that was checked. ``declared``: the types that the
+    workload has.
     """
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         days = pool.map(
-            lambda day: list(_tables(workload, day, objects, type_)), days_of(since, until)
+            lambda day: list(_tables(workload, day, objects, type_, declared)),
+            days_of(since, until),
         )
         found = [table for tables in days for table in tables]
     paths = []
@@ -42,7 +45,11 @@ def fetch_usage(
 
 
 def _tables(
-    workload: str, day: date, objects: ObjectStore, wanted: str | None
+    workload: str,
+    day: date,
+    objects: ObjectStore,
+    wanted: str | None,
+    declared: Collection[str],
 ) -> Iterator[tuple[str, bytes]]:
     keys = table_keys(workload, day, objects)
     for key in keys or ():
@@ -50,6 +57,6 @@ def _tables(
             yield key, objects.get(key).data
     if keys is not None:
         return
-    for key, rows in measured_tables(workload, day, objects):
+    for key, rows in measured_tables(workload, day, objects, declared=declared):
         if wanted is None or type_of_key(key) == wanted:
             yield key, encode_table(rows)

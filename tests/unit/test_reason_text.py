@@ -41,6 +41,14 @@ def test_every_code_has_words(code: ReasonCode) -> None:
     assert bool(say(Reason(code, AnyNumbers()))) is (code is not ReasonCode.NONE)
 
 
+def test_a_need_a_little_above_its_ceiling_is_seen_to_be() -> None:
+    about: dict[str, str | float] = {"field": "memory_gib", "asked": 100.0000001, "most": 100.0}
+
+    assert "is 100.0000001, and the most is 100.0" in say(
+        Reason(ReasonCode.REQUIREMENT_FORBIDDEN, about)
+    )
+
+
 @pytest.mark.parametrize("kind", DueKind)
 def test_every_limit_outstayed_has_words(kind: DueKind) -> None:
     reason = Reason(ReasonCode.OUTSTAYED, {"due": kind.value, "seconds": 90.0})

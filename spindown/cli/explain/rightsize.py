@@ -70,10 +70,14 @@ def render_rightsizing(
             for each in found.sizings
             if each.is_short
         )
+        in_force = "" if found.mode is Rightsize.APPLY else "only advised: "
         yield from (
-            f"{_type_name(each)}: {say(reason)}"
+            f"{_type_name(each)}: {told}"
             for each in found.sizings
-            for reason in (*each.reasons, *_hour_reasons(each))
+            for told in (
+                *map(say, each.reasons),
+                *(f"{in_force}{say(reason)}" for reason in _hour_reasons(each)),
+            )
         )
     yield from _say_few(found)
     yield from _say_dispatches(found)
@@ -112,7 +116,7 @@ def _say_dispatches(found: Rightsizing) -> Iterator[str]:
     for name, dispatch, costs, jobs in compared or [whole]:
         if not costs:
             continue
-        costs_text = ", ".join(f"{each.dispatch} ${each.dollars:,.2f}" for each in costs)
+        costs_text = ", ".join(f"{each.dispatch} ${say_usd(each.dollars)}" for each in costs)
         best = cheaper_dispatch(costs, dispatch, jobs=jobs)
         advice = f'; dispatch = "{best}" would have cost least' if best else ""
         paid = f"the machines of {say_days(found.days)} would have cost at list prices"
@@ -154,7 +158,7 @@ def _headline(found: Rightsizing) -> str:
     held = format_seconds(timedelta(seconds=found.seconds))
     return (
         f"{found.workload}: {say_count(found.jobs, 'job')} in {days}, {held} on"
-        f" {', '.join(found.types)}, ${found.dollars:,.2f}"
+        f" {', '.join(found.types)}, ${say_usd(found.dollars)}"
     )
 
 

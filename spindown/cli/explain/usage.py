@@ -1,7 +1,7 @@
 """``spindown usage``: what jobs have used, by type, by SQL, or as a plot."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -20,6 +20,7 @@ from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import make_table, print_parts
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced
+from spindown.control.policy import current_policy
 from spindown.domain.job_type import parse_shape, size_up
 from spindown.error import BadInput, printable
 from spindown.installed import require
@@ -51,15 +52,16 @@ SELECT workload, type,
        count(DISTINCT job_id) AS jobs,
        sum(seconds) / 3600 AS hours,
        sum(dollars) AS dollars,
-       sum(cpu_mean * seconds) / sum(seconds) FILTER (cpu_mean IS NOT NULL) AS cpu_mean,
+       sum(cpu_mean * seconds) / nullif(sum(seconds) FILTER (cpu_mean IS NOT NULL), 0) AS cpu_mean,
        quantile_cont(cpu_p95, 0.95) AS cpu_p95,
        max(cpu_max) AS cpu_max,
        max(vcpus) AS vcpus,
-       sum(memory_mean * seconds) / sum(seconds) FILTER (memory_mean IS NOT NULL) AS memory_mean,
+       sum(memory_mean * seconds) / nullif(sum(seconds) FILTER (memory_mean IS NOT NULL), 0)
+           AS memory_mean,
        quantile_cont(memory_p95, 0.95) AS memory_p95,
        max(memory_max) AS memory_max,
        max(memory_gib) AS memory_gib,
-       sum(gpu_mean * seconds) / sum(seconds) FILTER (gpu_mean IS NOT NULL) AS gpu_mean,
+       sum(gpu_mean * seconds) / nullif(sum(seconds) FILTER (gpu_mean IS NOT NULL), 0) AS gpu_mean,
        max(vram_max) AS vram_max,
        max(vram_gib) AS vram_gib,
        list_sort(list(DISTINCT shape)) AS shapes
@@ -113,10 +115,14 @@ def usage(  # noqa: PLR0913 - its options
         session.workload(name)
     ports = session.control_ports()
     now = ports.clock.now()
+    types = {
+        name: [each.name for each in current_policy(name, ports)[1].types]
+        for name in workloads or session.deployment.workloads
+    }
     with TemporaryDirectory(prefix="spindown-usage-") as folder:
         files = [
             file
-            for name in workloads or session.deployment.workloads
+            for name, declared in types.items()
             for file in fetch_usage(
                 name,
                 ports.objects,
@@ -124,10 +130,11 @@ def usage(  # noqa: PLR0913 - its options
                 since=now - timedelta(days=days),
                 until=now,
                 type_=type_,
+                declared=declared,
             )
         ]
         if not files:
-            print("[]" if as_json else f"No job has left a record in {say_days(days)}.")
+            print("[]" if as_json else say_none(type_, types, days))
             return
         with asking(files) as ask:
             answer = run_query(ask, sql or _BY_TYPE)
@@ -140,6 +147,20 @@ def usage(  # noqa: PLR0913 - its options
         print(json.dumps(answer.records, default=_plain))
         return
     print_parts(render_answer(answer) if sql else render_types(answer))
+
+
+def say_none(type_: str | None, declared: Mapping[str, Collection[str]], days: int) -> str:
+    """Return that there are no records, and which types there are if one was asked for.
+
+    Args:
+        type_: the one that was asked for; None: all.
+        declared: workload -> its types; a job without one has the workload's name.
+        days: of history.
+    """
+    if type_ is None:
+        return f"No job has left a record in {say_days(days)}."
+    known = ", ".join(sorted({*declared, *(name for names in declared.values() for name in names)}))
+    return f"No job of type {type_} has left a record in {say_days(days)}; types are {known}."
 
 
 @contextmanager

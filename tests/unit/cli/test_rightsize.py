@@ -12,6 +12,7 @@ from rich.table import Table
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
 from spindown.config import load, parse
 from spindown.contract.learned_size import sizes_key
+from spindown.control.usage import compact
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Needs, Rightsize
 from spindown.domain.reason import ReasonCode
@@ -36,7 +37,7 @@ def test_says_what_to_write_and_what_it_saves() -> None:
 
     said = told(world)
 
-    assert said[0] == "classify: 1 job in the last 14 days, 1m on g6.xlarge, $0.01"
+    assert said[0] == "classify: 1 job in the last 14 days, 1m on g6.xlarge, $0.0083"
     # One job is little to go by.
     assert said[1].startswith("classify: 1 job so far, too few")
     assert said[2] == "GPUs computed 80 % of the time, with 20 % of their memory."
@@ -181,6 +182,39 @@ def test_says_what_becomes_of_what_is_learned(mode: Rightsize) -> None:
     said = told(a_typed_world(rightsize=mode))
 
     assert any(f'rightsize is "{mode}" for scan, idle' in line for line in said)
+
+
+def test_cents_of_real_jobs_are_no_zero() -> None:
+    world = asking_for_much()
+    keep(world, seconds=0.5)
+
+    assert told(world)[0].endswith("$0.0001")
+
+
+@pytest.mark.parametrize("mode", [Rightsize.ADVISE, Rightsize.OFF])
+def test_what_is_not_in_force_is_not_told_as_done(mode: Rightsize) -> None:
+    found = found_in(a_typed_world(rightsize=Rightsize.APPLY))
+    sizing = replace(found.sizings[0], hours={6: 48})
+    said = [
+        part
+        for part in render_rightsizing(replace(found, sizings=(sizing,), mode=mode))
+        if "Monday" in str(part)
+    ]
+
+    assert [str(part).startswith("scan: only advised: ") for part in said] == [True]
+    assert not found_in(a_typed_world(rightsize=mode)).sizings[0].reasons
+
+
+def test_jobs_without_a_type_are_the_same_in_a_table() -> None:
+    world = a_typed_world()
+    keep(world, job_id="plain", shape="c0m32", memory_max=None)
+    day = world.now.date()
+    assert compact(WORKLOAD, day, world.objects, declared=["scan"])
+    plain = found_in(world).sizings[-1]
+
+    assert (plain.name, plain.jobs) == ("", 1)
+    # Nobody has seen what it used.
+    assert plain.used.memory_gib is None
 
 
 def test_jobs_without_a_declared_type_have_rows() -> None:

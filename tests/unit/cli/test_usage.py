@@ -19,6 +19,7 @@ from spindown.cli.explain.usage import (
     render_answer,
     render_types,
     run_query,
+    say_none,
 )
 from spindown.cli.explain.usage_plot import draw_usage
 from spindown.contract.usage import UsageSeries, encode_usage, measured_key
@@ -93,6 +94,42 @@ def test_each_type_has_a_row(world: ControlWorld, tmp_path: Path) -> None:
     assert first["cpu_mean"] == pytest.approx((100 * 1.0 + 300 * 3.0) / 400)
     assert (first["cpu_max"], first["memory_max"], first["asked_vcpus"]) == (3.5, 4.0, 2.0)
     assert (first["gpu_mean"], records[1]["gpu_mean"]) == (None, 50.0)
+
+
+def test_attempts_of_no_time_have_no_mean(tmp_path: Path) -> None:
+    world = ControlWorld()
+    keep(world, NOW.date(), replace(RECORD, started_at=NOW, seconds=0.0))
+    answer = ask(world, tmp_path, _BY_TYPE)
+
+    assert [row["cpu_mean"] for row in answer.records] == [None]
+    assert "nan" not in shown(render_types(answer)).lower()
+
+
+def test_types_that_are_declared_have_files_of_their_own_today(tmp_path: Path) -> None:
+    world = ControlWorld()
+    made_up = [replace(RECORD, job_id=f"x{number}", type=f"x{number}") for number in range(110)]
+    # The last that is read, as names sort: more types than have a file each come before.
+    keep(world, NOW.date(), *made_up[:99], replace(RECORD, type="scan"), *made_up[99:])
+
+    def files(declared: list[str]) -> int:
+        return len(
+            fetch_usage(
+                WORKLOAD,
+                world.objects,
+                tmp_path,
+                since=NOW,
+                until=NOW,
+                type_="scan",
+                declared=declared,
+            )
+        )
+
+    assert (files([]), files(["scan"])) == (0, 1)
+
+
+def test_a_type_without_records_is_told_with_those_there_are() -> None:
+    assert "scan" not in say_none(None, {WORKLOAD: ["scan"]}, 14)
+    assert f"types are {WORKLOAD}, scan" in say_none("scna", {WORKLOAD: ["scan"]}, 14)
 
 
 def test_what_was_asked_for_stands_beside_what_was_given(tmp_path: Path) -> None:

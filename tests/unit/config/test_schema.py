@@ -124,6 +124,14 @@ def test_refuses_a_live_edit_that_contradicts_the_rest() -> None:
         config.merge_policy(Policy(), {"max_failures": 1})
 
 
+@pytest.mark.parametrize("name", ["ocr", "other-types"])
+def test_a_type_has_no_name_by_which_records_are_kept(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        config.parse(with_value("workload.ocr.policy.types", [{"name": name}])).workloads[
+            "ocr"
+        ].to_policy()
+
+
 @pytest.mark.parametrize(
     ("edit", "named"),
     [
