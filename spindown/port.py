@@ -949,10 +949,8 @@ class JobEvents(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEvent:
-    """One event of a log group."""
+    """One event of a log group; a sender that had no answer may have written it again."""
 
-    #: Unique within the group.
-    event_id: str
     #: The instance that wrote it.
     stream: str
     #: When it happened there, to a millisecond.

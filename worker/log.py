@@ -4,6 +4,7 @@ Each line goes to standard output at once and, as soon as the worker knows its h
 workload's log group in batches.
 """
 
+import itertools
 import json
 import logging
 import sys
@@ -15,6 +16,8 @@ from spindown.contract.log import AWAITED, JOB_USED
 
 _WRITER = json.JSONEncoder(default=str)
 _LOGGER = "spindown.worker"
+#: Counts the events of this process: of two that are equal one was sent again.
+_NUMBERS = itertools.count(1)
 
 
 def write_json(value: object) -> str:
@@ -135,7 +138,7 @@ class EventLog:
         # Made here, since the logger would look for its caller in the stack first.
         exc_info = sys.exc_info() if with_trace else None
         record = logging.LogRecord(self._logger.name, level, "", 0, event, (), exc_info)
-        record.fields = {**self._fields, **fields}
+        record.fields = {**self._fields, **fields, "number": next(_NUMBERS)}
         self._logger.handle(record)
 
 

@@ -50,7 +50,6 @@ class CloudWatchLog:
                     # The service need not have filtered: a pattern has a longest length.
                     if at >= since and (not jobs or is_of(event["message"], jobs)):
                         yield LogEvent(
-                            event_id=event["eventId"],
                             stream=event["logStreamName"],
                             at=at,
                             message=event["message"],

@@ -19,8 +19,7 @@ class MemoryLog:
         """Let an event arrive, in whatever order; its time is cut to a millisecond."""
         cut = at.replace(microsecond=at.microsecond // 1000 * 1000)
         with self._lock:
-            name = str(len(self._events))
-            self._events.append(LogEvent(event_id=name, stream=stream, at=cut, message=message))
+            self._events.append(LogEvent(stream=stream, at=cut, message=message))
 
     def read(
         self, *, since: datetime, jobs: Collection[str] = (), stream: str = ""

@@ -3,7 +3,8 @@
 An attempt's output is kept in the bucket, whole once it has ended (``job.attachment.log``). Until
 then it is read from the log of the workload, where workers send it within a second. Lines of
 several machines arrive out of order, so each look begins some seconds before the last line and
-leaves out what was seen.
+leaves out what was seen. A worker that had no answer sends its lines again; it numbers them, so
+that a copy is known by being equal.
 """
 
 from collections import deque
@@ -125,16 +126,18 @@ class LiveLog:
     instance_id: str = ""
     #: (Job, attempt) that is not shown, since it was kept.
     left_out: Collection[tuple[str, int]] = ()
-    _seen: dict[str, datetime] = field(default_factory=dict)
+    #: Hash of a stream and its event -> when it happened.
+    _seen: dict[int, datetime] = field(default_factory=dict)
 
     def look(self) -> Iterator[LogLine]:
         """Yield the lines that have arrived since the last look, oldest first."""
         newest = self.since
         names = [name for job in self.jobs for name in followed_ids(job)]
         for event in self.source.read(since=self.since, jobs=names, stream=self.instance_id):
-            if event.event_id in self._seen:
+            name = hash((event.stream, event.message))
+            if name in self._seen:
                 continue
-            self._seen[event.event_id] = event.at
+            self._seen[name] = event.at
             newest = max(newest, event.at)
             line = _read_line(event)
             if line is not None and (line.job_id, line.attempt) not in self.left_out:

@@ -67,20 +67,6 @@ def test_events_come_oldest_first_whoever_wrote_them(
         ("i-1", "third"),
     ]
     assert [one.at for one in found] == [now + timedelta(seconds=n) for n in range(3)]
-    assert len({one.event_id for one in found}) == 3
-
-
-def test_the_same_event_has_the_same_id_each_time(
-    log: tuple[LogSource, Put], now: datetime
-) -> None:
-    source, put = log
-    put("i-1", now, "same")
-    put("i-1", now, "same")
-
-    first, second = list(source.read(since=now)), list(source.read(since=now))
-
-    assert first == second
-    assert len({one.event_id for one in first}) == 2
 
 
 def test_what_is_earlier_is_left_out(log: tuple[LogSource, Put], now: datetime) -> None:

@@ -35,6 +35,15 @@ def test_ships_what_any_part_logs_once_it_has_a_home() -> None:
     assert len(stream.getvalue().splitlines()) == 2
 
 
+def test_no_two_events_are_equal() -> None:
+    stream = io.StringIO()
+    log = open_log(stream)
+    for _ in range(2):
+        log.info(USER_OUTPUT, job_id="j", text="same")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first["number"] != second["number"]
+
+
 def test_what_code_prints_waits_for_no_heartbeat() -> None:
     basket = Basket()
     log = open_log(io.StringIO())

@@ -1,5 +1,6 @@
 """What code prints is seen once, in order, whichever machine it comes from and however late."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -34,12 +35,14 @@ class Scene:
         self.log = MemoryLog()
         self.store = MemoryObjectStore(self.clock)
         self.live = LiveLog(self.log, self.clock.now(), jobs=["j"])
+        self._numbers = itertools.count(1)
 
     def says(
-        self, text: str, *, ago: float = 0.0, on: str = "i-1", job_id: str = "j", epoch: int = 1
+        self, text: str, *, ago: float = 0.0, on: str = "i-1", number: int = 0, **fields: Any
     ) -> None:
-        line = {"event": USER_OUTPUT, "job_id": job_id, "epoch": epoch, "text": text}
-        self.log.put(on, self.clock.now() - timedelta(seconds=ago), json.dumps(line))
+        line = {"event": USER_OUTPUT, "job_id": "j", "epoch": 1, "text": text, **fields}
+        message = json.dumps({**line, "number": number or next(self._numbers)})
+        self.log.put(on, self.clock.now() - timedelta(seconds=ago), message)
 
     def looks(self) -> list[str]:
         return [str(line.value) for line in self.live.look()]
@@ -88,6 +91,15 @@ def test_equal_lines_of_one_moment_are_all_seen(scene: Scene) -> None:
     assert scene.looks() == ["same"]
     scene.says("same")
     assert scene.looks() == ["same"]
+
+
+def test_a_line_that_was_sent_again_is_seen_once(scene: Scene) -> None:
+    scene.says("one", number=1)
+    scene.says("one", number=1)
+    assert scene.looks() == ["one"]
+    scene.says("one", number=1)
+    scene.says("another's", number=1, on="i-2")
+    assert scene.looks() == ["another's"]
 
 
 def test_a_line_that_another_machine_sent_late_is_seen(scene: Scene) -> None:
