@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,7 @@ def _examine(
         )
         if subject.is_deployed
         else None,
+        find_dashboard=partial(aws.dashboards().body, name),
         tell=tell,
     )
     return examine(in_local_system(subject) if is_local() else subject, ports)

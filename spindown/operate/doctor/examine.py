@@ -1,7 +1,7 @@
 """Examine a deployment: gather facts, have launches rehearsed, check everything."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spindown.operate.doctor.check import (
     OfferChoice,
@@ -19,7 +19,7 @@ from spindown.operate.doctor.check import (
     check_webhook,
     choose,
 )
-from spindown.operate.doctor.fact import Facts, Unknown, gather
+from spindown.operate.doctor.fact import Facts, Unknown, ask, gather
 from spindown.operate.doctor.finding import Finding, Report
 from spindown.operate.doctor.network import check_ports, check_ways
 from spindown.operate.doctor.rehearsal import (
@@ -49,6 +49,8 @@ class DoctorPorts:
     rehearse: Rehearser | None = None
     #: Has the function of the webhook read its secret; None: nothing is deployed.
     try_webhook: Callable[[], None] | None = None
+    #: Read the dashboard of the deployment's name, which belongs to no region (raises NotFound).
+    find_dashboard: Callable[[], object] | None = None
     #: Hears what is read next, since it takes a while.
     tell: Callable[[str], None] = lambda _: None
 
@@ -67,6 +69,9 @@ def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
     )
     if isinstance(facts.caller, Unknown):
         return Report(findings=(check_caller(facts),))
+    if ports.find_dashboard is not None and not subject.is_deployed:
+        is_there = not isinstance(ask(ports.find_dashboard), Unknown)
+        facts = replace(facts, has_namesake=is_there)
     told = None
     if subject.is_deployed and subject.is_on_aws:
         ports.tell("asking for schedules, alarms and whom they tell")

@@ -85,6 +85,8 @@ class Facts:
     concurrency: int | Unknown = 0
     #: Region -> version of its CDK bootstrap; empty: not asked.
     bootstraps: Mapping[str, str | Unknown] = field(default_factory=dict)
+    #: Whether a dashboard has the name of what is not deployed here.
+    has_namesake: bool = False
     #: Region in which a deploy will make a VPC -> how many there are.
     vpcs: Mapping[str, VpcCount | Unknown] = field(default_factory=dict)
     regions: Mapping[str, RegionFacts] = field(default_factory=dict)

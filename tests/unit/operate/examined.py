@@ -21,7 +21,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
 )
 from spindown.domain.policy import Policy
-from spindown.error import SpindownError
+from spindown.error import NotFound, SpindownError
 from spindown.memory import (
     MemoryAccount,
     MemoryClock,
@@ -79,6 +79,8 @@ class Examined:
     refuse: Callable[[RehearsedPool], tuple[str, RefusalKind] | None] = lambda _: None
     #: Why the webhook's function cannot read its secret; None: it can.
     unread_webhook: SpindownError | None = None
+    #: Dashboards of the account.
+    dashboards: set[str] = field(default_factory=set)
     #: Why the scaler's answer is short, or why there is none.
     ended: str | SpindownError = ""
 
@@ -167,6 +169,7 @@ class Examined:
             count_lost=self._count_lost if subject.table else None,
             rehearse=self._rehearse if subject.is_deployed else None,
             try_webhook=self._try_webhook if subject.is_deployed else None,
+            find_dashboard=self._find_dashboard,
         )
         return examine(subject, ports)
 
@@ -175,6 +178,10 @@ class Examined:
         if isinstance(found, SpindownError):
             raise found
         return found
+
+    def _find_dashboard(self) -> None:
+        if "demo" not in self.dashboards:
+            raise NotFound("no dashboard demo")
 
     def _try_webhook(self) -> None:
         if self.unread_webhook is not None:

@@ -209,3 +209,18 @@ def test_who_makes_no_vpc_needs_no_room_for_one() -> None:
     for world in worlds:
         world.account.vpc_count = VpcCount(there=5, quota=5)
         assert not [one for one in world.report().findings if one.what.startswith("VPCs")]
+
+
+@pytest.mark.parametrize("is_deployed", [True, False], ids=["ours", "another's"])
+def test_a_name_that_another_deployment_has_is_told(*, is_deployed: bool) -> None:
+    world = Examined(dashboards={"demo"}, is_deployed=is_deployed)
+
+    told = [one.severity for one in world.report().findings if one.what == "name demo"]
+
+    assert told == ([] if is_deployed else [Severity.WARNING])
+
+
+def test_a_name_that_nobody_has_is_no_finding() -> None:
+    found = Examined(is_deployed=False).report().findings
+
+    assert not [one for one in found if one.what == "name demo"]
