@@ -29,10 +29,12 @@ class PastJob:
 class MachineTerms:
     """What machines cost beside the work that they do."""
 
-    #: USD per hour of a machine for one job, and of one that jobs share; None: there is none.
+    #: USD per hour of a machine for one job or of a pool, and of one that jobs share; None: there
+    #: is none, or what jobs need side by side is not known.
     alone: float | None
     shared: float | None
-    #: Jobs side by side on a shared one.
+    #: Jobs side by side on a machine of a pool, and on a shared one.
+    pool_slots: int
     shared_slots: int
     #: From the launch to the first job.
     boot: timedelta
@@ -53,12 +55,12 @@ class DispatchCost:
 def compare_dispatches(jobs: Sequence[PastJob], terms: MachineTerms) -> tuple[DispatchCost, ...]:
     """Return what each way would have cost, the cheapest first; of equals, the simplest first.
 
-    Worked, two jobs of 60 s that come at once, a boot of 60 s, idle for 60 s: from a pool each has
-    a machine, which waits for more at the end, 2 x 180 s. Dedicated they are 2 x 120 s, and side by
-    side 180 s of a shared machine.
+    Worked, two jobs of 60 s that come at once, a boot of 60 s, idle for 60 s: from a pool with one
+    slot a machine each has its own, which waits for more at the end, 2 x 180 s. Dedicated they are
+    2 x 120 s, and side by side 180 s of a shared machine.
     """
     prices: Mapping[Dispatch, tuple[float | None, int, timedelta]] = {
-        Dispatch.POOL: (terms.alone, 1, terms.idle),
+        Dispatch.POOL: (terms.alone, terms.pool_slots, terms.idle),
         Dispatch.DEDICATED: (terms.alone, 1, timedelta(0)),
         Dispatch.SHARED: (terms.shared, terms.shared_slots, terms.idle),
     }

@@ -1,5 +1,6 @@
 """What the jobs of the last days have used, and what the machines that have enough would cost."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ from spindown.domain.dispatch_cost import (
 from spindown.domain.idle import idle_timeout
 from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of, size_up
 from spindown.domain.learning import boot_p50
-from spindown.domain.offer import HOURS_PER_MONTH, Requirements
+from spindown.domain.offer import HOURS_PER_MONTH, Requirements, slot_count
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
@@ -229,19 +230,24 @@ def _compare(
 ) -> tuple[DispatchCost, ...]:
     """Return what each way to dispatch these jobs would have cost, at the prices listed.
 
-    Side by side a job needs what it is given of one machine, or the most memory that was seen.
+    Side by side a job needs what it is given of one machine, or the most that was seen.
     """
     catalogue = load_catalogue(ports.objects)
     if catalogue is None:
         return ()
-    most = max((record.memory_max or 0.0 for record in records), default=0.0)
-    shape = shape_of(replace(given, memory_gib=given.memory_gib or most), Dispatch.SHARED)
+    beside = needs_beside_others(records, given, policy.shared_slots)
+    gpus = max(1.0, settings.requirements.gpu_count_min, shape_of(given).gpus)
     pool = replace(policy, dispatch=Dispatch.POOL)
     rates = Ledger(ports.table, settings.name).read().rates
     knowledge = read_knowledge(rates, slots=settings.run.slots)
     terms = MachineTerms(
         alone=list_price(shape_of(given), settings, catalogue),
-        shared=list_price(shape, settings, catalogue, policy.shared_slots),
+        shared=None
+        if beside is None
+        else list_price(
+            shape_of(beside, Dispatch.SHARED), settings, catalogue, policy.shared_slots
+        ),
+        pool_slots=slot_count(gpus, settings.run.slots),
         shared_slots=policy.shared_slots,
         boot=boot_p50(knowledge, policy),
         idle=idle_timeout(knowledge, pool),
@@ -252,6 +258,37 @@ def _compare(
     return compare_dispatches(jobs, terms)
 
 
+def needs_beside_others(records: Sequence[UsageRecord], given: Needs, slots: int) -> Needs | None:
+    """Return what one of several jobs on a machine needs; None: it is not known.
+
+    Nor is it known how long jobs would take whose GPU has no time for others.
+
+    Args:
+        records: of the jobs.
+        given: what they are given of one machine; what is left out there is what was seen.
+        slots: jobs side by side.
+    """
+    memory, vcpus = given.memory_gib, given.vcpus
+    if memory is None:
+        memory = max((x.memory_max for x in records if x.memory_max is not None), default=None)
+    if vcpus is None:
+        cores = (math.ceil(one.cpu_p95) for one in records if one.cpu_p95 is not None)
+        vcpus = max(cores, default=None)
+    if memory is None or vcpus is None:
+        return None
+    needs = replace(given, memory_gib=memory, vcpus=vcpus)
+    of_gpu = [one for one in records if one.gpu_count and one.vram_max != 0.0]
+    if not of_gpu:
+        return needs
+    vram = max((one.vram_max or 0.0) / max(one.gpu_count, 1.0) for one in of_gpu)
+    busy = [100.0 if one.gpu_mean is None else one.gpu_mean for one in of_gpu]
+    if not vram or max(busy) * slots > _WHOLE:
+        return None
+    return replace(needs, gpus=given.gpus or 1, gpu_memory_gib=given.gpu_memory_gib or vram)
+
+
+#: Percent.
+_WHOLE = 100.0
 _DAY = 86400.0
 _MONTH = HOURS_PER_MONTH * 3600.0
 

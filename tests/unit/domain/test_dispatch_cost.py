@@ -25,8 +25,8 @@ HOUR = timedelta(hours=1)
 def terms(**changes: Any) -> MachineTerms:
     """Return machines of 1 USD an hour that boot in a minute and wait for another."""
     minute = timedelta(minutes=1)
-    usual = {"alone": 1.0, "shared": 1.0, "shared_slots": 2, "boot": minute, "idle": minute}
-    return MachineTerms(**{**usual, **changes})
+    usual = {"alone": 1.0, "shared": 1.0, "boot": minute, "idle": minute}
+    return MachineTerms(**{"pool_slots": 1, "shared_slots": 2, **usual, **changes})
 
 
 def jobs(*at_and_took: tuple[float, float]) -> list[PastJob]:
@@ -62,6 +62,11 @@ def test_what_each_way_would_have_cost(
     found = costs(compare_dispatches(jobs(*at_and_took), terms()))
     told = {name: (round(x.dollars * 3600), x.machines) for name, x in found.items()}
     assert told == {POOL: pool, DEDICATED: dedicated, SHARED: shared}
+
+
+def test_a_pool_holds_as_many_jobs_as_its_machines_have_slots() -> None:
+    found = costs(compare_dispatches(jobs((0, 60), (0, 60)), terms(pool_slots=2)))
+    assert (round(found[POOL].dollars * 3600), found[POOL].machines) == (180, 1)
 
 
 def test_a_minute_is_the_least_that_is_paid() -> None:

@@ -13,7 +13,7 @@ from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.requirement_advice import RequirementKey
-from spindown.operate.rightsize import rightsize
+from spindown.operate.rightsize import needs_beside_others, rightsize
 from spindown.operate.why import explain
 from spindown.reason_text import say
 from tests.builders import NOW, a_type, a_usage_record
@@ -154,6 +154,29 @@ def test_tells_each_type_asked_used_and_advised() -> None:
     # Six jobs at once: no machine has the memory of eight, and none of a pool is used twice.
     assert [each.dispatch for each in scan.dispatches] == [Dispatch.DEDICATED, Dispatch.POOL]
     assert (scan.dispatch, idle.dispatches) == (Dispatch.POOL, ())
+
+
+CPU_JOB = {"gpu_count": 0.0, "cpu_p95": 2.4, "memory_max": 3.0}
+GPU_JOB = {**CPU_JOB, "gpu_count": 1.0, "gpu_mean": 10.0, "vram_max": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("used", "given", "needs"),
+    [
+        (CPU_JOB, Needs(), Needs(vcpus=3, memory_gib=3.0)),
+        (CPU_JOB, Needs(vcpus=1, memory_gib=8.0), Needs(vcpus=1, memory_gib=8.0)),
+        ({**CPU_JOB, "cpu_p95": None}, Needs(), None),
+        ({**CPU_JOB, "memory_max": None}, Needs(vcpus=1), None),
+        (GPU_JOB, Needs(), Needs(vcpus=3, memory_gib=3.0, gpus=1, gpu_memory_gib=5.0)),
+        ({**GPU_JOB, "vram_max": 0.0}, Needs(), Needs(vcpus=3, memory_gib=3.0)),
+        ({**GPU_JOB, "vram_max": None}, Needs(), None),
+        ({**GPU_JOB, "gpu_mean": 97.0}, Needs(), None),
+    ],
+)
+def test_side_by_side_a_job_needs_what_was_seen(
+    used: dict[str, Any], given: Needs, needs: Needs | None
+) -> None:
+    assert needs_beside_others([a_usage_record(**used)], given, 8) == needs
 
 
 def test_a_size_in_force_is_given_with_its_reason() -> None:
