@@ -9,7 +9,15 @@ from collections.abc import Sequence
 import typer
 
 from spindown.cli.option import COMMAND, place_of, placed
-from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable, printable
+from spindown.error import (
+    AccessDenied,
+    BadInput,
+    LedgerMissing,
+    SpindownError,
+    Throttled,
+    Unreachable,
+    printable,
+)
 
 _LOG_IN = (
     "log in to AWS again, choose another profile (AWS_PROFILE), or get the permission;"
@@ -17,8 +25,14 @@ _LOG_IN = (
 )
 _CONNECT = "check that this machine can reach it, and that region and AWS_ENDPOINT_URL are right"
 _WAIT = "try again in a minute"
+_RESTORE = "restore it (`spindown docs runbook`, The ledger is damaged or gone)"
 #: Kind of error -> its remedy, where the use case gave none.
-_REMEDIES = ((AccessDenied, _LOG_IN), (Unreachable, _CONNECT), (Throttled, _WAIT))
+_REMEDIES = (
+    (AccessDenied, _LOG_IN),
+    (LedgerMissing, _RESTORE),
+    (Throttled, _WAIT),
+    (Unreachable, _CONNECT),
+)
 
 
 def describe(error: Exception, arguments: Sequence[str] = ()) -> str:

@@ -18,7 +18,7 @@ from spindown.cli.main import main
 from spindown.cli.option import GIVEN, place_of
 from spindown.cli.render.screen import print_parts
 from spindown.cli.session import reach
-from spindown.error import BadInput, SpindownError
+from spindown.error import BadInput, LedgerMissing, SpindownError
 
 CONFIG = """
 [deployment]
@@ -295,6 +295,13 @@ def test_what_aws_says_comes_with_its_remedy(error: Exception, sentence: str) ->
 
     assert said.startswith(f"spindown: {sentence}")
     assert said.count("\n") == 1
+
+
+def test_a_ledger_that_is_gone_comes_with_its_remedy() -> None:
+    gone = LedgerMissing("there is no table lab--ledger")
+    gone.__cause__ = refusal("ResourceNotFoundException", "Requested resource not found")
+
+    assert "`spindown docs runbook`" in describe(gone)
 
 
 def test_called_bare_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
