@@ -105,6 +105,8 @@ class SizeTrial:
     """What attempts at one size came to; older ones count less."""
 
     jobs: Amount = 0.0
+    #: The same, of which older ones count as much: a weekly job's would never become five.
+    count: Amount = 0.0
     failed: Amount = 0.0
     #: Of these: ran out of memory.
     ran_out: Amount = 0.0
@@ -175,6 +177,7 @@ class SizeTrial:
         has_failed = one.has_failed or one.ran_out
         return SizeTrial(
             jobs=_sum(self.jobs, one.ends_job or has_failed),
+            count=_sum(self.count, one.ends_job or has_failed),
             failed=_sum(self.failed, has_failed),
             ran_out=_sum(self.ran_out, one.ran_out),
             items=_sum(self.items, one.items),
@@ -185,8 +188,9 @@ class SizeTrial:
         )
 
     def faded(self, share: float) -> "SizeTrial":
-        """Return it with all sums multiplied by a share, as they count later."""
-        return SizeTrial(**{each.name: getattr(self, each.name) * share for each in fields(self)})
+        """Return it as it counts later: all sums multiplied by a share, but for the count."""
+        faded = {each.name: getattr(self, each.name) * share for each in fields(self)}
+        return SizeTrial(**{**faded, "count": self.count})
 
 
 def _sum(known: float, more: float) -> float:
@@ -221,7 +225,7 @@ class SizeInForce:
         tried, usual = self.tried, self.earlier.failing
         is_failing = tried.failing > usual + _FAILURES_RISE
         runs_out = tried.ran_out > RUN_OUT_AT_MOST * tried.jobs
-        return tried.jobs >= TRIAL_JOBS and not is_failing and not runs_out
+        return tried.count >= TRIAL_JOBS and not is_failing and not runs_out
 
     def moved(self, size: int, code: ReasonCode, about: About) -> "SizeInForce":
         """Return another size, which has still to show what it is worth."""
@@ -762,7 +766,7 @@ def _next_sizes(
     now: datetime,
 ) -> Mapping[str, SizeInForce]:
     """Return the sizes that are next: one need at a time is on trial."""
-    on_trial = any(size.before and size.tried.jobs < TRIAL_JOBS for size in sizes.values())
+    on_trial = any(size.before and size.tried.count < TRIAL_JOBS for size in sizes.values())
     found = dict(sizes)
     for need in LEARNED:
         before, within, may_try = sizes[need], ranges[need], not on_trial

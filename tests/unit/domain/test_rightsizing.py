@@ -75,7 +75,8 @@ def an_attempt(gib: float | None, size: int = 256, **changes: Any) -> SeenAttemp
 
 def a_trial(jobs: float = 10.0, **changes: Any) -> SizeTrial:
     return replace(
-        SizeTrial(jobs=jobs, items=10 * jobs, dollars=jobs, seconds=60 * jobs), **changes
+        SizeTrial(jobs=jobs, count=jobs, items=10 * jobs, dollars=jobs, seconds=60 * jobs),
+        **changes,
     )
 
 
@@ -296,6 +297,16 @@ def test_bounds_that_people_move_hold_at_once() -> None:
 
     assert decide_size(step, None, a_range(192), MONDAY).size == 192
     assert decide_size(step, None, a_range(1, 64), MONDAY).size == 64
+
+
+def test_a_job_of_once_a_week_is_sized_too() -> None:
+    history = begin(Needs(memory_gib=64), MONDAY)
+    for week in range(8):
+        now, size = MONDAY + timedelta(days=7 * week), history.sizes[MEMORY].size
+        history = learn(history, [an_attempt(1.0, size=size, at=now)], now)
+        history, _ = decide(history, RANGES, now, applies=True)
+
+    assert history.sizes[MEMORY].size < 64
 
 
 def test_jobs_that_differ_much_are_no_reason_to_go_back() -> None:
