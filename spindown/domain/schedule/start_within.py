@@ -94,11 +94,11 @@ def plan_starts(
     it, and others may join the jobs that it waits for: once a boot is known, it is launched as if
     there were no margin.
 
-    Once the oldest job has waited for a quarter of the promise, all k are launched: later, more
-    would be needed, and work that comes meanwhile keeps them busy. A single slot still waits where
-    no other runs or boots, or while the work does not fill half of it. Until a speed is measured,
-    one slot is launched at once, for a size of jobs that is guessed buys too many machines or too
-    few. Neither holds with a ``scale_up_threshold``: what is below it waits as long as it can.
+    Once the oldest job has waited for a quarter of the promise, all k are launched if as many could
+    not do the work later, when no more than one boot of work is left to each. What comes meanwhile
+    keeps them busy. Until a speed is measured, one slot is launched at once, for a size of jobs that
+    is guessed buys too many machines or too few. Neither holds with a ``scale_up_threshold``: what
+    is below it waits as long as it can.
 
     If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
     ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
@@ -145,7 +145,9 @@ def plan_starts(
     if is_over_capacity:
         slots, why = needed, ReasonCode.OVER_CAPACITY
     elif first_within is not None and policy.scale_up_threshold is None:
-        gathered_within = _gathered_within(gaps, waiting, existing, knowledge, policy, now)
+        gathered_within = _gathered_within(
+            gaps, needed, waiting, existing, times, knowledge, policy, now
+        )
         first_within = min(first_within, gathered_within)
         enough, because = (
             (needed, ReasonCode.FEWEST_NOW)
@@ -227,16 +229,6 @@ class _Gap:
     #: Whether a launch at the next tick is too late for them.
     is_urgent: bool
 
-    @property
-    def fills_a_slot(self) -> bool:
-        """Tell whether one slot is too few for them."""
-        return self.missing_jobs > self.jobs_per_slot
-
-    @property
-    def fills_half_a_slot(self) -> bool:
-        """Tell whether one slot has work for half of its time, and more than one job."""
-        return self.missing_jobs >= max(2.0, self.jobs_per_slot / 2.0)
-
     def slots_now(self, needed: int, times: _StartTimes) -> int:
         """Return how many of the ``needed`` slots cannot wait a tick."""
         if self.is_urgent:
@@ -264,8 +256,10 @@ class _Gap:
 
 def _gathered_within(
     gaps: Sequence[_Gap],
+    needed: int,
     waiting: Sequence[Waiting],
     existing: Sequence[tuple[float, float]],
+    times: _StartTimes,
     knowledge: Knowledge,
     policy: Policy,
     now: datetime,
@@ -273,7 +267,8 @@ def _gathered_within(
     """Return in how many seconds no more work is waited for; infinite: as long as it may."""
     if not is_measured(knowledge):
         return math.inf if existing else 0.0
-    if not any(gap.fills_half_a_slot if existing else gap.fills_a_slot for gap in gaps):
+    jobs_at_last = jobs_started(times.boot_seconds, times.job_seconds)
+    if all(math.ceil(gap.missing_jobs / jobs_at_last) <= needed for gap in gaps):
         return math.inf
     return (waiting[0].since + _GATHERED_AFTER * policy.start_within - now).total_seconds()
 

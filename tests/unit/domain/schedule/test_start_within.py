@@ -234,17 +234,20 @@ def test_all_that_is_needed_is_launched_once_work_has_gathered() -> None:
     assert found(0).launch_by == NOW + minutes(10)
 
 
-def test_a_single_slot_waits_until_work_fills_half_of_it() -> None:
-    def found(jobs: int, *free_in: float) -> StartPlan:
-        patient = replace(FREE, start_within=minutes(40))
-        return asked((jobs, 10), policy=patient, knowledge=MEASURED, free_in=free_in)
+def test_what_takes_no_more_slots_later_is_held_on() -> None:
+    def found(jobs: int, *free_in: float, takes: float = 80.0) -> StartPlan:
+        patient = replace(FREE, start_within=minutes(40), throughput_estimate=3600.0 / takes)
+        record = ThroughputRecord(items=3600.0 / takes, hours=1.0, reports=1)
+        knowledge = replace(KNOWLEDGE, throughput={("T4", 1.0): record})
+        return asked((jobs, 10), policy=patient, knowledge=knowledge, free_in=free_in)
 
-    # It starts 21 of 80 s within the 27.5 minutes that are left.
-    assert found(20).slots == 0
-    assert found(10, 39.0).slots == 0
-    assert found(11, 39.0).slots == 1
+    # A slot does two of 80 s in the 90 s of a boot.
+    assert found(2).slots == 0
+    assert found(3).slots == 1
     # The slot that there is will start them in time.
-    assert found(11, 4.0).slots == 0
+    assert found(3, 4.0).slots == 0
+    # Of 30 minutes each, a slot starts one, now or later.
+    assert found(3, takes=1800.0).slots == 0
 
 
 def test_while_no_speed_is_known_one_slot_starts_at_once() -> None:
