@@ -96,9 +96,9 @@ def plan_starts(
 
     Once the oldest job has waited for a quarter of the promise, all k are launched if as many could
     not do the work later, when no more than one boot of work is left to each. What comes meanwhile
-    keeps them busy. Until a speed is measured, one slot is launched at once, for a size of jobs that
-    is guessed buys too many machines or too few. Neither holds with a ``scale_up_threshold``: what
-    is below it waits as long as it can.
+    keeps them busy. Until a speed is measured, one slot is launched at once, for a size of jobs
+    that is guessed buys too many machines or too few. Neither holds with a ``scale_up_threshold``:
+    what is below it waits as long as it can.
 
     If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
     ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
