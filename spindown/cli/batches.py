@@ -14,6 +14,7 @@ from spindown.cli.render.batch import say_eta, say_of, say_state
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.render.saving import AT_WORK, say_saving
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
+from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound, printable
@@ -76,16 +77,12 @@ def _say_spent(spent: Spent) -> Iterator[str]:
 
 
 def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("batch", no_wrap=True)
-    if with_workload:
-        table.add_column("workload")
-    if has_command := any(one.command for one in found):
-        table.add_column("command")
-    table.add_column("submitted")
-    table.add_column("state")
-    for name in ("jobs", "items", "failed", "USD at work"):
-        table.add_column(name, justify="right")
+    workload = ("workload",) if with_workload else ()
+    command = ("command",) if (has_command := any(one.command for one in found)) else ()
+    table = make_table(
+        *("batch", *workload, *command, "submitted", "state"),
+        numbers=("jobs", "items", "failed", "USD at work"),
+    )
     table.add_column("done in (range)")
     for one in found:
         since = "" if one.submitted_at is None else f"{format_seconds(now - one.submitted_at)} ago"

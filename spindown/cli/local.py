@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 from rich.console import RenderableType
-from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.table import make_table
 from spindown.contract.codec import encode
 from spindown.contract.name import is_entry
 from spindown.ec2sim.instance import InstanceState
@@ -182,9 +182,7 @@ def render_instances(
         yield f"{say_count(number, 'instance')} ended: --ended lists them"
     if not shown:
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("instance", "type", "zone", "capacity", "$/h", "state"):
-        table.add_column(name, overflow="fold")
+    table = make_table("instance", "type", "zone", "capacity", "$/h", "state")
     for instance in shown:
         table.add_row(
             instance.instance_id,

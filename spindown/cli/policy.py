@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.explain.cost import say_accepted
 from spindown.cli.group import make_group
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.render.screen import open_console
+from spindown.cli.render.table import make_table
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
 from spindown.config.schema import NONE_IS
@@ -116,7 +116,7 @@ def diff(
     if as_json:
         print(json.dumps([encode(entry) for entry in found]))
         return
-    table = Table("key", "deployed", "in force", box=None, pad_edge=False)
+    table = make_table("key", "deployed", "in force")
     for entry in found:
         table.add_row(entry.key, _spell(entry.deployed), _spell(entry.in_force))
     open_console().print(table if found else "The policy in force is the one deployed.")

@@ -27,6 +27,7 @@ from spindown.cli.advise.search import LEAST_GAIN, AdvisedSettings, Trial, keeps
 from spindown.cli.history.asked import Asked
 from spindown.cli.history.gather import Gathered, gather
 from spindown.cli.render.screen import open_console
+from spindown.cli.render.table import make_table
 from spindown.cli.simulate.alternative import Alternative, simulate_with_progress
 from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
 from spindown.config import format_duration, parse_duration
@@ -183,10 +184,7 @@ def settings_lines(advice: Advice) -> list[SettingLine]:
 
 
 def _table(advice: Advice) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("setting", no_wrap=True)
-    for name in ("now", "advised", ""):
-        table.add_column(name, overflow="fold")
+    table = make_table("setting", "now", "advised", "")
     for line in settings_lines(advice):
         style = "bold" if line.now != line.advised else ""
         table.add_row(line.key, line.now, line.advised, Text(line.why, style="dim"), style=style)

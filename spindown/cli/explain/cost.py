@@ -10,7 +10,8 @@ from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
-from spindown.cli.render.screen import format_item_cost, make_table, print_parts
+from spindown.cli.render.screen import format_item_cost, print_parts
+from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.policy import effective_policy

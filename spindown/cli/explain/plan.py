@@ -16,6 +16,7 @@ from spindown.cli import option
 from spindown.cli.render.count import say_waiting
 from spindown.cli.render.decision import say_shapes
 from spindown.cli.render.screen import format_item_cost, print_parts
+from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.plan.action import ActionKind
@@ -123,10 +124,8 @@ class _Table:
     def _table(self, names: Sequence[str]) -> Table:
         parts = [note for columns, note in _UNITS.items() if columns[0] in names]
         caption = "; ".join(parts) if parts else None
-        table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
-        table.add_column("offer", overflow="fold")
-        for name in names:
-            table.add_column(name, justify="right", overflow="fold")
+        table = make_table("offer", numbers=names)
+        table.caption, table.caption_justify = caption, "left"
         for candidate in self.candidates:
             words = dict(zip(_COLUMNS + _PARTS + _PRICES, _words(candidate), strict=True))
             cells = (str(candidate.offer), *(words[name] for name in names))

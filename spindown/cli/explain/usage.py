@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.saving import AT_WORK
-from spindown.cli.render.screen import make_table, print_parts
+from spindown.cli.render.screen import print_parts
+from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced
 from spindown.control.policy import current_policy
@@ -224,9 +224,7 @@ def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:
 
 def render_answer(answer: QueryAnswer) -> Iterator[RenderableType]:
     """Yield any answer as a table."""
-    table = Table(box=None, pad_edge=False)
-    for name in answer.columns:
-        table.add_column(Text(printable(name)))
+    table = make_table(*(printable(name) for name in answer.columns))
     for row in answer.rows[:_ROWS_SHOWN]:
         table.add_row(*(_cell(value) for value in row))
     yield table

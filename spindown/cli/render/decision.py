@@ -11,6 +11,7 @@ from rich.text import Text
 
 from spindown.cli.render.count import say_waiting
 from spindown.cli.render.screen import format_seconds
+from spindown.cli.render.table import make_table
 from spindown.contract.decision import (
     CandidateRecord,
     DeadlineRecord,
@@ -173,10 +174,8 @@ class _Candidates:
         yield table if need <= options.max_width else self._table(())
 
     def _table(self, parts: Sequence[str]) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 1))
-        table.add_column("  offer", no_wrap=True)
-        for name in ("$/h", "items/h", "from", "$/1000 items", *parts):
-            table.add_column(name, justify="right")
+        numbers = ("$/h", "items/h", "from", "$/1000 items", *parts)
+        table = make_table("  offer", numbers=numbers)
         table.add_column("what came of it")
         by_offer = say_asked_pools(self.decision)
         for number, candidate in enumerate(self.decision.candidates):

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
-from spindown.cli.render.screen import format_item_cost, make_table
+from spindown.cli.render.screen import format_item_cost
+from spindown.cli.render.table import make_table
 from spindown.domain.month_bill import (
     BillRow,
     ExportComparison,

@@ -10,7 +10,6 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.option import COMMAND, GIVEN, placed
@@ -92,14 +91,6 @@ def print_parts(parts: Iterable[RenderableType]) -> None:
     console = open_console()
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str))
-
-
-def make_table(*texts: str, numbers: Iterable[str]) -> Table:
-    """Return an empty table: columns of texts, then columns of numbers."""
-    table = Table(*texts, box=None, pad_edge=False)
-    for name in numbers:
-        table.add_column(name, justify="right")
-    return table
 
 
 def show_live(console: Console, looks: Iterable[RenderableType]) -> None:

@@ -111,7 +111,7 @@ def test_a_narrow_screen_cuts_no_setting_off(
 
     assert "…" not in text
     for key in ("start_within", "scale_up_threshold", "max_price_per_hour", "families_denied"):
-        assert re.search(rf"^{key} ", text, re.MULTILINE)
+        assert re.search(rf"^{key}\b", text, re.MULTILINE)
 
 
 def test_slow_installs_are_told_with_what_baking_spares(
