@@ -56,9 +56,8 @@ def dashboard(  # noqa: PLR0913 - its options
     session = open_session(config, deployment=deployment, local=local)
     if workload is not None:
         session.workload(workload)
-    often = timedelta(seconds=every)
     if html is not None:
-        looked = Looked(span=span, every=often)
+        looked = Looked(span=span)
         page = (
             overview(session, looked)
             if workload is None
@@ -67,7 +66,7 @@ def dashboard(  # noqa: PLR0913 - its options
         html.write_text(page, encoding="utf-8")
         print_line(f"Wrote {html}")
         return
-    site = Site(session=session, every=often, span=span)
+    site = Site(session=session, every=timedelta(seconds=every), span=span)
     with make_server(site, port) as server:
         path = site.root if workload is None else f"{site.root}w/{workload}"
         address = f"http://127.0.0.1:{server.server_address[1]}{path}"

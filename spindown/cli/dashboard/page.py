@@ -75,7 +75,8 @@ class Looked:
 
     #: None: as far as the dashboard itself does.
     span: timedelta | None
-    every: timedelta
+    #: None: it is written once.
+    every: timedelta | None = None
     #: Before every link; "": the page stands alone, and has no links.
     root: str = ""
 
@@ -183,11 +184,14 @@ def _dashboard(session: Session, title: str, name: str, looked: Looked, details:
         _widget(session, widget, number, since, until, alarms)
         for number, widget in enumerate(body.widgets)
     ]
-    words = (
-        f'<p class="faint">{since:%Y-%m-%d %H:%M} to {until:%H:%M:%S} UTC; '
-        f"made anew every {escape(format_duration(looked.every))}</p>"
-    )
+    words = f'<p class="faint">{escape(_say_span(since, until, looked))}</p>'
     return _page(title, looked, "", f'{words}{details}<div class="grid">{"".join(parts)}</div>')
+
+
+def _say_span(since: datetime, until: datetime, looked: Looked) -> str:
+    day = "" if since.date() == until.date() else f"{until:%Y-%m-%d} "
+    anew = "" if looked.every is None else f"; made anew every {format_duration(looked.every)}"
+    return f"{since:%Y-%m-%d %H:%M} to {day}{until:%H:%M:%S} UTC{anew}"
 
 
 def _widget(

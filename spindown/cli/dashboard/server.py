@@ -68,7 +68,7 @@ class Site:
             address = urlsplit("")
         if not secrets.compare_digest(address.path[: len(self.root)].encode(), self.root.encode()):
             return HTTPStatus.NOT_FOUND, error_page(
-                "take the address that was printed", Looked(span=None, every=self.every)
+                "take the address that was printed", Looked(span=None)
             )
         parts = [unquote(part) for part in address.path[len(self.root) :].split("/") if part]
         try:

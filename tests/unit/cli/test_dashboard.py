@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from spindown.cli.dashboard.chart import LINES_SHOWN, draw_graph
-from spindown.cli.dashboard.page import Looked, error_page, job_page
+from spindown.cli.dashboard.page import Looked, error_page, job_page, overview
 from spindown.cli.dashboard.server import Site, make_server, parse_span
 from spindown.cli.session import Session
 from spindown.contract.dashboard import MetricQuery, Widget, read_dashboard
@@ -153,9 +153,15 @@ def test_of_too_many_lines_the_largest_are_shown() -> None:
 
 
 class FakeAws:
-    """What a job's page asks of AWS."""
+    """What pages ask of AWS."""
 
     clock = MemoryClock(NOW)
+
+    def dashboards(self) -> Any:
+        return SimpleNamespace(body=lambda _: json.dumps({"start": "-PT12H", "widgets": []}))
+
+    def alarms(self) -> Any:
+        return SimpleNamespace(states=lambda _: {})
 
 
 def a_session(job_id: str, printed: str, reason: str = "") -> Session:
@@ -167,7 +173,7 @@ def a_session(job_id: str, printed: str, reason: str = "") -> Session:
     keep_log(job_id, 1, printed.encode(), store)
     session = SimpleNamespace(
         aws=FakeAws(),
-        deployment=SimpleNamespace(name="demo", workloads=("ocr",)),
+        deployment=SimpleNamespace(name="demo", workloads=()),
         workload=_known,
         work_store=lambda _: store,
         log_source=lambda _: MemoryLog(),
@@ -189,6 +195,23 @@ def test_what_code_prints_is_shown_and_not_obeyed() -> None:
     assert harmless(page)
     assert "begin\n&lt;script&gt;" in page
     assert "\\x1b]0;owned" in page
+
+
+@pytest.mark.parametrize(
+    ("span", "told"),
+    [
+        (None, "2026-11-20 00:00 to 12:00:00 UTC"),
+        (13 * HOUR, "2026-11-19 23:00 to 2026-11-20 12:00:00 UTC"),
+    ],
+)
+def test_a_page_says_from_when_to_when_it_looks(span: timedelta | None, told: str) -> None:
+    assert told in overview(a_session("job-1", ""), Looked(span=span))
+
+
+def test_only_a_page_that_is_made_anew_says_how_often() -> None:
+    session = a_session("job-1", "")
+    ages = [overview(session, Looked(span=None, every=x)).count("7m") for x in (7 * MINUTE, None)]
+    assert ages == [1, 0]
 
 
 def test_a_job_nobody_knows_has_no_page() -> None:
