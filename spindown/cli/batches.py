@@ -11,7 +11,7 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.render.batch import say_eta, say_of, say_state
-from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line, told_if_slow
 from spindown.cli.render.saving import AT_WORK, say_saving
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.render.table import make_table
@@ -37,19 +37,20 @@ def batches(
     as_json: option.Json = False,
 ) -> None:
     """List batches: state, items, dollars so far, and when they will be done."""
-    session = open_session(config, deployment=deployment, local=local)
-    names = list(dict.fromkeys(workloads or session.deployment.workloads))
-    for name in names:
-        session.workload(name)
-    stores = {name: session.work_store(name) for name in names}
-    try:
-        # One more tells whether there are more.
-        found = find_newest(stores, limit=limit + 1, before=before)
-    except NotFound as exc:
-        raise BadInput("--before", before, BATCH_REMEDY) from exc
-    shown = found[:limit]
-    outlooks = {name: session.outlook(name) for name in {one.workload for one in shown}}
-    read = list(read_batches(shown, stores, outlooks))
+    with told_if_slow(local=local):
+        session = open_session(config, deployment=deployment, local=local)
+        names = list(dict.fromkeys(workloads or session.deployment.workloads))
+        for name in names:
+            session.workload(name)
+        stores = {name: session.work_store(name) for name in names}
+        try:
+            # One more tells whether there are more.
+            found = find_newest(stores, limit=limit + 1, before=before)
+        except NotFound as exc:
+            raise BadInput("--before", before, BATCH_REMEDY) from exc
+        shown = found[:limit]
+        outlooks = {name: session.outlook(name) for name in {one.workload for one in shown}}
+        read = list(read_batches(shown, stores, outlooks))
     if as_json:
         print(json.dumps([encode(one) for one in read]))
     elif read:

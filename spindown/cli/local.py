@@ -14,7 +14,7 @@ from rich.console import RenderableType
 
 from spindown.cli import option
 from spindown.cli.group import make_group
-from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line, told_if_slow
 from spindown.cli.render.table import make_table
 from spindown.contract.codec import encode
 from spindown.contract.name import is_entry
@@ -154,7 +154,8 @@ def status(
     *, state: State = STATE, ended: option.Ended = False, as_json: option.Json = False
 ) -> None:
     """Show queues and instances of the local system."""
-    found = daemon.status(state)
+    with told_if_slow(local=True):
+        found = daemon.status(state)
     if found is None:
         said = f"no local system is up in {state}: start it with `spindown local up` first"
         raise NotFound(said)

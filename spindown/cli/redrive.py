@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line, told_if_slow
 from spindown.cli.session import Session, open_session
 from spindown.cli.submit import announce
 from spindown.config import format_duration
@@ -91,7 +91,8 @@ def redrive(  # noqa: PLR0913 - each is an option of the command line
     if items:
         _send_items(session, workload, names or [], as_json=as_json)
     elif list_:
-        _list_letters(session, workload, set(names or ()), as_json=as_json)
+        with told_if_slow(local=local):
+            _list_letters(session, workload, set(names or ()), as_json=as_json)
     elif malformed:
         _list_malformed(session, workload, set(names or ()), remove=remove, as_json=as_json)
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from spindown import config as configuration
 from spindown.aws.clock import pause
 from spindown.cli.option import CONFIG_FILE, LOCAL
+from spindown.cli.render.line import told_if_slow
 from spindown.contract.location import work_root
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
@@ -252,7 +253,8 @@ def open_session(
         BadInput: no region, no credentials, or no such deployment.
     """
     place = find_place(config, deployment=deployment, local=local, named=named)
-    return replace(connect(place.deployment, place.region), options=place.options)
+    with told_if_slow(local=local):
+        return replace(connect(place.deployment, place.region), options=place.options)
 
 
 def connect(deployment: str, region: str | None) -> Session:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.line import print_aside, print_line, told_if_slow
 from spindown.cli.session import open_session
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.error import BadInput
@@ -58,11 +58,12 @@ def dashboard(  # noqa: PLR0913 - its options
         session.workload(workload)
     if html is not None:
         looked = Looked(span=span)
-        page = (
-            overview(session, looked)
-            if workload is None
-            else workload_page(session, workload, looked)
-        )
+        with told_if_slow(local=local):
+            page = (
+                overview(session, looked)
+                if workload is None
+                else workload_page(session, workload, looked)
+            )
         html.write_text(page, encoding="utf-8")
         print_line(f"Wrote {html}")
         return

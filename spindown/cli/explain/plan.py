@@ -15,6 +15,7 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.count import say_waiting
 from spindown.cli.render.decision import say_shapes
+from spindown.cli.render.line import told_if_slow
 from spindown.cli.render.screen import format_item_cost, print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
@@ -67,9 +68,10 @@ def plan(
     as_json: option.Json = False,
 ) -> None:
     """Show what the next tick would do, from which offers, and why. Changes nothing."""
-    session = open_session(config, deployment=deployment, local=local)
-    session.workload(workload)
-    made = plan_next_tick(workload, session.control_ports(), jobs=backlog)
+    with told_if_slow(local=local):
+        session = open_session(config, deployment=deployment, local=local)
+        session.workload(workload)
+        made = plan_next_tick(workload, session.control_ports(), jobs=backlog)
     candidates = sort_candidates(made, sort)
     if as_json:
         print(json.dumps(plan_to_json(made, candidates)))

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from spindown import config as configuration
 from spindown.cli import option
+from spindown.cli.render.line import told_if_slow
 from spindown.cli.render.saving import say_usd
 from spindown.cli.render.screen import format_item_cost, format_seconds, print_parts
 from spindown.cli.render.table import make_table
@@ -41,9 +42,10 @@ def rightsize(
 ) -> None:
     """Hold what is required against what the jobs have used. Changes nothing."""
     require("usage")
-    session = open_session(config, deployment=deployment, local=local)
-    session.workload(workload)
-    found = sizing.rightsize(workload, session.control_ports(), days=days)
+    with told_if_slow(local=local):
+        session = open_session(config, deployment=deployment, local=local)
+        session.workload(workload)
+        found = sizing.rightsize(workload, session.control_ports(), days=days)
     if as_json:
         print(json.dumps(rightsizing_to_json(found)))
         return

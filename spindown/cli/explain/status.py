@@ -11,6 +11,7 @@ from rich.console import Group
 
 from spindown.cli import option
 from spindown.cli.render.batch import render_batch
+from spindown.cli.render.line import told_if_slow
 from spindown.cli.render.screen import open_console, render_status, show_live
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
@@ -36,8 +37,10 @@ def status(
     as_json: option.Json = False,
 ) -> None:
     """Show queue, workers, jobs and dollars; of a batch, how far it is and what failed."""
-    session = open_session(config, deployment=deployment, local=local)
-    found = [_read_one(session, name, workload) for name in names or session.deployment.workloads]
+    with told_if_slow(local=local):
+        session = open_session(config, deployment=deployment, local=local)
+        known = session.deployment.workloads
+        found = [_read_one(session, name, workload) for name in names or known]
     if as_json:
         print(json.dumps([encode(entry) for entry in found]))
         return

@@ -12,6 +12,7 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
 from spindown.cli.render.decision import render_decision, say_confirmed, say_now
+from spindown.cli.render.line import told_if_slow
 from spindown.cli.render.screen import TextConsole, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -35,12 +36,13 @@ def why(
     as_json: option.Json = False,
 ) -> None:
     """Tell the last decisions, and why nothing runs if nothing does. Changes nothing."""
-    session = open_session(config, deployment=deployment, local=local)
-    names = workloads or session.deployment.workloads
-    for name in names:
-        session.workload(name)
-    ports = session.control_ports()
-    found = [explain(name, ports, last=last) for name in names]
+    with told_if_slow(local=local):
+        session = open_session(config, deployment=deployment, local=local)
+        names = workloads or session.deployment.workloads
+        for name in names:
+            session.workload(name)
+        ports = session.control_ports()
+        found = [explain(name, ports, last=last) for name in names]
     if as_json:
         print(json.dumps([_to_json(entry) for entry in found]))
         return
