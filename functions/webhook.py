@@ -49,7 +49,7 @@ def text_of(message: Mapping[str, Any]) -> str:
     subject, words = str(message.get("Subject") or ""), str(message.get("Message") or "")
     try:
         alarm = json.loads(words)
-    except ValueError:
+    except (ValueError, RecursionError):
         alarm = None
     if isinstance(alarm, dict) and "AlarmName" in alarm:
         subject = f"{alarm.get('NewStateValue')}: {alarm['AlarmName']}"

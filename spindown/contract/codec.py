@@ -157,7 +157,11 @@ def decode_instant(text: str) -> datetime:
     if at.tzinfo is None:
         raise ValueError
     if at.tzinfo is not UTC:
-        at = at.astimezone(UTC)
+        try:
+            at = at.astimezone(UTC)
+        except OverflowError as exc:
+            # Within a day of the first year's begin, or of the last one's end.
+            raise ValueError from exc
     if not _YEAR_LEAST <= at.year <= _YEAR_MOST:
         raise ValueError
     return at

@@ -135,11 +135,16 @@ def processor_kind(name: str, count: float) -> str:
 @lru_cache(maxsize=256)
 def parse_processor_kind(text: str) -> tuple[str, float] | None:
     """Return name and count of what computes; None if it is no such text."""
-    name, mark, count = text.rpartition("#")
+    name, mark, text = text.rpartition("#")
     try:
-        return (name, float(count)) if mark else None
+        count = float(text)
     except ValueError:
         return None
+    return (name, count) if mark and 0.0 <= count <= _PROCESSORS_MOST else None
+
+
+#: vCPUs of one instance, or its GPUs: more than any has.
+_PROCESSORS_MOST = 10_000.0
 
 
 def throughput_sort_key(name: str, count: float, job_type: str = "") -> str:

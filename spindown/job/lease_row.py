@@ -16,12 +16,15 @@ from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, SpindownError
 from spindown.port import Key, Table, When, Write
 
+#: Of the largest index of a slot (``domain.bound``).
+_SLOT_DIGITS = 4
+
 
 @lru_cache(maxsize=1024)
 def lease_key(workload: str, owner: str) -> Key:
     """Return where the lease row of a manifest's owner lies."""
     instance_id, _, slot = owner.rpartition("/")
-    number = int(slot) if slot.isdecimal() else 0
+    number = int(slot) if slot.isdecimal() and len(slot) <= _SLOT_DIGITS else 0
     return Key(partition=worker_partition(workload), sort=lease_sort_key(instance_id, number))
 
 

@@ -173,6 +173,10 @@ def test_an_alarm_is_told_by_its_state_and_description() -> None:
     assert text == "ALARM: lab--ocr--idle\nIt idles."
 
 
+def test_a_text_that_nests_as_no_alarm_does_is_posted() -> None:
+    assert text_of({"Message": "[" * 100_000}).startswith("[[")
+
+
 def test_a_text_calls_nobody_and_stays_short() -> None:
     text = text_of({"Subject": None, "Message": "<!channel> & \x1b[2J" + "x" * 300_000})
 

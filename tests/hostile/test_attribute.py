@@ -1,23 +1,33 @@
-"""Messages whose attributes fill them: a copy has an id more, and SQS takes no more than 1 MiB."""
+"""Messages with attributes that nobody honest would send.
+
+Some fill them: a copy has an id more, and SQS takes no more than 1 MiB. Others tell of a time that
+is none.
+"""
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, JobMessage, parse_job, with_id
+from spindown.domain.dead_letter import RENEW_RECEIVES
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.error import ContractError, SpindownError, Unreachable
+from spindown.job.cancel import CancelOutcome, cancel, cancel_unclaimed
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.message import resend
+from spindown.job.old_message import resend_all
 from spindown.job.route import Routed
-from spindown.memory import PortCall
+from spindown.memory import MemoryJobQueue, PortCall
 from spindown.port import Outgoing
 from tests.builders import minutes
 from tests.control import ControlWorld
-from tests.work import WorkWorld
+from tests.work import WORKLOAD, WorkWorld, a_slot_id
 
 BODY = json.dumps({"items": [1]})
 TYPES = (JobType(name="small", needs=Needs(memory_gib=5)),)
@@ -103,3 +113,74 @@ def test_a_run_ends_by_what_fails_for_all_alone(world: ControlWorld) -> None:
     given_up = world.route()
 
     assert (one_by_one.postponed, given_up.postponed) == (12, 5)
+
+
+#: What may be in the attribute that tells when a job was first sent.
+NO_TIMES = [
+    "0001-01-01T00:00:00+14:00",
+    "0001-01-01T00:00:00-14:00",
+    "9999-12-31T23:59:59.999999-14:00",
+    "9999-12-31T23:59:59+14:00",
+    "2026-11-20T12:00:00",
+    "2026-11-20T12:00:00+23:59:59.999999",
+    "20261120",
+    "\ud7ff",
+    "9" * 5000,
+]
+DAY = timedelta(days=1)
+
+
+def sent_at(text: str, **body: Any) -> Outgoing:
+    """Return a message that says when it was first sent."""
+    return Outgoing(body=json.dumps({"items": [1], **body}), attributes={"first_sent": text})
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_no_time_of_a_message_keeps_a_worker_from_it(text: str) -> None:
+    world = WorkWorld()
+    cancel_unclaimed("cancelled", world.ports)
+    world.clock.advance(minutes(1))
+    world.queue.send([sent_at(text, job_id="cancelled"), sent_at(text, job_id="j")])
+
+    declined, claimed = world.claim(), world.claim(a_slot_id("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome in {ClaimOutcome.OTHER_BODY, ClaimOutcome.OVER}
+    assert isinstance(claimed, ClaimedJob)
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_no_time_of_a_message_keeps_others_from_machines(world: ControlWorld, text: str) -> None:
+    world.queue.send([sent_at(text)])
+    world.ask("honest", type="small")
+
+    assert world.route() == Routed(routed=2)
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_no_time_of_a_message_lets_others_expire(text: str) -> None:
+    world = ControlWorld(budget=0.0)
+    world.queue = MemoryJobQueue(world.clock, Random(1), retention=12 * DAY)
+    world.queue.send([sent_at(text), *(sent_at("", job_id=f"j{n}") for n in range(3))])
+    for _ in range(13):
+        world.tick(DAY)
+        until = world.now + minutes(2)
+        resend_all(world.ports, store_of=lambda _: world.objects, until=until)
+
+    assert len(world.queue.bodies()) == 4
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_no_time_of_a_message_stops_a_cancel(text: str) -> None:
+    world = WorkWorld()
+    world.queue.send([sent_at(text, job_id="other")])
+    for _ in range(RENEW_RECEIVES):
+        message = world.receive()
+        assert message is not None
+        world.queue.extend(message.receipt_handle, timedelta(0))
+    world.queue.send([sent_at(text, job_id="j")])
+
+    [cancelled] = cancel(WORKLOAD, ["j"], world.ports)
+
+    assert cancelled.outcome is CancelOutcome.CANCELLED
+    assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["other"]

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
-from spindown.contract.codec import is_too_deep, to_json
+from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.contract.job.source import is_event, read_event
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, NewerSchema
@@ -42,6 +42,8 @@ _TENANT = re.compile(r"[!-~]{1,128}")
 _URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f]{0,1024}")
 _DIGEST = re.compile("[0-9a-f]{64}")
 SOURCES = ("items", "items_uri", "prefix_uri")
+#: The body and its list, within which an item lies.
+_LEVELS_AROUND = 2
 #: What only a stored body may have.
 _OF_STORED = "parent"
 #: What ``child_id`` makes. Of eight digits no manifest could hold the children.
@@ -135,11 +137,7 @@ def parse_job(body: str) -> JobMessage:
     if is_event(row):
         items, job_id = read_event(row)
         return JobMessage(items=items, job_id=job_id)
-    schema = row.get("schema", SCHEMA)
-    if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
-        _refuse("schema", schema, f"write {SCHEMA} or leave it out")
-    if schema > SCHEMA:
-        raise NewerSchema("message.schema", schema, f"this worker reads schema {SCHEMA}")
+    _check_schema(row)
     _check_keys(row, [f.name for f in fields(JobMessage) if f.name != _OF_STORED])
     if "stored" in row:
         return _parse_pointer(row)
@@ -151,6 +149,14 @@ def parse_job(body: str) -> JobMessage:
         )
         _refuse("job_id", job.job_id, remedy)
     return job
+
+
+def _check_schema(row: Mapping[str, Any]) -> None:
+    schema = row.get("schema", SCHEMA)
+    if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
+        _refuse("schema", schema, f"write {SCHEMA} or leave it out")
+    if schema > SCHEMA:
+        raise NewerSchema("message.schema", schema, f"this worker reads schema {SCHEMA}")
 
 
 def _parse_pointer(row: Mapping[str, Any]) -> JobMessage:
@@ -166,10 +172,14 @@ def parse_stored(data: bytes, pointer: JobMessage) -> JobMessage:
     """Read the body that a message stands for (raises NewerSchema, ContractError)."""
     if hashlib.sha256(data).hexdigest() != pointer.stored:
         _refuse("stored", pointer.stored, "submit the job again: its body was damaged")
-    # What was stored had been parsed before; its items may nest deeper than within a message.
-    row = json.loads(data)
-    if row.get("schema", SCHEMA) > SCHEMA:
-        raise NewerSchema("message.schema", row["schema"], f"this worker reads schema {SCHEMA}")
+    try:
+        # Its items may nest deeper than within a message.
+        row = _load_strict(data, DEPTH_MAX + _LEVELS_AROUND)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        _refuse("stored", pointer.stored, "submit the job again: its body is no job")
+    _check_schema(row)
     _check_keys(row, [f.name for f in fields(JobMessage)])
     return replace(_parse_body(row), job_id=pointer.job_id, stored=pointer.stored)
 
@@ -325,10 +335,10 @@ def _load_object(body: str) -> dict[str, Any]:
     return row
 
 
-def _load_strict(text: str) -> Any:
+def _load_strict(text: str | bytes, levels: int = DEPTH_MAX) -> Any:
     """Parse JSON, and only what can be written as JSON again wherever it goes."""
     value = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
-    if is_too_deep(value):
+    if is_too_deep(value, levels):
         raise RecursionError
     return value
 

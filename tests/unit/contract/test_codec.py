@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.codec import decode, encode, encode_instant, from_json, replace_fields
+from spindown.contract.codec import (
+    decode,
+    decode_instant,
+    encode,
+    encode_instant,
+    from_json,
+    replace_fields,
+)
 from spindown.contract.row import RateRow
 from spindown.contract.run import RunSpec
 from spindown.contract.settings import RegionSettings, TemplateRef, WorkloadSettings
@@ -136,6 +143,13 @@ def test_an_instant_of_another_zone_is_read_in_utc() -> None:
     row = {**encode(a_worker()), "launched_at": "2026-11-20T14:00:00+02:00"}
 
     assert encode(decode(Worker, row)) == encode(replace(a_worker(), launched_at=NOON))
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "1969-12-30", "2201-01-02", "9999-12-31"])
+@pytest.mark.parametrize("zone", ["Z", "+00:00", "+14:00", "-14:00", "+23:59"])
+def test_an_instant_far_away_is_none(day: str, zone: str) -> None:
+    with pytest.raises(ValueError, match=r"^$"):
+        decode_instant(f"{day}T12:00:00{zone}")
 
 
 def test_a_whole_number_may_be_written_as_a_fraction() -> None:

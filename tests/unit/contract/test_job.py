@@ -1,5 +1,6 @@
 """Job messages: whatever the text, a job or one sentence."""
 
+import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
@@ -150,6 +151,29 @@ def test_a_stored_body_that_was_damaged_is_refused() -> None:
     with pytest.raises(ContractError) as caught:
         parse_stored(data + b" ", sent)
     assert caught.value.field == "message.stored"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[1]",
+        b"null",
+        b'{"items": [' + b"9" * 5000 + b"]}",
+        b'{"items": [NaN]}',
+        b'{"items": [1e999]}',
+        b'{"items": [1], "schema": null}',
+        b'{"items": [1], "schema": "2"}',
+        b'{"items": ' + b"[" * 99 + b"]" * 99 + b"}",
+        b"[" * 100_000,
+    ],
+)
+def test_a_stored_body_that_is_no_job_is_refused(data: bytes) -> None:
+    pointer = JobMessage(job_id="j", stored=hashlib.sha256(data).hexdigest())
+    with pytest.raises(ContractError):
+        parse_stored(data, pointer)
 
 
 def test_a_stored_body_of_a_later_version_is_left_to_it() -> None:

@@ -9,6 +9,7 @@ from spindown.contract.row import (
     BacklogRow,
     ClaimsRow,
     names_of,
+    parse_processor_kind,
     queue_fields,
 )
 from spindown.control.plan.backlog import tick_fields
@@ -48,6 +49,12 @@ OF_THE_OWN_ROW = {
     "reason",
     "version",
 }
+
+
+def test_what_computes_has_a_number_that_can_be_counted_with() -> None:
+    assert parse_processor_kind("T4#0.5") == ("T4", 0.5)
+    for text in ("T4", "#x", "T4#", "T4#nan", "T4#inf", "T4#-1", "T4#1e300", "T4#" + "9" * 5000):
+        assert parse_processor_kind(text) is None
 
 
 def test_each_field_of_a_worker_has_one_writer() -> None:

@@ -130,6 +130,15 @@ def test_a_lease_tells_no_item_count_before_it_is_known() -> None:
     assert (held.manifest.items, held.lease.items) == (None, 0)
 
 
+def test_a_job_whose_manifest_names_no_slot_is_claimed() -> None:
+    world = WorkWorld()
+    world.put_manifest(owner="i-9/" + "9" * 5000)
+    world.send(JOB)
+    world.clock.advance(world.policy.lease_duration * 2)
+
+    assert isinstance(world.claim(), ClaimedJob)
+
+
 def test_puts_a_held_job_back_until_the_lease_has_run_out() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
