@@ -4,8 +4,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from threading import Event
 from typing import Annotated
 
@@ -17,8 +15,14 @@ from spindown.cli.render.count import say_waiting
 from spindown.cli.render.line import print_line
 from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
-from spindown.error import BadInput, Throttled, Unreachable
-from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all
+from spindown.error import BadInput, SpindownError, Throttled, Unreachable
+from spindown.operate.drain import (
+    Remainder,
+    begin_drain,
+    read_remainder,
+    say_unread,
+    terminate_all,
+)
 from spindown.port import ControlPorts
 from spindown.reason_text import say_count
 
@@ -71,10 +75,12 @@ def say_end(left: Sequence[Remainder]) -> str:
     """Return the question before instances are terminated; "": there are none."""
     instances = sum(len(remainder.instances) for remainder in left)
     busy = sum(len(entry.leases) for remainder in left for entry in remainder.workers)
-    if not instances:
+    unread = sorted({what for remainder in left for what in remainder.unread})
+    if not instances and not unread:
         return ""
     jobs = f"{say_count(busy, 'job')} {'begins' if busy == 1 else 'begin'}"
-    return f"Terminate {say_count(instances, 'instance')}? {jobs} again from the last commit"
+    more = f", and others if there are any ({', '.join(unread)} cannot be read)" if unread else ""
+    return f"Terminate {say_count(instances, 'instance')}{more}? {jobs} again from the last commit"
 
 
 def _begin(
@@ -94,18 +100,28 @@ def _looks(
 ) -> Iterator[Sequence[Remainder]]:
     """Yield what is left until nothing is; with ``now`` terminate instances in between.
 
-    Without an answer of AWS there is nothing to yield, this time.
+    What gives no answer keeps nothing else from its end.
+
+    Raises:
+        SpindownError: instances may not be terminated; all others have been asked to end.
     """
     pause = Event()
     while True:
-        with suppress(Throttled, Unreachable):
-            left = [read_remainder(name, ports) for name in names]
-            yield left
-            if all(remainder.is_empty for remainder in left):
-                return
-            if now:
-                for remainder in left:
-                    terminate_all(remainder, ports)
+        left = [read_remainder(name, ports) for name in names]
+        yield left
+        if all(remainder.is_empty for remainder in left):
+            return
+        failed: list[SpindownError] = []
+        for remainder in left if now else ():
+            try:
+                terminate_all(remainder, ports)
+            except (Throttled, Unreachable):
+                # They are in the next look again.
+                continue
+            except SpindownError as exc:
+                failed.append(exc)
+        if failed:
+            raise failed[0]
         pause.wait(every)
 
 
@@ -113,14 +129,14 @@ def _print_changes(
     looks: Iterable[Sequence[Remainder]], ways_back: Mapping[str, Sequence[str]]
 ) -> None:
     """Print a JSON line for each workload of which something else is left than before."""
-    before: dict[str, Remainder] = {}
+    before: dict[str, Mapping[str, object]] = {}
     for left in looks:
         for remainder in left:
-            known = before.get(remainder.workload)
-            if known is None or replace(known, at=remainder.at) != remainder:
-                before[remainder.workload] = remainder
-                undo = ways_back[remainder.workload]
-                print(json.dumps(tell_remainder(remainder, undo)), flush=True)
+            told = tell_remainder(remainder, ways_back[remainder.workload])
+            known = before.get(remainder.workload, {})
+            if {**known, "at": told["at"]} != told:
+                before[remainder.workload] = told
+                print(json.dumps(told), flush=True)
 
 
 def tell_remainder(remainder: Remainder, undo: Sequence[str]) -> Mapping[str, object]:
@@ -144,6 +160,8 @@ def tell_remainder(remainder: Remainder, undo: Sequence[str]) -> Mapping[str, ob
             for entry in remainder.workers
         ],
         "instances": [instance.instance_id for instance in remainder.instances],
+        # Without why: that may have other words each time.
+        "unread": list(remainder.unread),
         "undo": list(undo),
     }
 
@@ -161,7 +179,9 @@ def render_remainder(remainder: Remainder) -> Text:
     parts = [f"{count} {word}" for word, count in sorted(words.items())]
     parts += [f"{ending} powering off"] if ending else []
     parts += [f"{remainder.launching} launching"] if remainder.launching else []
-    parts += [] if remainder.is_heard else ["the next tick puts it in force"]
+    is_waiting = not remainder.is_heard and "ledger" not in remainder.unread
+    parts += ["the next tick puts it in force"] if is_waiting else []
+    parts += [say_unread(remainder.unread)] if remainder.unread else []
     jobs = [
         f"{lease.job_id} {lease.items_done}/{lease.items or '?'}"
         for entry in remainder.workers

@@ -5,18 +5,20 @@ worker ends after the jobs that it holds. So it goes on when nobody watches, and
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from spindown.contract import tag
 from spindown.contract.codec import from_json
+from spindown.contract.settings import WorkloadSettings
 from spindown.control.policy import edit_policy
-from spindown.domain.fleet import all_of
+from spindown.domain.fleet import NOTHING_WAITS, all_of
 from spindown.error import ContractError, SpindownError
 from spindown.job.policy import read_standing
 from spindown.job.shape_queue import backlogs, queues_of
-from spindown.ledger import Ledger
+from spindown.ledger import Ledger, LedgerView
 from spindown.operate.status import WorkerStatus
 from spindown.port import ControlPorts, InstanceView, LiveEdit
 
@@ -42,11 +44,19 @@ class Remainder:
     instances: tuple[InstanceView, ...]
     #: Jobs that stay in the queue; nobody takes them until there is room for a worker again.
     waiting: int = 0
+    #: What could not be read, a region or a part of the deployment -> why. More may run there.
+    unread: Mapping[str, SpindownError] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing runs and nothing more will."""
-        return self.is_heard and not (self.launching or self.workers or self.instances)
+        """Tell whether nothing runs and nothing more will, as far as that can be known at all."""
+        left = self.launching or self.workers or self.instances or self.unread
+        return self.is_heard and not left
+
+    def check_read(self) -> None:
+        """Raise the first error of what could not be read, if there is one."""
+        for error in self.unread.values():
+            raise error
 
 
 def begin_drain(workload: str, ports: ControlPorts) -> tuple[str, ...]:
@@ -61,31 +71,55 @@ def begin_drain(workload: str, ports: ControlPorts) -> tuple[str, ...]:
 
 
 def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
-    """Return what is left, by the ledger and by EC2, in every region of the workload."""
-    settings, _ = ports.settings.workload(workload)
+    """Return what is left, by the ledger and by EC2, in every region of the workload.
+
+    Whatever cannot be read keeps nobody from the rest.
+    """
+    unread: dict[str, SpindownError] = {}
+    settings: WorkloadSettings | None = None
+    is_heard, view, queue = False, LedgerView(), NOTHING_WAITS
+    with _noted("settings", unread):
+        settings, _ = ports.settings.workload(workload)
     # In this order: what was launched before the edit was heard of is in what is read after.
-    standing = read_standing(ports.table, workload)
-    view = Ledger(ports.table, workload).read()
-    queue = all_of(backlogs(queues_of(ports, settings)))
+    with _noted("ledger", unread):
+        is_heard = read_standing(ports.table, workload).policy.max_workers == 0
+        view = Ledger(ports.table, workload).read()
+    if settings is not None:
+        with _noted("queue", unread):
+            queue = all_of(backlogs(queues_of(ports, settings)))
     ours = {tag.DEPLOYMENT: ports.name, tag.WORKLOAD: workload}
+    instances: list[InstanceView] = []
+    for region in sorted(settings.deployed_regions) if settings is not None else ():
+        with _noted(region, unread):
+            instances += ports.compute.instances(region=region, tags=ours)
     return Remainder(
         workload=workload,
         at=ports.clock.now(),
-        is_heard=standing.policy.max_workers == 0,
+        is_heard=is_heard,
         launching=sum(x.is_open for x in view.launches.values()),
         workers=tuple(
             WorkerStatus(worker=worker, leases=view.leases_of(worker.instance_id))
             for worker in view.workers.values()
             if worker.is_live
         ),
-        instances=tuple(
-            instance
-            for region in sorted(settings.deployed_regions)
-            for instance in ports.compute.instances(region=region, tags=ours)
-            if instance.state not in _ENDED
-        ),
+        instances=tuple(each for each in instances if each.state not in _ENDED),
         waiting=queue.visible + queue.delayed,
+        unread=unread,
     )
+
+
+@contextmanager
+def _noted(what: str, unread: dict[str, SpindownError]) -> Iterator[None]:
+    """Go on without an answer, and note why."""
+    try:
+        yield
+    except SpindownError as exc:
+        unread[what] = exc
+
+
+def say_unread(unread: Mapping[str, SpindownError]) -> str:
+    """Say what could not be read, and why."""
+    return "; ".join(f"{what} cannot be read: {why}" for what, why in unread.items())
 
 
 def terminate_all(remainder: Remainder, ports: ControlPorts) -> None:

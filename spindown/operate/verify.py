@@ -165,6 +165,7 @@ def check_ready(workload: str, ports: VerifyPorts) -> None:
     if not settings.run.verify:
         raise BadInput("workload", workload, TO_HAVE_ONE)
     left = read_remainder(workload, ports.control)
+    left.check_read()
     if left.instances or left.launching or not ports.work.queue.backlog().is_empty:
         command = f"wait until `spindown status {workload}` shows nothing, or drain it"
         raise BadInput("workload", workload, f"something of it is under way: {command}")
@@ -334,6 +335,7 @@ class Verification:
         is_empty = False
         with _noted(troubles):
             left = read_remainder(self.workload, self.ports.control)
+            left.check_read()
             is_empty = not (left.instances or left.launching)
             self._look_at_machines(self.ports.control.clock.now())
             self._see_whether_empty()

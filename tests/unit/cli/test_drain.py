@@ -8,7 +8,7 @@ from spindown.cli.app import app
 from spindown.cli.drain import render_remainder, say_end, tell_remainder
 from spindown.control.observe.observation import assumed
 from spindown.domain.fleet import WorkerState
-from spindown.error import BadInput
+from spindown.error import BadInput, SpindownError, Unreachable
 from spindown.operate.drain import Remainder
 from spindown.operate.status import WorkerStatus
 from tests.builders import NOW, a_lease, a_worker
@@ -75,6 +75,31 @@ def test_asks_before_it_ends_instances_if_there_are_any(
     )
 
     assert said == question
+
+
+def a_part(**unread: SpindownError) -> Remainder:
+    """Return what is left where nothing was found, and some of it could not be read."""
+    return Remainder(
+        workload="ocr",
+        at=NOW,
+        is_heard=True,
+        launching=0,
+        workers=(),
+        instances=(),
+        unread=unread,
+    )
+
+
+def test_asks_before_it_ends_what_it_has_not_seen() -> None:
+    assert "AWAY" in say_end([a_part(AWAY=Unreachable("no route"))])
+
+
+def test_names_what_gives_no_answer() -> None:
+    left = a_part(AWAY=Unreachable("no route"))
+
+    assert "AWAY cannot be read: no route" in render_remainder(left).plain
+    assert tell_remainder(left, [])["unread"] == ["AWAY"]
+    assert not left.is_empty
 
 
 def test_tells_programs_what_is_left_and_the_way_back() -> None:

@@ -1,6 +1,9 @@
 """A drain ends a fleet without losing work, and says truly when nothing runs any more."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -10,12 +13,14 @@ from spindown.contract.decision import Outcome
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.error import SpindownError, Throttled, Unreachable
+from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
+from spindown.memory import PortCall
 from spindown.operate.drain import begin_drain, read_remainder, terminate_all
 from spindown.reason_text import say_outcome
-from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
-from tests.failure import failing
+from tests.control import AWAY, DEPLOYMENT, REGION, WORKLOAD, ControlWorld
+from tests.failure import failing, only_in, refuse
 from tests.reading import only_reading
+from tests.unit.control.abroad import CHEAP_AWAY
 
 MINUTE = timedelta(minutes=1)
 
@@ -26,6 +31,20 @@ def power_off(world: ControlWorld, instance_id: str) -> None:
     world.compute.power_off(instance_id)
 
 
+def two_regions() -> ControlWorld:
+    """Return a workload with an instance in each of two regions."""
+    world = ControlWorld(away=CHEAP_AWAY)
+    world.send()
+    world.tick()
+    world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD})
+    return world
+
+
+def states(world: ControlWorld, region: str) -> set[str]:
+    """Return the states of the instances of a region."""
+    return {each.state for each in world.compute.instances(region=region, tags={})}
+
+
 @pytest.mark.parametrize("error", [Throttled("slow down"), Unreachable("no route")])
 def test_a_drain_goes_on_after_a_look_without_an_answer(error: SpindownError) -> None:
     world = ControlWorld()
@@ -33,9 +52,57 @@ def test_a_drain_goes_on_after_a_look_without_an_answer(error: SpindownError) ->
     world.run(1)
     world.interfere = failing(error, "instances", times=2)
 
-    (left,) = _looks([WORKLOAD], world.ports, now=True, every=0.0)
+    *looks, (left,) = _looks([WORKLOAD], world.ports, now=True, every=0.0)
 
-    assert [remainder.is_empty for remainder in left] == [True]
+    assert [list(seen.unread) for (seen,) in looks] == [[REGION]] * 2
+    assert left.is_empty
+
+
+@pytest.mark.parametrize(
+    "without", ["instances", "terminate"], ids=["not described", "not terminated"]
+)
+def test_a_region_without_an_answer_keeps_no_other_from_its_end(without: str) -> None:
+    world = two_regions()
+    begin_drain(WORKLOAD, world.ports)
+    refusing = only_in(AWAY, refuse(Unreachable("no route")))
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return refusing(call, proceed) if call.method == without else proceed()
+
+    world.interfere = interfere
+    looks = _looks([WORKLOAD], world.ports, now=True, every=0.0)
+    *_, (left,) = islice(looks, 3)
+
+    assert states(world, REGION) == {"terminated"}
+    assert states(world, AWAY) == {"running"}
+    assert not left.is_empty
+    world.interfere = None
+    list(islice(looks, 2))
+    assert states(world, AWAY) == {"terminated"}
+
+
+def test_a_drain_ends_all_that_it_may_before_it_says_what_it_may_not() -> None:
+    world = two_regions()
+    begin_drain(WORKLOAD, world.ports)
+    world.interfere = failing(AccessDenied("not yours"), "terminate", times=1)
+
+    with pytest.raises(AccessDenied):
+        list(_looks([WORKLOAD, WORKLOAD], world.ports, now=True, every=0.0))
+
+    assert states(world, REGION) | states(world, AWAY) == {"terminated"}
+
+
+@pytest.mark.parametrize(
+    "methods", [("partition_pages", "query", "select"), ("backlog",)], ids=["ledger", "queue"]
+)
+def test_machines_end_whatever_else_cannot_be_read(methods: tuple[str, ...]) -> None:
+    world = two_regions()
+    begin_drain(WORKLOAD, world.ports)
+    world.interfere = failing(Unreachable("no route"), *methods)
+
+    list(islice(_looks([WORKLOAD], world.ports, now=True, every=0.0), 2))
+
+    assert states(world, REGION) | states(world, AWAY) == {"terminated"}
 
 
 def test_nothing_is_launched_however_much_waits() -> None:
