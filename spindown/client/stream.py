@@ -158,6 +158,8 @@ class ResultStream(Generic[S]):
         self._what = what
         # A signal's handler or ``show`` may close it in the thread that waits.
         self._lock = threading.RLock()
+        #: Whether the thread that holds the lock is in ``__next__``; whether that is to leave it.
+        self._is_reading = self._is_closing = False
         self._give_up_at = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
         self._interval = LOOK_SECONDS
@@ -176,12 +178,16 @@ class ResultStream(Generic[S]):
             TimeoutError: it was not there in time; likewise.
         """
         with self._lock:
+            self._is_reading = True
             try:
                 return self._read(self._await_next())
             except BaseException as exc:
-                if not isinstance(exc, StopIteration):
-                    self._leave()
+                self._is_closing = self._is_closing or not isinstance(exc, StopIteration)
                 raise
+            finally:
+                self._is_reading = False
+                if self._is_closing:
+                    self._leave()
 
     def _await_next(self) -> ItemResult[Any]:
         if self._end.stop.is_set():
@@ -232,9 +238,13 @@ class ResultStream(Generic[S]):
 
     def close(self) -> None:
         """Leave it: what is not done is cancelled or goes on, as ``on_exit`` says."""
+        self._is_closing = True
         self.interrupt()
         with self._lock:
-            self._leave()
+            # A signal's handler comes anywhere, also while its thread holds a lock that leaving
+            # would wait for: then ``__next__`` leaves, once it is out of there.
+            if not self._is_reading:
+                self._leave()
 
     def _leave(self) -> None:
         self._finalizer()

@@ -194,6 +194,29 @@ def test_what_is_told_of_progress_may_close_the_stream() -> None:
     assert mapper.work.times_left == 1
 
 
+def test_a_signal_s_handler_may_close_the_stream_anywhere() -> None:
+    mapper = RememberedMapper()
+    held = threading.Lock()
+    was_held = list[bool]()
+
+    def found() -> Iterator[ItemResult[int] | None]:
+        # As its handler does: in the thread that it came to, whatever that does.
+        with held:
+            stream.close()
+        yield None
+
+    class Locking(Remembered):
+        def leave(self) -> None:
+            super().leave()
+            was_held.append(held.locked())
+
+    mapper.work = Locking(found())
+    stream: ResultStream[int] = mapper.map(["a", "b"])
+
+    assert list(stream) == []
+    assert was_held == [False]
+
+
 def test_a_stream_that_is_closed_reads_no_further() -> None:
     ended = list[str]()
 
