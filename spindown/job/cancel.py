@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
 from typing import TypeVar
 
 from spindown.contract.codec import decode
@@ -31,7 +30,7 @@ from spindown.error import (
 )
 from spindown.job.lease_row import lease_identity, lease_key, read_lease
 from spindown.job.manifest_store import StoredManifest, load_manifest, save_manifest
-from spindown.job.message import delete, show_again
+from spindown.job.message import delete, renew
 from spindown.port import Key, Message, When, WorkPorts, Write
 from spindown.reason_text import say
 
@@ -222,7 +221,8 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
 
 def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
     """Delete the visible messages of these jobs; show all others again at once."""
-    others: list[Message] = []
+    # Without their bodies, of up to a MiB each.
+    others: list[str] = []
     turns = iter(range(len(gone) + _OTHERS_AT_MOST))
 
     def look(_: int) -> None:
@@ -232,13 +232,14 @@ def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
                 break
             if _job_of(message) in gone:
                 delete(message.receipt_handle, ports.queue)
-            else:
-                others.append(message)
+            elif not renew(message, ports):
+                others.append(message.receipt_handle)
 
     try:
         list(_each(look, range(min(len(gone), _AT_ONCE))))
     finally:
-        list(_each(partial(show_again, ports=ports), others))
+        if others:
+            ports.queue.show(others)
 
 
 def _job_of(message: Message) -> str | None:

@@ -32,7 +32,7 @@ from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.batch_end import is_held_back
 from spindown.job.lease_row import is_held
 from spindown.job.manifest_store import load_manifest
-from spindown.job.message import put_back, show_again
+from spindown.job.message import put_back, renew
 from spindown.job.redrive import (
     HIDDEN_FOR,
     WAIT,
@@ -311,7 +311,8 @@ def _find_messages(ports: WorkPorts) -> frozenset[str]:
 
 
 def _show_again(ports: WorkPorts, message: Message) -> None:
-    show_again(message, ports)
+    if not renew(message, ports):
+        put_back(message, timedelta(0), ports.queue)
 
 
 def _receive_all(

@@ -7,7 +7,6 @@ the manifest lets only one do anything.
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -69,17 +68,18 @@ def resend(message: Message, job: JobMessage, ports: WorkPorts) -> None:
     delete(message.receipt_handle, ports.queue)
 
 
-def show_again(message: Message, ports: WorkPorts) -> None:
-    """Show a message that was only looked at, as a copy if it nears one of SQS's limits.
+def renew(message: Message, ports: WorkPorts) -> bool:
+    """Replace a message that was only looked at if it nears one of SQS's limits; tell whether.
 
     Else those who look often would move it to the dead-letter queue, where nothing says why.
     """
-    with suppress(ContractError):
-        job = with_id(parse_job(message.body), message.message_id)
-        if near_expiry(message, ports.clock.now()):
-            resend(message, job, ports)
-    # After that its handle holds nothing.
-    put_back(message, timedelta(0), ports.queue)
+    if not near_expiry(message, ports.clock.now()):
+        return False
+    try:
+        resend(message, with_id(parse_job(message.body), message.message_id), ports)
+    except ContractError:
+        return False
+    return True
 
 
 def dead_letter(

@@ -416,6 +416,18 @@ def test_finds_batches_and_jobs_that_nobody_has_claimed() -> None:
             find_jobs(name, world.objects)
 
 
+def test_messages_beside_its_own_are_shown_again_together() -> None:
+    world = WorkWorld()
+    for number in range(30):
+        world.send({**JOB, "job_id": f"other-{number}"})
+    world.send(JOB)
+
+    cancelled(world, "j")
+
+    assert world.queue.backlog().visible == 30
+    assert (world.calls["queue.show"], world.calls["queue.extend"]) == (1, 0)
+
+
 def test_what_is_no_job_is_left_where_it_is() -> None:
     world = WorkWorld()
     world.queue.send([Outgoing(body="not a job")])
