@@ -3,9 +3,10 @@
 A worker writes the records of some minutes as JSON lines into one object, named by the first:
 ``measured/{workload}/{YYYY-MM-DD}/{job_id}-{epoch}.jsonl``. The day is the UTC day of the write.
 When a day is over the hourly function makes one Parquet file of each type of job,
-``usage/workload={workload}/day={YYYY-MM-DD}/type={type}/usage.parquet``: the table of Athena. Last
-it writes the day's ``_SUCCESS``; from then on the day's table holds, and what was measured is not
-read again. So every record is read once, whatever failed in between. No worker writes the table.
+``usage/workload={workload}/day={YYYY-MM-DD}/type={type}/usage.parquet``: the table of Athena. Many
+objects take several files, and several runs, each of which leaves a mark how far it is. Last it
+writes the day's ``_SUCCESS``; from then on the day's table holds, and what was measured is not read
+again. So every record is read once, whatever failed in between. No worker writes the table.
 
 A job that was interrupted has one record an epoch, so that sums over records are sums over all
 paid work.
@@ -41,6 +42,8 @@ MEASURED = "measured/"
 MEASURED_DAYS = 30
 #: That a day's table is whole; readers of tables pass over a name that begins so.
 _DONE = "_SUCCESS"
+#: How far a table is that takes several runs.
+_BEGUN = re.compile("_BEGUN-([0-9]{1,9})-([0-9]{1,9})")
 #: Of one object, and of one record in it: more is not what a worker writes.
 OBJECT_BYTES_MAX = 8 * 1024 * 1024
 _LINE_BYTES_MAX = 64 * 1024
@@ -216,7 +219,10 @@ def table_prefix(workload: str, day: date) -> str:
 
 
 def table_key(workload: str, day: date, type_: str, part: int = 1) -> str:
-    """Return the key of a file of one type in a day's table; many records take several parts."""
+    """Return the key of a file of one type in a day's table.
+
+    ``part`` is the place of its first object in the day, from 1: many objects take several parts.
+    """
     name = "usage" if part == 1 else f"usage-{part}"
     return f"{table_prefix(workload, day)}{TYPE}={type_}/{name}.parquet"
 
@@ -224,6 +230,26 @@ def table_key(workload: str, day: date, type_: str, part: int = 1) -> str:
 def done_key(workload: str, day: date) -> str:
     """Return the key of the mark that a day's table is whole."""
     return table_prefix(workload, day) + _DONE
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Begun:
+    """How far a day's table is: how many objects, in the order of their keys, are in it."""
+
+    objects: int = 0
+    #: That these objects held.
+    records: int = 0
+
+
+def begun_key(workload: str, day: date, begun: Begun) -> str:
+    """Return the key of the mark how far a day's table is."""
+    return f"{table_prefix(workload, day)}_BEGUN-{begun.objects}-{begun.records}"
+
+
+def begun_of_key(key: str) -> Begun | None:
+    """Return how far the mark of a key says that a table is; None: it is no such mark."""
+    found = _BEGUN.fullmatch(key.rpartition("/")[2])
+    return Begun(int(found[1]), int(found[2])) if found else None
 
 
 def type_of_key(key: str) -> str | None:

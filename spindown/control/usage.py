@@ -11,14 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from spindown.contract.usage import (
     OBJECT_BYTES_MAX,
     OTHER_TYPES,
     TYPE,
+    Begun,
     UsageRecord,
     UsageSeries,
+    begun_key,
+    begun_of_key,
     decode_usage,
     done_key,
     measured_prefix,
@@ -49,51 +52,85 @@ class ReadBounds:
     #: Each is a file at least.
     types: int = 100
     #: Records that are held at once, to become files: a row takes 4 kB of memory, of which the
-    #: function has 512 MiB. And the bytes that these were read from.
+    #: function has 512 MiB. And the bytes that these were read from, and the objects.
     records_at_once: int = 20_000
     bytes_at_once: int = 64 * 1024 * 1024
+    objects_at_once: int = 1_000
 
 
 _BOUNDS = ReadBounds()
+_FIRST = Begun()
 
 _READS_AT_ONCE = 8
 #: How many days that are over are looked at, and in which hours of a UTC day: the hourly run is
 #: sure to fall into one of them, and lists nothing in the others.
 _DAYS_BACK = 7
 _HOURS = range(1, 4)
-#: Time of one run; the hourly function has more to do.
-_TIME_AT_MOST = timedelta(minutes=1)
+#: Time of one run; the hourly function has 15 minutes, and more to do. Each workload goes on for so
+#: many objects at least (``ReadBounds.objects_at_once``).
+_TIME_AT_MOST = timedelta(minutes=4)
 
 
 def compact_all(ports: ControlPorts) -> dict[str, dict[str, Any]]:
     """Make tables of the days that are over; an error in one workload does not stop the others.
 
+    Each has an equal share of the time that is left: what one leaves is the others'.
+
     Return by workload how many records went into tables (``compacted``), and why the rest was not
     done (``not_compacted``), which the next run does.
     """
     now = ports.clock.now()
-    days = [now.date() - timedelta(days=back) for back in range(_DAYS_BACK, 0, -1)]
     done: dict[str, int] = {}
     failures: dict[str, str] = {}
-    for workload in ports.deployment().workloads if now.hour in _HOURS else ():
-        for day in days:
-            if ports.clock.now() - now >= _TIME_AT_MOST:
-                failures[workload] = "no time was left"
-                break
-            try:
-                records = compact(workload, day, ports.objects, declared=_declared(workload, ports))
-            except Exception as exc:  # noqa: BLE001 - an edge: what one workload's workers wrote
-                _log.warning("not_compacted", exc_info=exc)
-                failures[workload] = str(exc) or type(exc).__name__
-                break
-            if records:
-                done[workload] = done.get(workload, 0) + records
+    workloads = ports.deployment().workloads if now.hour in _HOURS else ()
+    for number, workload in enumerate(workloads):
+        begun = ports.clock.now()
+        left = max(now + _TIME_AT_MOST - begun, timedelta(0))
+        until = begun + left / (len(workloads) - number)
+        try:
+            records, is_whole = _compact_days(workload, ports, now.date(), until)
+        except Exception as exc:  # noqa: BLE001 - an edge: what one workload's workers wrote
+            _log.warning("not_compacted", exc_info=exc)
+            failures[workload] = str(exc) or type(exc).__name__
+            continue
+        if records:
+            done[workload] = records
+        if not is_whole:
+            failures[workload] = "no time was left"
     return {"compacted": done, "not_compacted": failures}
+
+
+def _compact_days(
+    workload: str, ports: ControlPorts, today: date, until: datetime
+) -> tuple[int, bool]:
+    """Return how many records went into tables, and whether all days have theirs."""
+
+    def has_time() -> bool:
+        return ports.clock.now() < until
+
+    records, declared = 0, _declared(workload, ports)
+    for back in range(_DAYS_BACK, 0, -1):
+        day = today - timedelta(days=back)
+        made = compact(workload, day, ports.objects, declared=declared, has_time=has_time)
+        records += made.records
+        if not made.is_whole or (back > 1 and made.records and not has_time()):
+            return records, False
+    return records, True
 
 
 def _declared(workload: str, ports: ControlPorts) -> Collection[str]:
     _, policy = current_policy(workload, ports)
     return frozenset(each.name for each in policy.types)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a run has made of a day."""
+
+    #: How many went into files.
+    records: int = 0
+    #: Whether nothing is left of the day.
+    is_whole: bool = True
 
 
 def compact(
@@ -103,62 +140,81 @@ def compact(
     *,
     declared: Collection[str] = (),
     bounds: ReadBounds = _BOUNDS,
-) -> int:
-    """Make the table of one day if there is none; return how many records went into it.
+    has_time: Callable[[], bool] = lambda: True,
+) -> Compacted:
+    """Make the table of one day if there is none, or go on with it, while there is time.
 
-    ``declared``: the types that the workload has.
+    Whatever becomes of a run, the next one goes on with the first objects that no mark tells of,
+    and writes what they come to into files of the same names.
+
+    Args:
+        workload: whose.
+        day: it is over.
+        objects: where records and tables lie.
+        declared: the types that the workload has.
+        bounds: what is read of the day.
+        has_time: whether there is time for more.
     """
     # Most days of most workloads have no records, and one request says so.
     has_any = next(iter(objects.list(measured_prefix(workload, day))), None) is not None
-    if not has_any or _is_done(workload, day, objects):
-        return 0
-    records, beyond = 0, set[str]()
-    for key, rows in measured_tables(
-        workload, day, objects, declared=declared, bounds=bounds, beyond=beyond
+    keys = [found.key for found in objects.list(table_prefix(workload, day))] if has_any else []
+    if not has_any or done_key(workload, day) in keys:
+        return Compacted()
+    made, beyond, own = 0, set[str](), {workload, *declared}
+    others = set(filter(None, map(type_of_key, keys))) - {*own, OTHER_TYPES}
+    begun = max(filter(None, map(begun_of_key, keys)), default=_FIRST)
+    for batch in _read_batches(
+        workload, day, objects, to_row, bounds=bounds, beyond=beyond, begun=begun
     ):
-        objects.put(key, encode_table(rows))
-        records += len(rows)
-    if not records:
-        return 0
+        for key, rows in _tables(workload, day, batch, own, others, bounds):
+            objects.put(key, encode_table(rows))
+        made += len(batch.kept)
+        if batch.is_last:
+            break
+        objects.put(begun_key(workload, day, batch.end), b"")
+        if not has_time():
+            return Compacted(made, is_whole=False)
     left_out = ", ".join(sorted(beyond))
     if left_out:
         _log.warning("usage_left_out: %s %s: beyond the bounds of %s", workload, day, left_out)
     objects.put(done_key(workload, day), left_out.encode())
-    return records
+    return Compacted(made)
 
 
 def measured_tables(
+    workload: str, day: date, objects: ObjectStore, *, declared: Collection[str] = ()
+) -> Iterator[tuple[str, Sequence[TableRow]]]:
+    """Yield the files of what workers wrote on a day: the key of each, and its rows."""
+    own, others = {workload, *declared}, set[str]()
+    for batch in _read_batches(workload, day, objects, to_row, bounds=_BOUNDS, beyond=set()):
+        yield from _tables(workload, day, batch, own, others, _BOUNDS)
+
+
+def _tables(
     workload: str,
     day: date,
-    objects: ObjectStore,
-    *,
-    declared: Collection[str] = (),
-    bounds: ReadBounds = _BOUNDS,
-    beyond: set[str] | None = None,
+    batch: "_Batch[TableRow]",
+    own: Collection[str],
+    others: set[str],
+    bounds: ReadBounds,
 ) -> Iterator[tuple[str, Sequence[TableRow]]]:
-    """Yield the files of what workers wrote on a day: the key of each, and its rows.
+    """Yield the files of a batch, one of each type.
 
-    A type with many records has several. A worker may make up types without end: beyond a bound,
-    those that are not ``declared`` go under one name. ``beyond`` gets the bounds that have left
-    something out.
+    A worker may make up types without end: beyond a bound, those that are not the workload's
+    ``own`` go under one name. ``others`` are those that have their own file all the same.
     """
-    beyond = set() if beyond is None else beyond
-    parts: dict[str, int] = {}
-    # Jobs without a type have the workload's name.
-    own, others = {workload, *declared}, set[str]()
-    # The text of a series is a fraction of what its numbers take.
-    for rows in _read_batches(workload, day, objects, to_row, bounds=bounds, beyond=beyond):
-        by_type: dict[str, list[TableRow]] = {}
-        for row in rows:
-            type_ = str(row[TYPE])
-            if type_ not in own and len(others | {type_}) > bounds.types:
-                type_ = OTHER_TYPES
-            elif type_ not in own:
+    by_type: dict[str, list[TableRow]] = {}
+    for row in batch.kept:
+        type_ = str(row[TYPE])
+        # Jobs without a type have the workload's name.
+        if type_ not in own and type_ not in others:
+            if len(others) < bounds.types:
                 others.add(type_)
-            by_type.setdefault(type_, []).append({**row, TYPE: type_})
-        for type_, found in sorted(by_type.items()):
-            parts[type_] = parts.get(type_, 0) + 1
-            yield table_key(workload, day, type_, parts[type_]), found
+            else:
+                type_ = OTHER_TYPES
+        by_type.setdefault(type_, []).append({**row, TYPE: type_})
+    for type_, found in sorted(by_type.items()):
+        yield table_key(workload, day, type_, batch.begun.objects + 1), found
 
 
 def _read_measured(
@@ -174,7 +230,17 @@ def _read_measured(
     batches = _read_batches(
         workload, day, objects, keep, bounds=bounds, beyond=set(), written=written
     )
-    return [kept for batch in batches for kept in batch]
+    return [kept for batch in batches for kept in batch.kept]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch(Generic[T]):
+    """What was read of some objects of a day, one after the other."""
+
+    begun: Begun
+    end: Begun
+    kept: Sequence[T]
+    is_last: bool
 
 
 def _read_batches(
@@ -186,30 +252,41 @@ def _read_batches(
     bounds: ReadBounds,
     beyond: set[str],
     written: tuple[datetime, datetime] | None = None,
-) -> Iterator[Sequence[T]]:
+    begun: Begun = _FIRST,
+) -> Iterator[_Batch[T]]:
     """Yield what workers wrote on a day, each attempt once; what cannot be read is left out.
 
-    So many records at once as a memory holds. ``beyond`` gets the bounds that have left out more.
+    So many records at once as a memory holds, of whole objects; the last batch may be empty.
+    ``beyond`` gets the bounds that have left out more.
     """
     found = list(_found_within(bounds, workload, day, objects, written, beyond))
-    # An object whose write had no answer was written again, with others.
+    # An object whose write had no answer was written again, with others. A run that goes on with a
+    # day does not know of those that the one before has read.
     seen: set[int] = set()
-    batch: list[T] = []
-    size = 0.0
-    for attempt, kept, line in _read_each(workload, found, objects, keep):
-        if attempt in seen:
-            continue
-        if len(seen) >= bounds.records:
-            beyond.add("records")
-            break
-        seen.add(attempt)
-        batch.append(kept)
-        size += line
-        if len(batch) >= bounds.records_at_once or size >= bounds.bytes_at_once:
-            yield batch
-            batch, size = [], 0.0
-    if batch:
-        yield batch
+    first, kept, size, records = begun, list[T](), 0.0, begun.records
+    for number, attempts in enumerate(
+        _read_each(workload, found[begun.objects :], objects, keep), begun.objects + 1
+    ):
+        for attempt, one, line in attempts:
+            if attempt in seen:
+                continue
+            if records >= bounds.records:
+                beyond.add("records")
+                yield _Batch(first, Begun(number, records), kept, is_last=True)
+                return
+            seen.add(attempt)
+            kept.append(one)
+            size, records = size + line, records + 1
+        is_full = (
+            len(kept) >= bounds.records_at_once
+            or size >= bounds.bytes_at_once
+            or number - first.objects >= bounds.objects_at_once
+        )
+        if is_full and number < len(found):
+            end = Begun(number, records)
+            yield _Batch(first, end, kept, is_last=False)
+            first, kept, size = end, [], 0.0
+    yield _Batch(first, Begun(len(found), records), kept, is_last=True)
 
 
 def _read_each(
@@ -217,8 +294,8 @@ def _read_each(
     found: Sequence[ObjectSummary],
     objects: ObjectStore,
     keep: Callable[[UsageRecord], T],
-) -> Iterator[tuple[int, T, float]]:
-    """Yield of each record which attempt it is of, what is kept of it, and its bytes."""
+) -> Iterator[list[tuple[int, T, float]]]:
+    """Yield of each object its records: which attempt each is of, what is kept, and its bytes."""
 
     def read(one: ObjectSummary) -> list[tuple[int, T, float]]:
         records = _read(lambda: decode_usage(objects.get(one.key).data, workload=workload))
@@ -229,8 +306,7 @@ def _read_each(
 
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         for first in range(0, len(found), _READS_AT_ONCE):
-            for records in pool.map(read, found[first : first + _READS_AT_ONCE]):
-                yield from records
+            yield from pool.map(read, found[first : first + _READS_AT_ONCE])
 
 
 def read_written(
@@ -308,10 +384,6 @@ def table_keys(workload: str, day: date, objects: ObjectStore) -> Sequence[str] 
     if done_key(workload, day) not in keys:
         return None
     return [key for key in keys if type_of_key(key) is not None]
-
-
-def _is_done(workload: str, day: date, objects: ObjectStore) -> bool:
-    return table_keys(workload, day, objects) is not None
 
 
 def _read(read: Callable[[], tuple[UsageRecord, ...]]) -> tuple[UsageRecord, ...]:

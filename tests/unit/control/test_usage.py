@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from spindown.contract.usage import (
     table_key,
 )
 from spindown.control.usage import (
+    Compacted,
     ReadBounds,
     compact,
     compact_all,
@@ -27,7 +29,9 @@ from spindown.control.usage import (
     table_keys,
 )
 from spindown.error import Unreachable
+from spindown.memory import MemorySettingsStore
 from spindown.memory.interception import PortCall, intercept
+from spindown.port import ObjectStore
 from tests.builders import NOW, a_usage_record
 from tests.control import WORKLOAD, ControlWorld
 
@@ -56,7 +60,7 @@ def test_a_day_becomes_a_table_for_each_type() -> None:
     measure(world, RECORD, replace(RECORD, job_id="b", type="scan"), replace(RECORD, job_id="c"))
     before = all_of(world)
 
-    assert compact(WORKLOAD, DAY, world.objects) == 3
+    assert compact(WORKLOAD, DAY, world.objects) == Compacted(3)
 
     keys = [found.key for found in world.objects.list("usage/")]
     types = [table_key(WORKLOAD, DAY, type_) for type_ in (WORKLOAD, "scan")]
@@ -70,14 +74,14 @@ def test_a_table_is_made_once_and_what_comes_later_is_left() -> None:
     compact(WORKLOAD, DAY, world.objects)
     measure(world, replace(RECORD, job_id="late"))
 
-    assert compact(WORKLOAD, DAY, world.objects) == 0
+    assert compact(WORKLOAD, DAY, world.objects) == Compacted()
     assert [record.job_id for record in all_of(world)] == [RECORD.job_id]
 
 
 def test_a_day_without_records_leaves_nothing() -> None:
     world = ControlWorld()
 
-    assert compact(WORKLOAD, DAY, world.objects) == 0
+    assert compact(WORKLOAD, DAY, world.objects) == Compacted()
     assert list(world.objects.list("")) == []
 
 
@@ -110,7 +114,7 @@ def test_an_attempt_that_was_written_twice_counts_once() -> None:
     both = encode_usage([other, RECORD])
     world.objects.put(measured_key(other, DAY), both)
 
-    assert compact(WORKLOAD, DAY, world.objects) == 2
+    assert compact(WORKLOAD, DAY, world.objects).records == 2
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_what_cannot_be_read_hides_no_other(data: bytes) -> None:
     measure(world, RECORD)
     world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", data)
 
-    assert compact(WORKLOAD, DAY, world.objects) == 1
+    assert compact(WORKLOAD, DAY, world.objects).records == 1
 
 
 def test_a_worker_that_writes_without_end_is_read_within_bounds() -> None:
@@ -130,13 +134,13 @@ def test_a_worker_that_writes_without_end_is_read_within_bounds() -> None:
     huge = encode_usage([replace(RECORD, job_id="0")]) + b"\n" * OBJECT_BYTES_MAX
     world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", huge)
 
-    assert compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(objects=4)) == 3
+    assert compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(objects=4)).records == 3
 
     few = ReadBounds(bytes=len(huge) - 1)
     other = ControlWorld()
     measure(other, RECORD)
     other.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", huge)
-    assert compact(WORKLOAD, DAY, other.objects, bounds=few) == 0
+    assert compact(WORKLOAD, DAY, other.objects, bounds=few).records == 0
 
 
 def test_names_without_end_are_not_listed_to_the_end() -> None:
@@ -161,12 +165,12 @@ def test_so_many_records_and_types_of_a_day_are_kept() -> None:
 
     found = compact(WORKLOAD, DAY, world.objects, declared=["f"], bounds=ReadBounds(types=2))
 
-    assert found == 6
+    assert found.records == 6
     kept = Counter(record.type for record in all_of(world))
     assert kept == {"f": 1, "a": 1, "b": 1, OTHER_TYPES: 3}
     other = ControlWorld()
     measure(other, *(replace(RECORD, job_id=f"{number:02}") for number in range(20)))
-    assert compact(WORKLOAD, DAY, other.objects, bounds=ReadBounds(records=3)) == 3
+    assert compact(WORKLOAD, DAY, other.objects, bounds=ReadBounds(records=3)).records == 3
 
 
 def test_a_day_with_many_records_becomes_several_files() -> None:
@@ -175,7 +179,7 @@ def test_a_day_with_many_records_becomes_several_files() -> None:
     measure(world, *(replace(RECORD, job_id=f"{number:02}") for number in range(8)))
     measure(world, *(replace(RECORD, job_id=f"s{number}", type="scan") for number in range(2)))
 
-    assert compact(WORKLOAD, DAY, world.objects, bounds=few) == 10
+    assert compact(WORKLOAD, DAY, world.objects, bounds=few) == Compacted(10)
 
     assert sorted(one.job_id for one in all_of(world)) == [
         *(f"{number:02}" for number in range(8)),
@@ -183,8 +187,77 @@ def test_a_day_with_many_records_becomes_several_files() -> None:
         "s1",
     ]
     keys = table_keys(WORKLOAD, DAY, world.objects) or ()
-    assert {table_key(WORKLOAD, DAY, WORKLOAD, part) for part in (1, 2, 3)} < set(keys)
+    assert {table_key(WORKLOAD, DAY, WORKLOAD, part) for part in (1, 4, 7)} < set(keys)
     assert world.objects.get(done_key(WORKLOAD, DAY)).data == b""
+
+
+#: So many objects are read before a run asks whether it has time.
+PIECES = ReadBounds(objects_at_once=8, types=2)
+
+
+def a_long_day(world: ControlWorld) -> None:
+    measure(world, *(replace(RECORD, job_id=f"{n:02}", type=f"t{n % 4}") for n in range(25)))
+
+
+def go_on(world: ControlWorld, objects: ObjectStore | None = None) -> Compacted:
+    """Go on with the day until there is no time, which is at once."""
+    store = objects or world.objects
+    return compact(WORKLOAD, DAY, store, bounds=PIECES, has_time=lambda: False)
+
+
+def test_a_day_longer_than_a_run_is_gone_on_with() -> None:
+    world = ControlWorld()
+    a_long_day(world)
+    measured = Counter[str]()
+
+    def count(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        measured.update(call.args[:1] if call.method == "get" else [])
+        return proceed()
+
+    store = intercept(world.objects, "objects", count)
+    made = [go_on(world, store) for _ in range(5)]
+
+    assert made == [
+        *[Compacted(8, is_whole=False)] * 3,
+        Compacted(1),
+        Compacted(),
+    ]
+    assert set(measured.values()) == {1}
+    kept = [(one.job_id, one.type) for one in all_of(world)]
+    types = ["t0", "t1", OTHER_TYPES, OTHER_TYPES]
+    assert kept == [(f"{n:02}", types[n % 4]) for n in range(25)]
+
+
+@pytest.mark.parametrize("failing", range(14))
+def test_a_long_day_counts_each_record_once_wherever_it_fails(failing: int) -> None:
+    world = ControlWorld()
+    a_long_day(world)
+    puts = 0
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        nonlocal puts
+        puts += call.method == "put"
+        if call.method == "put" and puts == failing + 1:
+            raise Unreachable("no S3")
+        return proceed()
+
+    store = intercept(world.objects, "objects", fail)
+    for _ in range(5):
+        with suppress(Unreachable):
+            go_on(world, store)
+
+    assert puts > failing
+    assert table_keys(WORKLOAD, DAY, world.objects) is not None
+    assert [one.job_id for one in all_of(world)] == [f"{n:02}" for n in range(25)]
+
+
+def test_a_day_of_which_nothing_can_be_read_is_done_once() -> None:
+    world = ControlWorld()
+    world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", b"{broken")
+
+    assert compact(WORKLOAD, DAY, world.objects) == Compacted()
+
+    assert table_keys(WORKLOAD, DAY, world.objects) == []
 
 
 def test_no_record_of_a_large_day_is_left_out() -> None:
@@ -247,6 +320,32 @@ def test_what_there_is_no_time_for_is_left_to_the_next_run() -> None:
 
     assert (said["compacted"], list(said["not_compacted"])) == ({WORKLOAD: 1}, [WORKLOAD])
     assert ran(world) == ({WORKLOAD: 1}, [])
+
+
+def test_a_workload_s_workers_take_no_other_s_time() -> None:
+    world = ControlWorld()
+    deployment = world.settings.deployment()
+    at_hour(world, 1)
+    yesterday = world.clock.now().date() - timedelta(days=1)
+    for number in range(2_000):
+        world.objects.put(f"{measured_prefix(WORKLOAD, yesterday)}{number}", b"{")
+    measure(world, replace(RECORD, workload="other"), day=yesterday)
+
+    def take_long(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "get" and WORKLOAD in call.args[0]:
+            world.clock.advance(timedelta(seconds=1))
+        return proceed()
+
+    settings = MemorySettingsStore(
+        world.clock,
+        replace(deployment, workloads=(WORKLOAD, "other")),
+        {name: world.workload_settings() for name in (WORKLOAD, "other")},
+    )
+    objects = intercept(world.objects, "objects", take_long)
+    said = compact_all(replace(world.ports, objects=objects, settings=settings))
+
+    assert said["compacted"] == {"other": 1}
+    assert list(said["not_compacted"]) == [WORKLOAD]
 
 
 def test_what_fails_is_told_and_left_to_the_next_run() -> None:

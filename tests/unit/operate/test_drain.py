@@ -81,7 +81,7 @@ def test_a_region_without_an_answer_keeps_no_other_from_its_end(without: str) ->
     assert states(world, AWAY) == {"terminated"}
 
 
-def test_a_drain_ends_all_that_it_may_before_it_says_what_it_may_not() -> None:
+def test_ends_all_that_it_may_before_it_says_what_it_may_not() -> None:
     world = two_regions()
     begin_drain(WORKLOAD, world.ports)
     world.interfere = failing(AccessDenied("not yours"), "terminate", times=1)
