@@ -90,10 +90,10 @@ class WorkerLifecycle:
                     case CutPoll() | GiveBack():
                         # A poll under way cannot be ended; attempts look at the time themselves.
                         continue
-                    case _ if (slot := getattr(command, "slot", None)) is not None:
-                        self._of_slots[slot].append(command)  # type: ignore[arg-type]
+                    case SlotCommand():
+                        self._of_slots[command.slot].append(command)
                     case _:
-                        self._of_worker.append(command)  # type: ignore[arg-type]
+                        self._of_worker.append(command)
             self._changed.notify_all()
         for note in notes:
             write = self._log.warning if note.is_warning else self._log.info

@@ -55,15 +55,7 @@ class PricingConfig(TomlTable):
     def of(self, workload: str, home: str, *, has_addresses: bool = True) -> Pricing | None:
         """Return what a workload goes by; None: EC2's prices."""
         found = Pricing(
-            discounts=tuple(
-                Discount(
-                    multiplier=one.multiplier,
-                    families=one.families,
-                    regions=one.regions,
-                    capacity_types=one.capacity_types,
-                )
-                for one in self.discount
-            ),
+            discounts=tuple(Discount(**dict(one)) for one in self.discount),
             paid=tuple(
                 PaidMachines(
                     instance_type=one.instance_type,

@@ -280,7 +280,6 @@ class WorkerEvent:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
 class TimePassed(WorkerEvent):
     """The time that ``next_at`` names has come."""
 
@@ -336,36 +335,36 @@ class RebalanceAdvised(WorkerEvent):
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
 class WasCondemned(WorkerEvent):
     """The scaler has decided that the instance ends."""
 
 
-@dataclass(frozen=True, slots=True)
 class Stop(WorkerEvent):
     """The operating system asks for the end (SIGTERM)."""
 
 
 @dataclass(frozen=True, slots=True)
-class SlotReady(WorkerEvent):
-    """A slot has started, or asks for its turn before its rest is over."""
+class SlotEvent(WorkerEvent):
+    """Something happened to a slot."""
 
     slot: int
+
+
+class SlotReady(SlotEvent):
+    """A slot has started, or asks for its turn before its rest is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Polled(WorkerEvent):
+class Polled(SlotEvent):
     """A slot's poll is over."""
 
-    slot: int
     found: bool
 
 
 @dataclass(frozen=True, slots=True)
-class SlotDone(WorkerEvent):
+class SlotDone(SlotEvent):
     """A slot has dealt with a message."""
 
-    slot: int
     #: It was a job of ours to work on; False: it was put back, deleted or split off.
     worked: bool
     #: The job's id and whether it failed, if the end says anything of the machine.
@@ -374,26 +373,19 @@ class SlotDone(WorkerEvent):
     has_next: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SlotFailed(WorkerEvent):
+class SlotFailed(SlotEvent):
     """A request of a slot's got no answer; its message, if any, is out of its hands."""
 
-    slot: int
-
 
 @dataclass(frozen=True, slots=True)
-class SlotFaulted(WorkerEvent):
+class SlotFaulted(SlotEvent):
     """Our own code or the machine failed in a slot; ``is_wedged``: a GPU is lost for good."""
 
-    slot: int
     is_wedged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SlotEnded(WorkerEvent):
+class SlotEnded(SlotEvent):
     """A slot has ended."""
-
-    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,55 +409,42 @@ class EndUnheard(WorkerEvent):
     denied: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Drained(WorkerEvent):
     """The ledger was told of the end, or could not be."""
 
 
-# Commands to one slot.
+@dataclass(frozen=True, slots=True)
+class SlotCommand:
+    """What one slot is to do."""
+
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(SlotCommand):
     """Ask for a message; tell ``Polled`` or ``SlotFailed``."""
 
-    slot: int
     wait: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class CutPoll:
+class CutPoll(SlotCommand):
     """End the poll under way; a driver that cannot lets it end by itself."""
 
-    slot: int
 
-
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(SlotCommand):
     """Claim the message's job and work on it; tell ``SlotDone``, or what went wrong."""
 
-    slot: int
 
-
-@dataclass(frozen=True, slots=True)
-class PutBack:
+class PutBack(SlotCommand):
     """Leave the message to others: nothing is taken any more."""
 
-    slot: int
 
-
-@dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(SlotCommand):
     """Commit what is done and release the job now; attempts may ask ``must_leave`` instead."""
 
-    slot: int
 
-
-@dataclass(frozen=True, slots=True)
-class EndSlot:
+class EndSlot(SlotCommand):
     """End; tell ``SlotEnded``."""
-
-    slot: int
 
 
 # Commands that concern the worker as a whole.
@@ -566,7 +545,6 @@ class Note:
     is_warning: bool = False
 
 
-SlotCommand = Poll | CutPoll | Take | PutBack | GiveBack | EndSlot
 WorkerCommand = (
     LastPoll
     | PutLastBack

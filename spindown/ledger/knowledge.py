@@ -26,6 +26,8 @@ from spindown.error import ContractError
 from spindown.port import Key, Table
 
 _POOL = f"{rows.RATE}pool#"
+#: What a row and a record of throughput both have.
+_ALIKE = {*rows.names_of(ThroughputRecord)} & {*rows.names_of(RateRow)}
 
 
 def read_knowledge(
@@ -135,18 +137,7 @@ def _sizes(row: RateRow) -> JobSizes:
 
 def _throughput(row: RateRow) -> ThroughputRecord:
     return ThroughputRecord(
-        items=row.count,
-        hours=row.hours,
-        reports=row.reports,
-        lives=row.lives,
-        rates=row.samples,
-        longest_hours=row.longest_hours,
-        longest_items=row.longest_items,
-        largest_hours=row.largest_hours,
-        largest_items=row.largest_items,
-        moved=row.moved,
-        gib_in=row.gib_in,
-        gib_out=row.gib_out,
+        items=row.count, rates=row.samples, **{name: getattr(row, name) for name in _ALIKE}
     )
 
 

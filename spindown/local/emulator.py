@@ -16,7 +16,7 @@ import json
 import logging
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,29 +78,28 @@ def load(port: int) -> App:
     # Queue URLs in templates carry the port of the first import otherwise.
     sqs.DEFAULT_PORT = str(port)
     sqs._CANONICAL_NETLOC = f"{sqs.DEFAULT_HOST}:{port}"
-    sqs._act_send_message = sqs._HANDLERS["SendMessage"] = _counting(
-        getattr(sqs._act_send_message, "original", sqs._act_send_message)
-    )
-    lambda_runtime._collect = _closing(
-        getattr(lambda_runtime._collect, "original", lambda_runtime._collect)
-    )
+    _wrap(sqs, "_act_send_message", _counting)
+    sqs._HANDLERS["SendMessage"] = sqs._act_send_message
+    _wrap(lambda_runtime, "_collect", _closing)
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     # Where custom resources answer.
     custom_resource._HOST, custom_resource._PORT = "127.0.0.1", str(port)
     # Its own evaluation mixes all dimensions of a metric; its tickers know no faster minute.
     cloudwatch._evaluate_alarm = _leave_to_monitor
-    cloudwatch._get_metric_data = _calculating(
-        getattr(cloudwatch._get_metric_data, "original", cloudwatch._get_metric_data)
-    )
+    _wrap(cloudwatch, "_get_metric_data", _calculating)
     eventbridge.start_scheduler = scheduler.start_scheduler = _leave_to_schedule
-    eventbridge._dispatch_to_event_bus = _forwarding(
-        getattr(eventbridge._dispatch_to_event_bus, "original", eventbridge._dispatch_to_event_bus)
-    )
-    cloudwatch_logs._append_log_events = recording(
-        getattr(cloudwatch_logs._append_log_events, "original", cloudwatch_logs._append_log_events)
-    )
+    _wrap(eventbridge, "_dispatch_to_event_bus", _forwarding)
+    _wrap(cloudwatch_logs, "_append_log_events", recording)
     app: App = gateway.app
     return app
+
+
+def _wrap(module: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    """Put a wrapper around a function of MiniStack, in place of that of an earlier ``load``."""
+    function = getattr(getattr(module, name), "original", getattr(module, name))
+    wrapped = wrapper(function)
+    wrapped.original = function
+    setattr(module, name, wrapped)
 
 
 def _leave_to_monitor(alarm: Mapping[str, Any]) -> None:
@@ -147,7 +146,6 @@ def _closing(collect: Any) -> Any:
             with suppress(OSError):
                 pipe.close()
 
-    collect_and_close.original = collect  # type: ignore[attr-defined]
     return collect_and_close
 
 
@@ -163,7 +161,6 @@ def _counting(send: Any) -> Any:
         cloudwatch.record_metric("AWS/SQS", SENT, 1.0, dimensions=dimensions)
         return answer
 
-    send_and_count.original = send  # type: ignore[attr-defined]
     return send_and_count
 
 
@@ -185,7 +182,6 @@ def _forwarding(dispatch: Any) -> Any:
         with in_region(spec.region):
             eventbridge._dispatch_event({**event, "EventBusName": bus, "_DispatchPath": [source]})
 
-    forward.original = dispatch  # type: ignore[attr-defined]
     return forward
 
 
@@ -362,7 +358,6 @@ def _calculating(get: Any) -> Any:
         encoded = [cloudwatch._cbor_metric_data_result(one) for one in results]
         return cloudwatch._cbor_ok({"MetricDataResults": encoded})
 
-    get_and_calculate.original = get  # type: ignore[attr-defined]
     return get_and_calculate
 
 
@@ -430,7 +425,6 @@ def recording(append: Any) -> Any:
             if '"_aws"' in event["message"]:
                 _extract(event["message"])
 
-    append_and_extract.original = append  # type: ignore[attr-defined]
     return append_and_extract
 
 

@@ -9,7 +9,7 @@ import threading
 from bisect import insort
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import Random
 
@@ -309,14 +309,7 @@ class MemoryJobQueue:
 
     def take_over(self, entry: _Entry) -> None:
         """Accept a message that was received too often elsewhere; it keeps its id and age."""
-        moved = _Entry(
-            message_id=entry.message_id,
-            body=entry.body,
-            sent_at=entry.sent_at,
-            tenant=entry.tenant,
-            attributes=entry.attributes,
-            receives=entry.receives,
-        )
+        moved = replace(entry, turn=0, delayed=False, visible=False, received_at=None)
         with self._lock:
             self._add(moved, self._clock.now())
 

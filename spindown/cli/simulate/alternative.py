@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -14,9 +15,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
+from spindown.cli.render.bar import open_bar
 from spindown.cli.render.line import print_aside
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
@@ -304,27 +303,17 @@ def simulate_with_progress(
 @contextmanager
 def _progress_of(names: Sequence[str]) -> Iterator[Report]:
     """Draw one bar on stderr for all simulations together; in a file, a line for each that ends."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield _line_of_each(names)
         return
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
     shares = [0.0] * len(names)
-    with progress:
-        task = progress.add_task("simulating", total=float(len(names)))
+    with open_bar(lines_every=1) as show:
 
         def report(number: int, share: float) -> None:
             shares[number] = share
-            open_now = [name for name, done in zip(names, shares, strict=True) if 0.0 < done < 1.0]
-            words = f"simulating {open_now[0]}" if open_now else "simulating"
-            progress.update(task, completed=sum(shares), description=words)
+            open_now = [name for name, each in zip(names, shares, strict=True) if 0.0 < each < 1.0]
+            done = sum(shares) / len(names)
+            show(f"{done:.0%} simulating {''.join(open_now[:1])}", round(100 * done), 100)
 
         yield report
 

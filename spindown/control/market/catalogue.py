@@ -7,7 +7,7 @@ read. So a fault in one API never empties the catalogue.
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+#: Fields of a catalogue that are read.
+_PARTS = tuple(each.name for each in fields(Catalogue) if each.name != "taken_at")
 #: Parts of the catalogue that a launch needs.
 _NEEDED = ("instance_types", "offerings", "on_demand")
 
@@ -289,7 +291,9 @@ class _CatalogueReading:
         self._ports = ports
         #: What the workloads require; None: not known, so that every type stays.
         self._wanted = wanted
-        self._known = known
+        self._known = known or Catalogue(
+            taken_at=now, instance_types={}, offerings={}, on_demand={}
+        )
         self._now = now
         self._first_error: SpindownError | None = None
         self._types: dict[str, InstanceType] = {}
@@ -314,18 +318,18 @@ class _CatalogueReading:
                 for kind in market.instance_types(region=region)
                 if self._is_wanted(kind)
             },
-            known.instance_types if known else None,
+            known.instance_types,
         )
         self._types.update(types)
         self._offerings[region] = self._part(
             f"{region}/offerings",
             lambda: market.offerings(region=region),
-            known.offerings.get(region) if known else None,
+            known.offerings.get(region),
         )
         self._on_demand[region] = self._part(
             f"{region}/on_demand",
             lambda: market.on_demand_prices(region=region),
-            known.on_demand.get(region) if known else None,
+            known.on_demand.get(region),
         )
         self._read_more(region)
 
@@ -345,14 +349,14 @@ class _CatalogueReading:
         self._transfers[region] = self._part(
             f"{region}/transfer_price",
             lambda: market.transfer_prices(region=region),
-            known.transfer_price.get(region) if known else None,
+            known.transfer_price.get(region),
             may_be_empty=True,
         )
 
     def _read_more(self, region: str) -> None:
         """Read what the ranking does not need: reclaim shares, the price of volumes, quotas."""
         ports, known = self._ports, self._known
-        last = known.reclaim_share.get(region) if known else None
+        last = known.reclaim_share.get(region)
         advisor = ports.advisor
         self._shares[region] = (
             self._part(
@@ -361,7 +365,7 @@ class _CatalogueReading:
             if advisor is not None
             else last or {}
         )
-        price = known.volume_price.get(region) if known else None
+        price = known.volume_price.get(region)
         self._volumes |= self._part(
             f"{region}/volume_price",
             lambda: {region: ports.market.volume_price(region=region)},
@@ -373,9 +377,7 @@ class _CatalogueReading:
                 f"{region}/{name}": quota.vcpus
                 for name, quota in ports.market.quotas(region=region).items()
             },
-            {k: v for k, v in known.quotas.items() if k.startswith(f"{region}/")}
-            if known
-            else None,
+            {k: v for k, v in known.quotas.items() if k.startswith(f"{region}/")},
             may_be_empty=True,
         )
 
@@ -383,9 +385,20 @@ class _CatalogueReading:
         """Return the catalogue; raise the first error if there is nothing to offer."""
         if not self._types and self._first_error is not None:
             raise self._first_error
+        return Refreshed(catalogue=self._catalogue(), failures=self._failures)
+
+    def add_to(self, known: Catalogue) -> Catalogue:
+        """Return a catalogue with the newly read parts added."""
+        read = self._catalogue()
+        parts: dict[str, Any] = {
+            name: {**getattr(known, name), **getattr(read, name)} for name in _PARTS
+        }
+        return replace(known, **parts)
+
+    def _catalogue(self) -> Catalogue:
         for region in self._offerings:
             self._trim(region)
-        catalogue = Catalogue(
+        return Catalogue(
             taken_at=self._now,
             instance_types=self._types,
             offerings=self._offerings,
@@ -395,23 +408,6 @@ class _CatalogueReading:
             quotas=self._quotas,
             transfer_price=self._transfers,
             stale_since=self._stale,
-        )
-        return Refreshed(catalogue=catalogue, failures=self._failures)
-
-    def add_to(self, known: Catalogue) -> Catalogue:
-        """Return a catalogue with the newly read parts added."""
-        for region in self._offerings:
-            self._trim(region)
-        return replace(
-            known,
-            instance_types={**known.instance_types, **self._types},
-            offerings={**known.offerings, **self._offerings},
-            on_demand={**known.on_demand, **self._on_demand},
-            reclaim_share={**known.reclaim_share, **self._shares},
-            volume_price={**known.volume_price, **self._volumes},
-            quotas={**known.quotas, **self._quotas},
-            transfer_price={**known.transfer_price, **self._transfers},
-            stale_since={**known.stale_since, **self._stale},
         )
 
     def _trim(self, region: str) -> None:
@@ -450,7 +446,7 @@ class _CatalogueReading:
             if self._ports.clock.now() - begun > SLOW:
                 self._hung[region] = reason
         self._failures[source] = reason
-        if self._known is not None and last:
+        if last:
             self._stale[source] = self._known.stale_since.get(source, self._known.taken_at)
         return last or {}
 
@@ -458,18 +454,16 @@ class _CatalogueReading:
 def _data(deployment: str, refreshed: Refreshed, regions: Sequence[str]) -> list[Datum]:
     catalogue = refreshed.catalogue
     dimensions: dict[str, Any] = {DEPLOYMENT: deployment}
-    data = [
-        Datum(name="CatalogueTypes", value=len(catalogue.instance_types), dimensions=dimensions)
-    ]
     always = {f"{region}/{part}" for region in regions for part in _NEEDED}
-    # CloudWatch bills each source as a metric, so optional sources are measured only when stale.
-    for source in sorted(always | catalogue.stale_since.keys()):
-        age = catalogue.age(source, catalogue.taken_at).total_seconds()
-        data.append(
+    return [
+        Datum(name="CatalogueTypes", value=len(catalogue.instance_types), dimensions=dimensions),
+        # CloudWatch bills each source as a metric: optional ones are measured only when stale.
+        *(
             Datum(
                 name="CatalogueSourceAge",
-                value=age,
+                value=catalogue.age(source, catalogue.taken_at).total_seconds(),
                 dimensions={**dimensions, SOURCE: source},
             )
-        )
-    return data
+            for source in sorted(always | catalogue.stale_since.keys())
+        ),
+    ]
