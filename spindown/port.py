@@ -495,14 +495,10 @@ class LaunchAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceView:
+class InstanceView(LaunchedInstance):
     """An instance as EC2 describes it."""
 
-    instance_id: str
-    instance_type: str
     region: str
-    zone: str
-    capacity_type: CapacityType
     #: pending, running, shutting-down, terminated, stopping, stopped.
     state: str
     launched_at: datetime

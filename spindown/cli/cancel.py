@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.count import say_items
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.job.cancel import Cancelled, CancelOutcome
 from spindown.job.cancel import cancel as cancel_jobs
+from spindown.reason_text import say_items
 
 
 def cancel(

@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.count import say_waiting
 from spindown.cli.render.line import print_line
 from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
@@ -24,7 +23,7 @@ from spindown.operate.drain import (
     terminate_all,
 )
 from spindown.port import ControlPorts
-from spindown.reason_text import say_count
+from spindown.reason_text import say_count, say_waiting
 
 
 def drain(  # noqa: PLR0913 - each is an option of the command line

@@ -14,7 +14,6 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
-from spindown.cli.render.count import say_items
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.cli.wait import end_to_json, going_on, wait_for
@@ -26,7 +25,7 @@ from spindown.job.result import JobProgress, count_items, read_progress, read_re
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore
-from spindown.reason_text import say_count, say_dollars
+from spindown.reason_text import say_count, say_dollars, say_items
 
 #: Records between two lines of progress in a file.
 _RECORDS_A_LINE = 10_000

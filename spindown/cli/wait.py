@@ -9,7 +9,6 @@ from typing import Any
 import typer
 
 from spindown.cli.render.bar import open_bar
-from spindown.cli.render.count import say_items
 from spindown.cli.render.line import print_aside
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
@@ -18,7 +17,7 @@ from spindown.error import Throttled, Unreachable
 from spindown.job.result import JobProgress
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
-from spindown.reason_text import say_count, say_dollars
+from spindown.reason_text import say_count, say_dollars, say_items
 
 #: Exit status after a Ctrl-C.
 INTERRUPTED = 130

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindown.client.stream import ShowItems
+from spindown.reason_text import say_items
 
 #: In a file: so many calls a line.
 _CALLS_A_LINE = 200
@@ -44,13 +45,6 @@ def open_progress(name: str, asked: "bool | ShowItems | None") -> Shown:
         bar(f"{name}: {say_items(done, failed, total)}", done + failed, total)
 
     return Shown(show, stack.close)
-
-
-def say_items(done: int, failed: int, total: int | None) -> str:
-    """Return how many items are done, in words."""
-    of = "" if total is None else f"/{total:,}"
-    noun = "item" if (done if total is None else total) == 1 else "items"
-    return f"{done:,}{of} {noun} done" + (f", {failed:,} failed" if failed else "")
 
 
 def _find_notebook() -> "Callable[..., Any] | None":

@@ -337,7 +337,6 @@ class ExportLine:
     line_type: LineType
     #: Of an instance its id; else whatever AWS names.
     resource_id: str
-    usage_type: str
     dollars: float
     #: In the unit of the usage; of machines hours.
     amount: float

@@ -384,7 +384,6 @@ def _line(
         kind=_kind_of(usage or "", service or ""),
         line_type=_type_of(line_type or ""),
         resource_id=_instance_of(resource) or printable(resource or ""),
-        usage_type=printable(usage or ""),
         dollars=cost or 0.0,
         amount=amount or 0.0,
     )

@@ -241,14 +241,7 @@ def find_runtime(env: Mapping[str, str]) -> str:
             tried.append(f"{name} is not installed")
             continue
         try:
-            done = subprocess.run(
-                [name, "info"],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=_ASK_SECONDS,
-                env=dict(env),
-            )
+            done = _run(name, ["info"], env)
         except (OSError, subprocess.TimeoutExpired) as exc:
             tried.append(f"{name} gives no answer ({exc})")
             continue
@@ -291,14 +284,19 @@ def _end_containers(
 def _ask(runtime: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
     """Return what a runtime answers; "": nothing."""
     try:
-        done = subprocess.run(
-            [runtime, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=_ASK_SECONDS,
-            env=dict(env),
-        )
+        return _run(runtime, arguments, env).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout
+
+
+def _run(
+    runtime: str, arguments: Sequence[str], env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [runtime, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=_ASK_SECONDS,
+        env=dict(env),
+    )

@@ -146,40 +146,20 @@ def _sum(name: str, trial: Trial, advice: Advice) -> Text:
 def settings_lines(advice: Advice) -> list[SettingLine]:
     """Return every setting that was examined."""
     now, best = advice.present.settings, advice.best.settings
+    told = {key: (_spell_key(now.policy, key), _spell_key(best.policy, key)) for key in _LIVE_KEYS}
+    told["idle_timeout"] = (
+        _spell_idle(now, advice.present_idle),
+        _spell_idle(best, advice.best_idle),
+    )
+    told["families_denied"] = _spell_families(now), _spell_families(best)
+    why = {
+        "scale_up_threshold": _say_threshold(best.policy),
+        "idle_timeout": _say_gaps(best, advice),
+        "families_denied": f"launched: {_say_types(advice.best)}",
+    }
     return [
-        SettingLine(
-            key="start_within",
-            now=_spell(now.policy.start_within),
-            advised=_spell(best.policy.start_within),
-        ),
-        SettingLine(
-            key="scale_up_threshold",
-            now=_spell_key(now.policy, "scale_up_threshold"),
-            advised=_spell_key(best.policy, "scale_up_threshold"),
-            why=_say_threshold(best.policy),
-        ),
-        SettingLine(
-            key="drain_within",
-            now=_spell(now.policy.drain_within),
-            advised=_spell(best.policy.drain_within),
-        ),
-        SettingLine(
-            key="idle_timeout",
-            now=_spell_idle(now, advice.present_idle),
-            advised=_spell_idle(best, advice.best_idle),
-            why=_say_gaps(best, advice),
-        ),
-        SettingLine(
-            key="max_price_per_hour",
-            now=f"{now.policy.max_price_per_hour:g}",
-            advised=f"{best.policy.max_price_per_hour:g}",
-        ),
-        SettingLine(
-            key="families_denied",
-            now=", ".join(sorted(now.families_denied)) or "none",
-            advised=", ".join(sorted(best.families_denied)) or "none",
-            why=f"launched: {_say_types(advice.best)}",
-        ),
+        SettingLine(key=key, now=before, advised=after, why=why.get(key, ""))
+        for key, (before, after) in told.items()
     ]
 
 
@@ -271,6 +251,10 @@ def _say_threshold(policy: Policy) -> str:
 def _spell_idle(settings: AdvisedSettings, idle: Idle) -> str:
     covered = f" ({idle.gaps.share:.0%} of gaps)" if idle.gaps.gaps else ""
     return _spell_key(settings.policy, "idle_timeout") + covered
+
+
+def _spell_families(settings: AdvisedSettings) -> str:
+    return ", ".join(sorted(settings.families_denied)) or "none"
 
 
 def _say_gaps(settings: AdvisedSettings, advice: Advice) -> str:

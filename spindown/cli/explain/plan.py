@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.count import say_waiting
 from spindown.cli.render.decision import say_shapes
 from spindown.cli.render.line import told_if_slow
 from spindown.cli.render.screen import format_item_cost, print_parts
@@ -23,10 +22,10 @@ from spindown.contract.codec import encode
 from spindown.control.plan.action import ActionKind
 from spindown.control.plan.launch_need import LaunchNeed
 from spindown.control.plan.launch_request import LaunchWorkers
-from spindown.domain.ranking import Candidate, Rejection
+from spindown.domain.ranking import Candidate, CostParts, Rejection
 from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import MonthBudget, PlannedTick, plan_next_tick
-from spindown.reason_text import say, say_action, say_count, say_number
+from spindown.reason_text import say, say_action, say_count, say_number, say_waiting
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
@@ -34,7 +33,7 @@ _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
 _LEAST = ("$/h", "$/1000 items")
 #: What price and cost are made of; shown where there is room for it.
 _PRICES = ("alone", "volume", "IPv4")
-_PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
+_PARTS = tuple(each.name for each in fields(CostParts))
 #: Columns -> what they are parts of, below the table.
 _UNITS = {
     _PARTS: f"{', '.join(_PARTS)}: parts of $/1000 items",
@@ -152,9 +151,8 @@ def _price_words(candidate: Candidate) -> Iterator[str]:
 
 
 def _part_words(candidate: Candidate) -> Iterator[str]:
-    parts, least = candidate.parts, candidate.cost_per_item / 1000
-    signed = (parts.work, parts.boot, parts.redo, parts.idle, -parts.refund, parts.transfer)
-    for part in signed:
+    least = candidate.cost_per_item / 1000
+    for part in candidate.parts.signed().values():
         yield say_number(part * 1000) if abs(part) > least else "0"
 
 

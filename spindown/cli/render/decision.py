@@ -9,7 +9,6 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.render.count import say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.cli.render.table import make_table
 from spindown.contract.decision import (
@@ -33,6 +32,7 @@ from spindown.reason_text import (
     say_number,
     say_outcome,
     say_shape,
+    say_waiting,
 )
 
 _COLOURS = {

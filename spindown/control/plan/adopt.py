@@ -49,7 +49,7 @@ def adopt_launches(draft: PlanDraft) -> PlanDraft:
 def _adopt(
     draft: PlanDraft, launch: Launch, request: LaunchRequest, instances: Sequence[InstanceView]
 ) -> PlanDraft:
-    found = tuple(_launched(instance) for instance in instances)
+    found = tuple(instances)
     age = draft.now - launch.intended_at
     is_described = age <= _DESCRIBED_FOR
     may_be_more = age <= _REPLAY_WITHIN and len(found) < launch.count
@@ -111,16 +111,6 @@ def _why_not_again(draft: PlanDraft, launch: Launch, request: LaunchRequest) -> 
     if live + sum(each.count for each in (*asked, launch)) > most:
         return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most})
     return NO_REASON
-
-
-def _launched(instance: InstanceView) -> LaunchedInstance:
-    return LaunchedInstance(
-        instance_id=instance.instance_id,
-        instance_type=instance.instance_type,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
-        launched_at=instance.launched_at,
-    )
 
 
 def _complete(

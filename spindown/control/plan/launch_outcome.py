@@ -5,7 +5,7 @@ were found by their launch's tag.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from spindown.contract import row as rows
@@ -185,16 +185,10 @@ def _worker(
         region=request.region,
         zone=found.zone,
         capacity_type=found.capacity_type,
-        gpu_name=offered.gpu_name,
-        gpu_count=offered.gpu_count,
-        vcpus=offered.vcpus,
-        slots=offered.slots,
-        price_per_hour=offered.price_per_hour,
-        extra_price=offered.extra_price,
-        on_demand_price=offered.on_demand_price,
         state=WorkerState.BOOTING,
         launched_at=launched_at,
         warm_until=_warm_until(launch, launched_at, facts),
+        **asdict(offered),
     )
 
 

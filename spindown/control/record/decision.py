@@ -298,20 +298,12 @@ def _notes(
 
 def record_candidate(candidate: Candidate) -> CandidateRecord:
     """Return a candidate as a decision spells it out."""
-    parts = candidate.parts
     return CandidateRecord(
         offer=str(candidate.offer),
         region=candidate.offer.region,
         price_per_hour=candidate.offer.price,
         cost_per_item=candidate.cost_per_item,
-        parts={
-            "work": parts.work,
-            "boot": parts.boot,
-            "redo": parts.redo,
-            "idle": parts.idle,
-            "refund": -parts.refund,
-            "transfer": parts.transfer,
-        },
+        parts=candidate.parts.signed(),
         items_per_hour=candidate.items_per_hour,
         measured=candidate.measured,
         speed_source=candidate.speed_source,

@@ -1,7 +1,7 @@
 """The values of a ranking: what an offer would cost, and why one is left out."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from spindown.domain.offer import CapacityType, Offer
@@ -34,6 +34,11 @@ class CostParts:
     def total(self) -> float:
         """Return the cost of an item."""
         return self.work + self.boot + self.redo + self.idle - self.refund + self.transfer
+
+    def signed(self) -> dict[str, float]:
+        """Return each part by its name, as it counts in the sum."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**parts, "refund": -self.refund}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,7 +244,6 @@ def a_line(instance: str = "i-1", dollars: float = 0.56, **changes: object) -> E
         kind=CostKind.MACHINES,
         line_type=LineType.USAGE,
         resource_id=instance,
-        usage_type="USW2-SpotUsage:g4dn.xlarge",
         dollars=dollars,
         amount=2.0,
     )
