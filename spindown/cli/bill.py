@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.month_bill import render_bill, render_reconciliation
+from spindown.cli.render.month_bill import render_bill, render_export_comparison
 from spindown.cli.render.screen import print_parts
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
@@ -27,7 +27,7 @@ from spindown.domain.month_bill import (
 from spindown.error import AccessDenied, BadInput, NotFound
 from spindown.installed import require
 from spindown.operate.cost_export import export_files, find_export, read_export
-from spindown.operate.month_bill import month_span, read_month, reconcile_month
+from spindown.operate.month_bill import compare_month, month_span, read_month
 
 _S3 = "s3://"
 #: Metrics that the alarm of the control plane's share reads; each other alarm reads one.
@@ -91,7 +91,7 @@ def bill(  # noqa: PLR0913 - its options
                 workloads=names,
                 instances=[one.instance_id for one in found.machines],
             )
-        compared = reconcile_month(
+        compared = compare_month(
             ledgers,
             read,
             found,
@@ -108,7 +108,7 @@ def bill(  # noqa: PLR0913 - its options
     else:
         print_parts(render_bill(found, rows, by))
         if compared is not None:
-            print_parts(render_reconciliation(compared, source=source, tags=tags))
+            print_parts(render_export_comparison(compared, source=source, tags=tags))
 
 
 def _alarm_metrics(session: Session) -> int:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
@@ -13,7 +13,6 @@ from spindown.cli.render.line import print_aside
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.domain.batch import BatchEnd
-from spindown.error import Throttled, Unreachable
 from spindown.job.result import JobProgress
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
@@ -45,7 +44,7 @@ def wait_for(
     """
     ends = JobEnds(jobs, store, at_once=_STATES_A_LOOK)
     with open_bar(lines_every=_LOOKS_A_LINE) as show:
-        while not _look(ends):
+        while not ends.look():
             standing = _Standing(ends, len(jobs), items)
             show(standing.words, standing.items_over, standing.items)
             pause()
@@ -89,12 +88,6 @@ def sending(options: str) -> Iterator[Callable[[Batch], None]]:
         for name in begun:
             print_aside(say_going_on(name, options))
         raise
-
-
-def _look(ends: JobEnds) -> bool:
-    with suppress(Throttled, Unreachable):
-        return ends.look()
-    return False
 
 
 def is_well(ends: Mapping[str, JobProgress]) -> bool:

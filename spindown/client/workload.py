@@ -518,7 +518,7 @@ class Submission(Generic[R]):
         """
         ends = JobEnds(self.jobs, self._sender.store, at_once=_STATES_A_LOOK)
         begun, pause = time.monotonic(), LOOK_SECONDS
-        while not _look(ends):
+        while not ends.look():
             if timeout is not None and time.monotonic() - begun >= timeout:
                 raise TimeoutError(f"not over after {timeout:g} s: {self.describe()}")
             Event().wait(pause)
@@ -636,13 +636,6 @@ class Submission(Generic[R]):
         """Cancel what is not done, unless it was detached."""
         if not self._is_detached and not self._is_over:
             _cancel_surely([self])
-
-
-def _look(ends: JobEnds) -> bool:
-    """Tell whether all jobs are over; without an answer of AWS they are not, for now."""
-    with suppress(Throttled, Unreachable):
-        return ends.look()
-    return False
 
 
 def _read_record(

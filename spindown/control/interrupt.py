@@ -106,7 +106,7 @@ def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Rea
         instance_id=event.instance_id,
         workload=ours.workload,
         acted=acted,
-        decision=_reconcile(ours, holder, "notice") if acted else None,
+        decision=_run_tick(ours, holder, "notice") if acted else None,
     )
 
 
@@ -127,7 +127,7 @@ def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> React
         instance_id=event.instance_id,
         workload=ours.workload,
         acted=acted,
-        decision=_reconcile(ours, holder, "state-change") if ours.leases() else None,
+        decision=_run_tick(ours, holder, "state-change") if ours.leases() else None,
     )
 
 
@@ -150,5 +150,5 @@ def _write_once(ours: OurInstance, sort: str, name: str, at: datetime) -> bool:
     return True
 
 
-def _reconcile(ours: OurInstance, holder: str, source: str) -> Decision:
+def _run_tick(ours: OurInstance, holder: str, source: str) -> Decision:
     return run_tick(ours.workload, ours.ports, holder=holder, source=source)

@@ -31,7 +31,7 @@ from spindown.domain.past_cost import (
     on_demand_dollars,
     saving_over,
 )
-from spindown.ledger import RowWrites, account_key
+from spindown.ledger import RowWrites, month_key
 from spindown.port import Key, When, Write
 
 _HOUR = timedelta(hours=1)
@@ -114,13 +114,13 @@ def charge(
     sums = [
         (ledger.key(rows.spend_sort_key(accrual.until)), day),
         (ledger.key(pool), {"hours": hours}),
-        (_month(accrual.until), _spent(dollars - earlier)),
+        (month_key(accrual.until), _spent(dollars - earlier)),
     ]
     if earlier:
         sums.append((ledger.key(rows.spend_sort_key(worker.launched_at)), {"dollars": earlier}))
-        sums.append((_month(worker.launched_at), _spent(earlier)))
+        sums.append((month_key(worker.launched_at), _spent(earlier)))
     if launch is not None and released:
-        sums.append((_month(launch.reserved_at), {"committed": -released}))
+        sums.append((month_key(launch.reserved_at), {"committed": -released}))
         back = {"reserved_usd": -released}
         sums.append((ledger.key(rows.launch_sort_key(launch.launch_id)), back))
     return Charge(
@@ -153,9 +153,9 @@ def take_back_refund(worker: Worker, ledger: RowWrites) -> Charge:
         refunded_usd=0.0,
         sums=(
             (ledger.key(rows.spend_sort_key(until)), day),
-            (_month(until), _spent(dollars - earlier)),
+            (month_key(until), _spent(dollars - earlier)),
             (ledger.key(rows.spend_sort_key(worker.launched_at)), {"dollars": earlier}),
-            (_month(worker.launched_at), _spent(earlier)),
+            (month_key(worker.launched_at), _spent(earlier)),
         ),
     )
 
@@ -239,10 +239,6 @@ def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
 def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
     is_spot = worker.capacity_type is CapacityType.SPOT
     return is_spot and until - worker.launched_at < FREE_FOR
-
-
-def _month(at: datetime) -> Key:
-    return account_key(rows.budget_sort_key(at))
 
 
 def last_days(days: Mapping[str, SpendRow], now: datetime, count: int = 1) -> CostWindow:

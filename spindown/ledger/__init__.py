@@ -6,6 +6,7 @@ from spindown.ledger.ledger import (
     RowWrites,
     account_key,
     is_lock_damaged,
+    month_key,
     read_worker,
 )
 from spindown.ledger.partition import decode_at
@@ -20,5 +21,6 @@ __all__ = [
     "account_key",
     "decode_at",
     "is_lock_damaged",
+    "month_key",
     "read_worker",
 ]

@@ -276,6 +276,11 @@ def account_key(sort: str) -> Key:
     return Key(partition=rows.DEPLOYMENT_PARTITION, sort=sort)
 
 
+def month_key(at: datetime) -> Key:
+    """Return the key of the row of a month's budget."""
+    return account_key(rows.budget_sort_key(at))
+
+
 def read_worker(table: Table, key: Key) -> Worker | None:
     """Read a worker row; None if it is gone or cannot be read."""
     row = table.get(key)

@@ -250,13 +250,14 @@ class JobEnds:
         self.latest: dict[str, JobProgress] = {}
 
     def look(self) -> bool:
-        """Look at some of those that are not over; tell whether all are."""
-        for _ in range(min(len(self._open), self._at_once)):
-            progress = read_progress(self._open[0], self._store)
-            job_id = self._open.popleft()
-            self.latest[job_id] = progress
-            if progress.is_over:
-                self.ended[job_id] = progress
-            else:
-                self._open.append(job_id)
+        """Look at some of those that are not over, while AWS answers; tell whether all are."""
+        with suppress(Throttled, Unreachable):
+            for _ in range(min(len(self._open), self._at_once)):
+                progress = read_progress(self._open[0], self._store)
+                job_id = self._open.popleft()
+                self.latest[job_id] = progress
+                if progress.is_over:
+                    self.ended[job_id] = progress
+                else:
+                    self._open.append(job_id)
         return not self._open

@@ -136,7 +136,7 @@ def _billed(row: SpendRow) -> BilledDay:
     )
 
 
-def reconcile_month(
+def compare_month(
     ledgers: Mapping[str, Ledger],
     export: CostExport,
     bill: MonthBill,

@@ -27,8 +27,8 @@ LOOK_EVERY = timedelta(seconds=5)
 QUIET_LOOKS = 2
 #: A lock that is kept frees itself after this, should the teardown die.
 _KEPT_FOR = timedelta(minutes=16)
-#: A ledger that has given no answer for so long keeps launches out by itself: whoever reconciled
-#: has ended by then, and nobody begins without a lock.
+#: A ledger that has given no answer for so long keeps launches out by itself: whoever ran a
+#: tick has ended by then, and nobody begins without a lock.
 _LEDGER_PATIENCE = LOCK_LEASE
 
 

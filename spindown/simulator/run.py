@@ -189,14 +189,14 @@ class Run:
         if done.routed:
             self.agenda.plan_in(self.scenario.delays.event, Turn.EVENT, self._nudge)
 
-    def _reconcile(self, source: str) -> Decision | None:
+    def _call_scaler(self, source: str) -> Decision | None:
         if self._is_down:
             return None
         self._calls += 1
         return run_tick(WORKLOAD, self.world.control, holder=f"call-{self._calls}", source=source)
 
     def _nudge(self, source: str = NUDGE) -> None:
-        self._reconcile(source)
+        self._call_scaler(source)
 
     @property
     def _is_down(self) -> bool:
@@ -204,7 +204,7 @@ class Run:
 
     def _tick(self) -> None:
         is_lost = _is_within(self.agenda.seconds, self._faults.ticks_lost)
-        decision = None if is_lost else self._reconcile(TICK)
+        decision = None if is_lost else self._call_scaler(TICK)
         is_quiet = False
         if decision is not None:
             self.decision = decision

@@ -82,7 +82,7 @@ def during(method: str, act: Callable[[], object]) -> Callable[[PortCall, Callab
 
 
 @pytest.mark.parametrize("method", ["query_each", "backlog", "launch", "transact"])
-def test_of_two_reconciles_at_once_one_acts(method: str) -> None:
+def test_of_two_ticks_at_once_one_acts(method: str) -> None:
     world = a_world()
     world.submit(4)
     seen: list[Outcome] = []

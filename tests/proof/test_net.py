@@ -130,7 +130,7 @@ def never_come_up(world: ProofWorld) -> None:
 
 
 @pytest.mark.parametrize("breach", [wedge, never_idle_out, never_come_up], ids=lambda b: b.__name__)
-def test_reconcile_alone_ends_what_breaks_its_contract(
+def test_the_scaler_alone_ends_what_breaks_its_contract(
     breach: Callable[[ProofWorld], None],
 ) -> None:
     world = up()
@@ -145,7 +145,7 @@ def test_reconcile_alone_ends_what_breaks_its_contract(
     assert not [i for i in world.running if i.instance_id in world.broken]
 
 
-def test_reconcile_asks_again_until_ec2_has_ended_an_instance() -> None:
+def test_the_scaler_asks_again_until_ec2_has_ended_an_instance() -> None:
     world = up()
     world.live[0].step(0)
     refused = [0]
@@ -163,7 +163,7 @@ def test_reconcile_asks_again_until_ec2_has_ended_an_instance() -> None:
     assert [reason for _, reason in ends(world).values()][:1] == [EndReason.TERMINATED_BY_CALL]
 
 
-def test_reconcile_ends_an_instance_that_has_no_row() -> None:
+def test_the_scaler_ends_an_instance_that_has_no_row() -> None:
     world = up()
     (process,) = world.live
     process.die()
@@ -176,7 +176,7 @@ def test_reconcile_ends_an_instance_that_has_no_row() -> None:
     assert ends(world)[process.instance_id][1] == EndReason.TERMINATED_BY_CALL
 
 
-def test_reconcile_ends_a_row_without_instance_and_requeues() -> None:
+def test_the_scaler_ends_a_row_without_instance_and_requeues() -> None:
     world = up()
     (process,) = world.live
     process.step(0)

@@ -357,7 +357,7 @@ def test_stays_while_it_is_kept_warm_and_ends_when_it_is_not(plant: Callable[...
     assert one.world.clock.now() - now >= timedelta(seconds=1.5)
 
 
-def test_what_reconcile_keeps_warm_at_the_last_moment_stays(plant: Callable[..., Plant]) -> None:
+def test_what_a_tick_keeps_warm_at_the_last_moment_stays(plant: Callable[..., Plant]) -> None:
     one = plant()
     one.world.set_policy(replace(QUICK, heartbeat_interval=timedelta(seconds=1)))
     until = one.world.clock.now() + timedelta(seconds=2.5)

@@ -82,7 +82,7 @@ def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
         yield f"    not charged: {say_usd(refunded)} USD of machines that EC2 took back in an hour"
 
 
-def render_reconciliation(
+def render_export_comparison(
     found: ExportComparison, *, source: str, tags: frozenset[str]
 ) -> Iterator[RenderableType]:
     """Yield the books beside an export: by kind, then the difference of machines by cause."""

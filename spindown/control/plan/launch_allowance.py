@@ -19,8 +19,8 @@ from spindown.domain.fleet import Launch, Worker
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
-from spindown.ledger import AccountView, account_key
-from spindown.port import Key, When, Write
+from spindown.ledger import AccountView, account_key, month_key
+from spindown.port import When, Write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ def reserve(intent: Launch, budget: LaunchBudget | None) -> Write:
     most = None if budget is None else budget.committed_at_most_usd
     limit = {} if most is None else {"committed": most - intent.reserved_usd}
     return Write(
-        key=_month(intent.intended_at),
+        key=month_key(intent.intended_at),
         when=When(at_most=limit),
         add={"committed": intent.reserved_usd},
     )
@@ -154,7 +154,7 @@ def reserve(intent: Launch, budget: LaunchBudget | None) -> Write:
 
 def add_to_budget(at: datetime, sums: Mapping[str, float]) -> Write:
     """Return an addition to the deployment's month that ``at`` lies in."""
-    return Write(key=_month(at), add={name: value for name, value in sums.items() if value})
+    return Write(key=month_key(at), add={name: value for name, value in sums.items() if value})
 
 
 def take_call(region: str, account: AccountView | None, now: datetime) -> Write:
@@ -164,7 +164,3 @@ def take_call(region: str, account: AccountView | None, now: datetime) -> Write:
         when = When(equals={"minute": minute}, at_most={"count": CALLS_PER_MINUTE - 1})
         return Write(key=key, when=when, add={"count": 1})
     return Write(key=key, when=When(differs={"minute": minute}), set={"minute": minute, "count": 1})
-
-
-def _month(at: datetime) -> Key:
-    return account_key(rows.budget_sort_key(at))

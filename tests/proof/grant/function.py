@@ -420,7 +420,7 @@ def follows(state: JobState) -> Deed:
     return deed
 
 
-def _reconciles(prompt: Prompt, requeue: Deed) -> Mapping[str, Deed]:
+def _runs_ticks(prompt: Prompt, requeue: Deed) -> Mapping[str, Deed]:
     """Return what each statement serves of a function that ticks."""
     return {
         "ReadSettings": answers(prompt),
@@ -440,14 +440,14 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
         (role, sid): deed
         for role, deeds in {
             SCALER: {
-                **_reconciles(prompt_scaler, requeue_by_scaler),
+                **_runs_ticks(prompt_scaler, requeue_by_scaler),
                 "WakeIntake": wakes_intake,
                 **dict.fromkeys(
                     ("FollowBatches", "StartBatches", "CloseBatches"), follows(JobState.COMPLETED)
                 ),
                 "CancelBatches": follows(JobState.CANCELLED),
             },
-            INTERRUPTION: _reconciles(prompt_interruption, requeues(prompt_interruption)),
+            INTERRUPTION: _runs_ticks(prompt_interruption, requeues(prompt_interruption)),
         }.items()
         for sid, deed in deeds.items()
     },

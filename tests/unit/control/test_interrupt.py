@@ -280,7 +280,7 @@ def test_events_in_any_order_and_number_end_in_the_same_account() -> None:
     assert set(accounts) == {(1, 0.0, 0)}
 
 
-def test_a_reconcile_under_way_leaves_a_replacement_to_the_tick() -> None:
+def test_a_tick_under_way_leaves_a_replacement_to_the_next() -> None:
     world, worker = a_busy_world()
     world.put(rows.LOCK, until=world.now + minutes(1), holder="tick", fence=99)
 

@@ -21,7 +21,7 @@ from tests.control import WORKLOAD, ControlWorld, codes
 from tests.failure import failing
 
 
-def test_a_second_reconcile_at_the_same_time_leaves_at_once() -> None:
+def test_a_second_tick_at_the_same_time_leaves_at_once() -> None:
     world = ControlWorld()
     world.send()
     inner: list[Decision] = []
@@ -40,7 +40,7 @@ def test_a_second_reconcile_at_the_same_time_leaves_at_once() -> None:
     assert world.metrics.values("LockBusy") == [1]
 
 
-def test_a_reconcile_that_outlived_its_lock_launches_no_more() -> None:
+def test_a_tick_that_outlived_its_lock_launches_no_more() -> None:
     world = ControlWorld()
     world.send()
     taken: list[Decision] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from spindown.cli.render.month_bill import render_bill, render_reconciliation
+from spindown.cli.render.month_bill import render_bill, render_export_comparison
 from spindown.cli.render.saving import say_saving
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
@@ -18,7 +18,7 @@ from spindown.domain.past_cost import Saving
 from spindown.error import BadInput
 from spindown.ledger import Ledger
 from spindown.operate.cost_export import read_export
-from spindown.operate.month_bill import month_span, read_month, reconcile_month
+from spindown.operate.month_bill import compare_month, month_span, read_month
 from spindown.port import Key, Write
 from tests.builders import a_worker
 from tests.control import WORKLOAD, ControlWorld
@@ -205,7 +205,7 @@ def test_books_are_held_against_an_export(tmp_path: Path) -> None:
         instances=[one.instance_id for one in bill.machines],
     )
 
-    found = reconcile_month(
+    found = compare_month(
         {WORKLOAD: Ledger(world.table, WORKLOAD)},
         export,
         bill,
@@ -218,7 +218,7 @@ def test_books_are_held_against_an_export(tmp_path: Path) -> None:
     assert (machines.booked, machines.billed) == pytest.approx((0.96, 0.98))
     console = Console(width=120)
     with console.capture() as captured:
-        for part in render_reconciliation(found, source="CUR 2.0, USD", tags=export.tags):
+        for part in render_export_comparison(found, source="CUR 2.0, USD", tags=export.tags):
             console.print(part)
     assert f"+0.02  {Gap.PRICE}" in captured.get()
     assert "spindown:deployment" in captured.get()

@@ -92,7 +92,7 @@ def test_nothing_is_launched_from_its_beginning_on() -> None:
     assert scene.states() == {}
 
 
-def test_waits_for_whoever_reconciles_to_finish() -> None:
+def test_waits_for_a_tick_to_finish() -> None:
     scene = Scene()
     scene.world.send(3)
     launched: list[str] = []
@@ -125,7 +125,7 @@ def test_an_answer_of_ec2_that_is_late_ends_nothing_too_early() -> None:
     assert set(scene.states().values()) == {"terminated"}
 
 
-def test_says_what_runs_at_its_time_limit_and_frees_reconcile() -> None:
+def test_says_what_runs_at_its_time_limit_and_frees_the_lock() -> None:
     scene = Scene()
     instance = scene.world.launch_astray()
     scene.world.interfere = lambda call, proceed: {} if call.method == "terminate" else proceed()

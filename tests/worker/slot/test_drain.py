@@ -186,7 +186,7 @@ def test_told_to_finish_while_polling_it_makes_no_pause_after(
     slot.run()
 
 
-def test_leaves_when_reconcile_has_condemned_the_instance(tmp_path: Path) -> None:
+def test_leaves_when_a_tick_has_condemned_the_instance(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.change_worker("i-1", state=WorkerState.CONDEMNED)
     slot.watch.beat()
