@@ -23,6 +23,8 @@ SpindownError
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from enum import Enum
+from itertools import islice
 from typing import Any
 
 
@@ -61,8 +63,7 @@ class BadInput(SpindownError):
 
     def __str__(self) -> str:
         """Say it in one sentence."""
-        # Arrays show themselves in several lines.
-        shown = "not set" if self.value is None else " ".join(repr(self.value).splitlines())
+        shown = "not set" if self.value is None else _shown(self.value)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[: _SHOWN_CHARACTERS - 3] + "..."
         # Name and remedy may have parts that the person wrote. They must not break the line.
@@ -70,6 +71,28 @@ class BadInput(SpindownError):
 
 
 _SHOWN_CHARACTERS = 120
+
+
+#: Values inside values; a message may have so many that showing them would use up the stack.
+_SHOWN_LEVELS = 4
+
+
+def _shown(value: object, levels: int = _SHOWN_LEVELS) -> str:
+    """Return the beginning of a value as TOML has it, as far as TOML has such values."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, dict | list | tuple) or not value:
+        # Arrays show themselves in several lines.
+        return " ".join(repr(value).splitlines())
+    if not levels:
+        return "..."
+    if isinstance(value, dict):
+        pairs = islice(value.items(), _SHOWN_CHARACTERS)
+        return "{ " + ", ".join(f"{k} = {_shown(each, levels - 1)}" for k, each in pairs) + " }"
+    shown = (_shown(each, levels - 1) for each in islice(value, _SHOWN_CHARACTERS))
+    return f"[{', '.join(shown)}]"
 
 
 class NoCredentials(BadInput):

@@ -162,7 +162,7 @@ def put_functions(text: str, files: Sequence[str]) -> str:
     if not isinstance(listed, list):
         raise BadInput("functions", listed, "write a list of files")
     whole = [*listed, *(one for one in files if one not in listed)]
-    line = f"functions = {json.dumps(whole)}"
+    line = f"functions = {json.dumps(whole, ensure_ascii=False)}"
     if _FUNCTIONS.search(text):
         edited = _FUNCTIONS.sub(lambda _: line, text, count=1)
     else:

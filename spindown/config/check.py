@@ -1,6 +1,7 @@
 """Thresholds that each are possible but contradict each other."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import timedelta
 
 from spindown.config.duration import format_duration
@@ -125,6 +126,11 @@ def _named(name: str, policy: Policy) -> str:
 def _shown(value: object) -> object:
     if isinstance(value, tuple):
         return [_shown_of_list(each) for each in value]
+    if isinstance(value, Needs):
+        needs = ((each.name, getattr(value, each.name)) for each in fields(value))
+        return {name: _shown(need) for name, need in needs if need is not None}
+    if isinstance(value, frozenset):
+        return sorted(value)
     return format_duration(value) if isinstance(value, timedelta) else value
 
 

@@ -125,12 +125,13 @@ def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:
         yield f"sent again as {detail.again}"
     elif batch.submitted_at is not None:
         command = f"spindown redrive {batch.workload} --items {batch.batch_id}{options}"
-        yield f"send them again, once the batch is over: {command}"
+        when = "" if batch.jobs_over == batch.jobs else ", once the batch is over"
+        yield f"send them again{when}: {command}"
 
 
 def say_failed(record: Mapping[str, Any]) -> str:
     """Return a failed item in a line: where it is, what it is, the first line of its error."""
-    item = json.dumps(record.get("item"))
+    item = json.dumps(record.get("item"), ensure_ascii=False)
     shown = item if len(item) <= _ITEM_SHOWN else item[: _ITEM_SHOWN - 3] + "..."
     return printable(
         f"{record['job_id']}  {record.get('index')}  {shown}  {_first_line(record.get('error'))}"

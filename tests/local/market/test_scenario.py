@@ -70,7 +70,7 @@ def test_the_page_lists_what_the_default_scenario_sells() -> None:
         ),
         pytest.param(
             '\n[type."g5.2xlarge"]\non_demand = 1.0\nboot = { median = "9s", p95 = "1s" }\n',
-            "test.type.g5.2xlarge.boot is {'median': '9s', 'p95': '1s'}: median must be above zero",
+            "test.type.g5.2xlarge.boot is { median = '9s', p95 = '1s' }: median must be above zero",
             id="quantiles the wrong way round",
         ),
         pytest.param("\nnot toml", "fix the TOML", id="no-toml"),

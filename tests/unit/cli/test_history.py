@@ -188,10 +188,10 @@ def test_a_list_in_json_is_read_entry_by_entry(tmp_path: Path, text: str) -> Non
         pytest.param("7", "t.json is '7': make it a list of JSON objects", id="a number"),
         pytest.param("[7]", "t.json entry 1 is '7': make it a list", id="a list of numbers"),
         pytest.param(
-            '[{"timestamp": true}]', "entry 1, timestamp is True: write it as", id="no time"
+            '[{"timestamp": true}]', "entry 1, timestamp is true: write it as", id="no time"
         ),
         pytest.param(
-            '[{"timestamp": 1, "items": true}]', "items is True: write a number", id="no number"
+            '[{"timestamp": 1, "items": true}]', "items is true: write a number", id="no number"
         ),
         pytest.param(
             f'[{{"timestamp": {10**400}}}]', "0...: write it as 2026", id="a number of 400 digits"

@@ -141,7 +141,7 @@ class Array:
     ("item", "said"),
     [
         ({1}, "item 0 is {1}: it is of type set; give"),
-        ({"a": [float("inf")]}, "item 0 is {'a': [inf]}: ['a'][0] is inf (of type float)"),
+        ({"a": [float("inf")]}, "item 0 is { a = [inf] }: ['a'][0] is inf (of type float)"),
         (Array(), "item 0 is [1 2]: it is of type tests.unit.client.test_function.Array; give its"),
         (float("nan"), "item 0 is nan"),
         (Path("none"), "item 0 is 'none'"),

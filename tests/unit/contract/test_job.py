@@ -97,7 +97,7 @@ def test_reads_every_form_of_a_job(body: dict[str, Any], job: JobMessage) -> Non
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"stored": True}, "message.stored is True: leave it out; only Spindown writes it"),
+        ({"stored": True}, "message.stored is true: leave it out; only Spindown writes it"),
         ({"stored": DIGEST}, f"message.stored is '{DIGEST}': leave it out"),
         ({"stored": "0A" * 32, "job_id": "j"}, "only Spindown writes it"),
         ({"job_id": "j", "params": {}, "stored": DIGEST}, "only Spindown writes it"),
@@ -107,7 +107,7 @@ def test_reads_every_form_of_a_job(body: dict[str, Any], job: JobMessage) -> Non
         ({"items": [], "tenant": "two words"}, "message.tenant is 'two words'"),
         ({"items": [], "params": []}, "message.params is []: write an object"),
         ({"items": [], "schema": "1"}, "message.schema is '1'"),
-        ({"items": [], "schema": True}, "message.schema is True"),
+        ({"items": [], "schema": True}, "message.schema is true"),
         ({"items": [], "job_id": "x" * 129}, "1 to 128 of"),
         ({"items": [], "job_id": "a/b"}, "message.job_id is 'a/b'"),
         ({"items_uri": "s3://B/k"}, "write it as s3://bucket/key.jsonl"),

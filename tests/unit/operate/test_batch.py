@@ -379,7 +379,8 @@ def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
     world = World()
     world.submit("b", jobs=3)
     world.leave("b-00001", JobState.FAILED, reason="no such\x1b[2J model")
-    row = {"job_id": "b-00002", "index": 3, "item": "x", "status": "failed", "error": "boom\nat"}
+    item, error = "b\N{LATIN SMALL LETTER O WITH DIAERESIS}se\x1b", "boom\nat"
+    row = {"job_id": "b-00002", "index": 3, "item": item, "status": "failed", "error": error}
     data = json.dumps(row).encode()
     part = Part(
         key="k",
@@ -402,8 +403,22 @@ def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
     with console.capture() as captured:
         console.print(render_batch(detail, NOW, " --local"))
     assert "boom" in captured.get()
+    assert '"b\N{LATIN SMALL LETTER O WITH DIAERESIS}se\\u001b"' in captured.get()
     assert " b-00001 --local" in captured.get()
     assert "\nat" not in captured.get()
+
+
+@pytest.mark.parametrize("state", [DONE, HALF])
+def test_failed_items_are_sent_again_once_a_batch_is_over(state: JobState) -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    part = Part(key="k", first=0, last=3, bytes=0, failed=1, sha256=hashlib.sha256(b"").hexdigest())
+    world.store.put("k", b"")
+    world.leave("b-00000", state, parts=(part,))
+
+    (line,) = [x for x in screen_of(world.detail("b")).splitlines() if "redrive ocr --items" in x]
+
+    assert ("once" in line) is (state is HALF)
 
 
 def test_what_fails_again_unless_changed_is_sent_back_apart() -> None:
