@@ -811,7 +811,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.QUOTA_SHORT: "it takes {vcpus} vCPUs, quota {quota} has {left:g} left",
     ReasonCode.IN_TIME: "the fleet finishes the backlog in time",
     ReasonCode.NOTHING_WAITS: "nothing waits",
-    ReasonCode.SLOTS_FREE: "every waiting job has a free slot",
+    ReasonCode.SLOTS_FREE: "every waiting job has a slot that is free or boots",
     ReasonCode.ALL_IN_FLIGHT: lambda about: (
         f"{say_count(about['messages'], 'message')} {_are(about['messages'])} hidden for a while, "
         "waiting after a failure, or with a worker that ends"

@@ -181,7 +181,7 @@ def _download(
                         found.note_damage(f"{record['job_id']} item {record.get('index')}", one)
                     else:
                         files += 1
-                words = f"{say_count(number, 'record')}, {say_count(files, 'file')}"
+                words = f"{say_count(number, 'record')}, {say_count(files, 'file')} so far"
                 show(words, number, None)
                 yield record
 

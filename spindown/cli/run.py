@@ -20,7 +20,7 @@ from spindown.cli.sender import check_type
 from spindown.cli.session import Session, open_session
 from spindown.cli.wait import INTERRUPTED, sending
 from spindown.contract.codec import decode
-from spindown.contract.decision import Decision
+from spindown.contract.decision import Decision, LaunchRequestRecord
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
 from spindown.control.market import load_catalogue, types_on_sale
@@ -271,8 +271,9 @@ class Launches:
 def say_tried(decision: Decision, shapes: Collection[str]) -> Iterator[str]:
     """Yield what was tried for some shapes, ``{""}`` of a workload without types, or why not."""
     own = tuple(request for request in decision.requests if request.shape in shapes)
-    for pool, words in say_asked_pools(replace(decision, requests=own)).items():
-        yield f"{pool} {words}"
+    asked = say_asked_pools(replace(decision, requests=own))
+    told = {pool for request in own for pool in request.pools if _is_news(request, pool)}
+    yield from (f"{pool} {words}" for pool, words in asked.items() if pool in told)
     # Of this run nothing waits only when it is at work or over, which its output tells.
     if own:
         return
@@ -281,6 +282,12 @@ def say_tried(decision: Decision, shapes: Collection[str]) -> Iterator[str]:
         yield from map(say_shape_outcome, waiting)
     elif decision.summary.sizing.code is not ReasonCode.NOTHING_WAITS:
         yield say_outcome(decision.outcome, decision.summary)
+
+
+def _is_news(request: LaunchRequestRecord, pool: str) -> bool:
+    """Tell whether EC2 took a pool or refused it, or no machine came of the whole request."""
+    of_pools = {*request.instances.values(), *(refusal.pool for refusal in request.refusals)}
+    return not request.instances or pool in of_pools
 
 
 def _leave(session: Session, workload: str, job_id: str) -> None:

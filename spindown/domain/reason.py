@@ -202,7 +202,7 @@ class ReasonCode(StrEnum):
     #: The fleet works the backlog off in time.
     IN_TIME = "in-time"
     NOTHING_WAITS = "nothing-waits"
-    #: Every waiting job has a free slot.
+    #: Every waiting job has a slot that is free or boots.
     SLOTS_FREE = "slots-free"
     #: ``messages``: hidden for a while, or with a worker that ends.
     ALL_IN_FLIGHT = "all-in-flight"

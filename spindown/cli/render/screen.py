@@ -179,14 +179,14 @@ def _money_line(status: Status) -> Text:
     line.append("today  ", style="bold")
     line.append(say_count(today.items, "item"))
     if today.items_failed:
-        line.append(f", {today.items_failed:,} failed", style="bold red")
+        line.append(f" done, {today.items_failed:,} failed", style="bold red")
     line.append(f", ${today.dollars:.4f}")
     day, week = status.last_day.cost_per_item, status.last_week.cost_per_item
     if day is not None:
         line.append(f", {format_item_cost(day)} all in, in 24 hours", style="bold green")
-        line.append(
-            "" if week is None else f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %")
-        )
+        # Of a workload that is younger than a day both are the same.
+        if week is not None and status.last_week != status.last_day:
+            line.append(f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %"))
         last = status.last_day
         if (paid := last.paid_seconds) > 0.0 and last.busy_seconds < _MOSTLY * paid:
             # Of the first minutes nearly all is boot: the next items cost far less.

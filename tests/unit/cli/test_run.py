@@ -11,6 +11,7 @@ from spindown.contract.decision import (
     DecisionSummary,
     LaunchRequestRecord,
     Outcome,
+    RefusalRecord,
     RequestOutcome,
     ShapeRecord,
 )
@@ -191,6 +192,26 @@ def a_request(shape: str) -> LaunchRequestRecord:
 def a_shape(shape: str) -> ShapeRecord:
     refused = Reason(ReasonCode.POOL_REFUSED, {"refusal": f"no offer of {shape}"})
     return ShapeRecord(shape=shape, visible=1, in_flight=0, workers=0, wanted=1, blocked_by=refused)
+
+
+def test_a_run_tells_of_no_pool_that_another_was_taken_before() -> None:
+    taken, refused, passed_over = (f"g6.xlarge/us-east-1{zone}/spot" for zone in "abc")
+    decision = Decision(
+        workload="lab",
+        at=NOW,
+        outcome=Outcome.LAUNCHED,
+        summary=DecisionSummary(sizing=Reason(ReasonCode.TO_BE_ROUTED, {"messages": 7})),
+        requests=(
+            replace(
+                a_request(""),
+                pools=(taken, refused, passed_over),
+                instances={"i-1": taken},
+                refusals=(RefusalRecord(pool=refused, kind="capacity", code="C", message=""),),
+            ),
+        ),
+    )
+
+    assert [line.split()[0] for line in say_tried(decision, {""})] == [taken, refused]
 
 
 def test_a_run_tells_of_no_other_shape() -> None:

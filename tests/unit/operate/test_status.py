@@ -282,6 +282,15 @@ def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
     assert "launch held for 30s more" in shown
 
 
+def test_the_first_day_is_not_compared_with_itself() -> None:
+    world = World()
+    world.put(rows.spend_sort_key(NOW), SpendRow(dollars=2.0))
+    world.put(rows.done_sort_key(NOW), DoneRow(items=10))
+
+    assert world.status().last_week.cost_per_item == pytest.approx(0.2)
+    assert "7 days" not in screen_of(world.status(), width=200)
+
+
 def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     world = World()
     world.put(rows.spend_sort_key(NOW), SpendRow(dollars=2.0))

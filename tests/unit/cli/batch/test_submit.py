@@ -14,9 +14,10 @@ from moto import mock_aws
 
 from spindown import config
 from spindown.cli.sender import open_sender
-from spindown.cli.submit import find_files, submit
+from spindown.cli.submit import announce, find_files, submit
 from spindown.cli.wait import INTERRUPTED, going_on, sending
 from spindown.config.archive import pack, read_version, run_spec
+from spindown.contract.job.batch import Batch
 from spindown.error import BadInput, SpindownError
 from tests.unit.cli.batch.account import REGION, Account
 
@@ -26,6 +27,15 @@ def make_files(root: Path, *names: str) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
+
+
+@pytest.mark.parametrize(("after", "named"), [("", 0), ("day", 1), ("main/day", 1)])
+def test_a_batch_that_waits_says_for_which(
+    capsys: pytest.CaptureFixture[str], after: str, named: int
+) -> None:
+    batch = Batch(batch_id="night", workload="main", jobs=("night-0",), items=1, after=after)
+    announce(batch, "", as_json=False)
+    assert capsys.readouterr().out.count(" day ") == named
 
 
 def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
