@@ -202,6 +202,9 @@ class _HereWork(Generic[T, R]):
         """Say nothing: it is here."""
         return ""
 
+    def stop(self) -> None:
+        """Do nothing: what is under way is one item."""
+
     def leave(self) -> None:
         """Compute no further item."""
 

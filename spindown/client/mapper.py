@@ -36,6 +36,10 @@ class Work(Protocol):
         """Yield what comes of the items; None: nothing new for now."""
         ...
 
+    def stop(self) -> None:
+        """Begin nothing more."""
+        ...
+
     def leave(self) -> None:
         """Let go of what is not done."""
         ...
@@ -55,6 +59,7 @@ def open_stream(
             work.results(),
             read,
             work.leave,
+            stop=work.stop,
             end=shown.close,
             timeout=how.get("timeout"),
             show=shown.show,

@@ -126,12 +126,13 @@ class ResultStream(Generic[S]):
     ``break``, and when the process ends in order.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what work and its reader are, each part with its own name
         self,
         results: Iterator[ItemResult[Any] | None],
         read: Callable[[ItemResult[Any]], S],
         leave: Callable[[], object],
         *,
+        stop: Callable[[], object] = lambda: None,
         end: Callable[[], object] = lambda: None,
         timeout: float | None = None,
         show: ShowItems | None = None,
@@ -144,6 +145,7 @@ class ResultStream(Generic[S]):
             results: what comes.
             read: what is given for each.
             leave: lets go of the work if it is left before its end.
+            stop: keeps it from beginning more, without a wait.
             end: is called when it is left or over.
             timeout: seconds that all may take; None: any.
             show: is told after each.
@@ -153,6 +155,7 @@ class ResultStream(Generic[S]):
         self._results = results
         self._read = read
         self._end = StreamEnd(leave, end)
+        self._stop = stop
         self._show = show
         self._total = total
         self._what = what
@@ -239,6 +242,7 @@ class ResultStream(Generic[S]):
     def close(self) -> None:
         """Leave it: what is not done is cancelled or goes on, as ``on_exit`` says."""
         self._is_closing = True
+        self._stop()
         self.interrupt()
         with self._lock:
             # A signal's handler comes anywhere, also while its thread holds a lock that leaving

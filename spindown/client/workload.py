@@ -422,9 +422,13 @@ class _Sections(Generic[R]):
         is_left = self._on_exit == "cancel"
         return "; ".join(one.describe(is_left=is_left) for _, one in self._under_way)
 
+    def stop(self) -> None:
+        """Send no further items."""
+        self._is_left.set()
+
     def leave(self) -> None:
         """Cancel what is not done, or let it go on."""
-        self._is_left.set()
+        self.stop()
         if self._on_exit == "cancel":
             _cancel_surely([submission for _, submission in self._under_way])
 
@@ -692,6 +696,9 @@ class _Reading(Generic[R]):
     def describe(self) -> str:
         """Say that it goes on."""
         return self._submission.describe()
+
+    def stop(self) -> None:
+        """Do nothing: all is sent."""
 
     def leave(self) -> None:
         """Let it go on."""

@@ -45,6 +45,9 @@ class Remembered:
     def results(self) -> Iterator[ItemResult[Any] | None]:
         yield from self._found
 
+    def stop(self) -> None:
+        self.is_stopped = True
+
     def leave(self) -> None:
         self.times_left += 1
 
