@@ -1,4 +1,7 @@
-"""The values of a ranking: what an offer would cost, and why one is left out."""
+"""The values of a ranking: what an offer would cost, and why one is left out.
+
+In which order they come is decided in ``score``.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -73,7 +76,7 @@ class Candidate:
         return self.offer.price * self.charged_hours
 
     def metric(self, rank_by: RankBy) -> float:
-        """Return what the list is sorted by."""
+        """Return by what neighbours of the list count as equal (``policy.band``)."""
         return self.cost_per_item if rank_by is RankBy.COST_PER_ITEM else self.offer.price
 
 

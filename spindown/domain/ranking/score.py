@@ -1,10 +1,12 @@
-"""Score every offer in one pass, and explain the result on demand.
+"""The order of the candidate list: the offer whose item costs least is first, or the cheapest hour.
 
-Candidates with their cost parts, and rejections with their reasons, are built only when somebody
+Every offer is scored in one pass (``_score`` sorts), and the result is explained on demand:
+candidates with their cost parts, and rejections with their reasons, are built only when somebody
 asks for them.
 
-Also decided in: ``terms`` (what an item costs on an offer), ``learning.throughput`` and ``prior``
-(how fast a machine is, before it is measured too), ``constraint`` (which offers are excluded).
+Also decided in: ``terms`` (what an item costs on an offer), ``learning.throughput`` and
+``relative_throughput`` (how fast a machine is, before it is measured too), ``constraint`` (which
+offers are excluded).
 """
 
 import math

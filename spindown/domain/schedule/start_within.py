@@ -3,6 +3,9 @@
 A launch waits for the next tick if that does not cost another worker later. Meanwhile more work
 comes together, or a slot becomes free, and one boot serves more jobs. Once work has gathered, few
 slots that start now do what many would have to do later.
+
+Also decided in: ``demand.make_schedule`` (when nothing is held: jobs that are too long, as many
+messages as a threshold says, machines for one job each), ``machine_count`` (warm machines).
 """
 
 import math
