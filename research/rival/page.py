@@ -57,7 +57,8 @@ is told the mean length of a job, and found its setting on the first part of the
 somebody in time costs less than ours, these are the reasons
 ([ADR 81](adr/0081-one-slot-waits.md) and [82](adr/0082-few-early.md)): ours commits each job,
 learns lengths and boots from nothing, and holds a launch only as long as it can still be in time
-if SQS hands out a young message first. [Compared by cost](benchmarks.md) has the bounds that nobody gets below.
+if SQS hands out a young message first. [Compared by cost](benchmarks.md) has the bounds that nobody
+gets below.
 
 """
 
