@@ -1,5 +1,7 @@
 """What something has cost, and what was saved, in the same words everywhere. Reads nothing."""
 
+import math
+
 from spindown.domain.past_cost import Saving
 
 #: What the cost of an item is, wherever it is told.
@@ -23,7 +25,8 @@ def say_usd(dollars: float) -> str:
     """Return dollars with cents; below a cent with as many places as show something."""
     if dollars == 0.0 or abs(dollars) >= _CENT:
         return f"{dollars:,.2f}"
-    return f"{dollars:.4f}"
+    places = max(4, -math.floor(math.log10(abs(dollars))))
+    return f"{dollars:.{places}f}"
 
 
 def say_saving(saving: Saving, *, shortly: bool = False) -> str:

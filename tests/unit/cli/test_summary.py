@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from spindown.cli.demonstration import ranking_sentence, render_bill
-from spindown.cli.render.saving import say_saving
+from spindown.cli.render.saving import say_saving, say_usd
 from spindown.contract.row import SpendRow
 from spindown.domain.past_cost import Saving
 from spindown.domain.reason import Reason, ReasonCode
@@ -112,3 +112,11 @@ def test_what_has_not_become_dearer_is_not_spoken_of(first_cost: float | None) -
     said = ranking_sentence(replace(LEARNED, first_cost=first_cost))
 
     assert said.endswith("the cheapest by the hour.")
+
+
+@pytest.mark.parametrize(
+    ("dollars", "shown"),
+    [(0.0, "0.00"), (1234.5, "1,234.50"), (0.0099, "0.0099"), (3.4e-5, "0.00003")],
+)
+def test_the_smallest_sum_is_not_shown_as_nothing(dollars: float, shown: str) -> None:
+    assert say_usd(dollars) == shown
