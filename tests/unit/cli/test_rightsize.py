@@ -188,7 +188,7 @@ def test_cents_of_real_jobs_are_no_zero() -> None:
     world = asking_for_much()
     keep(world, seconds=0.5)
 
-    assert told(world)[0].endswith("$0.0001")
+    assert told(world)[0].endswith("$0.00007")
 
 
 @pytest.mark.parametrize("mode", [Rightsize.ADVISE, Rightsize.OFF])
