@@ -55,6 +55,8 @@ class Execution:
     #: When the first launch began; None: none has.
     launching_since: datetime | None = None
     leases_freed: int = 0
+    #: Workers without a row when the tick began, as their launch left them.
+    adopted: dict[str, Worker] = field(default_factory=dict)
     #: Instances of which an action has lost a race, or has had no answer.
     lost: set[str] = field(default_factory=set)
 
@@ -71,7 +73,7 @@ class Execution:
     def lose(self, instance_id: str) -> None:
         """Take an action to have had no effect: its worker is as it was seen."""
         self.lost.add(instance_id)
-        seen = self.facts.view.workers.get(instance_id)
+        seen = self.facts.view.workers.get(instance_id) or self.adopted.get(instance_id)
         if seen is None:
             return
         planned = self.workers.get(instance_id, seen)

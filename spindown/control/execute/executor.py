@@ -192,6 +192,7 @@ def _carry_out_one(run: Execution, action: Action) -> None:
             run.journal.write_later(action.writes)
             if isinstance(action, Adopt):
                 run.requests.append(action.record)
+                run.adopted |= {worker.instance_id: worker for worker in action.workers}
     run.done.append(action)
 
 

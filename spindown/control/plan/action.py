@@ -156,6 +156,8 @@ class Adopt(Action):
     """Complete a launch by the instances that carry its tag."""
 
     record: LaunchRequestRecord
+    #: What has no row before.
+    workers: tuple[Worker, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

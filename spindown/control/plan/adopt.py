@@ -136,6 +136,7 @@ def _complete(
             ),
         ),
         record=outcome.record,
+        workers=tuple(outcome.workers),
     )
     backoffs = {k: v for k, v in fleet.remembered.backoffs.items() if k != request.region}
     return (

@@ -153,6 +153,31 @@ def _lost(workers: int) -> ControlWorld:
     return world
 
 
+def _losing_the_answer_to_the_rows(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    answer = proceed()
+    if call.method == "transact" and any("instance_id" in w.set for w in call.args[0]):
+        raise Unreachable("no answer")
+    return answer
+
+
+def test_an_adopted_worker_holds_its_place_until_its_end_is_written() -> None:
+    world = _lost(2)
+    ended = [bill.instance_id for bill in world.compute.bills()]
+    for instance_id in ended:
+        world.compute.reclaim(instance_id)
+    world.interfere = _losing_the_answer_to_the_rows
+
+    unsure = world.tick(minutes(8))
+    held = [worker for worker in world.workers() if worker.holds_place]
+    world.interfere = None
+    sure = world.run(2)
+
+    assert [len(a.instances) for a in unsure.requests if a.outcome != "adopted"] == []
+    assert sorted(worker.instance_id for worker in held) == sorted(ended)
+    assert sum(len(a.instances) for each in sure for a in each.requests) == 2
+    assert not any(w.holds_place for w in world.workers() if w.instance_id in ended)
+
+
 @pytest.mark.parametrize("shown", [1, 2])
 def test_a_launch_of_which_ec2_shows_a_part_is_adopted_whole(shown: int) -> None:
     world = _lost(3)
