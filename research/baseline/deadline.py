@@ -20,7 +20,7 @@ from spindown.port import LaunchedInstance
 from spindown.simulator import Baseline, SimResult, SimScenario
 from spindown.simulator.baseline import PoolChoice
 from spindown.simulator.baseline.fleet import BaselineJob, BaselineMachine, Shop
-from spindown.simulator.baseline.way import machine_per_job
+from spindown.simulator.baseline.scaling_rule import machine_per_job
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import InstanceTally, SimRecorder, sum_up
 

@@ -29,7 +29,7 @@ from spindown.simulator.baseline.fleet import (
     fixed_listing,
     simulate_baseline,
 )
-from spindown.simulator.baseline.way import (
+from spindown.simulator.baseline.scaling_rule import (
     ACCEPTABLE_DELAY,
     MINUTE,
     FleetLook,

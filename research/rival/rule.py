@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spindown.simulator import SimScenario
-from spindown.simulator.baseline.way import BacklogTarget, FleetLook, Rule
+from spindown.simulator.baseline.scaling_rule import BacklogTarget, FleetLook, Rule
 
 #: Metrics of SQS come by the minute, and the alarm after them.
 ALARM_DELAY = 90.0

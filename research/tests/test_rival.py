@@ -12,7 +12,7 @@ from research.rival.boot import CASES, composed, p95, share_of
 from research.rival.family import FAMILIES
 from research.rival.page import AT_ONCE, OURS, best_in_time, page
 from research.rival.rule import BacklogSize, TrackFromZero
-from spindown.simulator.baseline.way import BacklogTarget, FleetLook
+from spindown.simulator.baseline.scaling_rule import BacklogTarget, FleetLook
 from tests.simulator.scene import a_scenario, an_arrival
 
 

@@ -88,7 +88,7 @@ def _translate(name: str, cause: BaseException) -> BadInput | None:
     """Return a mistake that a model of the configuration has found; None: another has."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow, and seldom needed
 
-    from spindown.config.complaint import word_remedy  # noqa: PLC0415 - likewise
+    from spindown.config.validation_error import word_remedy  # noqa: PLC0415 - likewise
 
     if not isinstance(cause, ValidationError):
         return None

@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spindown.config.check import check_policy
-from spindown.config.complaint import translate
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, RegionConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
 from spindown.config.function import add_functions
@@ -27,6 +26,7 @@ from spindown.config.schema import (
     RequirementsConfig,
     WorkloadConfig,
 )
+from spindown.config.validation_error import translate
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError

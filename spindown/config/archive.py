@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from spindown.config.complaint import translate
 from spindown.config.function import module_of, read_functions, read_tree
 from spindown.config.run import RunConfig
 from spindown.config.schema import WorkloadConfig
+from spindown.config.validation_error import translate
 from spindown.contract.location import is_whole
 from spindown.contract.pack import Member, is_left_out, pack_members
 from spindown.contract.run import (

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from spindown.config.complaint import translate
 from spindown.config.form import Count, Name, NotNegative, TomlTable
+from spindown.config.validation_error import translate
 from spindown.contract.location import is_whole
 from spindown.contract.name import workload_of
 from spindown.error import ConfigError

@@ -18,7 +18,7 @@ from functools import cache, lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from spindown.domain.bound import Bounded
+from spindown.domain.value_range import ValueRange
 from spindown.error import ContractError
 
 T = TypeVar("T")
@@ -389,7 +389,7 @@ def _bounds(hint: Any) -> tuple[float | None, float]:
     """Return the least and the greatest value of a number; None: it is no number."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is typing.Annotated:
-        return next((x.least, x.most) for x in args if isinstance(x, Bounded))
+        return next((x.least, x.most) for x in args if isinstance(x, ValueRange))
     if origin in {Union, types.UnionType} and not _PLAIN.issuperset(args):
         return _bounds(_of_union(args))
     return _UNBOUNDED.get(hint, (None, 0.0))

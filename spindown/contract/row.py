@@ -15,10 +15,10 @@ from functools import lru_cache
 from spindown.contract.codec import encode_instant
 from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.domain.batch import BatchTally
-from spindown.domain.bound import Amount, Dollars, Margin, Sample, Tally
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.useless_trait import UselessTrait
+from spindown.domain.value_range import Amount, Dollars, Margin, Sample, Tally
 
 # Where each row of the ledger lies: partitions and sort keys.
 

@@ -20,7 +20,8 @@ from datetime import date, datetime
 from enum import StrEnum
 
 from spindown.contract.codec import decode, encode, from_json
-from spindown.domain.bound import (
+from spindown.domain.job_type import parse_shape
+from spindown.domain.value_range import (
     Amount,
     GpuCount,
     ItemCount,
@@ -29,7 +30,6 @@ from spindown.domain.bound import (
     SlotCount,
     Tally,
 )
-from spindown.domain.job_type import parse_shape
 from spindown.error import ContractError
 
 PREFIX = "usage/"

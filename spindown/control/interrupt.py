@@ -8,7 +8,7 @@ that finds a tick under way leaves all to the next one.
 
 Each event can come twice without harm. An instance that is not ours, or whose row has ended, is
 ignored. The worker sees the same through its metadata; whichever comes first acts. The message of
-a job is never touched before its instance is gone: then ``control.requeue`` shows it.
+a job is never touched before its instance is gone: then ``control.free_lease`` shows it.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from spindown.contract.event import (
     RebalanceRecommendation,
     StateChange,
 )
-from spindown.control.requeue import bound_leases
+from spindown.control.free_lease import bound_leases
 from spindown.control.tick import run_tick
 from spindown.domain.fleet import Lease, Worker
 from spindown.error import ContractError, PreconditionFailed

@@ -1,6 +1,6 @@
 """Note that a machine is gone, or that EC2 takes it: count that, end and charge its row.
 
-Its jobs are put back in ``control.requeue``. Which machines Spindown itself ends is decided in
+Its jobs are put back in ``control.free_lease``. Which machines Spindown itself ends is decided in
 ``domain.termination``. Ticks and events both come here. Whichever comes first acts; the writes are
 conditional, so the later ones change nothing.
 """

@@ -16,9 +16,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from statistics import median
 
-from spindown.domain.bound import NotZero
 from spindown.domain.cost_rise_cause import CostFactors, factors_of
 from spindown.domain.past_cost import CostWindow
+from spindown.domain.value_range import NotZero
 
 _WEEK = 7
 #: The weeks with work before the last seven days, and the days of them that must be known.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spindown.domain.bound import Amount, NotZero
 from spindown.domain.past_cost import CostWindow
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.value_range import Amount, NotZero
 
 #: Percent of GPU and of VRAM below which the work would do with a smaller machine.
 LITTLE_USE = 30.0

@@ -32,9 +32,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from spindown.domain.bound import Tally
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.value_range import Tally
 from spindown.domain.wasted_work import WastedWork, numbers_of
 
 #: The limit of SQS, which counts every receive and never resets. The manifest counts failures, so

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spindown.domain.bound import (
+from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
+from spindown.domain.reason import NO_REASON, Reason
+from spindown.domain.relative_throughput import relative_throughput
+from spindown.domain.value_range import (
     Amount,
     GpuCount,
     LaunchCount,
@@ -17,9 +20,6 @@ from spindown.domain.bound import (
     Tally,
     VcpuCount,
 )
-from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
-from spindown.domain.reason import NO_REASON, Reason
-from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.wasted_work import STABLE_WITHIN, SpotTerms, WastedWork
 
 _HOUR = timedelta(hours=1)

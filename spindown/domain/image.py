@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from spindown.domain.bound import Tally
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.value_range import Tally
 
 #: A newer one is baked when an image is so old, if it is still earned; no instance starts from one
 #: that is older than ``USED_FOR``, since its base lacks fixes of security. AWS's own patch baseline

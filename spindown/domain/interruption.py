@@ -1,10 +1,10 @@
 """The times of an interruption notice: two minutes, the last commit, the hour that is not charged.
 
 The control plane notes a notice in ``control.interrupt``, marks the worker in
-``control.plan.terminate`` (``mark_interrupted``), and requeues in ``control.requeue`` what it left.
-What a worker *does* with a notice is in ``worker_lifecycle``: the row ``Noticed`` of the table
-"What ends a worker", and what follows from ``leave_by``. ``worker.attempt`` stops the job in hand
-by then.
+``control.plan.terminate`` (``mark_interrupted``), and requeues what it left in
+``control.free_lease``. What a worker *does* with a notice is in ``worker_lifecycle``: the row
+``Noticed`` of the table "What ends a worker", and what follows from ``leave_by``.
+``worker.attempt`` stops the job in hand by then.
 """
 
 import math

@@ -1,6 +1,6 @@
 """What workers and items have cost: paid seconds by what they were for, dollars, dollars per item.
 
-What an item will cost on an offer is in ``domain.ranking.score``.
+What an item will cost on an offer is in ``domain.ranking.candidate_list``.
 """
 
 from collections.abc import Mapping

@@ -19,10 +19,10 @@ when its time has passed, or when the pool gives an instance all the same.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.domain.bound import Tally
 from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.value_range import Tally
 
 #: A pool that the account may not have is seldom allowed soon. Longer than a breaker stays open for
 #: an account error, so that the launch after it asks for something else.

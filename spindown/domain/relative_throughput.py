@@ -6,7 +6,7 @@ Neither compute nor memory bandwidth alone predicts an unknown workload, so the 
 geometric mean of both, each relative to the T4. Worked: L4, sqrt(121/65 x 300/320) = 1.32.
 llama-bench on EC2 measured 2.09 (prompt) and 1.26 (generation) for the same GPU: a prior is good
 for a first guess and no more. What it makes an item cost is in ``learning.throughput`` and
-``ranking.score``.
+``ranking.candidate_list``.
 """
 
 import math

@@ -21,10 +21,10 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from spindown.domain.bound import AMOUNT_MOST, Amount, Tally
 from spindown.domain.job_type import SCALES, Shape, Sized, size_up
 from spindown.domain.policy import Needs
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.value_range import AMOUNT_MOST, Amount, Tally
 
 MEMORY, VRAM, VCPUS = "memory_gib", "gpu_memory_gib", "vcpus"
 #: The needs whose size is learned, as ``Needs`` calls them, in the order in which they are tried.

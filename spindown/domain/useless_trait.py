@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.domain.bound import Tally
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.value_range import Tally
 
 #: From so many on, a trait is asked last even if machines with other traits were of use since.
 _PROVEN_BAD = 3

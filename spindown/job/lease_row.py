@@ -16,7 +16,7 @@ from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, SpindownError
 from spindown.port import Key, Table, When, Write
 
-#: Of the largest index of a slot (``domain.bound``).
+#: Of the largest index of a slot (``domain.value_range``).
 _SLOT_DIGITS = 4
 
 

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from spindown.contract.codec import decode, encode, to_json
-from spindown.domain.bound import Amount, Dollars, ItemCount, Tally
 from spindown.domain.dead_letter import Failure
 from spindown.domain.job_type import Sized
+from spindown.domain.value_range import Amount, Dollars, ItemCount, Tally
 from spindown.domain.wasted_work import NOTHING_WASTED, WastedWork
 from spindown.error import ContractError, NewerSchema
 

@@ -13,7 +13,7 @@ from spindown.control.plan.action import Action
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, used
 from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.plan.throttling import next_backoff
-from spindown.control.silence import ACT_WITHIN, ask
+from spindown.control.unresponsive_region import ACT_WITHIN, ask
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool

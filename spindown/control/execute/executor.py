@@ -15,6 +15,7 @@ from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.execute.execution import Execution, RequestRecords
 from spindown.control.execute.journal import FenceLost, Journal
 from spindown.control.execute.launch import replay, try_offers
+from spindown.control.free_lease import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.control.market import store
 from spindown.control.observe.observation import Observation, failure_of
 from spindown.control.plan.action import (
@@ -30,7 +31,6 @@ from spindown.control.plan.action import (
 )
 from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.plan.plan import Plan
-from spindown.control.requeue import LEASES_FREED_AT_ONCE, bound_leases, free_leases
 from spindown.domain.fleet import Lease, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.pool_cooldown import PoolCooldown

@@ -37,7 +37,7 @@ from spindown.control.plan.launch_request import (
     calls_used_up,
 )
 from spindown.control.plan.offers import LaunchChoice
-from spindown.control.silence import ACT_WITHIN
+from spindown.control.unresponsive_region import ACT_WITHIN
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker
 from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count

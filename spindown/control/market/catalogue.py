@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
-from spindown.control.silence import SLOW
+from spindown.control.unresponsive_region import SLOW
 from spindown.domain.offer import Catalogue, InstanceType, Requirements
 from spindown.domain.requirement import is_considered, limit_types
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable

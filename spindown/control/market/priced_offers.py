@@ -12,7 +12,7 @@ from spindown.control.market.catalogue import (
     limited_catalogue,
     unstored_catalogue,
 )
-from spindown.control.silence import ask
+from spindown.control.unresponsive_region import ask
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
     GP3_PRICE_PER_GIB_MONTH,

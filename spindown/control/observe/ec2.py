@@ -6,7 +6,7 @@ taking one away. A worker that is heard, and that the answer misses, is asked fo
 one wrong answer ends nobody who works. Launches without an answer are looked up besides, one call
 each. A tick that launches leaves both questions out, unless they have been left out for long. A
 region in which no row expects anything is asked now and then, and one that hangs is left alone
-(``control.silence``).
+(``control.unresponsive_region``).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ from spindown.control.observe.observation import (
     decode_request,
     failure_of,
 )
-from spindown.control.silence import ask
+from spindown.control.unresponsive_region import ask
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import About, Reason, ReasonCode

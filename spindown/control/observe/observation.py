@@ -18,7 +18,7 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
-from spindown.control.silence import SLOW
+from spindown.control.unresponsive_region import SLOW
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
 from spindown.domain.idle import timeout_told
 from spindown.domain.job_type import Shape, is_possible, own_shape, parse_shape, slots_of

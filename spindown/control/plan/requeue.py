@@ -1,6 +1,6 @@
 """Whose jobs the scaler requeues: those of machines that are gone, once their rows say so.
 
-Carried out in ``control.requeue``. A worker that lives gives its jobs back itself
+Carried out in ``control.free_lease``. A worker that lives gives its jobs back itself
 (``job.release``).
 """
 

@@ -7,8 +7,8 @@ from spindown.domain.ranking.candidate import (
     Rejection,
     bands,
 )
+from spindown.domain.ranking.candidate_list import CandidateList, rank
 from spindown.domain.ranking.charged_hours import WorkerHours, worker_hours
-from spindown.domain.ranking.score import CandidateList, rank
 
 __all__ = [
     "Candidate",

@@ -1,6 +1,6 @@
 """The values of a ranking: what an offer would cost, and why one is left out.
 
-In which order they come is decided in ``score``.
+In which order they come is decided in ``candidate_list``.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,8 @@
 """What rules an offer out: every constraint is stated once, here or in ``terms``.
 
-``score`` only asks whether any constraint rules an offer out; the first of ``rejections`` says
-which. The numbers of a reason are made when they are read, since most rejections are only counted.
+``candidate_list`` only asks whether any constraint rules an offer out; the first of ``rejections``
+says which. The numbers of a reason are made when they are read, since most rejections are only
+counted.
 """
 
 import math

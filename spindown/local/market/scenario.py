@@ -17,7 +17,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from spindown.config import parse_duration
-from spindown.config.complaint import translate
+from spindown.config.validation_error import translate
 from spindown.domain.offer import CapacityType
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types

@@ -21,6 +21,7 @@ from spindown.operate.doctor.check import (
 )
 from spindown.operate.doctor.fact import Facts, Unknown, ask, gather
 from spindown.operate.doctor.finding import Finding, Report
+from spindown.operate.doctor.monitoring import MonitoringFacts, check_monitoring, read_monitoring
 from spindown.operate.doctor.network import check_ports, check_ways
 from spindown.operate.doctor.rehearsal import (
     Rehearsed,
@@ -30,7 +31,6 @@ from spindown.operate.doctor.rehearsal import (
     rehearse_all,
 )
 from spindown.operate.doctor.subject import DoctorSubject
-from spindown.operate.doctor.told import ToldFacts, check_told, read_told
 from spindown.port import Account, Clock, Market, Table
 
 
@@ -72,22 +72,22 @@ def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
     if ports.find_dashboard is not None and not subject.is_deployed:
         is_there = not isinstance(ask(ports.find_dashboard), Unknown)
         facts = replace(facts, has_namesake=is_there)
-    told = None
+    monitoring = None
     if subject.is_deployed and subject.is_on_aws:
         ports.tell("asking for schedules, alarms and whom they tell")
-        told = read_told(subject, ports.account)
+        monitoring = read_monitoring(subject, ports.account)
     choices = choose(subject, facts)
     if ports.rehearse is not None:
         ports.tell("letting EC2 check launches without making them")
     rehearsed = rehearse_all(choices, ports.rehearse)
     usable = leave_out(choices, rehearsed)
-    return Report(findings=tuple(_judge(subject, facts, told, usable, rehearsed)))
+    return Report(findings=tuple(_judge(subject, facts, monitoring, usable, rehearsed)))
 
 
 def _judge(
     subject: DoctorSubject,
     facts: Facts,
-    told: ToldFacts | None,
+    monitoring: MonitoringFacts | None,
     choices: tuple[OfferChoice, ...],
     rehearsed: Mapping[str, Rehearsed],
 ) -> Iterator[Finding]:
@@ -97,8 +97,8 @@ def _judge(
     yield from check_budget(subject, choices)
     yield from check_obstacles(subject, facts, choices)
     yield from check_jobs(facts)
-    if told is not None:
-        yield from check_told(subject, told, facts.at)
+    if monitoring is not None:
+        yield from check_monitoring(subject, monitoring, facts.at)
     yield from check_boots(facts, choices)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)

@@ -1,7 +1,7 @@
 """What people run instead, on the same market and with the same bill."""
 
 from spindown.simulator.baseline.fleet import simulate_baseline
-from spindown.simulator.baseline.way import (
+from spindown.simulator.baseline.scaling_rule import (
     BASELINES,
     OURS_ON_DEMAND,
     Baseline,

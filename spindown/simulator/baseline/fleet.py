@@ -17,7 +17,7 @@ from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.port import LaunchedInstance, LaunchOverride, LaunchRequest
-from spindown.simulator.baseline.way import Baseline, FleetLook, PoolChoice
+from spindown.simulator.baseline.scaling_rule import Baseline, FleetLook, PoolChoice
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import InstanceTally, SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult

@@ -16,7 +16,7 @@ from spindown.contract.job.manifest import (
 )
 from spindown.contract.job.message import encode_job, encode_stored, parse_job, stored_key
 from spindown.contract.row import lease_sort_key, requeued_sort_key, worker_partition
-from spindown.control.requeue import free_leases
+from spindown.control.free_lease import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import lease_sort_key
-from spindown.control.requeue import free_leases
+from spindown.control.free_lease import free_leases
 from spindown.domain.dead_letter import Failure
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode

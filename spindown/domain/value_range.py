@@ -9,7 +9,7 @@ from typing import Annotated
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class ValueRange:
     """The least and the greatest value that a field may hold."""
 
     least: float
@@ -17,34 +17,34 @@ class Bounded:
 
 
 #: Jobs that one worker can hold at once; the index of one of them.
-SlotCount = Annotated[int, Bounded(1, 1024)]
-SlotIndex = Annotated[int, Bounded(0, 1023)]
+SlotCount = Annotated[int, ValueRange(1, 1024)]
+SlotIndex = Annotated[int, ValueRange(0, 1023)]
 #: Instances of one launch request.
-LaunchCount = Annotated[int, Bounded(1, 1000)]
+LaunchCount = Annotated[int, ValueRange(1, 1000)]
 #: Whatever is counted: jobs, items, claims, versions.
-Tally = Annotated[int, Bounded(0, 10**15)]
+Tally = Annotated[int, ValueRange(0, 10**15)]
 #: Items of one job, or the index of one of them: more fit into no list.
-ItemCount = Annotated[int, Bounded(0, 10**9)]
+ItemCount = Annotated[int, ValueRange(0, 10**9)]
 #: The same as a sum of fractions: items, hours, seconds, bytes in GiB.
 AMOUNT_MOST = 1e15
-Amount = Annotated[float, Bounded(0.0, AMOUNT_MOST)]
+Amount = Annotated[float, ValueRange(0.0, AMOUNT_MOST)]
 #: The same where something is divided by it.
-NotZero = Annotated[float, Bounded(1e-9, 1e15)]
+NotZero = Annotated[float, ValueRange(1e-9, 1e15)]
 #: GPUs of one instance; a fraction for partitioned types.
-GpuCount = Annotated[float, Bounded(0.0, 1024.0)]
+GpuCount = Annotated[float, ValueRange(0.0, 1024.0)]
 #: vCPUs of one instance; 0: not known. The largest has 896.
-VcpuCount = Annotated[int, Bounded(0, 10_000)]
+VcpuCount = Annotated[int, ValueRange(0, 10_000)]
 #: Whole price of an instance, USD per hour; the most expensive costs a few hundred.
-Price = Annotated[float, Bounded(0.0, 1000.0)]
+Price = Annotated[float, ValueRange(0.0, 1000.0)]
 #: The same of an instance that ran; the cheapest cost a thousandth of a dollar.
-PaidPrice = Annotated[float, Bounded(1e-6, 1000.0)]
+PaidPrice = Annotated[float, ValueRange(1e-6, 1000.0)]
 #: A sum of USD; below 0 where refunds outweigh.
-Dollars = Annotated[float, Bounded(-1e9, 1e9)]
+Dollars = Annotated[float, ValueRange(-1e9, 1e9)]
 #: USD set aside; below 0 where a tick and an event that charge at once both give back.
-Reserved = Annotated[float, Bounded(-1e6, 1e6)]
+Reserved = Annotated[float, ValueRange(-1e6, 1e6)]
 #: A slot may use more than its share.
-Percent = Annotated[float, Bounded(0.0, 1e4)]
+Percent = Annotated[float, ValueRange(0.0, 1e4)]
 #: Seconds of a learned sample, a hundred years at most; items an hour, items of a job.
-Sample = Annotated[float, Bounded(0.0, 3.2e9)]
+Sample = Annotated[float, ValueRange(0.0, 3.2e9)]
 #: Seconds, fourteen days at most in both directions: a message lives no longer.
-Margin = Annotated[float, Bounded(-1209600.0, 1209600.0)]
+Margin = Annotated[float, ValueRange(-1209600.0, 1209600.0)]

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.control.silence import ACT_WITHIN, OBSERVE_WITHIN, ask
+from spindown.control.unresponsive_region import ACT_WITHIN, OBSERVE_WITHIN, ask
 from spindown.error import Unreachable
 from tests.control import AWAY, REGION, ControlWorld
 

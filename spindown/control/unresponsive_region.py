@@ -32,7 +32,7 @@ _LEFT_ALONE_AT_MOST = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Silence:
+class _UnresponsiveRegion:
     """A region that has kept ticks waiting."""
 
     until: datetime
@@ -42,7 +42,9 @@ class _Silence:
     waited: timedelta
 
 
-_SILENCE: AnswerKind[_Silence | None] = AnswerKind("silence", _LEFT_ALONE_AT_MOST)
+_UNRESPONSIVE: AnswerKind[_UnresponsiveRegion | None] = AnswerKind(
+    "unresponsive_region", _LEFT_ALONE_AT_MOST
+)
 
 
 def ask(
@@ -66,7 +68,7 @@ def ask(
         Unreachable: it was not asked: the region has just kept a tick waiting, or time is up.
         SpindownError: what the call raises.
     """
-    begun, last = ports.clock.now(), ports.cache.last(_SILENCE, region)
+    begun, last = ports.clock.now(), ports.cache.last(_UNRESPONSIVE, region)
     known = None if last is None else last[1]
     if known is not None and begun < known.until <= begun + _LEFT_ALONE_AT_MOST:
         seconds = round(known.waited.total_seconds())
@@ -80,9 +82,9 @@ def ask(
         if ended - begun > SLOW:
             times = 1 if known is None else known.times + 1
             span = min(_LEFT_ALONE * 2.0 ** min(times - 1, 10), _LEFT_ALONE_AT_MOST)
-            silence = _Silence(until=ended + span, times=times, waited=ended - begun)
-            ports.cache.keep(_SILENCE, region, ended, silence)
+            silent = _UnresponsiveRegion(until=ended + span, times=times, waited=ended - begun)
+            ports.cache.keep(_UNRESPONSIVE, region, ended, silent)
         raise
     if known is not None:
-        ports.cache.forget(_SILENCE, region)
+        ports.cache.forget(_UNRESPONSIVE, region)
     return answer

@@ -21,7 +21,7 @@ _NO_DATA_FOR = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldFacts:
+class MonitoringFacts:
     """What runs and tells by itself."""
 
     #: Name of a schedule -> whether it is on.
@@ -31,10 +31,10 @@ class ToldFacts:
     subscribers: Mapping[str, Sequence[Subscriber] | Unknown]
 
 
-def read_told(subject: DoctorSubject, account: Account) -> ToldFacts:
+def read_monitoring(subject: DoctorSubject, account: Account) -> MonitoringFacts:
     """Read schedules, alarms and subscriptions of what is deployed."""
     home, name = subject.region, subject.deployment
-    return ToldFacts(
+    return MonitoringFacts(
         schedules={
             one: ask(partial(account.is_scheduled, one, region=home))
             for one in (*_ticks(subject), resource_name(name, "offers"))
@@ -59,11 +59,13 @@ def _topics(subject: DoctorSubject) -> list[str]:
     return [subject.topic, *(f"{before}:{one}:{after}" for one in away if subject.email)]
 
 
-def check_told(subject: DoctorSubject, told: ToldFacts, at: datetime) -> Iterator[Finding]:
+def check_monitoring(
+    subject: DoctorSubject, monitoring: MonitoringFacts, at: datetime
+) -> Iterator[Finding]:
     """Check that ticks come, that alarms ring, and that somebody hears them."""
-    yield from _check_schedules(subject, told.schedules)
-    yield from _check_alarms(subject, told.alarms, at)
-    for topic, found in told.subscribers.items():
+    yield from _check_schedules(subject, monitoring.schedules)
+    yield from _check_alarms(subject, monitoring.alarms, at)
+    for topic, found in monitoring.subscribers.items():
         yield _check_subscribers(subject, topic, found)
 
 
