@@ -160,7 +160,7 @@ def _losing_the_answer_to_the_rows(call: PortCall, proceed: Callable[[], Any]) -
     return answer
 
 
-def test_an_adopted_worker_holds_its_place_until_its_end_is_written() -> None:
+def test_an_adopted_worker_holds_its_place_until_it_has_ended() -> None:
     world = _lost(2)
     ended = [bill.instance_id for bill in world.compute.bills()]
     for instance_id in ended:
