@@ -24,8 +24,8 @@ from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.container import Machine
 from spindown.worker.child.runner import ChildRunner, Runner
 from spindown.worker.daemon import Daemon, Parts
-from spindown.worker.home import Home, WorkerSettings
 from spindown.worker.log import open_log
+from spindown.worker.settings import Home, WorkerSettings
 from spindown.worker.usage.gpu import Gpus
 from tests.work import WORKLOAD, WorkWorld, a_worker, identity_of
 

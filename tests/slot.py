@@ -26,11 +26,11 @@ from spindown.user import Item
 from spindown.worker.action import WorkerActions
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.handover import SlotContext
-from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog, open_log
 from spindown.worker.machine.leftover import Leftovers
+from spindown.worker.settings import WorkerSettings
 from spindown.worker.slot import Slot
 from spindown.worker.watch import Watch
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items

@@ -68,7 +68,6 @@ from spindown.worker.child.failure_cause import MemoryKills
 from spindown.worker.child.runner import ChildRunner, Runner, run_module
 from spindown.worker.code_folder import make_own, remove_tree
 from spindown.worker.daemon import Daemon, Parts
-from spindown.worker.home import Home, WorkerSettings, find_asked, find_home
 from spindown.worker.log import EventLog, open_log
 from spindown.worker.machine.boot import read_boot
 from spindown.worker.machine.control_group import (
@@ -79,6 +78,7 @@ from spindown.worker.machine.control_group import (
 )
 from spindown.worker.machine.fitness import Equipment, examine_gpus
 from spindown.worker.machine.leftover import GROUP_VARIABLE, group_of_slot
+from spindown.worker.settings import Home, WorkerSettings, find_asked, find_home
 from spindown.worker.usage.meter import slot_gpus
 from spindown.worker.workplace import SETUP, TEMPORARY
 

@@ -41,12 +41,12 @@ from spindown.worker.child.code import Code
 from spindown.worker.child.runner import Runner
 from spindown.worker.code_folder import make_own, make_shared
 from spindown.worker.handover import SlotContext
-from spindown.worker.home import Home, WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.machine.control_group import share_of_memory
 from spindown.worker.machine.leftover import Leftovers, leftovers_of_slot
+from spindown.worker.settings import Home, WorkerSettings
 from spindown.worker.slot import Slot
 from spindown.worker.transfer.next_message import NextMessage
 from spindown.worker.transfer.outbox import Outbox

@@ -28,8 +28,8 @@ from spindown.job.message import put_back
 from spindown.job.route import settle_message
 from spindown.port import Message
 from spindown.worker.attempt import Attempt
-from spindown.worker.family.family import Wedged
 from spindown.worker.handover import AttemptEnd, SlotContext, announce, class_of
+from spindown.worker.process_tree.process_tree import Wedged
 
 _ENDS = {
     AttemptEnd.COMPLETED: UsageEnd.COMPLETED,

@@ -29,10 +29,10 @@ from spindown.job.policy import read_standing
 from spindown.job.progress import Reporter
 from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.port import Metadata, WorkPorts
-from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog
+from spindown.worker.settings import WorkerSettings
 
 #: How often what code prints is sent: who follows it sees it within two seconds.
 _OUTPUT_INTERVAL = timedelta(milliseconds=500)

@@ -29,7 +29,7 @@ from aws_cdk import aws_lambda as lambda_
 from uv import find_uv_bin
 
 from spindown.error import ConfigError
-from spindown.infra.shared.kit import PACKAGE, files_of
+from spindown.infra.shared.worker_kit import PACKAGE, files_of
 
 LOCK = PACKAGE / "locks" / "functions.txt"
 #: DuckDB, which makes the tables of usage: three times all the rest, so only their maker has it.

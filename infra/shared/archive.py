@@ -18,7 +18,7 @@ from constructs import Construct
 from spindown.config import WorkloadConfig
 from spindown.config.archive import pack_workload, read_version
 from spindown.contract.image import Kit
-from spindown.infra.shared.kit import pack_kit
+from spindown.infra.shared.worker_kit import pack_kit
 
 
 class Archive(Construct):

@@ -120,7 +120,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "docs": ("docs:docs", "Show a page of the documentation, or list all. Asks nobody."),
     "demo": (
-        "demo:demo",
+        "demo.command:demo",
         "Run the whole system here: a queue, spot workers, interruptions, a bill per item.",
     ),
 }

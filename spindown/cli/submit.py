@@ -27,6 +27,7 @@ from spindown.contract.pack import is_hidden
 from spindown.domain.batch import OnFailure
 from spindown.error import BadInput
 from spindown.job.submit import (
+    ITEMS_PER_JOB,
     Draft,
     check_after,
     check_name,
@@ -66,7 +67,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     ] = None,
     items_per_job: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Items in one message; not for --uri.")
-    ] = 200,
+    ] = ITEMS_PER_JOB,
     batch: Annotated[
         str | None, typer.Option(help="Name of the batch, never used before; made if not given.")
     ] = None,

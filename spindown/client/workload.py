@@ -56,7 +56,7 @@ from spindown.job.cancel import cancel
 from spindown.job.lost_message import redrive_lost
 from spindown.job.result import JobProgress, read_batch, read_progress
 from spindown.job.shape_queue import backlogs
-from spindown.job.submit import Draft, check_after, submit_items, upload
+from spindown.job.submit import ITEMS_PER_JOB, Draft, check_after, submit_items, upload
 from spindown.job.submit import name_batch as make_name
 from spindown.operate.batch import BatchState, state_of
 from spindown.operate.download import digest_of
@@ -74,8 +74,8 @@ _S3 = "s3://"
 SECTION_ITEMS = 50_000
 FIRST_ITEMS = 500
 _SECTIONS = 2
-#: Items of a job, unless a section has so few that they would make fewer jobs than this.
-_ITEMS_PER_JOB = 200
+#: A section whose items would make fewer jobs than this makes this many: each may take long, and so
+#: they are spread over machines.
 _JOBS = 16
 #: A batch's name; its jobs add a hyphen and a number, its further sections two characters more.
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -302,8 +302,7 @@ def _on_failure(how: SubmitOptions) -> OnFailure:
 def _items_per_job(count: int, how: SubmitOptions, most: int) -> int:
     asked = how.get("items_per_job")
     if asked is None:
-        # Few items are spread over machines: each may take long.
-        return max(1, min(_ITEMS_PER_JOB, -(-count // _JOBS), most))
+        return max(1, min(ITEMS_PER_JOB, -(-count // _JOBS), most))
     if asked < 1:
         raise BadInput("items_per_job", asked, "make it at least 1")
     return asked

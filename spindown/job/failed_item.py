@@ -20,11 +20,16 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, parse_job
 from spindown.error import BadInput, NotFound
 from spindown.job.result import read_batch, read_bundles, read_progress, read_records
-from spindown.job.submit import BATCH_REMEDY, MAX_BODY_BYTES, Draft, submit_items
+from spindown.job.submit import (
+    BATCH_REMEDY,
+    ITEMS_PER_JOB,
+    MAX_BODY_BYTES,
+    Draft,
+    submit_items,
+)
 from spindown.port import JobQueue, ObjectStore
 
 _READS_AT_ONCE = 16
-_ITEMS_A_JOB = 200
 #: Room in a message for what its jobs share.
 _ITEMS_BYTES = MAX_BODY_BYTES // 2
 
@@ -129,4 +134,4 @@ def _as_json(item: object) -> str:
 def _items_per_job(items: list[Any]) -> int:
     """Return how many of the items surely fit into one message."""
     largest = max(len(json.dumps(item)) for item in items)
-    return max(1, min(_ITEMS_A_JOB, _ITEMS_BYTES // (largest + 2)))
+    return max(1, min(ITEMS_PER_JOB, _ITEMS_BYTES // (largest + 2)))

@@ -41,6 +41,10 @@ MAX_BODY_BYTES = 1_000_000
 #: escapes.
 _UNSENDABLE = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
+#: Items of a job where nobody says how many. Of few items Python makes smaller jobs
+#: (``client.workload``).
+ITEMS_PER_JOB = 200
+
 _UPLOADS_AT_ONCE = 8
 _BUNDLE_BYTES = 8 * 1024**2
 
@@ -51,7 +55,7 @@ class Draft:
 
     workload: str
     batch_id: str
-    items_per_job: int = 200
+    items_per_job: int = ITEMS_PER_JOB
     tenant: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     #: Type and requirements of the jobs, as a message has them; None: none.

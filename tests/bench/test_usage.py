@@ -19,8 +19,8 @@ import pytest
 
 from spindown.ec2sim import MemoryClock
 from spindown.memory.store import MemoryObjectStore
-from spindown.worker.home import WorkerSettings
 from spindown.worker.log import open_log
+from spindown.worker.settings import WorkerSettings
 from spindown.worker.usage.journal import UsageJournal
 from spindown.worker.usage.sampler import CORE_SHARE, Sampler
 from tests.bench.record import record

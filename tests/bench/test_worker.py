@@ -38,10 +38,10 @@ from spindown.port import WorkPorts
 from spindown.worker.child.code import Code
 from spindown.worker.child.runner import ChildRunner
 from spindown.worker.handover import SlotContext
-from spindown.worker.home import AskedMachine
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import open_log
+from spindown.worker.settings import AskedMachine
 from spindown.worker.slot import Slot
 from spindown.worker.usage.journal import UsageJournal, UsageRecorder
 from spindown.worker.usage.meter import Meter

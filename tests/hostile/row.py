@@ -8,6 +8,7 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
+from spindown.cli.demo.bill import read_bill
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import (
@@ -27,7 +28,6 @@ from spindown.domain.wasted_work import WastedWork
 from spindown.error import ContractError
 from spindown.ledger import Ledger
 from spindown.memory import MemoryJobQueue
-from spindown.operate.bill import read_bill
 from spindown.operate.plan import plan_next_tick
 from spindown.operate.status import read_status
 from spindown.operate.why import explain

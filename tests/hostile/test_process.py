@@ -19,10 +19,10 @@ WORKER = """
 import ctypes
 def run(batch, ctx):
     ended = []
-    ancestor = os.getppid()
-    stat = pathlib.Path(f"/proc/{ancestor}/stat").read_text()
+    subreaper = os.getppid()
+    stat = pathlib.Path(f"/proc/{subreaper}/stat").read_text()
     worker = int(stat.rpartition(")")[2].split()[1])
-    for pid in (ancestor, worker):
+    for pid in (subreaper, worker):
         for number in (signal.SIGSTOP, signal.SIGKILL):
             try:
                 os.kill(pid, number)

@@ -22,7 +22,7 @@ from spindown.infra.control.bundle import (
     make_bundle,
     trim,
 )
-from spindown.infra.shared.kit import PACKAGE, WORKER_PARTS, files_of
+from spindown.infra.shared.worker_kit import PACKAGE, WORKER_PARTS, files_of
 
 MIB = 1024 * 1024
 

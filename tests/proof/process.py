@@ -30,9 +30,9 @@ from spindown.memory import PortCall, intercept
 from spindown.port import WorkPorts
 from spindown.worker.action import WorkerActions
 from spindown.worker.handover import SlotContext
-from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.settings import WorkerSettings
 from spindown.worker.watch import Watch
 from tests.proof.fault import Crashed
 from tests.proof.hand import Hand

@@ -8,8 +8,6 @@ import pytest
 from spindown.domain.policy import Dispatch
 from spindown.worker.__main__ import divide, gpu_share
 from spindown.worker.child.failure_cause import MemoryKills
-from spindown.worker.family.family import Family
-from spindown.worker.home import WorkerSettings
 from spindown.worker.log import open_log
 from spindown.worker.machine.control_group import (
     KEPT_BYTES,
@@ -18,6 +16,8 @@ from spindown.worker.machine.control_group import (
     open_groups,
     share_of_memory,
 )
+from spindown.worker.process_tree.process_tree import ProcessTree
+from spindown.worker.settings import WorkerSettings
 from tests.builders import a_worker
 
 UNIT = "system.slice/spindown-worker.service"
@@ -112,7 +112,7 @@ def test_kills_are_those_of_the_slots_own_group(tmp_path: Path) -> None:
 
 def test_a_program_whose_group_is_gone_is_not_started(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Family(["true"], cwd=tmp_path, env={"PATH": os.defpath}, group=tmp_path / "gone")
+        ProcessTree(["true"], cwd=tmp_path, env={"PATH": os.defpath}, group=tmp_path / "gone")
 
 
 def test_slots_share_what_the_system_does_not_keep(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from spindown.job.claimed_job import ClaimedJob
 from spindown.job.progress import Reporter
 from spindown.memory.interception import PortCall
 from spindown.memory.metadata import MemoryMetadata
-from spindown.worker.home import WorkerSettings
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.log import open_log
+from spindown.worker.settings import WorkerSettings
 from spindown.worker.watch import Watch
 from tests.local.waiting import until
 from tests.slot import a_lifecycle

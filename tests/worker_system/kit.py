@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
-from spindown.infra.shared.kit import kit_members
+from spindown.infra.shared.worker_kit import kit_members
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = ROOT / "worker" / "system"

@@ -8,7 +8,7 @@ from pathlib import Path
 from spindown.worker.child.failure_cause import Broken, FailureCause, describe_end
 from spindown.worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from spindown.worker.child.output import Output
-from spindown.worker.family.family import Family
+from spindown.worker.process_tree.process_tree import ProcessTree
 
 #: A child that stands ready reads at once; more means that it hangs.
 _WRITE_SECONDS = 60.0
@@ -32,30 +32,30 @@ class Program:
     ) -> None:
         """Start it, in a control group if one is given (raises OSError if it cannot be started)."""
         self.output = output
-        self._family = Family(argv, cwd=cwd, env=env, pass_fds=pass_fds, group=group)
+        self._tree = ProcessTree(argv, cwd=cwd, env=env, pass_fds=pass_fds, group=group)
         self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
         self._reader.start()
 
     @property
     def pid(self) -> int:
         """Return the process from which all of its processes descend."""
-        return self._family.pid
+        return self._tree.pid
 
     def status(self, seconds: float) -> int | None:
         """Return its exit status, None if it has not ended within ``seconds``."""
-        return self._family.status(seconds)
+        return self._tree.status(seconds)
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM to it and to what it has started in its group."""
-        self._family.ask_to_stop()
+        self._tree.ask_to_stop()
 
     def kill(self) -> None:
         """End it with all that it has started, and read its output to the end (raises Wedged)."""
-        self._family.end()
+        self._tree.end()
         self._reader.join(timeout=_AFTER_END_SECONDS)
 
     def _read_output(self) -> None:
-        with self._family.output as stream:
+        with self._tree.output as stream:
             self.output.read(stream)
 
 
@@ -101,7 +101,7 @@ class Child(Program):
     def send(self, frame: Frame) -> None:
         """Send a frame; a child that does not read it is killed, which ends the line."""
         if not write_within(self._down, encode_frame(frame), _WRITE_SECONDS):
-            self._family.disown()
+            self._tree.disown()
 
     def next_frame(self, seconds: float) -> Frame | None:
         """Return the next frame, ``{"type": "end"}`` at the end of the line, None in time."""

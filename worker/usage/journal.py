@@ -19,8 +19,8 @@ from spindown.domain.policy import Needs
 from spindown.error import SpindownError
 from spindown.job.claimed_job import ClaimedJob
 from spindown.port import Clock, ObjectStore
-from spindown.worker.home import AskedMachine
 from spindown.worker.log import EventLog
+from spindown.worker.settings import AskedMachine
 from spindown.worker.usage.meter import Meter
 from spindown.worker.usage.summary import summarise
 

@@ -9,8 +9,8 @@ from functools import partial
 
 from spindown.domain.fleet import Worker
 from spindown.worker.child.runner import Runner
-from spindown.worker.home import WorkerSettings
 from spindown.worker.log import EventLog
+from spindown.worker.settings import WorkerSettings
 from spindown.worker.usage.gpu import Gpus, open_gpus
 from spindown.worker.usage.journal import UsageJournal, UsageRecorder
 from spindown.worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus

@@ -6,7 +6,13 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.history import option as history
-from spindown.cli.history.asked import CLOUDWATCH, LIVE, RECLAIMS_PER_HOUR, SAMPLE, Asked
+from spindown.cli.history.option import (
+    CLOUDWATCH,
+    LIVE,
+    RECLAIMS_PER_HOUR,
+    SAMPLE,
+    SimulationOptions,
+)
 from spindown.cli.render.line import print_aside
 
 
@@ -37,7 +43,7 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
     as_json: option.Json = False,
 ) -> None:
     """Find the cheapest settings, and say when not to use Spindown. Changes nothing."""
-    asked = Asked(
+    options = SimulationOptions(
         arrivals=arrivals,
         prices=prices or (LIVE if arrivals == CLOUDWATCH else SAMPLE),
         policy=policy,
@@ -55,4 +61,4 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
     print_aside("reading arrivals, prices and the policy ...")
     from spindown.cli.advise.report import run  # noqa: PLC0415 - slow, and help needs none of it
 
-    run(asked, within, processes=processes, as_json=as_json)
+    run(options, within, processes=processes, as_json=as_json)

@@ -24,8 +24,8 @@ from spindown.cli.advise.advice import (
     undone,
 )
 from spindown.cli.advise.search import LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
-from spindown.cli.history.asked import Asked
 from spindown.cli.history.gather import Gathered, gather
+from spindown.cli.history.option import SimulationOptions
 from spindown.cli.render.screen import open_console
 from spindown.cli.render.table import make_table
 from spindown.cli.simulate.alternative import Alternative, simulate_with_progress
@@ -332,10 +332,12 @@ def _verdict_to_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def run(asked: Asked, within: str | None, *, processes: int | None, as_json: bool) -> None:
+def run(
+    options: SimulationOptions, within: str | None, *, processes: int | None, as_json: bool
+) -> None:
     """Search what was asked for the cheapest settings, and print them."""
     promise = None if within is None else _seconds(within)
-    advice = _advise(gather(asked), promise, processes)
+    advice = _advise(gather(options), promise, processes)
     if as_json:
         print(json.dumps(advice_to_json(advice)))
     else:

@@ -17,7 +17,7 @@ from spindown.cli.history.arrival import (
     read_arrivals,
     read_queue,
 )
-from spindown.cli.history.asked import CLOUDWATCH, LIVE, SAMPLE, USUAL_FILE, Asked
+from spindown.cli.history.option import CLOUDWATCH, LIVE, SAMPLE, USUAL_FILE, SimulationOptions
 from spindown.cli.history.price import (
     Buyer,
     MarketHistory,
@@ -239,104 +239,104 @@ class Gathered:
         )
 
 
-def gather(asked: Asked, connect: Connect = open_session) -> Gathered:
+def gather(options: SimulationOptions, connect: Connect = open_session) -> Gathered:
     """Read settings, traffic and prices.
 
     Args:
-        asked: the options of a command.
+        options: the options of a command.
         connect: connects to a deployment, if one must be asked.
 
     Raises:
         BadInput: names the option or the line and the remedy; besides, the errors of AWS.
     """
-    session = _open(asked, connect) if asked.needs_deployment else None
-    subject = _find_subject(asked, session)
-    if asked.boot is not None:
-        subject = replace(subject, boot=fit_boot(_seconds(asked.boot)))
-    traffic = _find_traffic(asked, subject, session)
-    if asked.last_days is not None:
-        traffic = keep_last(traffic, asked.last_days)
+    session = _open(options, connect) if options.needs_deployment else None
+    subject = _find_subject(options, session)
+    if options.boot is not None:
+        subject = replace(subject, boot=fit_boot(_seconds(options.boot)))
+    traffic = _find_traffic(options, subject, session)
+    if options.last_days is not None:
+        traffic = keep_last(traffic, options.last_days)
     check_span(traffic)
     needs = subject.requirements
-    if asked.has_denied_families:
+    if options.has_denied_families:
         needs = replace(needs, families_denied=frozenset())
     buyer = Buyer(
         requirements=needs,
         slots=subject.slots,
         spot_price_ratio=subject.policy.spot_price_ratio_estimate,
-        reclaims_per_hour=asked.reclaims_per_hour,
+        reclaims_per_hour=options.reclaims_per_hour,
     )
-    prices = _find_prices(asked, subject, session, traffic, buyer)
-    if subject.zones and asked.prices != LIVE:
+    prices = _find_prices(options, subject, session, traffic, buyer)
+    if subject.zones and options.prices != LIVE:
         named = ", ".join(zone for zones in subject.zones.values() for zone in zones)
         unused = f"the zones of the settings ({named}) are not used: the prices bring their own"
         prices = replace(prices, notes=(*prices.notes, unused))
-    return Gathered(subject=subject, traffic=traffic, prices=prices, seed=asked.seed)
+    return Gathered(subject=subject, traffic=traffic, prices=prices, seed=options.seed)
 
 
-def _open(asked: Asked, connect: Connect) -> Session:
-    if asked.policy is None and asked.deployment is None and not USUAL_FILE.exists():
+def _open(options: SimulationOptions, connect: Connect) -> Session:
+    if options.policy is None and options.deployment is None and not USUAL_FILE.exists():
         option, value = (
-            ("--arrivals", asked.arrivals)
-            if asked.arrivals == CLOUDWATCH
-            else ("--prices", asked.prices)
+            ("--arrivals", options.arrivals)
+            if options.arrivals == CLOUDWATCH
+            else ("--prices", options.prices)
         )
         remedy = f"go where {USUAL_FILE} is, name a --deployment, or give a file or made-up ones"
         raise BadInput(option, value, remedy)
-    config = asked.policy or USUAL_FILE
-    return connect(config, deployment=asked.deployment, local=asked.local, named="--policy")
+    config = options.policy or USUAL_FILE
+    return connect(config, deployment=options.deployment, local=options.local, named="--policy")
 
 
-def _find_subject(asked: Asked, session: Session | None) -> SimulatedWorkload:
-    is_file = asked.policy is not None or (asked.deployment is None and USUAL_FILE.exists())
+def _find_subject(options: SimulationOptions, session: Session | None) -> SimulatedWorkload:
+    is_file = options.policy is not None or (options.deployment is None and USUAL_FILE.exists())
     if session is None:
-        path = asked.policy or USUAL_FILE
+        path = options.policy or USUAL_FILE
         if is_file:
-            return read_subject(path, asked.workload)
-        if asked.workload is not None:
+            return read_subject(path, options.workload)
+        if options.workload is not None:
             remedy = f"name its file with --policy: there is no {USUAL_FILE} here"
-            raise BadInput("--workload", asked.workload, remedy)
+            raise BadInput("--workload", options.workload, remedy)
         return default_subject()
-    deployed = deployed_subject(session, asked.workload, live=asked.is_live_policy)
-    if not is_file or asked.is_live_policy:
+    deployed = deployed_subject(session, options.workload, live=options.is_live_policy)
+    if not is_file or options.is_live_policy:
         return deployed
     # The file says what would be deployed, the deployment what was measured.
-    file = read_subject(asked.policy or USUAL_FILE, deployed.workload)
+    file = read_subject(options.policy or USUAL_FILE, deployed.workload)
     zones = file.zones or deployed.zones
     return replace(file, zones=zones, boot=deployed.boot, knowledge=deployed.knowledge)
 
 
 def _find_traffic(
-    asked: Asked, subject: SimulatedWorkload, session: Session | None
+    options: SimulationOptions, subject: SimulatedWorkload, session: Session | None
 ) -> ArrivalHistory:
-    if asked.arrivals in GENERATORS:
-        return generate(asked.arrivals, asked.seed)
-    if asked.arrivals == CLOUDWATCH and session is not None:
+    if options.arrivals in GENERATORS:
+        return generate(options.arrivals, options.seed)
+    if options.arrivals == CLOUDWATCH and session is not None:
         url = session.workload(subject.workload).queue_url
         return read_queue(
             session.aws.traffic(),
             url.rpartition("/")[2],
             subject.shape,
             until=session.aws.clock.now(),
-            days=asked.days,
+            days=options.days,
         )
-    return read_arrivals(Path(asked.arrivals), subject.shape)
+    return read_arrivals(Path(options.arrivals), subject.shape)
 
 
 def _find_prices(
-    asked: Asked,
+    options: SimulationOptions,
     subject: SimulatedWorkload,
     session: Session | None,
     traffic: ArrivalHistory,
     buyer: Buyer,
 ) -> MarketHistory:
-    if asked.prices == SAMPLE:
-        return made_up_prices(asked.seed, traffic, buyer, subject.regions)
-    if asked.prices == LIVE and session is not None:
+    if options.prices == SAMPLE:
+        return made_up_prices(options.seed, traffic, buyer, subject.regions)
+    if options.prices == LIVE and session is not None:
         market = session.aws.market()
         now = session.aws.clock.now()
         return read_live(market, market, subject.zones, traffic, buyer, now=now)
-    return read_prices(Path(asked.prices), traffic, buyer)
+    return read_prices(Path(options.prices), traffic, buyer)
 
 
 def _seconds(text: str) -> float:

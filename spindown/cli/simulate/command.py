@@ -7,7 +7,7 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.history import option as history
-from spindown.cli.history.asked import QUEUE_DAYS, RECLAIMS_PER_HOUR, SAMPLE, Asked
+from spindown.cli.history.option import QUEUE_DAYS, RECLAIMS_PER_HOUR, SAMPLE, SimulationOptions
 from spindown.cli.render.line import print_aside
 
 
@@ -31,7 +31,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     as_json: option.Json = False,
 ) -> None:
     """Simulate what traffic costs under a policy, compared with other ways to run it."""
-    asked = Asked(
+    options = SimulationOptions(
         arrivals=arrivals,
         prices=prices,
         policy=policy,
@@ -47,4 +47,4 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     print_aside("reading arrivals, prices and the policy ...")
     from spindown.cli.simulate.run import run  # noqa: PLC0415 - slow, and help needs none of it
 
-    run(asked, against, html=html, processes=processes, as_json=as_json)
+    run(options, against, html=html, processes=processes, as_json=as_json)

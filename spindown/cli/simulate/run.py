@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from spindown.cli.history.asked import Asked
 from spindown.cli.history.gather import gather
+from spindown.cli.history.option import SimulationOptions
 from spindown.cli.render.screen import open_console
 from spindown.cli.simulate import alternative
 from spindown.cli.simulate.alternative import simulate_with_progress
@@ -15,12 +15,17 @@ from spindown.cli.simulate.table import render_comparison
 
 
 def run(
-    asked: Asked, against: str, *, html: Path | None, processes: int | None, as_json: bool
+    options: SimulationOptions,
+    against: str,
+    *,
+    html: Path | None,
+    processes: int | None,
+    as_json: bool,
 ) -> None:
     """Simulate what was asked beside ``against``, print it, and write the page if one is asked."""
     if html is not None:
         check_page(html)
-    comparison = _compare(asked, against, with_frontier=html is not None, processes=processes)
+    comparison = _compare(options, against, with_frontier=html is not None, processes=processes)
     # Print first what took minutes: writing the page may fail, on a full disk for instance.
     _print(comparison, as_json=as_json)
     if html is not None:
@@ -30,15 +35,15 @@ def run(
 
 
 def _compare(
-    asked: Asked, against: str, *, with_frontier: bool, processes: int | None
+    options: SimulationOptions, against: str, *, with_frontier: bool, processes: int | None
 ) -> Comparison:
-    gathered = gather(asked)
+    gathered = gather(options)
     policy = gathered.subject.policy
     alternatives = [alternative.ours(policy), *alternative.baselines(against, policy)]
     if with_frontier:
         alternatives += alternative.frontier(policy)
     outcomes = simulate_with_progress(
-        gathered.scenario, alternatives, seed=asked.seed, processes=processes
+        gathered.scenario, alternatives, seed=options.seed, processes=processes
     )
     return compare(gathered, outcomes)
 

@@ -38,7 +38,7 @@ DISK_KEY = "alias/aws/ebs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """A kit as it was uploaded: a zip archive (``infra.shared.kit``)."""
+    """A kit as it was uploaded: a zip archive (``infra.shared.worker_kit``)."""
 
     #: ``s3://bucket/key``; the worker's role may read it.
     uri: str

@@ -15,7 +15,7 @@ import pytest
 from spindown.contract import log
 from spindown.contract.decision import Outcome
 from spindown.infra.deployment import describe
-from spindown.infra.shared.kit import PACKAGE
+from spindown.infra.shared.worker_kit import PACKAGE
 from spindown.worker.usage.reading import Processes
 from tests.infra import assembly as whole
 from tests.infra.assembly import Assembly, words, write_project

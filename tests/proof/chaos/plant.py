@@ -149,7 +149,7 @@ class Plant:
 
     def kill_child(self, instance: Ec2Instance) -> bool:
         """Kill a process that runs the user's code."""
-        # The worker, the ancestor of what it has started, and that.
+        # The worker, the subreaper of what it has started, and that.
         return _signal(self.processes(instance.instance_id)[2:3], signal.SIGKILL)
 
     def stop_for(self, instance: Ec2Instance, seconds: float) -> bool:

@@ -16,9 +16,9 @@ from spindown.domain.policy import Dispatch
 from spindown.worker.__main__ import Division, divide, make_runner
 from spindown.worker.child.failure_cause import FailureCause
 from spindown.worker.child.runner import Runner
-from spindown.worker.family.family import Family
-from spindown.worker.home import WorkerSettings
 from spindown.worker.log import open_log
+from spindown.worker.process_tree.process_tree import ProcessTree
+from spindown.worker.settings import WorkerSettings
 from spindown.worker.usage.reading import read_group
 from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD
@@ -110,19 +110,19 @@ def test_slots_that_want_all_of_the_cpu_get_the_same(division: Division, tmp_pat
     assert division.groups is not None
     groups = [division.groups.of_slot(slot) for slot in (SLOTS, SLOTS + 1)]
     burn = "while :; do :; done"
-    families = [
-        Family(["sh", "-c", program], cwd=tmp_path, env={"PATH": os.defpath}, group=group)
+    trees = [
+        ProcessTree(["sh", "-c", program], cwd=tmp_path, env={"PATH": os.defpath}, group=group)
         for program, group in zip(
             (burn, f"for n in 1 2 3 4; do ({burn}) & done; wait"), groups, strict=True
         )
     ]
     ends_at = time.monotonic() + 5.0
     while time.monotonic() < ends_at:
-        families[0].status(0.5)
+        trees[0].status(0.5)
     uses = [read_group(str(group)) for group in groups]
-    for family in families:
-        family.end()
-        family.output.close()
+    for tree in trees:
+        tree.end()
+        tree.output.close()
     spent = [use.cpu_seconds for use in uses if use is not None]
     assert len(spent) == len(groups)
     assert 0.35 < spent[0] / sum(spent) < 0.65
@@ -144,12 +144,12 @@ def test_memory_runs_out_among_the_slots_alone(division: Division, tmp_path: Pat
     assert division.groups is not None
     group = division.groups.of_slot(SLOTS + 2)
     program = [sys.executable, "-I", "-c", SPARED]
-    family = Family(program, cwd=tmp_path, env={"PATH": os.defpath}, group=group)
+    tree = ProcessTree(program, cwd=tmp_path, env={"PATH": os.defpath}, group=group)
     ends_at = time.monotonic() + 120.0
     while not kills(division, SLOTS + 2) and time.monotonic() < ends_at:
-        family.status(0.5)
-    family.end()
-    family.output.close()
+        tree.status(0.5)
+    tree.end()
+    tree.output.close()
 
     # All that is killed is the slot's: the kernel names the group whose bound was met.
     assert kills(division, SLOTS + 2) > 0

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from spindown.cli.advise.advice import Advice, advise, long_jobs
 from spindown.cli.advise.report import advice_to_json, render_advice
-from spindown.cli.history.asked import Asked
 from spindown.cli.history.gather import Gathered, gather
+from spindown.cli.history.option import SimulationOptions
 from spindown.cli.main import main
 from spindown.cli.simulate.alternative import Alternative, ours, simulate_all
 from spindown.config import parse_duration
@@ -39,7 +39,7 @@ TRAFFIC = "timestamp,items,item_seconds\n" + "".join(
 def _gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traffic: str = TRAFFIC) -> Gathered:
     (tmp_path / "traffic.csv").write_text(traffic, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    return gather(Asked(arrivals="traffic.csv", prices="sample"))
+    return gather(SimulationOptions(arrivals="traffic.csv", prices="sample"))
 
 
 def test_an_advice_is_printed_and_told_as_json(
@@ -84,8 +84,8 @@ def test_a_possible_deadline_for_long_jobs_is_said_not_advised(
 ) -> None:
     (tmp_path / "traffic.csv").write_text(LONG, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    asked = Asked(arrivals="traffic.csv", prices="sample")
-    advice = advise(gather(asked), 60.0, run_alone)
+    options = SimulationOptions(arrivals="traffic.csv", prices="sample")
+    advice = advise(gather(options), 60.0, run_alone)
     told = advice_to_json(advice)["long_jobs"]
     assert not_in_guide(told) == set()
     text = " ".join(on_a_screen(advice, 200).split())
@@ -106,7 +106,9 @@ def test_a_narrow_screen_cuts_no_setting_off(
 ) -> None:
     (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    advice = advise(gather(Asked(arrivals="traffic.csv", prices="sample")), 60.0, run_alone)
+    advice = advise(
+        gather(SimulationOptions(arrivals="traffic.csv", prices="sample")), 60.0, run_alone
+    )
     text = on_a_screen(advice, 44)
 
     assert "…" not in text
@@ -167,7 +169,7 @@ def run_alone(alternatives: Sequence[Alternative]) -> list[SimResult]:
 
 @cache
 def _simulated(traffic: str, policy: Policy) -> SimResult:
-    scenario = gather(Asked(arrivals="traffic.csv", prices="sample")).scenario
+    scenario = gather(SimulationOptions(arrivals="traffic.csv", prices="sample")).scenario
     (outcome,) = simulate_all(scenario, [ours(policy)], seed=1, processes=1, report=lambda *_: None)
     return outcome.result
 

@@ -9,8 +9,8 @@ import pytest
 
 from spindown.aws.wiring import Aws
 from spindown.cli.history.arrival import ArrivalHistory, keep_last
-from spindown.cli.history.asked import Asked
 from spindown.cli.history.gather import gather
+from spindown.cli.history.option import SimulationOptions
 from spindown.cli.session import Session
 from spindown.contract.row import BOOT_RATE, JOB_RATE
 from spindown.error import BadInput
@@ -52,7 +52,7 @@ def test_less_than_a_week_is_said_to_be_scaled_to_a_month(
     )
     monkeypatch.chdir(tmp_path)
 
-    notes = gather(Asked(arrivals="traffic.csv", prices="sample")).notes
+    notes = gather(SimulationOptions(arrivals="traffic.csv", prices="sample")).notes
 
     told = [note for note in notes if "a month" in note]
     said = "a month is taken for {} times this traffic; divide by that if it comes once a month"
@@ -94,10 +94,10 @@ def test_a_deployment_gives_history_prices_and_its_policy() -> None:
     world.settings.put_live(WORKLOAD, json.dumps({"max_workers": 7}))
     url = session.workload(WORKLOAD).queue_url
     aws.history.record(url.rpartition("/")[2], world.clock.now() - timedelta(hours=3), 5)
-    asked = Asked(
+    options = SimulationOptions(
         arrivals="cloudwatch", prices="live", deployment="demo", is_live_policy=True, days=2.0
     )
-    gathered = gather(asked, lambda *_, **__: session)
+    gathered = gather(options, lambda *_, **__: session)
 
     assert gathered.subject.policy.max_workers == 7
     assert gathered.subject.boot.at_least + gathered.subject.boot.median == pytest.approx(120.0)
@@ -119,8 +119,8 @@ def test_a_file_gives_the_policy_and_the_deployment_the_history(tmp_path: Path) 
     )
     url = session.workload(WORKLOAD).queue_url
     aws.history.record(url.rpartition("/")[2], world.clock.now() - timedelta(hours=3))
-    asked = Asked(arrivals="cloudwatch", prices="sample", policy=file, days=1.0)
-    gathered = gather(asked, lambda *_, **__: session)
+    options = SimulationOptions(arrivals="cloudwatch", prices="sample", policy=file, days=1.0)
+    gathered = gather(options, lambda *_, **__: session)
 
     assert gathered.subject.policy.max_workers == 9
     assert [arrival.items for arrival in gathered.traffic.arrivals] == [10]
@@ -142,9 +142,9 @@ def test_what_was_sent_in_the_minute_under_way_counts(seconds: int, end: int) ->
     world.clock.advance(timedelta(seconds=seconds))
     url = session.workload(WORKLOAD).queue_url
     aws.history.record(url.rpartition("/")[2], begin - timedelta(minutes=1))
-    asked = Asked(arrivals="cloudwatch", prices="sample", deployment="demo", days=1.0)
+    options = SimulationOptions(arrivals="cloudwatch", prices="sample", deployment="demo", days=1.0)
 
-    traffic = gather(asked, lambda *_, **__: session).traffic
+    traffic = gather(options, lambda *_, **__: session).traffic
 
     assert (traffic.end, traffic.start) == (
         begin + timedelta(seconds=end),
@@ -154,6 +154,8 @@ def test_what_was_sent_in_the_minute_under_way_counts(seconds: int, end: int) ->
 
 def test_a_workload_that_is_not_deployed_is_named() -> None:
     _, _, session = a_deployment()
-    asked = Asked(arrivals="cloudwatch", prices="live", workload="nobody", deployment="demo")
+    options = SimulationOptions(
+        arrivals="cloudwatch", prices="live", workload="nobody", deployment="demo"
+    )
     with pytest.raises(BadInput, match="workload is 'nobody': name one of the deployment's"):
-        gather(asked, lambda *_, **__: session)
+        gather(options, lambda *_, **__: session)

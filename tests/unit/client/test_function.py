@@ -15,7 +15,7 @@ import pytest
 import spindown
 from spindown import BadInput, Function, ItemFailed, JobFailed, ResultStream
 from spindown.error import NoCredentials
-from spindown.infra.shared.kit import worker_wheel
+from spindown.infra.shared.worker_kit import worker_wheel
 
 CONFIG = """
 [deployment]

@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
+from spindown.cli.demo.bill import read_bill
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.ledger import Ledger
-from spindown.operate.bill import read_bill
 from spindown.operate.cost import read_cost
 from spindown.operate.month_bill import read_month
 from spindown.operate.spent import Spent, spent_of

@@ -16,7 +16,7 @@ from spindown.user import Item
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.frame import ANSWERS_BYTES_MAX, FrameReader
 from spindown.worker.child.runner import ChildRunner, Event, ItemDone, Task
-from spindown.worker.family.family import Wedged, reap
+from spindown.worker.process_tree.process_tree import Wedged, reap
 from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
 
 

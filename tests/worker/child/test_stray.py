@@ -20,8 +20,8 @@ from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.container import Machine
 from spindown.worker.child.failure_cause import Broken
 from spindown.worker.child.runner import BatchDone, ChildRunner, Event, Task
-from spindown.worker.family.family import Family
 from spindown.worker.log import open_log
+from spindown.worker.process_tree.process_tree import ProcessTree
 from tests.worker.child.batch import PRELUDE, answers, drain
 
 #: Leaves its parent, its session and its group, holds nothing and heeds nothing; tells its number.
@@ -163,8 +163,9 @@ def test_strays_end_with_a_worker_that_is_killed(
 ) -> None:
     code = write("go()\nthreading.Event().wait()\n")
     program = (
-        "import sys\nfrom pathlib import Path\nfrom worker.family.family import Family\n"
-        f"family = Family([sys.executable, {str(code.root / 'job.py')!r}], "
+        "import sys\nfrom pathlib import Path\n"
+        "from worker.process_tree.process_tree import ProcessTree\n"
+        f"tree = ProcessTree([sys.executable, {str(code.root / 'job.py')!r}], "
         f"cwd=Path({str(tmp_path)!r}), env={{}})\ninput()\n"
     )
     worker = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
@@ -180,11 +181,11 @@ def test_strays_end_with_a_worker_that_is_killed(
     ("program", "status"),
     [("exit 7", 7), ("kill -9 $$", -9), ("kill -11 $$", -11), ("kill 0", -15), ("exit 0", 0)],
 )
-def test_a_family_ends_as_its_program_does(tmp_path: Path, program: str, status: int) -> None:
-    family = Family(["sh", "-c", program], cwd=tmp_path, env={"PATH": os.defpath})
-    assert family.status(10) == status
-    family.output.close()
-    family.end()
+def test_a_process_tree_ends_as_its_program_does(tmp_path: Path, program: str, status: int) -> None:
+    tree = ProcessTree(["sh", "-c", program], cwd=tmp_path, env={"PATH": os.defpath})
+    assert tree.status(10) == status
+    tree.output.close()
+    tree.end()
 
 
 def test_a_program_finds_everything_as_if_started_alone(tmp_path: Path) -> None:
@@ -199,15 +200,15 @@ def test_a_program_finds_everything_as_if_started_alone(tmp_path: Path) -> None:
     alone = subprocess.run(
         command, cwd=tmp_path, env={}, stdin=subprocess.DEVNULL, capture_output=True, check=True
     )
-    family = Family(command, cwd=tmp_path, env={})
-    first, second = family.output.read().decode().splitlines()
+    tree = ProcessTree(command, cwd=tmp_path, env={})
+    first, second = tree.output.read().decode().splitlines()
     # 3 is the directory itself.
     assert first == "True ['0', '1', '2', '3'] True set() True"
     # Whatever is ignored around the tests is inherited.
     assert second == alone.stdout.decode().splitlines()[1]
-    assert family.status(10) == 0
-    family.output.close()
-    family.end()
+    assert tree.status(10) == 0
+    tree.output.close()
+    tree.end()
 
 
 def test_what_cannot_start_says_why_and_leaves_no_descriptor(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_what_cannot_start_says_why_and_leaves_no_descriptor(tmp_path: Path) -> 
     before = len(list(Path("/proc/self/fd").iterdir()))
     for name, error in (("nowhere", FileNotFoundError), ("./data", PermissionError)):
         with pytest.raises(error, match=name):
-            Family([name], cwd=tmp_path, env={"PATH": os.defpath})
+            ProcessTree([name], cwd=tmp_path, env={"PATH": os.defpath})
     with pytest.raises(FileNotFoundError):
-        Family(["sh"], cwd=tmp_path / "gone", env={})
+        ProcessTree(["sh"], cwd=tmp_path / "gone", env={})
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -18,7 +18,7 @@ from spindown.memory import PortCall
 from spindown.user import Item
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
-from spindown.worker.family.family import Wedged
+from spindown.worker.process_tree.process_tree import Wedged
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
 

@@ -22,7 +22,7 @@ from spindown.job.cancel import cancel
 from spindown.memory import MemoryJobQueue
 from spindown.port import Outgoing
 from spindown.worker.child.failure_cause import Broken, FailureCause
-from spindown.worker.home import AskedMachine, WorkerSettings
+from spindown.worker.settings import AskedMachine, WorkerSettings
 from spindown.worker.slot import Slot
 from spindown.worker.usage.journal import UsageJournal
 from spindown.worker.usage.sampler import CORE_SHARE, Sampler

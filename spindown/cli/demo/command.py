@@ -24,6 +24,6 @@ def demo(
     as_json: option.Json = False,
 ) -> None:
     """Run the whole system here: a queue, spot workers, interruptions, a bill per item."""
-    from spindown.cli.demonstration import run  # noqa: PLC0415 - slow, and help needs none of it
+    from spindown.cli.demo.run import run  # noqa: PLC0415 - slow, and help needs none of it
 
     run(jobs, scenario=scenario, config=config, keep=keep, within=within, as_json=as_json)

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from spindown.cli.demo.bill import read_bill
 from spindown.ledger import Ledger
-from spindown.operate.bill import read_bill
 from tests.control import WORKLOAD, ControlWorld
 
 DAYS = 70

@@ -9,7 +9,7 @@ import grimp
 import pytest
 
 import spindown
-from spindown.infra.shared.kit import pack_kit
+from spindown.infra.shared.worker_kit import pack_kit
 from tests.infra.assembly import Assembly
 
 WHEEL = f"wheels/spindown-{spindown.__version__}-py3-none-any.whl"

@@ -1,4 +1,4 @@
-"""The worker's side of a family: start it, ask it to stop, end all that descends from it."""
+"""The worker's side of a process tree: start it, ask it to stop, end all that descends from it."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-_ANCESTOR = str(Path(__file__).with_name("ancestor.py"))
+_SUBREAPER = str(Path(__file__).with_name("subreaper.py"))
 _ERRNO_BYTES = 32
 #: To free the memory of a large model takes seconds; for a driver that hangs nobody waits.
 _REAP_SECONDS = 30.0
@@ -28,8 +28,8 @@ def reap(process: subprocess.Popen[bytes], seconds: float = _REAP_SECONDS) -> No
         ) from exc
 
 
-class Family:
-    """A program that was started below an ancestor of its own. Raises OSError if it cannot be.
+class ProcessTree:
+    """A program that was started below a subreaper of its own. Raises OSError if it cannot be.
 
     With ``group`` all of them are in that control group, so also what the program starts.
     """
@@ -46,7 +46,7 @@ class Family:
         status, report = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", _ANCESTOR, str(report), str(group or ""), *command],
+                [sys.executable, "-I", "-S", _SUBREAPER, str(report), str(group or ""), *command],
                 cwd=cwd,
                 env=dict(env),
                 # While the worker lives and wants it, this line is open.
@@ -54,7 +54,7 @@ class Family:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(*pass_fds, report),
-                # A signal to the worker's group is not the family's.
+                # A signal to the worker's group is not the tree's.
                 start_new_session=True,
             )
         except BaseException:
@@ -71,7 +71,7 @@ class Family:
 
     @property
     def pid(self) -> int:
-        """Return the process id of the ancestor, from whom all others descend."""
+        """Return the process id of the subreaper, from whom all others descend."""
         return self._process.pid
 
     @property
@@ -82,7 +82,7 @@ class Family:
         return stream
 
     def status(self, seconds: float) -> int | None:
-        """Return how the program ended, None if not all of the family have within ``seconds``."""
+        """Return how the program ended, None if not all of the tree have within ``seconds``."""
         try:
             return self._process.wait(timeout=max(seconds, 0.0))
         except subprocess.TimeoutExpired:
@@ -93,11 +93,11 @@ class Family:
         self._process.send_signal(signal.SIGTERM)
 
     def disown(self) -> None:
-        """Let all of the family be killed, without waiting for it."""
+        """Let all of the tree be killed, without waiting for it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
     def end(self) -> None:
-        """Kill all of the family and wait for their end (raises Wedged)."""
+        """Kill all of the tree and wait for their end (raises Wedged)."""
         self.disown()
         reap(self._process)

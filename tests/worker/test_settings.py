@@ -28,8 +28,8 @@ from spindown.worker.__main__ import (
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.container import RUNTIMES
-from spindown.worker.home import find_home
 from spindown.worker.log import open_log
+from spindown.worker.settings import find_home
 from tests.work import a_worker
 
 TAGS = {

@@ -1,15 +1,16 @@
-"""The first process of a family: it starts the program, takes in whom nobody waits for, ends all.
+"""The first process of a process tree: it starts the program, adopts orphans, and ends them all.
 
-Started by ``worker.family.family`` as ``python -I -S ancestor.py REPORT_FD GROUP PROGRAM ARG...``.
+Started by ``worker.process_tree.process_tree`` as
+``python -I -S subreaper.py REPORT_FD GROUP PROGRAM ARG...``.
 A process may leave its session, its group and its parent, close its pipes and block every signal;
 from its nearest ancestor that is a *subreaper* it cannot get away (prctl(2),
-PR_SET_CHILD_SUBREAPER). So the ancestor ends only when it has no child any more, and it kills all
+PR_SET_CHILD_SUBREAPER). So the subreaper ends only when it has no child any more, and it kills all
 of them
 
-- when its standard input ends: the worker wants the end of the family, or is gone itself,
+- when its standard input ends: the worker wants the end of the tree, or is gone itself,
 - when the program has ended, whose status becomes its own.
 
-SIGTERM goes on to the program's group. The ancestor has the worker's user, so that code of another
+SIGTERM goes on to the program's group. The subreaper has the worker's user, so that code of another
 user can neither signal nor trace it. It imports nothing of ours, to start quickly.
 """
 
@@ -32,13 +33,13 @@ _CHUNK = 65536
 _LINE = 0
 
 
-class Ancestor:
-    """The family from above; one thread, one program."""
+class Subreaper:
+    """The process tree, seen from its root; one thread, one program."""
 
     def __init__(self, command: list[str], report_fd: int, group: str) -> None:
         """Start a program; to ``report_fd`` goes the number of the error that forbids it.
 
-        ``group``: directory of the control group for all of the family; "": the worker's.
+        ``group``: directory of the control group for all of the tree; "": the worker's.
         """
         self._libc = ctypes.CDLL(None)
         self._libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -58,7 +59,7 @@ class Ancestor:
         self._let_go_of_all_but(self._woken, waker)
 
     def run(self) -> int:
-        """See the family to its end; return the status of its program."""
+        """See the tree to its end; return the status of its program."""
         is_over = False
         while self._reap() and self._status is None and not is_over:
             is_over = _LINE in self._wait(None, _LINE)
@@ -158,8 +159,8 @@ def _read(path: str) -> bytes:
 
 
 def main() -> None:
-    """Run a family, and end as its program did."""
-    status = Ancestor(sys.argv[3:], int(sys.argv[1]), sys.argv[2]).run()
+    """Run a process tree, and end as its program did."""
+    status = Subreaper(sys.argv[3:], int(sys.argv[1]), sys.argv[2]).run()
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         # Its own image is nothing that anybody wants to look at.

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from spindown.cli.demo.bill import CostReport, RankingChange, read_bill
 from spindown.cli.render.saving import ALL_IN, SAVED, say_saving
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console, render_status
 from spindown.cli.session import Session, connect
@@ -35,7 +36,6 @@ from spindown.error import SpindownError
 from spindown.installed import require
 from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items, upload
-from spindown.operate.bill import CostReport, RankingChange, read_bill
 from spindown.operate.plan import plan_next_tick
 from spindown.reason_text import say
 

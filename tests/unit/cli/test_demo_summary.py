@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from spindown.cli.demonstration import ranking_sentence, render_bill
+from spindown.cli.demo.bill import CostReport, InstanceBill, RankingChange, RefusalCount
+from spindown.cli.demo.run import ranking_sentence, render_bill
 from spindown.cli.render.saving import say_saving, say_usd
 from spindown.contract.row import SpendRow
 from spindown.domain.past_cost import Saving
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.operate.bill import CostReport, InstanceBill, RankingChange, RefusalCount
 from tests.builders import NOW
 
 LEARNED = RankingChange(
