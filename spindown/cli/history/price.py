@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from spindown.cli.history.arrival import ArrivalHistory
-from spindown.cli.history.asked import RECLAIMS_PER_HOUR
+from spindown.cli.history.option import RECLAIMS_PER_HOUR
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
 from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
