@@ -80,8 +80,10 @@ proof: setup ## Run the slow tests: what takes minutes to prove
 	@$(PROVE) -n $$(nproc) --dist worksteal $(COMPUTING); computed=$$?; \
 		$(PROVE) $(patsubst %,--ignore %,$(COMPUTING)) && exit $$computed
 
-aws: setup ## On your AWS account: tests that only read, then spindown verify; only checked by us
-	@$(PYTEST) -m aws --force-enable-socket -v
+# Without AGREE=yes it says what the suites make and cost, and stops.
+aws: setup ## On your AWS account: contract suites, then spindown verify; AGREE=yes; only checked by us
+	@$(PYTEST) -m aws --world account $(if $(filter yes,$(AGREE)),--agree) --force-enable-socket \
+		-p no:randomly -v tests/aws tests/ports
 	@$(BIN)/spindown verify $(ARGS)
 
 chaos: setup ## Attack the local system for a while: ARGS="--seed 7" replays a run

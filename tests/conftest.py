@@ -38,8 +38,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the suites of the adapters run on another emulator (tests/proof/test_second_world.py)."""
-    parser.addoption("--world", choices=("moto", "ministack"), default="moto")
+    """Let the suites of the adapters run on another emulator, or on an account (`make aws`)."""
+    parser.addoption("--world", choices=("moto", "ministack", "account"), default="moto")
+    parser.addoption("--agree", action="store_true", help="to what `--world account` makes")
 
 
 # Without xdist, as the mutants are tested, there is no such hook.

@@ -1,7 +1,10 @@
-"""What the contract suites promise of AWS's adapters, asked of a real account: nothing is changed.
+"""What only reads of a real account, where the contract suites cannot run: nothing is changed.
 
-`make aws` runs it, with the credentials of the shell. Whoever runs it needs an operator's rights.
+`make aws` runs it, beside those that can (`tests/ports/real_account.py`), with the credentials of
+the shell. Whoever runs it needs an operator's rights.
 """
+
+import os
 
 import boto3
 import pytest
@@ -21,7 +24,8 @@ TYPE = "g4dn.xlarge"
 
 @pytest.fixture(scope="module")
 def aws() -> Aws:
-    return Aws(boto3.Session())
+    # boto3 reads AWS_DEFAULT_REGION alone.
+    return Aws(boto3.Session(region_name=os.environ.get("AWS_REGION")))
 
 
 @pytest.fixture(scope="module")

@@ -13,21 +13,29 @@ from spindown.aws.wiring import Aws
 from spindown.error import NotFound
 from spindown.memory import MemoryLog
 from spindown.port import LogSource
+from tests.local.waiting import until
+from tests.ports.real_account import LATE, PREFIX, TAGS
 
 Put = Callable[[str, datetime, str], None]
 
-_names = (f"/spindown/lab/worker/{number}" for number in itertools.count())
+_names = (f"/{PREFIX}/{number}" for number in itertools.count())
 
 
 def _on_cloudwatch(session: boto3.Session, aws: Aws) -> tuple[LogSource, Put]:
     client: Any = session.client("logs")
     group = next(_names)
-    client.create_log_group(logGroupName=group)
+    client.create_log_group(logGroupName=group, tags=TAGS)
 
     def put(stream: str, at: datetime, message: str) -> None:
         written = aws.log_stream(group, stream)
         written.add(message, at)
         written.flush()
+        # CloudWatch shows an event some seconds after it has taken it.
+        until(lambda: is_shown(stream, message), seconds=LATE, every=1.0)
+
+    def is_shown(stream: str, message: str) -> bool:
+        shown = client.filter_log_events(logGroupName=group, logStreamNames=[stream])
+        return any(one["message"] == message for one in shown["events"])
 
     return aws.log_source(group), put
 
@@ -112,4 +120,4 @@ def test_only_one_stream(log: tuple[LogSource, Put], now: datetime) -> None:
 
 def test_a_group_that_is_not_there_is_said(aws: Aws, now: datetime) -> None:
     with pytest.raises(NotFound):
-        next(aws.log_source("/spindown/lab/worker/none").read(since=now))
+        next(aws.log_source(f"/{PREFIX}/none").read(since=now))

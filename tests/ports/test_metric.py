@@ -12,6 +12,8 @@ from spindown.aws.cloudwatch import PrintedMetricSink, metric_events
 from spindown.aws.wiring import Aws
 from spindown.memory import MemoryClock, MemoryMetricSink
 from spindown.port import Datum
+from tests.ports.conftest import ComesTo
+from tests.ports.real_account import PREFIX, TAGS
 
 OCR = {"Deployment": "prod", "Workload": "ocr"}
 BACKLOG = Datum(name="Backlog", value=3, dimensions=OCR)
@@ -87,20 +89,26 @@ def test_drops_a_metric_that_no_table_knows(
     assert "Stray" in caplog.text
 
 
-def test_logs_events_among_the_lines_of_a_stream(session: boto3.Session, aws: Aws) -> None:
+def test_logs_events_among_the_lines_of_a_stream(
+    session: boto3.Session, aws: Aws, comes_to: ComesTo
+) -> None:
     client = session.client("logs")
-    client.create_log_group(logGroupName="/spindown/ocr")
-    stream = aws.log_stream("/spindown/ocr", "i-1")
+    group = f"/{PREFIX}/ocr"
+    client.create_log_group(logGroupName=group, tags=TAGS)
+    stream = aws.log_stream(group, "i-1")
     sink = aws.logged_metrics(stream)
     sink.emit([BACKLOG])
     sink.emit([DRY])
     sink.emit([])
     stream.flush()
-    events = client.get_log_events(
-        logGroupName="/spindown/ocr", logStreamName="i-1", startFromHead=True
-    )["events"]
 
-    assert [json.loads(event["message"])["Workload"] for event in events] == ["ocr", "ocr"]
+    def workloads() -> list[str]:
+        events = client.get_log_events(logGroupName=group, logStreamName="i-1", startFromHead=True)[
+            "events"
+        ]
+        return [json.loads(event["message"])["Workload"] for event in events]
+
+    comes_to(workloads, ["ocr", "ocr"])
 
 
 def test_memory_keeps_metrics_to_be_looked_at() -> None:

@@ -1,9 +1,8 @@
 """What every ObjectStore and InputSource promises, on S3 as in memory."""
 
-import itertools
 import re
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -18,46 +17,56 @@ from spindown.error import (
 )
 from spindown.memory import MemoryClock, MemoryInputSource, MemoryObjectStore
 from spindown.port import Absent, InputSource, Matches, ObjectStore
+from tests.ports.real_account import PREFIX, TAG_LIST, empty_bucket
 
-_names = (f"bucket-{number}" for number in itertools.count())
-
+#: The bucket of all tests, and where inputs lie in it.
+DATA = f"s3://{PREFIX}"
 INPUTS = {
-    "s3://data/scans/a.png": b"a",
-    "s3://data/scans/b.png": b"bb",
-    "s3://data/secret/c.png": b"ccc",
-    "s3://data/papers/1.pdf": b"p",
-    "s3://data/papers-private/2.pdf": b"pp",
+    f"{DATA}/scans/a.png": b"a",
+    f"{DATA}/scans/b.png": b"bb",
+    f"{DATA}/secret/c.png": b"ccc",
+    f"{DATA}/papers/1.pdf": b"p",
+    f"{DATA}/papers-private/2.pdf": b"pp",
 }
-DECLARED = ["s3://other/", "s3://data/scans/", "s3://data/papers", "s3://data/list.jsonl"]
+DECLARED = ["s3://other/", f"{DATA}/scans/", f"{DATA}/papers", f"{DATA}/list.jsonl"]
 
 
-def _bucket(session: boto3.Session) -> str:
-    name = next(_names)
-    client = session.client("s3")
-    client.create_bucket(Bucket=name)
-    client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-    return name
+@pytest.fixture(scope="module")
+def bucket(session: boto3.Session) -> str:
+    client: Any = session.client("s3")
+    # us-east-1 takes no word of where.
+    is_first = session.region_name == "us-east-1"
+    where = {"LocationConstraint": session.region_name}
+    client.create_bucket(
+        Bucket=PREFIX, **({} if is_first else {"CreateBucketConfiguration": where})
+    )
+    client.put_bucket_tagging(Bucket=PREFIX, Tagging={"TagSet": TAG_LIST})
+    client.put_bucket_versioning(Bucket=PREFIX, VersioningConfiguration={"Status": "Enabled"})
+    return PREFIX
+
+
+@pytest.fixture
+def empty(session: boto3.Session, bucket: str) -> str:
+    """Return the bucket, in which nothing is."""
+    empty_bucket(session, bucket)
+    return bucket
 
 
 @pytest.fixture(params=["memory", "s3", "s3 below a root"])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
     fixture = request.getfixturevalue
-    make: dict[str, Callable[[], ObjectStore]] = {
-        "memory": lambda: MemoryObjectStore(fixture("clock")),
-        "s3": lambda: fixture("aws").object_store(_bucket(fixture("session"))),
-        "s3 below a root": lambda: fixture("aws").object_store(
-            _bucket(fixture("session")), "workloads/ocr/"
-        ),
-    }
-    return make[str(request.param)]()
+    if request.param == "memory":
+        return MemoryObjectStore(fixture("clock"))
+    root = "workloads/ocr/" if request.param == "s3 below a root" else ""
+    found: ObjectStore = fixture("aws").object_store(fixture("empty"), root)
+    return found
 
 
-@pytest.fixture(scope="module")
-def s3_inputs(session: boto3.Session, aws: Aws) -> InputSource:
+@pytest.fixture
+def s3_inputs(session: boto3.Session, aws: Aws, empty: str) -> InputSource:
     client = session.client("s3")
-    client.create_bucket(Bucket="data")
     for uri, data in INPUTS.items():
-        client.put_object(Bucket="data", Key=uri.removeprefix("s3://data/"), Body=data)
+        client.put_object(Bucket=empty, Key=uri.removeprefix(f"{DATA}/"), Body=data)
     return aws.input_source(DECLARED)
 
 
@@ -124,9 +133,10 @@ def test_keeps_older_versions(store: ObjectStore) -> None:
 
 
 def test_a_key_without_objects_has_no_versions(store: ObjectStore) -> None:
+    store.put("b", b"another")
     assert store.versions("a") == []
     with pytest.raises(NotFound):
-        store.get("a", version="none")
+        store.get("a", version=store.get("b").version)
 
 
 def test_lists_a_prefix_in_key_order(store: ObjectStore) -> None:
@@ -160,30 +170,30 @@ def test_carries_a_file_that_goes_up_in_parts(store: ObjectStore, tmp_path: Path
 
 
 def test_reads_a_declared_input(inputs: InputSource, tmp_path: Path) -> None:
-    assert inputs.read("s3://data/scans/b.png", at_most_bytes=2) == b"bb"
-    inputs.fetch("s3://data/scans/a.png", tmp_path / "a")
+    assert inputs.read(f"{DATA}/scans/b.png", at_most_bytes=2) == b"bb"
+    inputs.fetch(f"{DATA}/scans/a.png", tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"a"
 
 
 def test_lists_declared_inputs(inputs: InputSource) -> None:
-    assert list(inputs.list("s3://data/scans/")) == [
-        "s3://data/scans/a.png",
-        "s3://data/scans/b.png",
+    assert list(inputs.list(f"{DATA}/scans/")) == [
+        f"{DATA}/scans/a.png",
+        f"{DATA}/scans/b.png",
     ]
 
 
-@pytest.mark.parametrize("prefix", ["s3://data/papers", "s3://data/papers/"])
+@pytest.mark.parametrize("prefix", [f"{DATA}/papers", f"{DATA}/papers/"], ids=["bare", "slash"])
 def test_a_folder_without_its_slash_holds_no_other(
     inputs: InputSource, prefix: str, tmp_path: Path
 ) -> None:
-    assert list(inputs.list(prefix)) == ["s3://data/papers/1.pdf"]
-    assert inputs.read("s3://data/papers/1.pdf", at_most_bytes=9) == b"p"
+    assert list(inputs.list(prefix)) == [f"{DATA}/papers/1.pdf"]
+    assert inputs.read(f"{DATA}/papers/1.pdf", at_most_bytes=9) == b"p"
     with pytest.raises(AccessDenied):
-        inputs.read("s3://data/papers-private/2.pdf", at_most_bytes=9)
+        inputs.read(f"{DATA}/papers-private/2.pdf", at_most_bytes=9)
     with pytest.raises(AccessDenied):
-        inputs.fetch("s3://data/papers-private/2.pdf", tmp_path / "a")
+        inputs.fetch(f"{DATA}/papers-private/2.pdf", tmp_path / "a")
     with pytest.raises(AccessDenied):
-        list(inputs.list("s3://data/papers-"))
+        list(inputs.list(f"{DATA}/papers-"))
 
 
 def test_refuses_an_object_that_is_too_large(store: ObjectStore) -> None:
@@ -197,29 +207,29 @@ def test_refuses_an_object_that_is_too_large(store: ObjectStore) -> None:
 
 def test_an_object_may_be_declared_alone(inputs: InputSource) -> None:
     with pytest.raises(NotFound):
-        inputs.read("s3://data/list.jsonl", at_most_bytes=9)
-    assert list(inputs.list("s3://data/list.jsonl")) == []
+        inputs.read(f"{DATA}/list.jsonl", at_most_bytes=9)
+    assert list(inputs.list(f"{DATA}/list.jsonl")) == []
 
 
 def test_refuses_an_input_that_is_too_large(inputs: InputSource) -> None:
     with pytest.raises(ContractError, match="1 bytes") as caught:
-        inputs.read("s3://data/scans/b.png", at_most_bytes=1)
-    assert caught.value.field == "s3://data/scans/b.png"
+        inputs.read(f"{DATA}/scans/b.png", at_most_bytes=1)
+    assert caught.value.field == f"{DATA}/scans/b.png"
 
 
 def test_finds_no_input_that_is_not_there(inputs: InputSource, tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        inputs.read("s3://data/scans/z.png", at_most_bytes=9)
+        inputs.read(f"{DATA}/scans/z.png", at_most_bytes=9)
     with pytest.raises(NotFound):
-        inputs.fetch("s3://data/scans/z.png", tmp_path / "z")
+        inputs.fetch(f"{DATA}/scans/z.png", tmp_path / "z")
 
 
 @pytest.mark.parametrize(
     "uri",
     [
-        pytest.param("s3://data/secret/c.png", id="another prefix"),
-        pytest.param("s3://data/", id="above the prefix"),
-        pytest.param("s3://data/scan", id="the beginning of the prefix"),
+        pytest.param(f"{DATA}/secret/c.png", id="another prefix"),
+        pytest.param(f"{DATA}/", id="above the prefix"),
+        pytest.param(f"{DATA}/scan", id="the beginning of the prefix"),
         pytest.param("s3://scans/scans/a.png", id="another bucket"),
     ],
 )
@@ -237,8 +247,8 @@ def test_reads_nothing_outside_the_declared_inputs(
 @pytest.mark.parametrize(
     "uri",
     [
-        pytest.param("s3://data/scans/../secret/c.png", id="climbs"),
-        pytest.param("s3://data/scans/./a.png", id="stays"),
+        pytest.param(f"{DATA}/scans/../secret/c.png", id="climbs"),
+        pytest.param(f"{DATA}/scans/./a.png", id="stays"),
         pytest.param("data/scans/a.png", id="no scheme"),
         pytest.param("s3:///scans/a.png", id="no bucket"),
         pytest.param("file:///etc/passwd", id="another scheme"),

@@ -25,8 +25,9 @@ from spindown.domain.policy import Policy
 from spindown.error import ContractError, NotFound
 from spindown.memory import MemoryClock, MemorySettingsStore
 from spindown.port import SettingsStore
+from tests.ports.real_account import PREFIX, TAG_LIST, TAGS
 
-_names = (f"deployment-{number}" for number in itertools.count())
+_names = (f"{PREFIX}-{number}" for number in itertools.count())
 
 OCR = WorkloadSettings(
     name="ocr",
@@ -52,6 +53,7 @@ def _deployment(name: str) -> DeploymentSettings:
         workloads=("ocr",),
         scaler=f"{name}-scaler",
         budget_per_month=250.0,
+        tags=TAGS,
     )
 
 
@@ -65,7 +67,8 @@ def _in_ssm(session: boto3.Session, aws: Aws, name: str) -> SettingsStore:
         (deployment_parameter(name), _deployment(name)),
         (workload_parameter(name, "ocr"), OCR),
     ):
-        client.put_parameter(Name=parameter, Type="String", Value=json.dumps(encode(value)))
+        text = json.dumps(encode(value))
+        client.put_parameter(Name=parameter, Type="String", Value=text, Tags=TAG_LIST)
     return aws.settings(name)
 
 
@@ -129,7 +132,7 @@ def test_remembers_every_edit_and_counts_on(store: SettingsStore) -> None:
 def test_a_live_edit_bears_the_account_s_tags(session: boto3.Session, aws: Aws, name: str) -> None:
     client, tags = session.client("ssm"), {"team": "vision", "cost": "12"}
     told = json.dumps(encode(replace(_deployment(name), tags=tags)))
-    client.put_parameter(Name=deployment_parameter(name), Type="String", Value=told)
+    client.put_parameter(Name=deployment_parameter(name), Type="String", Value=told, Tags=TAG_LIST)
 
     versions = [aws.settings(name).put_live("ocr", f'{{"max_workers": {n}}}') for n in (2, 3)]
 
@@ -141,8 +144,8 @@ def test_a_live_edit_bears_the_account_s_tags(session: boto3.Session, aws: Aws, 
 
 
 def test_a_deployment_that_is_not_there_is_not_found(aws: Aws) -> None:
-    with pytest.raises(NotFound, match="no deployment none-such"):
-        aws.settings("none-such").deployment()
+    with pytest.raises(NotFound, match=f"no deployment {PREFIX}-none"):
+        aws.settings(f"{PREFIX}-none").deployment()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_settings_that_cannot_be_read_say_where(
     session: boto3.Session, aws: Aws, name: str, text: str
 ) -> None:
     client = session.client("ssm")
-    client.put_parameter(Name=deployment_parameter(name), Type="String", Value=text)
+    client.put_parameter(Name=deployment_parameter(name), Type="String", Value=text, Tags=TAG_LIST)
 
     with pytest.raises(ContractError, match=r"deployment|DeploymentSettings"):
         aws.settings(name).deployment()

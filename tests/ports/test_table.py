@@ -18,6 +18,8 @@ from spindown.contract.row import lease_sort_key, machine_sort_key
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryTable
 from spindown.port import Key, Table, When, Write
+from tests.ports.conftest import ComesTo
+from tests.ports.real_account import PREFIX, TAG_LIST
 
 _partitions = (f"w#{number}" for number in itertools.count())
 
@@ -27,8 +29,9 @@ WORKER = "i-0123456789abcdef0"
 
 @pytest.fixture(scope="module")
 def dynamo(request: pytest.FixtureRequest, session: boto3.Session, aws: Aws) -> Table:
-    session.client("dynamodb").create_table(
-        TableName="ledger",
+    client = session.client("dynamodb")
+    client.create_table(
+        TableName=PREFIX,
         KeySchema=[
             {"AttributeName": "pk", "KeyType": "HASH"},
             {"AttributeName": "sk", "KeyType": "RANGE"},
@@ -47,11 +50,13 @@ def dynamo(request: pytest.FixtureRequest, session: boto3.Session, aws: Aws) -> 
             }
         ],
         BillingMode="PAY_PER_REQUEST",
+        Tags=TAG_LIST,
     )
+    client.get_waiter("table_exists").wait(TableName=PREFIX)
     if request.config.getoption("--world") == "moto":
         select: Any = partial(_select, session)
         session.events.register("before-call.dynamodb.ExecuteStatement", select)
-    return aws.table("ledger")
+    return aws.table(PREFIX)
 
 
 #: Rows of one answer to a statement, of which DynamoDB gives 1 MB.
@@ -65,14 +70,14 @@ def _select(session: boto3.Session, params: Mapping[str, Any], **_: object) -> t
     """
     asked = json.loads(params["body"])
     marks = ", ".join("?" for _ in asked["Parameters"])
-    assert asked["Statement"].endswith(f' FROM "ledger" WHERE "pk" IN [{marks}]')
+    assert asked["Statement"].endswith(f' FROM "{PREFIX}" WHERE "pk" IN [{marks}]')
     assert asked["ConsistentRead"]
     client = session.client("dynamodb")
     rows = [
         item
         for value in asked["Parameters"]
         for item in client.query(
-            TableName="ledger",
+            TableName=PREFIX,
             KeyConditionExpression="pk = :pk",
             ExpressionAttributeValues={":pk": value},
         )["Items"]
@@ -378,7 +383,7 @@ def test_reads_a_partition_larger_than_one_page(table: Table, key: Key) -> None:
     assert list(table.query(key.partition)) == [f"row#{number:02}" for number in range(12)]
 
 
-def test_finds_the_machine_row_of_an_instance(table: Table, key: Key) -> None:
+def test_finds_the_machine_row_of_an_instance(table: Table, key: Key, comes_to: ComesTo) -> None:
     instance_id = f"{WORKER}-{key.partition}"
     worker = Key(partition=key.partition, sort=machine_sort_key(instance_id))
     lease = Key(partition=key.partition, sort=lease_sort_key(instance_id, 0))
@@ -386,19 +391,21 @@ def test_finds_the_machine_row_of_an_instance(table: Table, key: Key) -> None:
     assert table.find_machine(instance_id) == []
 
     table.write(Write(key=worker, set={"instance_id": instance_id}))
-    assert table.find_machine(instance_id) == [worker]
+    comes_to(lambda: list(table.find_machine(instance_id)), [worker])
     table.write(Write(key=worker, delete=True))
-    assert table.find_machine(instance_id) == []
+    comes_to(lambda: len(table.find_machine(instance_id)), 0)
 
 
-def test_rows_under_other_keys_are_not_of_the_instance(table: Table, key: Key) -> None:
+def test_rows_under_other_keys_are_not_of_the_instance(
+    table: Table, key: Key, comes_to: ComesTo
+) -> None:
     instance_id = f"{WORKER}-{key.partition}"
     own = [Key(partition=p, sort=machine_sort_key(instance_id)) for p in (key.partition, "w#other")]
     forged = [Key(partition=key.partition, sort=machine_sort_key(f"forged-{n}")) for n in range(20)]
     for each in (*forged, *own):
         table.write(Write(key=each, set={"instance_id": instance_id}))
 
-    assert sorted(table.find_machine(instance_id)) == sorted(own)
+    comes_to(lambda: sorted(table.find_machine(instance_id)), sorted(own))
 
 
 def test_partitions_are_read_together_each_by_sort_key(table: Table, key: Key) -> None:

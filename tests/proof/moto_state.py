@@ -25,7 +25,15 @@ from moto.core.botocore_stubber import BotocoreStubber
 from spindown.local import emulator
 from spindown.local.environment import ACCOUNT
 from spindown.local.market.app import service_of
-from spindown.local.market.wire.asgi import App, Receive, Scope, Send, header, read_body
+from spindown.local.market.wire.asgi import (
+    App,
+    Receive,
+    Scope,
+    Send,
+    credential_scope,
+    header,
+    read_body,
+)
 
 SERVICES = frozenset({"dynamodb", "s3", "sqs", "ssm"})
 _POLL_SECONDS = 0.1
@@ -52,9 +60,11 @@ Answer = tuple[int, dict[str, str], bytes]
 class MotoState:
     """The ASGI app: MiniStack's, and moto for what has been moved to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: frozenset[str] = SERVICES) -> None:
+        """Move these services."""
         #: (service, operation) -> how often moto has answered it.
         self.answered: Counter[tuple[str, str]] = Counter()
+        self._services = services
         self._is_moved = False
         self._moto = BotocoreStubber()
         self._app: App
@@ -68,7 +78,7 @@ class MotoState:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         service = service_of(scope.get("headers", ()))
-        if not self._is_moved or service not in SERVICES:
+        if not self._is_moved or service not in self._services:
             await self._app(scope, receive, send)
             return
         status, headers, body = await self._answer(service, scope, await read_body(receive))
@@ -120,8 +130,10 @@ class MotoState:
         headers["x-moto-account-id"] = ACCOUNT
         path = scope.get("raw_path", scope["path"].encode()).decode().partition("?")[0]
         query = scope["query_string"].decode()
-        url = urlunsplit(("https", f"{service}.{_REGION}.amazonaws.com", path, query, ""))
-        headers.replace_header("host", f"{service}.{_REGION}.amazonaws.com")
+        region, _ = credential_scope(scope["headers"]) or (_REGION, service)
+        host = f"{service}.{region}.amazonaws.com"
+        url = urlunsplit(("https", host, path, query, ""))
+        headers.replace_header("host", host)
         answer = self._moto.process_request(
             AWSPreparedRequest(scope["method"], url, headers, body, stream_output=False)
         )
