@@ -647,6 +647,9 @@ def decide_cores(
         return back or current
     known = {vcpus: trial for vcpus, trial in scaling.items() if trial.jobs >= TRIAL_JOBS}
     smaller, larger = sizes.below(current, now), sizes.above(current.size)
+    if sizes.prices and sizes.prices.get(larger or 0) == sizes.prices.get(current.size):
+        # Memory makes it the same machine. Once less is enough, the fewer vCPUs cost less.
+        larger = None
     trial, tried, need = known.get(current.size), current.tried, sizes.need
     for code, other in ((ReasonCode.CORES_FEWER, smaller), (ReasonCode.CORES_MORE, larger)):
         if trial is None or other is None or other not in known:

@@ -379,6 +379,17 @@ def test_cores_are_bought_while_an_item_gets_cheaper(
     assert after.reason.code == (code or ReasonCode.NONE)
 
 
+def test_no_further_cores_where_memory_makes_it_the_same_machine() -> None:
+    alike, dearer = (
+        replace(RANGES[VCPUS], prices={**CORES, 16: times * CORES[8]}) for times in (1.0, 1.1)
+    )
+    known = {8: a_trial(seconds=36000.0), 16: a_trial(seconds=18000.0)}
+    now = SizeInForce(size=8, tried=a_trial(core_seconds=4500.0))
+
+    assert decide_cores(now, known, alike, MONDAY) == now
+    assert decide_cores(now, known, dearer, MONDAY).size == 16
+
+
 def weeks_of(days: int, special_gib: float = 32.0) -> list[SeenAttempt]:
     """Return hourly jobs of 4 GiB, of which those of Mondays at 06:00 need eight times as much."""
     found = []
