@@ -379,7 +379,7 @@ def test_cores_are_bought_while_an_item_gets_cheaper(
     assert after.reason.code == (code or ReasonCode.NONE)
 
 
-def test_no_further_cores_where_memory_makes_it_the_same_machine() -> None:
+def test_no_more_cores_where_memory_makes_it_the_same_machine() -> None:
     alike, dearer = (
         replace(RANGES[VCPUS], prices={**CORES, 16: times * CORES[8]}) for times in (1.0, 1.1)
     )
