@@ -11,8 +11,9 @@ Also decided in: ``rightsizing`` (what is learned), ``out_of_memory`` (the next 
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -295,6 +296,28 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
     )
 
 
+def distinct_sizes(
+    workload: Requirements, sold: Mapping[InstanceType, float]
+) -> Mapping[InstanceType, float]:
+    """Return the types that a workload may have, one of each size: the one that costs least.
+
+    A shape asks for sizes and an architecture only. So ``price_of`` and ``why_not_sold`` say of
+    these what they say of all types, and look at 44 to 184 in place of 1,261.
+
+    Args:
+        workload: what its machines must have.
+        sold: the types of instances on sale, and USD per hour of each.
+    """
+    found: dict[tuple[Any, ...], tuple[InstanceType, float]] = {}
+    for kind, price in sold.items():
+        if misfit(kind, workload) is None:
+            cores = kind.vcpus, kind.memory_mib, kind.architecture
+            size = (*cores, kind.gpu_count, kind.gpu_memory_mib, kind.is_without_gpu)
+            if size not in found or price < found[size][1]:
+                found[size] = kind, price
+    return dict(found.values())
+
+
 def price_of(
     shape: Shape, workload: Requirements, shared_slots: int, sold: Mapping[InstanceType, float]
 ) -> float:
@@ -328,24 +351,23 @@ def why_not_sold(
     """
     jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
 
-    def most(other: Shape, need: str) -> float:
-        """Return the most of a need that machines have for each job; 0: no machine fits."""
+    def fitting(other: Shape) -> Iterator[InstanceType]:
         wanted = requirements_of(other, workload, shared_slots)
-        fitting = (kind for kind in sold if misfit(kind, wanted) is None)
-        return max((_HAS[need](kind) / jobs for kind in fitting), default=0.0)
+        return (kind for kind in sold if misfit(kind, wanted) is None)
 
     any_size = Shape(dispatch=shape.dispatch)
-    if most(shape, "vcpus") or not most(any_size, "vcpus"):
+    if any(fitting(shape)) or not any(fitting(any_size)):
         return NO_REASON
     asked = {need: size for need in SCALES if (size := getattr(shape, need))}
     # What goes with all the rest tells more; of needs that rule each other out nothing does.
-    beside = {need: most(_without(shape, need), need) for need in asked}
-    alone = {need: most(any_size, need) for need in asked}
-    for mosts in (beside, alone):
-        for need, size in asked.items():
-            if 0.0 < mosts[need] < size:
-                about: About = {"field": need, "asked": size, "most": mosts[need], "slots": jobs}
-                return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
+    beside = ((need, _without(shape, need)) for need in asked)
+    alone = ((need, any_size) for need in asked)
+    for need, other in chain(beside, alone):
+        # For each job; 0: no machine fits.
+        most = max((_HAS[need](kind) / jobs for kind in fitting(other)), default=0.0)
+        if 0.0 < most < asked[need]:
+            about: About = {"field": need, "asked": asked[need], "most": most, "slots": jobs}
+            return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
     about = {"field": "architectures", "asked": shape.architecture or "any", "most": "another"}
     return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
 

@@ -29,6 +29,7 @@ from spindown.contract.job.message import (
 from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
+from spindown.contract.row import ShapeRow
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.dead_letter import is_unreadable_for_good
 from spindown.domain.job_type import (
@@ -36,6 +37,7 @@ from spindown.domain.job_type import (
     Shape,
     Sized,
     as_asked,
+    distinct_sizes,
     is_possible,
     own_shapes,
     parse_shape,
@@ -250,13 +252,18 @@ class MessageRouter:
         self._open_queue = open_queue
         self._tags = tags
         self._sizes = sizes
-        self._sold = sold
+        #: One type of each size.
+        self._sold = distinct_sizes(settings.requirements, sold)
         #: What types get is never made up, as declared or learned.
         self._own = own_shapes(policy, {name: tuple(all_sized(s)) for name, s in sizes.items()})
-        #: Shape and type -> the queue that takes such jobs, once the ledger lists it.
+        #: Shape and type -> the queue of that shape, once the ledger lists it.
         self._queues: dict[tuple[Shape, str], JobQueue] = {}
+        #: Type whose share of made-up shapes is used up -> what takes its jobs.
+        self._open_to: dict[str, Sequence[Shape]] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
         self._placing = Lock()
+        #: Shape of a queue -> USD per hour of the cheapest machine.
+        self._prices: dict[Shape, float] = {}
         self._not_sold: dict[Shape, Reason] = {}
 
     def run(
@@ -408,15 +415,16 @@ class MessageRouter:
     def _queue_for(self, shape: Shape, job_type: str) -> JobQueue | None:
         """Return the queue that takes a job, which may not be made yet; None: there is none."""
         with self._placing:
-            return self._queues.get((shape, job_type)) or self._register(shape, job_type)
+            known = self._queues.get((shape, job_type))
+            chosen = None if known else self._choose_shape(shape, job_type)
+            if chosen is None:
+                return known
+            return self._queues.get((chosen, job_type)) or self._register(chosen, job_type)
 
-    def _register(self, shape: Shape, job_type: str) -> JobQueue | None:
-        chosen = self._choose_shape(shape, job_type)
-        if chosen is None:
-            return None
+    def _register(self, shape: Shape, job_type: str) -> JobQueue:
         # First the ledger: a queue that no tick knows of would be served by nobody.
-        url = shape_queue(self._settings.queue_url, chosen.name)
-        note_use(self._ports, self._settings.name, chosen.name, url, job_type)
+        url = shape_queue(self._settings.queue_url, shape.name)
+        note_use(self._ports, self._settings.name, shape.name, url, job_type)
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
@@ -425,23 +433,44 @@ class MessageRouter:
 
         Its own, or of those that cover it the one with the cheapest machine, if its type has used
         up its share of the sizes that senders may have made up: each tick looks at every queue.
+        A type that has done so is looked at again only once another shape is opened. So however
+        many sizes are made up, the ledger is read only as often as one may be opened.
         """
-        listed = read_shapes(self._ports.table, self._settings.name)
-        if shape in self._own or shape.name in listed:
+        if shape in self._own:
             return shape
+        if job_type not in self._open_to:
+            listed = read_shapes(self._ports.table, self._settings.name)
+            if shape.name in listed:
+                return shape
+            if self._has_room(job_type, listed):
+                # One more that may take jobs of the others.
+                self._open_to.clear()
+                return shape
+            self._open_to[job_type] = self._cheapest_first(listed)
+        open_to = self._open_to[job_type]
+        if shape in open_to:
+            return shape
+        return next((each for each in open_to if each.covers(shape)), None)
+
+    def _has_room(self, job_type: str, listed: Mapping[str, ShapeRow]) -> bool:
+        """Tell whether one more size that jobs of a type ask for may have a queue."""
         own = {each.name for each in self._own}
         made_up = [row for name, row in listed.items() if name not in own]
         of_type = [row for row in made_up if job_type in row.types]
         share = max(SHAPES_AT_MOST // (1 + len(self._policy.types)), _SHAPES_LEAST)
-        if len(made_up) < SHAPES_AT_MOST and len(of_type) < share:
-            return shape
+        return len(made_up) < SHAPES_AT_MOST and len(of_type) < share
+
+    def _cheapest_first(self, listed: Collection[str]) -> Sequence[Shape]:
+        """Return the shapes that have a queue, or may have one, the cheapest machine first."""
         known = {each for each in map(parse_shape, listed) if each} | self._own
-        slots, required = self._policy.shared_slots, self._settings.requirements
-        return min(
-            (each for each in known if each.covers(shape) and is_possible(each, self._policy)),
-            key=lambda each: (price_of(each, required, slots, self._sold), each),
-            default=None,
-        )
+        possible = [each for each in known if is_possible(each, self._policy)]
+        return sorted(possible, key=lambda each: (self._price_of(each), each))
+
+    def _price_of(self, shape: Shape) -> float:
+        if shape not in self._prices:
+            slots, required = self._policy.shared_slots, self._settings.requirements
+            self._prices[shape] = price_of(shape, required, slots, self._sold)
+        return self._prices[shape]
 
 
 def route(

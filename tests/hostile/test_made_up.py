@@ -10,7 +10,7 @@ from spindown.control.market import refresh
 from spindown.domain.job_type import SCALES
 from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import JobType, Needs, Policy
-from spindown.job.route import SHAPES_AT_MOST
+from spindown.job.route import SHAPES_AT_MOST, MessageRouter
 from spindown.job.shape_queue import remove_unused
 from tests.builders import a_type, minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
@@ -100,6 +100,38 @@ def test_what_has_no_queue_goes_to_the_cheapest_that_covers(world: ControlWorld)
 
     # Not where there are fewer vCPUs: that machine costs nine times as much.
     assert where(world)["cheap"] == "c16m16"
+
+
+def test_sizes_beyond_the_room_cost_no_more_reads(world: ControlWorld) -> None:
+    make_up(world)
+    calls = []
+    for many in (10, 90):
+        for number in range(many):
+            asked = {"memory_gib": SCALES["memory_gib"][1 + number % 10], "vcpus": number % 60}
+            world.ask(f"evil-{many}-{number}", requirements=asked)
+        world.calls.clear()
+        route_all(world)
+        calls.append(world.calls["table.query"])
+
+    assert calls[0] == calls[1]
+
+
+def test_what_another_type_opens_takes_the_rest_at_once(world: ControlWorld) -> None:
+    make_up(world)
+    router = MessageRouter(
+        world.workload_settings(), POLICY, world.work_ports(), world.ports.queue, tags={}
+    )
+    until = world.clock.now() + minutes(1)
+    for job_id, vcpus, beside in (
+        ("none", 3, {}),
+        ("opens", 4, {"type": "small"}),
+        ("takes", 3, {}),
+    ):
+        asked = {"vcpus": vcpus, "architectures": ["x86_64"]}
+        world.ask(job_id, requirements=asked, **beside)
+        router.run(until)
+
+    assert where(world) == {"opens": "c4m4x", "takes": "c4m4x"}
 
 
 def test_made_up_queues_that_are_empty_make_room(world: ControlWorld) -> None:

@@ -1,5 +1,6 @@
 """What a job needs becomes a shape on a fixed scale, within what the policy allows."""
 
+import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,10 +13,12 @@ from spindown.domain.job_type import (
     Shape,
     as_asked,
     declared_shapes,
+    distinct_sizes,
     is_possible,
     of_dispatch,
     own_shape,
     parse_shape,
+    price_of,
     requirements_of,
     settle,
     shape_of,
@@ -455,3 +458,69 @@ def test_a_size_that_may_be_sold_is_not_rejected(
     shape: Shape, workload: Requirements, sold: tuple[InstanceType, ...]
 ) -> None:
     assert not why_not_sold(shape, workload, 4, sold)
+
+
+def a_kind(number: int, vcpus: int, ratio: int, gpus: float, *, arm: bool) -> InstanceType:
+    """Return a type of a few sizes, so that several are of one."""
+    return InstanceType(
+        name=f"g{number}.xlarge" if gpus else f"m{number}.xlarge",
+        vcpus=vcpus,
+        memory_mib=vcpus * ratio * GIB,
+        architecture="arm64" if arm else "x86_64",
+        gpu_name="L4" if gpus else "",
+        gpu_manufacturer="NVIDIA" if gpus else "",
+        gpu_count=gpus,
+        gpu_memory_mib=22_888 if gpus else 0,
+    )
+
+
+markets = st.dictionaries(
+    st.builds(
+        a_kind,
+        st.integers(5, 8),
+        st.sampled_from([2, 4, 16]),
+        st.sampled_from([2, 8]),
+        st.sampled_from([0.0, 0.0, 0.125, 1.0, 4.0]),
+        arm=st.booleans(),
+    ),
+    st.sampled_from([0.1, 0.5, 2.0, math.inf]),
+    max_size=25,
+)
+workloads = st.sampled_from(
+    [
+        Requirements(),
+        NO_GPU,
+        ANY_CPU,
+        replace(ANY_CPU, allow_fractional_gpu=True, memory_mib_min=8 * GIB),
+        replace(ANY_CPU, families_denied=frozenset({"m5", "g6"})),
+    ]
+)
+small_shapes = st.builds(
+    Shape,
+    vcpus=st.sampled_from((0, 1, 4, 16, 32)),
+    memory_gib=st.sampled_from((0, 4, 16, 32, 128, 256)),
+    gpus=st.sampled_from((0, 0, 1, 2, 8)),
+    gpu_memory_gib=st.sampled_from((0, 0, 15, 22, 80)),
+    architecture=st.sampled_from(["", "x86_64", "arm64"]),
+    dispatch=st.sampled_from(Dispatch),
+)
+
+
+@given(small_shapes, workloads, markets)
+def test_one_type_of_each_size_says_what_all_say(
+    shape: Shape, workload: Requirements, sold: dict[InstanceType, float]
+) -> None:
+    distinct = distinct_sizes(workload, sold)
+
+    assert price_of(shape, workload, 4, distinct) == price_of(shape, workload, 4, sold)
+    assert why_not_sold(shape, workload, 4, distinct) == why_not_sold(shape, workload, 4, sold)
+
+
+def test_of_the_types_of_one_size_the_cheapest_is_left() -> None:
+    prices = {"c7i.2xlarge": 0.36, "c7a.2xlarge": 0.31, "c8i.2xlarge": 0.4}
+    sold = {a_cpu_type(name): price for name, price in prices.items()}
+    larger = a_cpu_type("m7i.2xlarge", memory_mib=32 * GIB)
+
+    left = distinct_sizes(ANY_CPU, {**sold, larger: 0.4, a_type("g6.xlarge"): 0.8})
+
+    assert {kind.name for kind in left} == {"c7a.2xlarge", "m7i.2xlarge", "g6.xlarge"}
