@@ -39,6 +39,7 @@ _DRAINED = (
 #: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
 _FAULT_AT_MOST = 300
 _LINE_AT_MOST = 4000
+_ERROR_AT_MOST = 200
 _VALUE_AT_MOST = 100
 _VALUES_AT_MOST = 10
 #: What making words of parameters raises that are not those of the code.
@@ -135,6 +136,13 @@ def say_count(number: str | float, thing: str) -> str:
     """Return a number, which may be a text already, with its noun: ``1 job``, ``7,856 jobs``."""
     shown = f"{number:,}" if isinstance(number, int) else number
     return f"1 {thing}" if number in {1, "1"} else f"{shown} {thing}s"
+
+
+def say_error(error: object) -> str:
+    """Return the first line of an error that says something, cut short; "": it says nothing."""
+    lines = error.splitlines() if isinstance(error, str) else ()
+    said = next((line.strip() for line in lines if line.strip()), "")
+    return printable(said[:_ERROR_AT_MOST])
 
 
 def say_items(done: int, failed: int, of: int | None) -> str:

@@ -35,6 +35,7 @@ from spindown.job.release import (
 from spindown.job.split import split
 from spindown.job.worker_row import WorkerRow
 from spindown.port import WorkPorts
+from spindown.reason_text import say_error
 from spindown.worker.child.runner import Runner
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
@@ -289,15 +290,18 @@ class Handover:
         slot_id = self._context.slot_id
         earlier = begun(before.manifest, portion, slot_id)
         busy = timedelta(seconds=earlier.pop(slot_id.gpu))
-        failed = sum(one.record.status is ItemStatus.FAILED for one in portion.finished)
+        records = [one.record for one in portion.finished]
+        failed = [one for one in records if one.status is ItemStatus.FAILED]
         is_completed = held.manifest.state is JobState.COMPLETED
         if is_completed:
             # Nothing is computed during a job's last commit.
             busy += took
         self.report(
             Progress(
-                items_ok=len(portion.finished) - failed,
-                items_failed=failed,
+                items_ok=len(records) - len(failed),
+                items_failed=len(failed),
+                failed_job=held.job_id if failed else "",
+                failed_with=say_error(failed[-1].error) if failed else "",
                 items_redone=redone,
                 busy=busy,
                 earlier=earlier,

@@ -585,6 +585,9 @@ class DoneRow:
     items_failed: Tally = 0
     items_redone: Tally = 0
     jobs: Tally = 0
+    #: The job of the item that failed last, and its error in a line; "": none has failed.
+    failed_job: str = ""
+    failed_with: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,11 @@ class Failure:
     reason: str = ""
 
 
+def last_said(failures: Sequence[Failure]) -> str:
+    """Return what the last failure said of which anything is known; "": none said anything."""
+    return next((one.reason for one in reversed(failures) if one.reason), "")
+
+
 class EpochRecord(Protocol):
     """What a manifest says of its present epoch."""
 

@@ -299,6 +299,8 @@ class RequeuedJob:
     at: datetime
     #: Failures and losses that count so far, if its last holder gave it up itself.
     failures: int = 0
+    #: What the last of them said, in a line; "": nothing.
+    error: str = ""
     #: What interruptions have cost it, if it must go on on a stable machine.
     wasted_work: WastedWork | None = None
     #: The shape in whose queue its message lies.

@@ -42,6 +42,7 @@ _SAMPLE_EVERY = timedelta(minutes=1)
 #: Attribute of a row that tells the last report that was added to it; nobody else reads it.
 _STAMP = "reported_by"
 _NO_SUMS: Mapping[str, float] = {}
+_NO_WORDS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,9 @@ class Progress:
 
     items_ok: int = 0
     items_failed: int = 0
+    #: Of the item that failed last: its job, and its error in a line.
+    failed_job: str = ""
+    failed_with: str = ""
     #: Items that had been computed before and whose results were never committed.
     items_redone: int = 0
     #: Slot time that the committed items took on this worker. What a commit without an item took
@@ -103,6 +107,7 @@ class Reporter:
                 "jobs": 0 if progress.job_items is None else 1,
             },
             stamp,
+            {"failed_job": progress.failed_job, "failed_with": progress.failed_with},
         )
         if items:
             hours = progress.busy / timedelta(hours=1)
@@ -175,12 +180,16 @@ class Reporter:
             values["JobSeconds"] = progress.job_busy.total_seconds()
         self.emit(values)
 
-    def _add(self, sort: str, sums: Mapping[str, float], stamp: str) -> None:
+    def _add(
+        self, sort: str, sums: Mapping[str, float], stamp: str, said: Mapping[str, str] = _NO_WORDS
+    ) -> None:
         changes = {name: value for name, value in sums.items() if value}
         if changes:
             key, when = Key(partition=self._partition, sort=sort), When(differs={_STAMP: stamp})
             with suppress(PreconditionFailed):
-                self._ports.table.write(Write(key=key, when=when, set={_STAMP: stamp}, add=changes))
+                words = {name: text for name, text in said.items() if text}
+                change = {_STAMP: stamp, **words}
+                self._ports.table.write(Write(key=key, when=when, set=change, add=changes))
 
     def _sample(
         self,

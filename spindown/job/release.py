@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import encode_stored, stored_key, with_needs
-from spindown.domain.dead_letter import Failure, dead_letter_reason, never_done, too_long
+from spindown.domain.dead_letter import Failure, dead_letter_reason, last_said, never_done, too_long
+from spindown.domain.fleet import RequeuedJob
 from spindown.domain.job_type import Shape, parse_shape, shape_of
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -19,7 +20,7 @@ from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.message import copy_message, dead_letter, delete, put_back
 from spindown.job.worker_row import WorkerRow
 from spindown.port import Message, WorkPorts
-from spindown.reason_text import say
+from spindown.reason_text import say, say_error
 
 #: A reason is for a person; what exceeds this is in the log.
 _REASON_CHARACTERS = 1000
@@ -143,14 +144,20 @@ def release(
 ) -> None:
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
     handle = current_handle(held, slot_id, ports)
-    requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
-    requeued = replace(requeued, failures=len(held.manifest.failures))
+    requeued = _requeued(held, ports.clock.now())
     if wait:
         requeued = replace(requeued, next_try_at=ports.clock.now() + wait)
     if goes_on(held.manifest.wasted_work, slot_id.spot, policy) is not GoesOn.ANYWHERE:
         requeued = replace(requeued, wasted_work=held.manifest.wasted_work)
     worker_row.vacate(slot_id, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
+
+
+def _requeued(held: ClaimedJob, now: datetime) -> RequeuedJob:
+    """Return what to remember of a job that is given back, with what its last failure said."""
+    failures = held.manifest.failures
+    left = held.lease.requeued(held.manifest.next_item, now)
+    return replace(left, failures=len(failures), error=say_error(last_said(failures)))
 
 
 def send_to_larger(
@@ -168,8 +175,7 @@ def send_to_larger(
         ports.objects.put(stored_key(held.job_id, job.stored or ""), data)
     queue.send([copy_message(held.message, job, ports.objects)])
     delete(handle, ports.queue)
-    requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
-    requeued = replace(requeued, failures=len(held.manifest.failures))
+    requeued = _requeued(held, ports.clock.now())
     own = parse_shape(slot_id.shape) or Shape()
     requeued = replace(requeued, shape=shape_of(needs, own.dispatch).name)
     worker_row.vacate(slot_id, held.lease, requeued=requeued)

@@ -15,6 +15,7 @@ from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import derived_id, is_id, own_children
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.batch import end_of_job
+from spindown.domain.dead_letter import last_said
 from spindown.error import ContractError, NotFound
 from spindown.job.manifest_store import load_manifest
 from spindown.port import ObjectStore
@@ -336,7 +337,7 @@ def read_progress(
         instance_id=manifest.owner.partition("/")[0],
         is_held=manifest.state is JobState.RUNNING and is_held(manifest),
         failures=len(manifest.failures),
-        last_failure=next((x.reason for x in reversed(manifest.failures) if x.reason), ""),
+        last_failure=last_said(manifest.failures),
     )
     left = None if own.items is None else max(own.items - own.items_over, 0)
     own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)

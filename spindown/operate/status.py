@@ -1,5 +1,6 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.operate.spent import spent_of
 from spindown.port import JobQueue
-from spindown.reason_text import say, say_count, say_outcome
+from spindown.reason_text import say, say_count, say_error, say_outcome
 
 #: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
 _SILENT_AFTER = timedelta(minutes=5)
@@ -210,10 +211,11 @@ def say_failing(view: LedgerView, now: datetime) -> Iterator[str]:
     if failing:
         last = failing[-1]
         waits = f"{say_count(len(failing), 'job')} {'waits' if len(failing) == 1 else 'wait'}"
-        times = say_count(last.failures, "time")
+        times, job = say_count(last.failures, "time"), shlex.quote(last.job_id)
+        said = f", with {error}" if (error := say_error(last.error)) else ""
         yield (
-            f"{waits} after a failure, the last {last.job_id} (failed {times}): "
-            f"`spindown logs {last.job_id}` shows why"
+            f"{waits} after a failure, the last {last.job_id} (failed {times}{said}): "
+            f"`spindown logs {job}` shows why"
         )
     if (at := next_try(view, now)) is not None:
         yield (

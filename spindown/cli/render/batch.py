@@ -16,14 +16,13 @@ from spindown.domain.past_cost import Accrual
 from spindown.domain.reason import UNTIL_CHANGED
 from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchState, BatchStatus
-from spindown.reason_text import say_dollars
+from spindown.reason_text import say_dollars, say_error
 
 #: Less than this is left of nothing that is not over.
 _SECOND = timedelta(seconds=1)
 _ITEM_SHOWN = 80
 #: Jobs of which the next try is told.
 _TRIES_SHOWN = 5
-_ERROR_SHOWN = 200
 
 
 def render_batch(detail: BatchDetail, now: datetime, options: str) -> RenderableType:
@@ -134,14 +133,8 @@ def say_failed(record: Mapping[str, Any]) -> str:
     item = json.dumps(record.get("item"), ensure_ascii=False)
     shown = item if len(item) <= _ITEM_SHOWN else item[: _ITEM_SHOWN - 3] + "..."
     return printable(
-        f"{record['job_id']}  {record.get('index')}  {shown}  {_first_line(record.get('error'))}"
+        f"{record['job_id']}  {record.get('index')}  {shown}  {say_error(record.get('error'))}"
     )
-
-
-def _first_line(error: object) -> str:
-    """Return the first line of an error that says something, cut short."""
-    lines = error.splitlines() if isinstance(error, str) else ()
-    return next((line.strip() for line in lines if line.strip()), "")[:_ERROR_SHOWN]
 
 
 def say_of(done: int | None, of: int | None) -> str:

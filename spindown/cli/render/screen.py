@@ -1,5 +1,6 @@
 """A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
-from spindown.reason_text import say, say_count, say_number, say_shape
+from spindown.reason_text import say, say_count, say_error, say_number, say_shape
 
 _COLOURS = {
     "booting": "yellow",
@@ -116,6 +117,7 @@ def show_live(console: Console, looks: Iterable[RenderableType]) -> None:
 def render_status(status: Status, *, ended: bool = False) -> RenderableType:
     """Return the screen of one workload; ``ended``: with the instances that ended lately."""
     parts: list[RenderableType] = [_queue_line(status), *_shape_lines(status), _money_line(status)]
+    parts += [Text(line, style="bold red") for line in _failed_lines(status)]
     if said := say_saving(status.saving, shortly=True):
         parts.append(Text(f"saved  in 7 days {said}", style="dim"))
     present = [entry for entry in status.workers if entry.is_present]
@@ -199,6 +201,17 @@ def _money_line(status: Status) -> Text:
         if status.reserved_usd > 0.0:
             line.append(f", ${status.reserved_usd:.2f} set aside")
     return line
+
+
+def _failed_lines(status: Status) -> Iterator[str]:
+    """Yield what the item said that failed last today, and where the others are."""
+    today = status.today
+    if today.items_failed and (job := today.failed_job):
+        said = say_error(today.failed_with) or "no error"
+        yield (
+            f"       the last of {job}, with {said}: "
+            f"`spindown results {shlex.quote(job)} --failed` lists them"
+        )
 
 
 def _worker_lines(workers: Sequence[WorkerStatus], now: datetime) -> Iterator[Text]:

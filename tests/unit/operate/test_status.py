@@ -322,6 +322,39 @@ def test_failed_items_of_today_are_counted(failed: int, *, shown: bool) -> None:
     assert ("2,345 failed" in screen_of(world.status())) is shown
 
 
+def test_the_error_of_the_item_that_failed_last_is_shown() -> None:
+    world = World()
+    error = "ValueError: \x1b[31mno text\nand more"
+    world.put(
+        rows.done_sort_key(NOW), DoneRow(items_failed=2, failed_job="job-7", failed_with=error)
+    )
+
+    shown = screen_of(world.status(), width=200)
+
+    assert r"the last of job-7, with ValueError: \x1b[31mno text: " in shown
+    assert "`spindown results job-7 --failed` lists them" in shown
+    assert "and more" not in shown
+
+
+def test_says_what_the_last_failure_of_a_waiting_job_was() -> None:
+    world = World()
+    left = a_lease("i-1").requeued(0, NOW)
+    for failures, name, error in (
+        (1, "job-1", "too early to be told"),
+        (3, "job-2", "the code cannot be loaded: No module named 'torch'\nTraceback"),
+    ):
+        job = replace(left, job_id=name, failures=failures, error=error)
+        job = replace(job, at=NOW + timedelta(seconds=failures))
+        world.put(rows.requeued_sort_key(name), job)
+
+    (said,) = world.status().troubles
+
+    assert said == (
+        "2 jobs wait after a failure, the last job-2 (failed 3 times, with the code cannot be "
+        "loaded: No module named 'torch'): `spindown logs job-2` shows why"
+    )
+
+
 def test_names_what_a_person_must_fix() -> None:
     world = World()
     world.dead_letters.send([Outgoing(body="{}")])

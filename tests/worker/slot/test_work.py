@@ -61,6 +61,7 @@ def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
     slot.step()
     day = row(slot.world, done_sort_key(slot.world.clock.now()))
     assert (day["items"], day["items_failed"], day["jobs"]) == (2, 3, 1)
+    assert (day["failed_job"], day["failed_with"]) == (slot.world.manifest("j").job_id, "no")
     rate = row(slot.world, throughput_sort_key("T4", 1.0))
     assert (rate["count"], rate["hours"], rate["reports"]) == (5, pytest.approx(0.05), 1)
     assert rate["samples"] == [pytest.approx(100)]
