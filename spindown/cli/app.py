@@ -11,6 +11,7 @@ import typer
 
 from spindown import __version__
 from spindown.cli.group import Group
+from spindown.cli.render.line import noted_if_slow
 
 #: Command -> module and function (or group of commands), and its first sentence for the overview.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -153,7 +154,10 @@ class _Overview(Group):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that is asked for, loaded."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, None if name is None else load(name), rest
+        if name is None:
+            return None, None, rest
+        with noted_if_slow("loading ..."):
+            return name, load(name), rest
 
 
 app = typer.Typer(

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from spindown.cli.session import Session, is_local, point_at_local_system, reach
 from spindown.contract.codec import encode
 from spindown.contract.name import WEBHOOK_ALARM, resource_name, scaler_name
 from spindown.error import BadInput, NotFound, Unreachable
-from spindown.operate.doctor.examine import DoctorPorts, examine
+from spindown.operate.doctor.examine import DoctorPorts, find
 from spindown.operate.doctor.finding import Finding, Report, Severity
 from spindown.operate.doctor.subject import (
     DoctorSubject,
@@ -51,18 +51,24 @@ def doctor(
     planned = _planned(config) if deployment is None else None
     if local:
         point_at_local_system()
-    report = _examine(planned, deployment, _say_nothing if as_json else _say_next)
+    findings = _find(planned, deployment, _say_nothing if as_json else _say_next)
     if planned is not None:
-        report = Report(findings=tuple(name_file(each, config) for each in report.findings))
+        findings = (name_file(each, config) for each in findings)
+    report = Report(findings=tuple(findings if as_json else print_findings(findings)))
     if as_json:
         print(json.dumps({"can_launch": report.can_launch, **encode(report)}))
-    else:
-        console = open_console()
-        for finding in report.findings:
-            for line in render_finding(finding):
-                console.print(line, soft_wrap=True)
     if not report.can_launch:
         raise typer.Exit(1)
+
+
+def print_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Print each finding to stdout at once, and yield it."""
+    console = open_console()
+    for finding in findings:
+        for line in render_finding(finding):
+            console.print(line, soft_wrap=True)
+        console.file.flush()
+        yield finding
 
 
 def _planned(config: Path) -> DoctorSubject:
@@ -77,16 +83,16 @@ def _say_nothing(step: str) -> None:
     del step
 
 
-def _examine(
+def _find(
     planned: DoctorSubject | None, deployment: str | None, tell: Callable[[str], None]
-) -> Report:
+) -> Iterator[Finding]:
     name = deployment or (planned.deployment if planned is not None else "")
     try:
         aws = reach(planned.region if planned is not None else None)
     except BadInput as exc:
         found = "none" if exc.value is None else str(exc.value)
-        lost = Finding(what=exc.field, found=found, remedy=exc.remedy, severity=Severity.BLOCKED)
-        return Report(findings=(lost,))
+        yield Finding(what=exc.field, found=found, remedy=exc.remedy, severity=Severity.BLOCKED)
+        return
     try:
         subject = find_subject(planned, aws.settings(name))
     except NotFound as exc:
@@ -110,7 +116,7 @@ def _examine(
         find_dashboard=partial(aws.dashboards().body, name),
         tell=tell,
     )
-    return examine(in_local_system(subject) if is_local() else subject, ports)
+    yield from find(in_local_system(subject) if is_local() else subject, ports)
 
 
 def webhook_trier(

@@ -57,10 +57,11 @@ architectures = ["x86_64"]
 
 # Each of these can be changed while the system runs: `spindown policy set main ...`.
 [workload.main.policy]
-start_within = "5m"                     # longest that work may wait for its start;
-                                        # jobs gather until then; `scale_up_threshold = 1` starts
-                                        # a machine for each as it comes, at a higher bill
-max_workers = 2
+start_within = "15m"                    # 95 % of jobs start within it; they gather until then;
+                                        # `scale_up_threshold = 1` starts a machine for each as
+                                        # it comes, at a higher bill
+max_workers = 4                         # with too few, jobs start later than that: `spindown
+                                        # simulate` tells it
 max_price_per_hour = 2.0                # instance, root volume and public IPv4 together
 idle_timeout = "auto"                   # learned from your gaps; or a duration such as "10m"
 

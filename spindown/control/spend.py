@@ -340,10 +340,12 @@ def items_since_yesterday(days: Mapping[str, SpendRow], now: datetime) -> int:
 
 
 def sum_spend(days: Iterable[SpendRow]) -> SpendRow:
-    """Add up several days."""
+    """Add up several days; what an item said when it failed is of its day alone."""
     total: dict[str, Any] = {}
     for day in days:
         for name, value in encode(day).items():
+            if isinstance(value, str):
+                continue
             before = total.get(name, 0)
             total[name] = max(before, value) if name.endswith("_max") else before + value
     return decode(SpendRow, total)

@@ -177,10 +177,9 @@ class Advice:
     again: tuple[float, float] | None = None
 
     @property
-    def slow_boots(self) -> BootProfile | None:
-        """Return the usual boot, if a baked image would spare its slowest phase."""
-        found = usual_boot(self.gathered.subject.knowledge.boot_phases)
-        return found if found is not None and found.is_slow_to_install else None
+    def boot(self) -> BootProfile | None:
+        """Return the usual boot; None: none was measured."""
+        return usual_boot(self.gathered.subject.knowledge.boot_phases)
 
     def installs_a_month(self, boot: BootProfile) -> float:
         """Return what installs at boots cost a month with the advised settings, USD."""
@@ -208,21 +207,24 @@ class Advice:
         return None if self.again is None else (self.again[0] - self.again[1]) / self.months
 
 
-def say_slow_boots(boot: BootProfile, advice: Advice) -> str:
-    """Say what each mode of the image costs, with figures."""
+def say_boots(boot: BootProfile, advice: Advice) -> str:
+    """Say how long a boot takes; of a slow install also what each mode of the image costs."""
+    said = f"A boot takes {say_boot(boot)}."
+    if not boot.is_slow_to_install:
+        return said
     return (
-        f"A boot takes {say_boot(boot)}. Installs and images cost a month, by `image.mode`: "
+        f"{said} Installs and images cost a month, by `image.mode`: "
         + ", ".join(f"{mode} ${usd:,.2f}" for mode, usd in _modes(boot, advice).items())
         + " (images at most; making and storing one of your own is not counted)."
     )
 
 
-def slow_boots_to_json(boot: BootProfile, advice: Advice) -> dict[str, Any]:
+def boots_to_json(boot: BootProfile, advice: Advice) -> dict[str, Any]:
     """Return the same for programs."""
     return {
         "phases": {str(phase): seconds for phase, seconds in boot.phases.items()},
         "slowest": str(boot.slowest),
-        "modes_a_month": _modes(boot, advice),
+        "modes_a_month": _modes(boot, advice) if boot.is_slow_to_install else None,
     }
 
 

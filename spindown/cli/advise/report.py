@@ -17,10 +17,10 @@ from spindown.cli.advise.advice import (
     Advice,
     Idle,
     advise,
+    boots_to_json,
     postponed_to_json,
+    say_boots,
     say_postponed,
-    say_slow_boots,
-    slow_boots_to_json,
     undone,
 )
 from spindown.cli.advise.search import LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
@@ -40,6 +40,7 @@ from spindown.simulator import SimResult
 
 #: Policy keys that may be advised; they can be changed live.
 _LIVE_KEYS = (
+    "max_workers",
     "start_within",
     "scale_up_threshold",
     "drain_within",
@@ -70,7 +71,7 @@ def render_advice(advice: Advice) -> RenderableType:
         Text(),
         *_how_to_apply(advice),
         *_long_jobs(advice),
-        *_slow_boots(advice),
+        *_boots(advice),
         *_verdicts(advice),
     )
 
@@ -215,11 +216,15 @@ def _long_jobs(advice: Advice) -> Iterator[RenderableType]:
         yield Padding(Text(said), (0, 0, 0, 4), expand=False)
 
 
-def _slow_boots(advice: Advice) -> Iterator[RenderableType]:
-    if (boot := advice.slow_boots) is not None:
+def _boots(advice: Advice) -> Iterator[RenderableType]:
+    """Yield what is known once machines have run: boots, and who compares ways to dispatch."""
+    if (boot := advice.boot) is not None:
         yield Text()
-        yield Text("If boots shall be shorter", style="bold")
-        yield Padding(Text(say_slow_boots(boot, advice)), (0, 0, 0, 4), expand=False)
+        yield Text("What machines have shown", style="bold")
+        yield Padding(Text(say_boots(boot, advice)), (0, 0, 0, 4), expand=False)
+        command = f"`spindown rightsize {advice.gathered.subject.workload}`"
+        dispatch = f"Which `dispatch` would have cost least: {command} compares them."
+        yield Padding(Text(dispatch), (0, 0, 0, 4), expand=False)
 
 
 def _verdicts(advice: Advice) -> Iterator[RenderableType]:
@@ -274,7 +279,7 @@ def _say_types(trial: Trial) -> str:
 
 def advice_to_json(advice: Advice) -> dict[str, Any]:
     """Return an advice for programs."""
-    postponed, boot = advice.postponed, advice.slow_boots
+    postponed, boot = advice.postponed, advice.boot
     return {
         "workload": advice.gathered.subject.workload,
         "arrivals": advice.gathered.traffic.source,
@@ -290,7 +295,7 @@ def advice_to_json(advice: Advice) -> dict[str, Any]:
         "command": policy_command(advice),
         "families": families_line(advice),
         "long_jobs": postponed and postponed_to_json(postponed, advice.months),
-        "slow_boots": boot and slow_boots_to_json(boot, advice),
+        "boot": boot and boots_to_json(boot, advice),
         "when_not": [_verdict_to_json(verdict) for verdict in advice.verdicts],
         "simulations": advice.simulations,
     }
@@ -300,6 +305,7 @@ def _trial_to_json(trial: Trial, idle: Idle, advice: Advice) -> dict[str, Any]:
     policy, result = trial.settings.policy, trial.result
     return {
         "settings": {
+            "max_workers": policy.max_workers,
             "start_within": _spell(policy.start_within),
             "scale_up_threshold": policy.scale_up_threshold,
             "drain_within": _spell(policy.drain_within),

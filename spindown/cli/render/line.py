@@ -2,13 +2,18 @@
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from spindown.error import printable
 
-#: Somebody who has typed a command wonders after about so long.
-_PATIENCE_SECONDS = 0.4
+#: Somebody who has typed a command wonders after about so long. Before this module is there a
+#: process has taken a tenth of a second or two.
+_PATIENCE_SECONDS = 0.3
+#: Of a note that comes later: what is quick shall not flicker.
+_PATIENCE_AT_LEAST = 0.1
+_BEGUN = time.monotonic()
 
 
 def print_line(text: str) -> None:
@@ -24,19 +29,32 @@ def print_aside(text: str) -> None:
     sys.stderr.flush()
 
 
-@contextmanager
-def told_if_slow(*, local: bool, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
+def told_if_slow(*, local: bool, patience: float | None = None) -> AbstractContextManager[None]:
     """Say on a terminal who is being asked, until there is an answer, or a line is printed.
 
     Args:
         local: whether it is the local system.
-        patience: seconds in which nothing is said.
+        patience: as ``noted_if_slow`` has it.
+    """
+    whom = "the local system" if local else "AWS"
+    return noted_if_slow(f"asking {whom} ...", patience=patience)
+
+
+@contextmanager
+def noted_if_slow(text: str, *, patience: float | None = None) -> Iterator[None]:
+    """Say on a terminal what is being done, until it is, or a line is printed.
+
+    Args:
+        text: what is being done.
+        patience: seconds in which nothing is said; None: until somebody who has typed the command
+            wonders.
     """
     if not sys.stderr.isatty() or not _NOTE.allow():
         yield
         return
-    whom = "the local system" if local else "AWS"
-    timer = threading.Timer(patience, _NOTE.show, [f"spindown: asking {whom} ..."])
+    if patience is None:
+        patience = max(_PATIENCE_SECONDS - (time.monotonic() - _BEGUN), _PATIENCE_AT_LEAST)
+    timer = threading.Timer(patience, _NOTE.show, [f"spindown: {text}"])
     timer.daemon = True
     timer.start()
     try:

@@ -1,6 +1,6 @@
 """Examine a deployment: gather facts, have launches rehearsed, check everything."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from spindown.operate.doctor.check import (
@@ -21,10 +21,9 @@ from spindown.operate.doctor.check import (
 )
 from spindown.operate.doctor.fact import Facts, Unknown, ask, gather
 from spindown.operate.doctor.finding import Finding, Report
-from spindown.operate.doctor.monitoring import MonitoringFacts, check_monitoring, read_monitoring
+from spindown.operate.doctor.monitoring import check_monitoring, read_monitoring
 from spindown.operate.doctor.network import check_ports, check_ways
 from spindown.operate.doctor.rehearsal import (
-    Rehearsed,
     Rehearser,
     check_rehearsals,
     leave_out,
@@ -57,49 +56,48 @@ class DoctorPorts:
 
 def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
     """Return a finding for each thing that a launch depends on."""
+    return Report(findings=tuple(find(subject, ports)))
+
+
+def find(subject: DoctorSubject, ports: DoctorPorts) -> Iterator[Finding]:
+    """Yield a finding for each thing that a launch depends on, as soon as it is known.
+
+    The findings on what can be bought come last: they go by what EC2 says of rehearsed launches.
+    """
+    ports.tell("asking who the caller is")
+    begun = Facts(at=ports.clock.now(), caller=ask(ports.account.caller))
+    yield check_caller(begun)
+    if isinstance(begun.caller, Unknown):
+        return
     facts = gather(
         subject,
+        begun,
         account=ports.account,
         market=ports.market,
-        clock=ports.clock,
         table=ports.table,
         count_lost=ports.count_lost,
         try_webhook=ports.try_webhook,
         tell=ports.tell,
     )
-    if isinstance(facts.caller, Unknown):
-        return Report(findings=(check_caller(facts),))
     if ports.find_dashboard is not None and not subject.is_deployed:
         is_there = not isinstance(ask(ports.find_dashboard), Unknown)
         facts = replace(facts, has_namesake=is_there)
-    monitoring = None
+    yield from _judge(subject, facts)
     if subject.is_deployed and subject.is_on_aws:
         ports.tell("asking for schedules, alarms and whom they tell")
-        monitoring = read_monitoring(subject, ports.account)
+        yield from check_monitoring(subject, read_monitoring(subject, ports.account), facts.at)
     choices = choose(subject, facts)
     if ports.rehearse is not None:
         ports.tell("letting EC2 check launches without making them")
     rehearsed = rehearse_all(choices, ports.rehearse)
     usable = leave_out(choices, rehearsed)
-    return Report(findings=tuple(_judge(subject, facts, monitoring, usable, rehearsed)))
+    yield from _judge_offers(subject, facts, usable)
+    yield from check_rehearsals(rehearsed)
 
 
-def _judge(
-    subject: DoctorSubject,
-    facts: Facts,
-    monitoring: MonitoringFacts | None,
-    choices: tuple[OfferChoice, ...],
-    rehearsed: Mapping[str, Rehearsed],
-) -> Iterator[Finding]:
-    yield check_caller(facts)
+def _judge(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     yield from check_account(subject, facts)
-    yield from check_market(subject, facts, choices)
-    yield from check_budget(subject, choices)
-    yield from check_obstacles(subject, facts, choices)
     yield from check_jobs(facts)
-    if monitoring is not None:
-        yield from check_monitoring(subject, monitoring, facts.at)
-    yield from check_boots(facts, choices)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
     yield from check_ways(subject, facts)
@@ -107,4 +105,12 @@ def _judge(
     yield from check_reading(facts)
     yield from check_webhook(subject, facts)
     yield from check_sources(subject, facts)
-    yield from check_rehearsals(rehearsed)
+
+
+def _judge_offers(
+    subject: DoctorSubject, facts: Facts, choices: tuple[OfferChoice, ...]
+) -> Iterator[Finding]:
+    yield from check_market(subject, facts, choices)
+    yield from check_budget(subject, choices)
+    yield from check_obstacles(subject, facts, choices)
+    yield from check_boots(facts, choices)

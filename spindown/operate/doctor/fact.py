@@ -26,7 +26,6 @@ from spindown.port import (
     Account,
     AccountPlan,
     Caller,
-    Clock,
     ImageView,
     Market,
     SubnetView,
@@ -117,21 +116,23 @@ class Facts:
 
 def gather(
     subject: DoctorSubject,
+    begun: Facts,
     *,
     account: Account,
     market: Market,
-    clock: Clock,
     table: Table | None = None,
     count_lost: Callable[[str], int] | None = None,
     try_webhook: Callable[[], None] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
-    """Read all facts about a subject; a failure is a fact too. ``tell`` hears what is read next."""
-    at = clock.now()
-    tell("asking who the caller is")
-    caller = ask(account.caller)
+    """Read all facts about a subject; a failure is a fact too.
+
+    ``begun`` has the time and the caller, without whom nothing is read. ``tell`` hears what is read
+    next.
+    """
+    at, caller = begun.at, begun.caller
     if isinstance(caller, Unknown):
-        return Facts(at=at, caller=caller)
+        return begun
     home = subject.region
     inputs = sorted({prefix for case in subject.cases for prefix in case.inputs})
     secrets = sorted({name for case in subject.cases for name in case.secrets})

@@ -124,7 +124,7 @@ def test_slow_installs_are_told_with_what_baking_spares(
     knowledge = replace(gathered.subject.knowledge, boot_phases=phases)
     slow = replace(gathered, subject=replace(gathered.subject, knowledge=knowledge))
     advice = advise(slow, 600.0, run_alone)
-    told = advice_to_json(advice)["slow_boots"]
+    told = advice_to_json(advice)["boot"]
 
     spared = 0.75 * advice.best.result.bill["boot"] / advice.months
     modes = told["modes_a_month"]
@@ -135,6 +135,22 @@ def test_slow_installs_are_told_with_what_baking_spares(
     assert modes["bake"] == pytest.approx(100 * 0.05 * 6 + 0.36, abs=0.01)
     assert not_in_guide(told) == set()
     assert f"${spared:,.2f}" in on_a_screen(advice, 200)
+
+
+def test_the_slowest_phase_of_boots_is_always_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _gathered(tmp_path, monkeypatch)
+    phases = {BootPhase.IMAGE: (80.0,), BootPhase.INSTALL: (20.0,)}
+    knowledge = replace(gathered.subject.knowledge, boot_phases=phases)
+    subject = replace(gathered.subject, workload="ocr", knowledge=knowledge)
+    text = " ".join(
+        on_a_screen(advise(replace(gathered, subject=subject), 600.0, run_alone), 200).split()
+    )
+
+    assert "A boot takes 100 s, most of it image: image 80 s, install 20 s." in text
+    assert "`spindown rightsize ocr` compares them" in text
+    assert "image.mode" not in text
 
 
 def test_who_keeps_workers_warm_is_told_the_price_of_as_many(

@@ -1,6 +1,7 @@
 """What a person and a script get of an examination: lines, commands whole, an exit code."""
 
 import json
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spindown.cli.app import app
-from spindown.cli.doctor import name_file, render_finding, webhook_trier
+from spindown.cli.doctor import name_file, print_findings, render_finding, webhook_trier
 from spindown.cli.session import is_local
 from spindown.error import Unreachable
 from spindown.local import environment
@@ -37,6 +38,18 @@ def test_what_is_not_says_what_is_needed_and_how_to_fix_it() -> None:
         "         needed: 4",
         f"         remedy: {'aws ' * 60}",
     ]
+
+
+def test_a_finding_is_printed_before_the_next_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+
+    def found() -> Iterator[Finding]:
+        for what in ("one", "two"):
+            yield Finding(what=what, found="well")
+            printed.append(capsys.readouterr().out)
+
+    assert [each.what for each in print_findings(found())] == ["one", "two"]
+    assert printed == ["ok       one: well\n", "ok       two: well\n"]
 
 
 @pytest.mark.parametrize("state", ["OK", "ALARM"])

@@ -42,7 +42,7 @@ def test_what_it_writes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     written = config.load(Path("spindown.toml"))
     assert written.deployment.name == "my-gpu-work"
     assert written.deployment.zones == ("us-east-1a", "us-east-1b")
-    assert written.workload["main"].to_policy().max_workers == 2
+    assert written.workload["main"].to_policy().max_workers == 4
     assert Path("code/main.py").read_text(encoding="utf-8") == CODE
     assert json.loads(Path("cdk.json").read_text())["app"] == "spindown-app"
     ignored = Path(".gitignore").read_text().split()

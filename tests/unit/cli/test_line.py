@@ -6,7 +6,7 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from spindown.cli.render.line import print_aside, told_if_slow
+from spindown.cli.render.line import noted_if_slow, print_aside, told_if_slow
 
 
 class Screen(io.StringIO):
@@ -67,3 +67,14 @@ def test_a_file_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with told_if_slow(local=False, patience=0.0):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_whoever_waits_for_a_command_to_load_sees_that_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with redirect_stderr(screen := Screen()), noted_if_slow("loading ...", patience=0.0):
+        assert screen.is_written.wait(60.0)
+        assert screen.seen() == ["spindown: loading ..."]
+    with redirect_stderr(screen), told_if_slow(local=False, patience=0.0):
+        pass
+    assert screen.seen() == [""]

@@ -73,6 +73,18 @@ def test_a_setting_that_breaks_the_promise_is_not_advised() -> None:
         assert search(present, KNOWN, attempts) == present
 
 
+def test_more_workers_are_tried_only_where_all_were_busy() -> None:
+    policy = replace(AT_ONCE, max_workers=3)
+    settings = replace(a_present().settings, policy=policy)
+    for peak, tried in ((2, []), (3, [6, 12])):
+        attempts = Attempts(max_workers=a_result(130.0, p95=1000.0))
+        late = replace(a_result(100.0, p95=5000.0), peak=peak)
+        best = search(Trial(settings=settings, result=late), KNOWN, attempts)
+
+        assert [each.policy.max_workers for each in attempts.tried.get("max_workers", [])] == tried
+        assert (best.settings.policy.max_workers == 12) is bool(tried)
+
+
 def test_no_start_is_tried_that_is_later_than_the_promise() -> None:
     attempts = Attempts()
     search(a_present(), replace(KNOWN, promise=300.0), attempts)

@@ -8,6 +8,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from spindown.cli.history.gather import gather
+from spindown.cli.history.option import SimulationOptions
 from spindown.cli.init import init
 from spindown.cli.main import main
 from spindown.cli.simulate.alternative import (
@@ -20,6 +22,7 @@ from spindown.cli.simulate.alternative import (
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.timeline import bin_samples, busiest_day
 from spindown.cli.simulate.table import (
+    ceiling_sentence,
     format_days,
     format_wait,
 )
@@ -52,6 +55,22 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
     assert not ended.value.code
     said = capsys.readouterr()
     return said.out, said.err
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_init_writes_keeps_its_own_promise(seed: int) -> None:
+    init()
+    gathered = gather(
+        SimulationOptions(arrivals="office", prices="sample", last_days=2.0, seed=seed)
+    )
+    policy = gathered.subject.policy
+    (outcome,) = simulate_all(
+        gathered.scenario, [ours(policy)], seed=seed, processes=1, report=lambda *_: None
+    )
+
+    assert outcome.is_whole
+    assert ceiling_sentence(outcome.result, policy) == ""
+    assert outcome.result.wait.p95 <= policy.start_within.total_seconds()
 
 
 def test_a_table_tells_what_each_way_costs(capsys: pytest.CaptureFixture[str]) -> None:

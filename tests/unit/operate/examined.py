@@ -161,7 +161,10 @@ class Examined:
 
     def report(self) -> Report:
         subject = self.subject()
-        ports = DoctorPorts(
+        return examine(subject, self.ports(subject))
+
+    def ports(self, subject: DoctorSubject) -> DoctorPorts:
+        return DoctorPorts(
             account=self.account,
             market=self.market,
             clock=self.clock,
@@ -171,7 +174,6 @@ class Examined:
             try_webhook=self._try_webhook if subject.is_deployed else None,
             find_dashboard=self._find_dashboard,
         )
-        return examine(subject, ports)
 
     def _count_lost(self, workload: str) -> int:
         found = self.lost.get(workload, 0)

@@ -1,6 +1,7 @@
 """What doctor makes of what EC2 says to the scaler of launches that are not made."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from spindown.contract.rehearsal import POOLS_AT_MOST, RehearsedPool
 from spindown.domain.offer import CapacityType, Offer
 from spindown.error import AccessDenied
+from spindown.operate.doctor.examine import find
 from spindown.operate.doctor.finding import Severity
 from spindown.operate.doctor.rehearsal import sample
 from spindown.port import RefusalKind
@@ -27,6 +29,17 @@ def severities(world: Examined) -> list[Severity]:
 
 def only(refusal: tuple[str, RefusalKind], condition: Callable[[RehearsedPool], bool]) -> Refuse:
     return lambda pool: refusal if condition(pool) else None
+
+
+def test_each_finding_is_there_before_the_next_is_asked() -> None:
+    world = Examined()
+    subject = world.subject()
+    asked, found = list[str](), dict[str, int]()
+    for finding in find(subject, replace(world.ports(subject), tell=asked.append)):
+        found[finding.what] = len(asked)
+
+    assert found["credentials"] == 1 < found["account plan"] < len(asked)
+    assert found["rehearsal of classify"] == len(asked)
 
 
 def test_every_pool_that_may_be_bought_is_asked_about() -> None:
