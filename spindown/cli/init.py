@@ -60,8 +60,7 @@ architectures = ["x86_64"]
 start_within = "15m"                    # 95 % of jobs start within it; they gather until then;
                                         # `scale_up_threshold = 1` starts a machine for each as
                                         # it comes, at a higher bill
-max_workers = 4                         # with too few, jobs start later than that: `spindown
-                                        # simulate` tells it
+max_workers = 4                         # with too few, jobs start later: `spindown simulate`
 max_price_per_hour = 2.0                # instance, root volume and public IPv4 together
 idle_timeout = "auto"                   # learned from your gaps; or a duration such as "10m"
 
