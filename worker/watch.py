@@ -35,7 +35,7 @@ from spindown.worker.log import EventLog
 from spindown.worker.settings import WorkerSettings
 
 #: How often what code prints is sent: who follows it sees it within two seconds.
-_OUTPUT_INTERVAL = timedelta(milliseconds=500)
+OUTPUT_INTERVAL = timedelta(milliseconds=500)
 
 
 class Watch:
@@ -71,7 +71,7 @@ class Watch:
             ("metadata", self.look, lambda: settings.metadata_interval),
             # Beside the heartbeat, not in it: a slow log must hold up no lease, nor one another.
             ("log", log.flush, self._heartbeat_interval),
-            ("output", log.flush_awaited, lambda: _OUTPUT_INTERVAL),
+            ("output", log.flush_awaited, lambda: OUTPUT_INTERVAL),
         ]
         looks += [
             (f"lease-{number}", partial(self._extend, renewer), self._heartbeat_interval)

@@ -37,7 +37,7 @@ from spindown.operate.log import (
 )
 
 #: Between two looks, seconds.
-_LOOK_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 #: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
@@ -140,7 +140,7 @@ def _show_until_over(
         screen.show(follower)
         if is_over:
             return
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(LOOK_SECONDS)
 
 
 def _owner_of(session: Session, instance_id: str) -> str:

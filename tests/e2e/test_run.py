@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tomllib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -213,14 +213,6 @@ def gate(world: World) -> Iterator[Path]:
     path.touch()
 
 
-def timed(rows: Iterable[Any], late: list[timedelta]) -> Iterator[Any]:
-    """Yield rows as they come; note how much later than its own time each line does."""
-    for row in rows:
-        if "at" in row:
-            late.append(datetime.now(UTC) - datetime.fromisoformat(row["at"]))
-        yield row
-
-
 def test_a_log_is_followed_from_machine_to_machine(world: World, gate: Path) -> None:
     waiting = world.directory / "waiting.jsonl"
     waiting.write_text(f'"a"\n{json.dumps(str(gate))}', encoding="utf-8")
@@ -229,7 +221,7 @@ def test_a_log_is_followed_from_machine_to_machine(world: World, gate: Path) -> 
 
     with world.followed("logs", job_id, "--follow", "--json") as follower:
         assert follower.stdout is not None
-        rows = timed(map(json.loads, follower.stdout), late := list[timedelta]())
+        rows = map(json.loads, follower.stdout)
         # How each attempt has used its machine may come late.
         lines = (row for row in rows if row.get("event") != JOB_USED)
         # The job goes on only when its line has been seen.
@@ -251,8 +243,6 @@ def test_a_log_is_followed_from_machine_to_machine(world: World, gate: Path) -> 
         assert end["state"] == "completed"
         assert follower.wait(HANGING) == 0
 
-    # Of several the soonest: what else runs on this machine only adds to it.
-    assert min(late) <= timedelta(seconds=2)
     assert second["instance_id"] != first["instance_id"]
     kept = world.spindown("logs", job_id).stdout.splitlines()
     assert [line for line in kept if line.startswith("==")] == [

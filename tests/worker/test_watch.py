@@ -5,6 +5,7 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
+from spindown.cli.logs import LOOK_SECONDS
 from spindown.domain.policy import Policy
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.progress import Reporter
@@ -13,10 +14,14 @@ from spindown.memory.metadata import MemoryMetadata
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.log import open_log
 from spindown.worker.settings import WorkerSettings
-from spindown.worker.watch import Watch
+from spindown.worker.watch import OUTPUT_INTERVAL, Watch
 from tests.local.waiting import until
 from tests.slot import a_lifecycle
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items
+
+
+def test_what_code_prints_is_seen_within_two_seconds() -> None:
+    assert OUTPUT_INTERVAL.total_seconds() + LOOK_SECONDS <= 2.0
 
 
 def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
