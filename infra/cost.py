@@ -152,16 +152,39 @@ def _dashboard(_: Properties, __: Resources) -> Iterator[MonthlyUsage]:
 def _schedule(properties: Properties, resources: Resources) -> Iterator[MonthlyUsage]:
     times = HOURS_PER_MONTH / _hours(properties["ScheduleExpression"])
     target = properties["Target"]
-    function = resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]
+    memory_mib = _memory_mib(target, resources)
     ticks = "workload" in json.loads(target["Input"])
     invocation, purpose = (TICK, "ticks") if ticks else (REFRESH, "refresh of offers")
-    gib_seconds = invocation.seconds * function["MemorySize"] / 1024
+    yield MonthlyUsage(usage=Usage.CUSTOM_METRIC, quantity=invocation.metrics, purpose=purpose)
+    yield from _fired(invocation, times, memory_mib, purpose)
+    if not ticks:
+        yield from _judgement(times, memory_mib, resources)
+
+
+def _rule(properties: Properties, resources: Resources) -> Iterator[MonthlyUsage]:
+    """Yield what spare ticks use. Their metrics are those of ticks.
+
+    AWS names no price for rules by rate: each time is counted as one of Scheduler's.
+    """
+    if "ScheduleExpression" in properties:
+        times = HOURS_PER_MONTH / _hours(properties["ScheduleExpression"])
+        for target in properties["Targets"]:
+            yield from _fired(TICK, times, _memory_mib(target, resources), "spare ticks")
+
+
+def _memory_mib(target: Properties, resources: Resources) -> float:
+    function = resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]
+    return float(function["MemorySize"])
+
+
+def _fired(
+    invocation: InvocationUse, times: float, memory_mib: float, purpose: str
+) -> Iterator[MonthlyUsage]:
+    gib_seconds = times * invocation.seconds * memory_mib / 1024
     yield MonthlyUsage(usage=Usage.SCHEDULE, quantity=times, purpose=purpose)
     yield MonthlyUsage(usage=Usage.LAMBDA_REQUEST, quantity=times, purpose=purpose)
-    yield MonthlyUsage(usage=Usage.LAMBDA_GIB_SECOND, quantity=times * gib_seconds, purpose=purpose)
-    yield from _invocation(invocation, times, purpose)
-    if not ticks:
-        yield from _judgement(times, function["MemorySize"], resources)
+    yield MonthlyUsage(usage=Usage.LAMBDA_GIB_SECOND, quantity=gib_seconds, purpose=purpose)
+    yield from _used(invocation, times, purpose)
 
 
 def _judgement(times: float, memory_mib: float, resources: Resources) -> Iterator[MonthlyUsage]:
@@ -176,11 +199,13 @@ def _judgement(times: float, memory_mib: float, resources: Resources) -> Iterato
         yield MonthlyUsage(
             usage=Usage.LAMBDA_GIB_SECOND, quantity=gib_seconds, purpose="judging costs"
         )
-        yield from _invocation(JUDGEMENT, times, "judging costs")
+        yield MonthlyUsage(
+            usage=Usage.CUSTOM_METRIC, quantity=JUDGEMENT.metrics, purpose="judging costs"
+        )
+        yield from _used(JUDGEMENT, times, "judging costs")
 
 
-def _invocation(invocation: InvocationUse, times: float, purpose: str) -> Iterator[MonthlyUsage]:
-    yield MonthlyUsage(usage=Usage.CUSTOM_METRIC, quantity=invocation.metrics, purpose=purpose)
+def _used(invocation: InvocationUse, times: float, purpose: str) -> Iterator[MonthlyUsage]:
     for usage, quantity in invocation.used.items():
         yield MonthlyUsage(usage=usage, quantity=times * quantity, purpose=purpose)
 
@@ -221,6 +246,7 @@ _PAID: Mapping[str, Callable[[Properties, Resources], Iterator[MonthlyUsage]]] =
     "AWS::CloudWatch::Dashboard": _dashboard,
     "AWS::DynamoDB::GlobalTable": _table,
     "AWS::EC2::VPCEndpoint": _endpoint,
+    "AWS::Events::Rule": _rule,
     "AWS::SSM::Parameter": _parameter,
     "AWS::Scheduler::Schedule": _schedule,
 }

@@ -780,6 +780,10 @@ class Account(Protocol):
         """Tell whether a schedule of EventBridge Scheduler is on (raises NotFound)."""
         ...
 
+    def is_rule_on(self, name: str, *, region: str) -> bool:
+        """Tell whether a rule of EventBridge's default bus is on (raises NotFound)."""
+        ...
+
     def alarms(self, prefix: str, *, region: str) -> Mapping[str, AlarmView]:
         """Return the alarms whose names begin so, by their names."""
         ...

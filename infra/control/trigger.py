@@ -1,4 +1,4 @@
-"""What AWS invokes functions by: ticks, wake-up alarms, and EC2's events about instances.
+"""What AWS invokes functions by: ticks, spare ticks, wake-up alarms, and EC2's events.
 
 Commands and other functions wake the scaler besides; ``functions.scaler`` names all that do.
 """
@@ -62,7 +62,10 @@ class _Invoke:
 
 
 class Triggers(Construct):
-    """A tick and a wake-up alarm for each workload, an hourly refresh, three event rules."""
+    """What wakes the scaler for each workload, an hourly refresh, and three rules of events.
+
+    A workload has the schedule of its ticks, a rule of spare ticks, and an alarm of its queue.
+    """
 
     def __init__(
         self,
@@ -85,6 +88,13 @@ class Triggers(Construct):
             source_account=Aws.ACCOUNT_ID,
             source_arn=regional("cloudwatch", f"alarm:{resource_name(deployment, '*')}"),
         )
+        # One for all, as for alarms: see `_Invoke`.
+        scaler.function.add_permission(
+            "TakeSpareTicks",
+            scope=self,
+            principal=iam.ServicePrincipal("events.amazonaws.com"),
+            source_arn=regional("events", f"rule/{resource_name(deployment, '*', 'tick')}"),
+        )
         for workload in workloads:
             self._schedule(
                 f"Tick-{workload.name}",
@@ -94,6 +104,7 @@ class Triggers(Construct):
                 role=role,
                 event={"source": TICK, "workload": workload.name},
             )
+            self._tick_again(deployment, workload, scaler)
             self._watch_queue(deployment, workload, scaler)
         self._schedule(
             "RefreshOffers",
@@ -161,6 +172,31 @@ class Triggers(Construct):
             flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
             target=target,
         ).node.add_dependency(role)
+
+    def _tick_again(
+        self, deployment: str, workload: WorkloadResources, scaler: ControlFunction
+    ) -> None:
+        """Tick every few minutes by another service, should the schedule be off or refused.
+
+        EventBridge's rules need no role, and share neither quotas nor state with Scheduler. The
+        name is that of the schedule: with a longer one some would have more than 64 characters.
+        """
+        target = events.CfnRule.TargetProperty(
+            id="scaler",
+            arn=scaler.function.function_arn,
+            input=Stack.of(self).to_json_string({"source": TICK, "workload": workload.name}),
+            retry_policy=events.CfnRule.RetryPolicyProperty(
+                maximum_retry_attempts=0, maximum_event_age_in_seconds=60
+            ),
+        )
+        events.CfnRule(
+            self,
+            f"SpareTick-{workload.name}",
+            name=resource_name(deployment, workload.name, "tick"),
+            description=f"Ticks of {workload.name} should its schedule fail",
+            schedule_expression="rate(5 minutes)",
+            targets=[target],
+        )
 
     def _watch_queue(
         self, deployment: str, workload: WorkloadResources, scaler: ControlFunction

@@ -156,7 +156,8 @@ CASES: Mapping[str, Case] = {
         ),
         Case(
             name="S11 alarm",
-            title="image requests, no ticks for 6 h, an alarm 1 to 2 min late, 15 after quiet",
+            title="image requests, only spare ticks for 6 busy h, an alarm 1 to 2 min late,"
+            " 15 after quiet",
             build=no_ticks,
         ),
     )

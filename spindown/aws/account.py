@@ -59,6 +59,7 @@ class Clients:
     secrets: Callable[[str], Any]
     keys: Callable[[str], Any]
     schedules: Callable[[str], Any]
+    rules: Callable[[str], Any]
     alarms: Callable[[str], Any]
     topics: Callable[[str], Any]
     functions: "Callable[[str], LambdaClient]"
@@ -221,6 +222,12 @@ class AwsAccount:
         """Ask EventBridge Scheduler."""
         with translated():
             found = self._clients.schedules(region).get_schedule(Name=name)
+        return bool(found["State"] == "ENABLED")
+
+    def is_rule_on(self, name: str, *, region: str) -> bool:
+        """Ask EventBridge."""
+        with translated():
+            found = self._clients.rules(region).describe_rule(Name=name)
         return bool(found["State"] == "ENABLED")
 
     def alarms(self, prefix: str, *, region: str) -> Mapping[str, AlarmView]:

@@ -134,6 +134,7 @@ class Aws:
                 secrets=lambda region: self._make("secretsmanager", region),
                 keys=lambda region: self._make("kms", region),
                 schedules=lambda region: self._make("scheduler", region),
+                rules=lambda region: self._make("events", region),
                 alarms=lambda region: self._make("cloudwatch", region),
                 topics=lambda region: self._make("sns", region),
                 functions=lambda region: self._make("lambda", region),

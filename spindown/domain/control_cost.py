@@ -95,8 +95,8 @@ JOB: Mapping[Usage, float] = {
 #: The ledger without a worker.
 LEDGER_GIB = 0.001
 
-#: Runs of a workload's tick an hour, and of the offers function.
-_TICKS_AN_HOUR = 60.0
+#: Runs of a workload's tick an hour: one a minute, and the spare ones.
+_TICKS_AN_HOUR = 60.0 + 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -264,13 +264,18 @@ def put_event(
 
 
 def schedules() -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Return every schedule of EventBridge Scheduler with its region."""
-    from ministack.services import scheduler
+    """Return every schedule of EventBridge Scheduler with its region, and rules with a rate."""
+    from ministack.services import eventbridge, scheduler
 
-    return tuple(
+    found = [
         (region, dict(schedule))
         for (_, region, _), schedule in list(scheduler._schedules._data.items())
-    )
+    ]
+    for key, rule in list(eventbridge._rules._data.items()):
+        if rule.get("ScheduleExpression"):
+            targets = eventbridge._targets._data.get(key, ())
+            found += [(key[1], {**rule, "Target": target}) for target in targets]
+    return tuple(found)
 
 
 def rate_seconds(expression: str) -> int | None:

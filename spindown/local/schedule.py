@@ -1,4 +1,4 @@
-"""EventBridge Scheduler at the local pace: the deployed schedules, with a shorter minute.
+"""EventBridge at the local pace: deployed schedules, and rules by rate, with a shorter minute.
 
 Only what Spindown deploys is played: rate() expressions on functions. Anything else is logged
 once. A firing is left out while the one before it still runs, which on AWS would be long over.

@@ -177,7 +177,9 @@ class LocalSystem:
         note_deployed(self.state.path)
 
     def _fire_all(self, tell: Callable[[str], None]) -> None:
-        for firing in self.gateway.call(self._ticker.firings):
+        firings = self.gateway.call(self._ticker.firings)
+        # A spare tick asks for the same as the tick.
+        for firing in {(one.function, one.payload): one for one in firings}.values():
             tell(f"running {firing.function.rpartition(':')[2]} for the first time")
             self._invoke("RequestResponse", firing.region, firing.function, firing.payload)
 

@@ -43,6 +43,8 @@ class MemoryAccount:
     lent_to_spot: set[str] = field(default_factory=set)
     #: (region, name) of a schedule -> whether it is on.
     schedules: dict[tuple[str, str], bool] = field(default_factory=dict)
+    #: (region, name) of a rule -> whether it is on.
+    rules: dict[tuple[str, str], bool] = field(default_factory=dict)
     #: (region, name) of an alarm -> what is seen of it.
     alarm_views: dict[tuple[str, str], AlarmView] = field(default_factory=dict)
     #: ARN of a topic -> who has subscribed to it.
@@ -137,6 +139,13 @@ class MemoryAccount:
         if (region, name) not in self.schedules:
             raise NotFound(f"no schedule {name} in {region}")
         return self.schedules[region, name]
+
+    def is_rule_on(self, name: str, *, region: str) -> bool:
+        """Tell whether a rule is on."""
+        self._fail("is_rule_on")
+        if (region, name) not in self.rules:
+            raise NotFound(f"no rule {name} in {region}")
+        return self.rules[region, name]
 
     def alarms(self, prefix: str, *, region: str) -> Mapping[str, AlarmView]:
         """Return the alarms whose names begin so."""

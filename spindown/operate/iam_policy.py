@@ -213,6 +213,11 @@ def operator(whose: Whose) -> list[Statement]:
             ["scheduler:GetSchedule"],
             [whose.arn("scheduler", f"schedule/default/{name}{SEPARATOR}*")],
         ),
+        allow(
+            "SeeSpareTicks",
+            ["events:DescribeRule"],
+            [whose.arn("events", f"rule/{resource_name(name, '*', 'tick')}")],
+        ),
         # The runbook: events that came to nothing, to be read, and purged once that is repaired.
         allow(
             "EndFailedEvents",

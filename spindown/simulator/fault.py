@@ -38,6 +38,9 @@ class Faults:
     alarm: Alarm | None = None
     #: The schedule does not tick.
     ticks_lost: Spans = ()
+    #: How often the second schedule ticks, seconds; None: there is none. It is left out while the
+    #: first one ticks, to which it adds nothing.
+    spare_tick: float | None = 300.0
     #: Share of EC2's events that never reach the function.
     events_lost: float = 0.0
     #: Share of messages that come twice, and within how many seconds the copy comes.

@@ -202,9 +202,15 @@ class Run:
     def _is_down(self) -> bool:
         return _is_within(self.agenda.seconds, self.scenario.control_down)
 
+    @property
+    def _is_tick_lost(self) -> bool:
+        """Tell whether neither schedule ticks in this minute."""
+        at, spare = self.agenda.seconds, self._faults.spare_tick
+        is_spare = spare is not None and at % spare < _TICK.total_seconds()
+        return _is_within(at, self._faults.ticks_lost) and not is_spare
+
     def _tick(self) -> None:
-        is_lost = _is_within(self.agenda.seconds, self._faults.ticks_lost)
-        decision = None if is_lost else self._call_scaler(TICK)
+        decision = None if self._is_tick_lost else self._call_scaler(TICK)
         is_quiet = False
         if decision is not None:
             self.decision = decision

@@ -117,7 +117,7 @@ def test_on_this_machine_work_launches_at_once_unless_told(
 #: How many plain workloads fit into one deployment (docs/runbook.md). AWS CloudFormation quotas:
 #: 500 resources and 1 MB a template; AWS IAM quotas: ten managed policies a role, over which CDK
 #: spreads what a role may do; some of them are left to outposts.
-WORKLOADS_AT_MOST = 36
+WORKLOADS_AT_MOST = 33
 RESOURCES_AT_MOST = 500
 TEMPLATE_BYTES_AT_MOST = 1_000_000
 OVERFLOW_POLICIES_AT_MOST = 6

@@ -136,6 +136,20 @@ def test_every_minute_a_tick_comes_for_each_workload(assembly: Assembly, workloa
     assert (wake_up.source, wake_up.workload) == ("spindown.tick", workload)
 
 
+@pytest.mark.parametrize("workload", ["plain", "rich"])
+def test_another_service_ticks_every_5_minutes(assembly: Assembly, workload: str) -> None:
+    rule = assembly.one_of("AWS::Events::Rule", Name=f"lab--{workload}--tick")
+    (target,) = rule["Targets"]
+    schedule = assembly.one_of("AWS::Scheduler::Schedule", Name=f"lab--{workload}--tick")
+
+    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    # A later one does everything; a role that breaks takes the schedule along, and not this.
+    assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+    assert "RoleArn" not in target
+    assert words(target["Arn"]) == reference(assembly, "lab--scaler")
+    assert target["Input"] == schedule["Target"]["Input"]
+
+
 def test_every_hour_the_catalogue_is_refreshed(assembly: Assembly) -> None:
     schedule = assembly.one_of("AWS::Scheduler::Schedule", Name="lab--offers")
 
@@ -167,21 +181,41 @@ def test_a_queue_wakes_the_scaler(assembly: Assembly, workload: str) -> None:
     assert words(dimension["Value"]).startswith(f"<Workload{workload}JobsQueue")
 
 
-def test_one_permission_lets_every_alarm_invoke_the_scaler(assembly: Assembly) -> None:
-    """Lambda takes 20 KB of them for a function: one for each alarm would fill it."""
+def permission(assembly: Assembly, principal: str) -> Mapping[str, Any]:
+    """Return the one permission that a service has to invoke the scaler."""
     (allowed,) = (
         one
         for one in assembly.all_of("AWS::Lambda::Permission")
         if words(one["FunctionName"]) == reference(assembly, "lab--scaler")
+        and one["Principal"] == principal
     )
+    return allowed
 
-    assert allowed["Principal"] == "lambda.alarms.cloudwatch.amazonaws.com"
+
+def test_one_permission_lets_every_alarm_invoke_the_scaler(assembly: Assembly) -> None:
+    """Lambda takes 20 KB of them for a function: one for each alarm would fill it."""
+    allowed = permission(assembly, "lambda.alarms.cloudwatch.amazonaws.com")
+
     assert words(allowed["SourceAccount"]) == "<AWS::AccountId>"
     at, _, pattern = words(allowed["SourceArn"]).rpartition(":")
     assert at == "arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm"
     names = [one["AlarmName"] for one in assembly.all_of("AWS::CloudWatch::Alarm")]
     assert len(names) == 2
     assert fnmatch.filter(names, pattern) == names
+
+
+def test_one_permission_lets_spare_ticks_alone_invoke_the_scaler(assembly: Assembly) -> None:
+    allowed = permission(assembly, "events.amazonaws.com")
+
+    at, _, pattern = words(allowed["SourceArn"]).partition("/")
+    assert at == "arn:<AWS::Partition>:events:<AWS::Region>:<AWS::AccountId>:rule"
+    rules = assembly.all_of("AWS::Events::Rule")
+    names = [one["Name"] for one in rules if "ScheduleExpression" in one]
+    assert len(names) == 2
+    assert fnmatch.filter([*names, "lab--plain--other"], pattern) == names
+    callers = assembly.all_of("AWS::Lambda::Permission")
+    scaler = reference(assembly, "lab--scaler")
+    assert len([one for one in callers if words(one["FunctionName"]) == scaler]) == 2
 
 
 def matches(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
@@ -201,7 +235,9 @@ def test_one_rule_takes_an_ec2_event_to_the_function(assembly: Assembly, name: s
     event = json.loads((EVENTS / f"{name}.json").read_text())
 
     (rule,) = (
-        one for one in assembly.all_of("AWS::Events::Rule") if matches(one["EventPattern"], event)
+        one
+        for one in assembly.all_of("AWS::Events::Rule")
+        if "EventPattern" in one and matches(one["EventPattern"], event)
     )
 
     (target,) = rule["Targets"]
@@ -217,8 +253,9 @@ def test_no_rule_takes_the_beginning_of_an_instance(assembly: Assembly, state: s
     event = json.loads((EVENTS / "instance_state_change.json").read_text())
     event["detail"]["state"] = state
 
-    rules = assembly.all_of("AWS::Events::Rule")
+    rules = [one for one in assembly.all_of("AWS::Events::Rule") if "EventPattern" in one]
 
+    assert rules
     assert not [one for one in rules if matches(one["EventPattern"], event)]
 
 

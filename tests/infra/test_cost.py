@@ -61,6 +61,7 @@ def test_refuses_a_type_of_which_it_knows_nothing() -> None:
         pytest.param(
             "AWS::Scheduler::Schedule", {"ScheduleExpression": "cron(0 * * * ? *)"}, id="schedule"
         ),
+        pytest.param("AWS::Events::Rule", {"ScheduleExpression": "cron(0 * * * ? *)"}, id="rule"),
     ],
 )
 def test_refuses_kinds_that_bill_by_the_hour_or_are_unknown(
@@ -68,6 +69,21 @@ def test_refuses_kinds_that_bill_by_the_hour_or_are_unknown(
 ) -> None:
     with pytest.raises(ContractError):
         estimate(one(kind, **properties))
+
+
+def test_a_rule_costs_what_it_invokes_by_the_clock() -> None:
+    target = {"Arn": {"Fn::GetAtt": ["Scaler", "Arn"]}}
+    rule = {"ScheduleExpression": "rate(5 minutes)", "Targets": [target]}
+    scaler = {"Type": "AWS::Lambda::Function", "Properties": {"MemorySize": 512}}
+    resources = {"Rule": {"Type": "AWS::Events::Rule", "Properties": rule}, "Scaler": scaler}
+    found = estimate({"lab": resources})
+    by_event = estimate(one("AWS::Events::Rule", EventPattern={"source": ["aws.ec2"]}))
+
+    # 730 hours of 12; metrics are billed once, with the tick of each minute.
+    assert quantity(found, Usage.LAMBDA_REQUEST) == 8760
+    assert quantity(found, Usage.TABLE_WRITE) == 7 * 8760
+    assert quantity(found, Usage.CUSTOM_METRIC) == 0
+    assert by_event.costs == ()
 
 
 def test_counts_an_alarm_by_the_metrics_that_it_reads() -> None:
@@ -89,11 +105,11 @@ def test_a_long_parameter_is_paid_for() -> None:
     assert (short.listed, long.listed) == (0.0, 0.05)
 
 
-def test_each_workload_ticks_once_a_minute(whole: Estimate) -> None:
-    minutes = 730 * 60
+def test_each_workload_ticks_once_a_minute_and_in_five(whole: Estimate) -> None:
+    ticks = 730 * (60 + 12)
 
-    assert quantity(whole, Usage.QUEUE_REQUEST) == 2 * minutes
-    assert quantity(whole, Usage.SCHEDULE) == 2 * minutes + 730
+    assert quantity(whole, Usage.QUEUE_REQUEST) == 2 * ticks
+    assert quantity(whole, Usage.SCHEDULE) == 2 * ticks + 730
 
 
 def test_what_is_free_is_taken_off_once(whole: Estimate) -> None:

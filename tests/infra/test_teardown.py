@@ -50,7 +50,7 @@ def test_the_teardown_keeps_its_rights_and_log_to_the_end(assembly: Assembly, fl
 def test_what_launches_by_itself_is_gone_before(assembly: Assembly, fleet: str) -> None:
     first = of_type(assembly, *GOES_FIRST)
 
-    assert len(first) >= 8
+    assert len(first) >= 10
     for name in first:
         assert fleet in depends_on(assembly, name)
 
@@ -92,5 +92,5 @@ def test_no_tick_comes_before_the_settings_that_it_reads(assembly: Assembly) -> 
     settings = of_type(assembly, "AWS::SSM::Parameter")
 
     assert settings
-    for name in of_type(assembly, "AWS::Scheduler::Schedule"):
+    for name in of_type(assembly, "AWS::Scheduler::Schedule", "AWS::Events::Rule"):
         assert settings <= depends_on(assembly, name)

@@ -12,6 +12,7 @@ ZONE = f"{REGION}a"
 PARAMETER = "/images/worker"
 INPUT = "s3://documents/scans/"
 SCHEDULE, OFF = "lab--ocr--tick", "lab--offers"
+SPARE, SPARE_OFF = "lab--ocr--tick", "lab--scan--tick"
 ALARM, TURNED_OFF = "lab--ocr--idle", "lab--untold"
 ABSENT_TOPIC = f"arn:aws:sns:{REGION}:123456789012:absent"
 ABSENT_KEY = f"arn:aws:kms:{REGION}:123456789012:key/00000000-0000-0000-0000-000000000000"
@@ -41,6 +42,7 @@ def in_memory() -> World:
     well = AlarmView(state="OK", since=datetime(2026, 1, 1, tzinfo=UTC), acts=True)
     account = MemoryAccount(
         schedules={(REGION, SCHEDULE): True, (REGION, OFF): False},
+        rules={(REGION, SPARE): True, (REGION, SPARE_OFF): False},
         alarm_views={
             (REGION, ALARM): well,
             (REGION, TURNED_OFF): replace(well, acts=False),

@@ -16,6 +16,8 @@ from tests.ports.account import (
     PARAMETER,
     REGION,
     SCHEDULE,
+    SPARE,
+    SPARE_OFF,
     TURNED_OFF,
     ZONE,
     World,
@@ -34,6 +36,10 @@ def on_aws(session: boto3.Session, aws: Aws) -> World:
     s3.create_bucket(Bucket="bare")
     session.client("secretsmanager").create_secret(Name="hub/token", SecretString="t")
     _schedule(session.client("scheduler"))
+    for name, state in ((SPARE, "ENABLED"), (SPARE_OFF, "DISABLED")):
+        session.client("events").put_rule(
+            Name=name, ScheduleExpression="rate(5 minutes)", State=state
+        )
     _alarm(session.client("cloudwatch"))
     sns = session.client("sns")
     topic = sns.create_topic(Name="lab--alarms")["TopicArn"]
@@ -192,6 +198,16 @@ def test_counts_vpcs_against_their_quota(world: World) -> None:
 @pytest.mark.parametrize(("name", "is_on"), [(SCHEDULE, True), (OFF, False)])
 def test_says_whether_a_schedule_is_on(world: World, name: str, *, is_on: bool) -> None:
     assert world.account.is_scheduled(name, region=REGION) is is_on
+
+
+@pytest.mark.parametrize(("name", "is_on"), [(SPARE, True), (SPARE_OFF, False)])
+def test_says_whether_a_rule_is_on(world: World, name: str, *, is_on: bool) -> None:
+    assert world.account.is_rule_on(name, region=REGION) is is_on
+
+
+def test_a_rule_that_is_not_there_is_not_found(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.account.is_rule_on("absent", region=REGION)
 
 
 def test_a_schedule_that_is_not_there_is_not_found(world: World) -> None:

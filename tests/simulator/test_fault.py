@@ -4,12 +4,14 @@ import math
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 import pytest
 
+from spindown.domain.policy import Policy
 from spindown.ec2sim import Agenda, Turn
 from spindown.port import Outgoing
-from spindown.simulator import Alarm, Faults, Run, SimDelays, simulate
+from spindown.simulator import Alarm, Arrival, Faults, Run, SimDelays, SimScenario, simulate
 from spindown.simulator.fault import SimAlarm
 from spindown.simulator.sample import daily_stream, sample_market
 from tests.simulator.scene import DAY, HOUR, a_policy, a_scenario, an_arrival
@@ -60,13 +62,46 @@ def test_an_alarm_acts_on_changes_and_a_stuck_one_never() -> None:
 
 
 def test_without_ticks_the_alarm_alone_starts_what_is_not_held() -> None:
-    faults = Faults(alarm=Alarm(), ticks_lost=((0.0, 6 * HOUR),))
+    faults = Faults(alarm=Alarm(), ticks_lost=((0.0, 6 * HOUR),), spare_tick=None)
     held = a_scenario(an_arrival(at=30.0), faults=faults)
 
     assert simulate(held, a_policy(), 1).wait.most < 120 + 90 + 1
     # A launch that is held for more work waits for the next tick, which does not come.
     patient = a_policy(scale_up_threshold=100, start_within=timedelta(minutes=20))
     assert simulate(held, patient, 1).wait.most > 6 * HOUR - 60
+
+
+def busy_hours(seed: int, **changes: Any) -> SimScenario:
+    """Return seven hours of 40 short jobs each, as they come; after the first no schedule ticks."""
+    random = Random(seed)
+    jobs, at = list[Arrival](), random.expovariate(40 / HOUR)
+    while at < 7 * HOUR:
+        seconds = math.exp(random.uniform(math.log(20.0), math.log(300.0)))
+        jobs.append(an_arrival(at, items=1, item_seconds=seconds))
+        at += random.expovariate(40 / HOUR)
+    return a_scenario(
+        *jobs,
+        listings=sample_market(seed=seed, days=1),
+        length=8 * HOUR,
+        faults=Faults(ticks_lost=((HOUR, 7 * HOUR),), **changes),
+    )
+
+
+_PROMISE = timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("alarm", [Alarm(), None], ids=["late alarm", "no alarm"])
+def test_spare_ticks_keep_busy_hours_within_twice_the_promise(alarm: Alarm | None) -> None:
+    result = simulate(busy_hours(1, alarm=alarm), Policy(start_within=_PROMISE), 1)
+
+    assert result.wait.p95 <= 2 * _PROMISE.total_seconds()
+    assert result.jobs_done == result.jobs > 250
+
+
+def test_without_spare_ticks_an_alarm_leaves_work_for_hours() -> None:
+    scenario = busy_hours(1, alarm=Alarm(), spare_tick=None)
+
+    assert simulate(scenario, Policy(start_within=_PROMISE), 1).wait.p95 > HOUR
 
 
 def test_what_is_sent_twice_is_done_once() -> None:

@@ -118,8 +118,10 @@ def _reclaimed(plain: SimScenario, per_hour: Callable[[], float]) -> SimScenario
     return replace(plain, listings=listings)
 
 
-#: While the functions, or the schedule, are dead.
+#: While the functions are dead.
 _DOWN = (12 * _HOUR, 18 * _HOUR)
+#: While the schedule is: half of all jobs arrive in these hours.
+_NO_TICKS = (24 * _HOUR, 30 * _HOUR)
 #: Of every zone, an hour: enough that lost events and notices matter.
 _S11_RECLAIMS = 0.5
 #: EC2 describes an instance, and tells of its end, so late; a reclaim half the time unsaid.
@@ -142,6 +144,6 @@ def faults(seed: int, data: Path, part: Part) -> SimScenario:
 
 
 def no_ticks(seed: int, data: Path, part: Part) -> SimScenario:
-    """Build image requests whose schedule dies, so that only the late alarm is left."""
+    """Build image requests whose schedule dies: the late alarm and spare ticks are left."""
     plain = images(1.0, 2.0)(seed, data, part)
-    return replace(plain, name="S11 alarm", faults=Faults(alarm=Alarm(), ticks_lost=(_DOWN,)))
+    return replace(plain, name="S11 alarm", faults=Faults(alarm=Alarm(), ticks_lost=(_NO_TICKS,)))

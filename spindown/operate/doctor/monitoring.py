@@ -1,7 +1,7 @@
 """Whether what is deployed goes on by itself, and whether people hear of it if it does not.
 
-Ticks come by schedules, and what is wrong goes through alarms and a topic to whoever has
-subscribed. Somebody may have turned off or removed each of them since the deploy.
+Ticks come by schedules, and spare ones by rules; what is wrong goes through alarms and a topic to
+whoever has subscribed. Somebody may have turned off or removed each of them since the deploy.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +26,8 @@ class MonitoringFacts:
 
     #: Name of a schedule -> whether it is on.
     schedules: Mapping[str, bool | Unknown]
+    #: Name of a rule of spare ticks -> whether it is on.
+    spare_ticks: Mapping[str, bool | Unknown]
     alarms: Mapping[str, AlarmView] | Unknown
     #: ARN of a topic -> who has subscribed to it.
     subscribers: Mapping[str, Sequence[Subscriber] | Unknown]
@@ -39,13 +41,16 @@ def read_monitoring(subject: DoctorSubject, account: Account) -> MonitoringFacts
             one: ask(partial(account.is_scheduled, one, region=home))
             for one in (*_ticks(subject), resource_name(name, "offers"))
         },
+        spare_ticks={
+            one: ask(partial(account.is_rule_on, one, region=home)) for one in _ticks(subject)
+        },
         alarms=ask(partial(account.alarms, f"{name}{SEPARATOR}", region=home)),
         subscribers={topic: ask(partial(account.subscribers, topic)) for topic in _topics(subject)},
     )
 
 
 def _ticks(subject: DoctorSubject) -> list[str]:
-    """Return the names of the schedules of ticks."""
+    """Return the names of the schedules of ticks, which are those of the rules of spare ones."""
     deployed = (case.name for case in subject.cases if case.is_deployed)
     return [resource_name(subject.deployment, workload, "tick") for workload in deployed]
 
@@ -64,6 +69,7 @@ def check_monitoring(
 ) -> Iterator[Finding]:
     """Check that ticks come, that alarms ring, and that somebody hears them."""
     yield from _check_schedules(subject, monitoring.schedules)
+    yield from _check_spare_ticks(monitoring.spare_ticks)
     yield from _check_alarms(subject, monitoring.alarms, at)
     for topic, found in monitoring.subscribers.items():
         yield _check_subscribers(subject, topic, found)
@@ -93,6 +99,26 @@ def _check_schedules(
         )
     if all(is_on is True for is_on in schedules.values()):
         yield Finding(what="schedules", found=f"{join(schedules)} are on")
+
+
+def _check_spare_ticks(rules: Mapping[str, bool | Unknown]) -> Iterator[Finding]:
+    for name, is_on in rules.items():
+        if is_on is True:
+            continue
+        remedy = "grant events:DescribeRule"
+        if is_on is False:
+            remedy = "enable it in the console of Amazon EventBridge, Rules"
+        elif is_on.is_missing:
+            remedy = _REDEPLOY
+        yield Finding(
+            what=f"rule {name}",
+            found="it is off" if is_on is False else is_on.reason,
+            needed="on: without it nothing ticks should the schedule fail",
+            remedy=remedy,
+            severity=Severity.WARNING,
+        )
+    if rules and all(is_on is True for is_on in rules.values()):
+        yield Finding(what="spare ticks", found=f"{join(rules)} are on")
 
 
 def _check_alarms(

@@ -24,6 +24,7 @@ from spindown.domain.policy import JobType, Needs, Policy
 from spindown.error import AccessDenied, SpindownError, Unreachable
 from spindown.job.message import dead_letter_untouched
 from spindown.ledger import Ledger
+from spindown.local.alarm import ALARM, evaluate
 from spindown.memory import MemoryJobQueue
 from spindown.operate.cost import accept_cost
 from spindown.port import DEPLOYMENT as DEPLOYMENT_SETTINGS
@@ -469,6 +470,33 @@ def test_an_alarm_is_silent_near_that(name: str, alarms: Alarms) -> None:
     story(watched)
 
     assert watched.rang_at == []
+
+
+def test_spare_ticks_do_not_end_the_alarm_of_missing_ticks(alarms: Alarms) -> None:
+    watched = Watched(alarms[f"{W}--tick-missing"])
+    watched.live(10)
+    began = watched.world.now - watched.began
+    watched.rang_at.clear()
+    for _ in range(12):
+        watched.live(4, ticks=False)
+        watched.live(1)
+
+    # It rings once: in each minute from the first time on.
+    assert watched.rang_at[0] - began <= 8 * MINUTE
+    last = watched.world.now - watched.began
+    assert len(watched.rang_at) == (last - watched.rang_at[0]) // MINUTE + 1
+
+
+@pytest.mark.parametrize("extra", range(6))
+def test_that_holds_however_many_older_values_are_looked_at(alarms: Alarms, extra: int) -> None:
+    """CloudWatch documents that it looks at more periods, and not at how many."""
+    alarm = alarms[f"{W}--tick-missing"]
+    looked_at = alarm["EvaluationPeriods"] + extra
+    spare, one_lost = [1.0, None, None, None, None], [1.0, 1.0, None, 1.0, 1.0]
+
+    for phase in range(5):
+        assert evaluate(alarm, (spare * 4)[phase : phase + looked_at]) == ALARM
+        assert evaluate(alarm, (one_lost * 4)[phase : phase + looked_at]) != ALARM
 
 
 def test_the_cost_alarm_stays_until_it_is_down_or_accepted(alarms: Alarms) -> None:

@@ -40,6 +40,7 @@ def account_of(client: Any) -> AwsAccount:
             secrets=lambda _: client,
             keys=lambda _: client,
             schedules=lambda _: client,
+            rules=lambda _: client,
             alarms=lambda _: client,
             topics=lambda _: client,
         )

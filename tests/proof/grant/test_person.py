@@ -40,7 +40,7 @@ SUBMITTER = {
 }
 #: EC2, its prices and its quotas are our own market here, which asks no IAM; nothing here has a
 #: source or a webhook, and doctor asks for schedules and alarms in an account alone.
-RUNBOOK = {"CallFunctions", "EndFailedEvents", "SeeSchedules"}
+RUNBOOK = {"CallFunctions", "EndFailedEvents", "SeeSchedules", "SeeSpareTicks"}
 #: What belongs to AWS or lies below a path is named otherwise by the emulator's IAM.
 OF_AWS = {"SeeParameters", "SeeSpotRole"}
 NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources", "SeeSubscribers", *OF_AWS, *RUNBOOK}

@@ -43,6 +43,7 @@ G_SPOT = "quota G/Spot in us-west-2 (L-3819A6DF)"
 G_ON_DEMAND = "quota G/OnDemand in us-west-2 (L-DB2E81BA)"
 TOPIC = f"arn:aws:sns:{REGION}:123456789012:demo--alarms"
 SCHEDULES = ("demo--classify--tick", "demo--offers")
+SPARE_TICK = "demo--classify--tick"
 ALARMS = (
     *(f"demo--{name}" for name in DEPLOYMENT_ALARMS),
     *(f"demo--classify--{name}" for name in WORKLOAD_ALARMS),
@@ -106,6 +107,7 @@ class Examined:
             parameters={(REGION, IMAGE): "ami-1", (REGION, BOOTSTRAP): "21"},
             images={(REGION, "ami-1"): image},
             schedules={(REGION, name): True for name in SCHEDULES},
+            rules={(REGION, SPARE_TICK): True},
             alarm_views={(REGION, name): WELL for name in ALARMS},
             topics={TOPIC: (ADA,)},
         )

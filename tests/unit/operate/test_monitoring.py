@@ -10,7 +10,16 @@ from spindown.contract.settings import RegionSettings
 from spindown.error import AccessDenied
 from spindown.operate.doctor.finding import Severity
 from tests.builders import NOW
-from tests.unit.operate.examined import ADA, REGION, TEMPLATE, TOPIC, WELL, Examined, a_config
+from tests.unit.operate.examined import (
+    ADA,
+    REGION,
+    SPARE_TICK,
+    TEMPLATE,
+    TOPIC,
+    WELL,
+    Examined,
+    a_config,
+)
 
 AWAY = RegionSettings(subnets={"eu-west-1a": "subnet-e"}, templates={"x86_64": TEMPLATE})
 TICK = "demo--classify--tick"
@@ -26,7 +35,7 @@ def told_by(email: str) -> Examined:
 def test_what_is_well_is_told_in_a_line_each() -> None:
     world = Examined()
 
-    for what in ("schedules", f"alarms in {REGION}", f"topic {TOPIC}"):
+    for what in ("schedules", "spare ticks", f"alarms in {REGION}", f"topic {TOPIC}"):
         assert world.severity(what) is Severity.GOOD
 
 
@@ -54,7 +63,18 @@ def test_a_refresh_that_never_comes_is_a_warning() -> None:
     assert world.severity("schedule demo--offers") is Severity.WARNING
 
 
-@pytest.mark.parametrize("method", ["is_scheduled", "alarms", "subscribers"])
+@pytest.mark.parametrize("is_there", [True, False], ids=["off", "gone"])
+def test_a_spare_tick_that_never_comes_is_a_warning(*, is_there: bool) -> None:
+    world = Examined()
+    if is_there:
+        world.account.rules[REGION, SPARE_TICK] = False
+    else:
+        del world.account.rules[REGION, SPARE_TICK]
+
+    assert world.severity(f"rule {SPARE_TICK}") is Severity.WARNING
+
+
+@pytest.mark.parametrize("method", ["is_scheduled", "is_rule_on", "alarms", "subscribers"])
 def test_what_may_not_be_seen_blocks_nothing(method: str) -> None:
     world = Examined()
     world.account.faults[method] = AccessDenied("not granted")
