@@ -204,7 +204,7 @@ def test_one_permission_lets_every_alarm_invoke_the_scaler(assembly: Assembly) -
     assert fnmatch.filter(names, pattern) == names
 
 
-def test_one_permission_lets_spare_ticks_alone_invoke_the_scaler(assembly: Assembly) -> None:
+def test_one_permission_lets_spare_ticks_invoke_the_scaler(assembly: Assembly) -> None:
     allowed = permission(assembly, "events.amazonaws.com")
 
     at, _, pattern = words(allowed["SourceArn"]).partition("/")

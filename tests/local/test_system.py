@@ -224,6 +224,27 @@ def test_a_schedule_fires_its_input_at_the_local_pace(
         scheduler.delete_schedule(Name="tick")
 
 
+def test_a_rule_by_rate_fires_its_input_at_the_local_pace(
+    system: LocalSystem, recorder: Recorder
+) -> None:
+    rules = system.client("events")
+    rules.put_rule(Name="tick", ScheduleExpression="rate(1 minute)")
+    target = {"Id": "one", "Arn": recorder.arn, "Input": json.dumps({"spare": True})}
+    rules.put_targets(Rule="tick", Targets=[target])
+    try:
+        events: list[dict[str, Any]] = []
+
+        def seen() -> bool:
+            events.extend(recorder.events())
+            return len(events) >= 3
+
+        until(seen)
+        assert events[0] == {"spare": True}
+    finally:
+        rules.remove_targets(Rule="tick", Ids=["one"])
+        rules.delete_rule(Name="tick")
+
+
 def test_a_functions_embedded_metrics_can_be_read(system: LocalSystem) -> None:
     logs = system.client("logs")
     logs.create_log_group(logGroupName="group")
