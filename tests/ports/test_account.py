@@ -36,10 +36,7 @@ def on_aws(session: boto3.Session, aws: Aws) -> World:
     s3.create_bucket(Bucket="bare")
     session.client("secretsmanager").create_secret(Name="hub/token", SecretString="t")
     _schedule(session.client("scheduler"))
-    for name, state in ((SPARE, "ENABLED"), (SPARE_OFF, "DISABLED")):
-        session.client("events").put_rule(
-            Name=name, ScheduleExpression="rate(5 minutes)", State=state
-        )
+    _rule(session.client("events"))
     _alarm(session.client("cloudwatch"))
     sns = session.client("sns")
     topic = sns.create_topic(Name="lab--alarms")["TopicArn"]
@@ -62,6 +59,11 @@ def _schedule(client: Any) -> None:
             Target={"Arn": "arn:aws:lambda:x", "RoleArn": "arn:aws:iam::1:role/x"},
             State=state,
         )
+
+
+def _rule(client: Any) -> None:
+    for name, state in ((SPARE, "ENABLED"), (SPARE_OFF, "DISABLED")):
+        client.put_rule(Name=name, ScheduleExpression="rate(5 minutes)", State=state)
 
 
 def _alarm(client: Any) -> None:
