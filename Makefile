@@ -19,7 +19,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit docs synth bench compare research proof aws chaos mutate lock dist release clean
+.PHONY: help setup demo test check audit docs synth bench compare research pictures proof aws chaos mutate lock dist release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,9 @@ compare: setup ## Compare with fifteen others and the bounds: docs/benchmarks.md
 
 research: setup ## Run the tests of bounds, rare baselines and the comparison
 	@$(PYTEST) -n logical --dist loadfile research/tests $(ARGS)
+
+pictures: setup ## Make the picture of the dashboard in the docs anew, in a local system; needs chromium
+	@$(BIN)/python -m tools.picture $(ARGS)
 
 # These compute and wait for nothing; the others wait for seconds to pass, and run one by one.
 COMPUTING := tests/simulator tests/unit \

@@ -1,9 +1,9 @@
-"""Take the picture of a page: ``python -m tools.picture PAGE PNG [HEIGHT]``; needs Chromium.
+"""Make the pictures of the docs anew: ``make pictures``; needs Chromium.
 
-The picture of docs/dashboard.md: in a local system that has worked,
-``spindown dashboard WORKLOAD --local --since 30m --html page.html``, then this.
+With arguments it takes the picture of any page: ``python -m tools.picture PAGE PNG [HEIGHT]``.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,7 +11,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 WIDTH, HEIGHT = 1400, 1500
+#: Of the picture of the docs: batches one after the other, files in each, pixels.
+BATCHES, FILES, DASHBOARD_HEIGHT = 8, 200, 2330
 #: A browser that calls nobody.
 QUIET = (
     "--headless",
@@ -49,8 +52,38 @@ def take(page: Path, picture: Path, height: int = HEIGHT) -> None:
     browse(page.resolve().as_uri(), f"--screenshot={picture.resolve()}", size)
 
 
+def take_dashboard(directory: Path) -> None:
+    """Let a new local system in a directory do batches, and take the picture of its dashboard."""
+    work = directory / "work"
+    work.mkdir()
+    for source in sorted((ROOT / "spindown").rglob("*.py"))[:FILES]:
+        shutil.copy(source, work / f"{source.parent.name}-{source.name}")
+
+    def spindown(*arguments: str) -> str:
+        command = [str(Path(sys.executable).with_name("spindown")), *arguments]
+        return subprocess.run(
+            command, cwd=directory, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    spindown("local", "up", "--config", str(ROOT / "examples/demo.toml"), "--scenario", "demo")
+    try:
+        place = ("--local", "--deployment", "demo")
+        submit = ("submit", "classify", str(work), *place, "--json")
+        for _ in range(BATCHES):
+            batch = json.loads(spindown(*submit))["batch_id"]
+            spindown("results", batch, "--wait", *place)
+        spindown("dashboard", "classify", "--since", "15m", "--html", "page.html", *place)
+        take(directory / "page.html", ROOT / "docs/dashboard.png", DASHBOARD_HEIGHT)
+    finally:
+        spindown("local", "down", "--yes")
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Take a picture, as the command line says."""
+    """Take a picture, as the command line says, or make that of the docs."""
+    if not arguments:
+        with tempfile.TemporaryDirectory(prefix="picture-") as directory:
+            take_dashboard(Path(directory))
+        return
     page, picture, *height = arguments
     take(Path(page), Path(picture), *map(int, height))
 
