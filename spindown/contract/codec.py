@@ -118,6 +118,11 @@ def is_too_deep(value: Any, levels: int = DEPTH_MAX) -> bool:
     return True
 
 
+def count_values(data: bytes) -> int:
+    """Return about how many values a JSON text has, unparsed; commas within texts count too."""
+    return sum(map(data.count, (b",", b"[", b"{")))
+
+
 def from_json(what: str, data: str | bytes, remedy: str = "write JSON") -> Any:
     """Return the JSON value of a text from outside.
 

@@ -14,12 +14,12 @@ paid work.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 
-from spindown.contract.codec import decode, encode, from_json
+from spindown.contract.codec import count_values, decode, encode, from_json
 from spindown.domain.job_type import parse_shape
 from spindown.domain.value_range import (
     Amount,
@@ -48,6 +48,12 @@ _BEGUN = re.compile("_BEGUN-([0-9]{1,9})-([0-9]{1,9})")
 OBJECT_BYTES_MAX = 8 * 1024 * 1024
 _LINE_BYTES_MAX = 64 * 1024
 _LINES_MAX = 1000
+#: As many have 400 records with the longest of series on a machine of 896 cores: 902,000.
+_VALUES_MAX = 1_000_000
+#: No instance has more than 16.
+_DEVICES_MAX = 32
+#: Of a value as workers write it, with its comma.
+_VALUE_BYTES = 10
 #: Files of a type, several where it has many records.
 _FILE_NAME = re.compile(r"usage(-[1-9][0-9]{0,5})?\.parquet")
 #: The type of records whose own type is beyond those that a day's table tells apart.
@@ -271,17 +277,28 @@ def _line(row: dict[str, object]) -> str:
     return json.dumps(kept, separators=(",", ":")) + "\n"
 
 
-def decode_usage(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
-    """Return the records of an object of a workload (raises ContractError)."""
-    lines = [line for line in data.splitlines() if line.strip()]
-    if max(map(len, lines), default=0) > _LINE_BYTES_MAX:
-        raise ContractError("usage", data[:100], f"write at most {_LINE_BYTES_MAX} bytes a line")
-    if len(lines) > _LINES_MAX:
+def decode_usage(data: bytes, *, workload: str) -> Iterator[UsageRecord]:
+    """Yield the records of an object of a workload, a line at a time (raises ContractError).
+
+    Fields that this version does not know, however much they hold, are gone with their line.
+    """
+    if data.count(b"\n") > _LINES_MAX:
         raise ContractError("usage", data[:100], f"write at most {_LINES_MAX} lines an object")
-    rows = [from_json("usage", line, "it is not JSON lines") for line in lines]
-    if not all(isinstance(row, dict) for row in rows):
-        raise ContractError("usage", data[:100], "write one object a line")
-    return tuple(_decode_row({**row, WORKLOAD: workload}) for row in rows)
+    if count_values(data) > _VALUES_MAX:
+        raise ContractError("usage", data[:100], f"write at most {_VALUES_MAX} values an object")
+    lines = data.split(b"\n")
+    if max(map(len, lines)) > _LINE_BYTES_MAX:
+        raise ContractError("usage", data[:100], f"write at most {_LINE_BYTES_MAX} bytes a line")
+    for line in filter(bytes.strip, lines):
+        row = from_json("usage", line, "it is not JSON lines")
+        if not isinstance(row, dict):
+            raise ContractError("usage", data[:100], "write one object a line")
+        yield _decode_row({**row, WORKLOAD: workload})
+
+
+def weigh_usage(data: bytes) -> int:
+    """Return how many bytes a worker writes for as many values as an object has, or its own."""
+    return max(len(data), _VALUE_BYTES * count_values(data))
 
 
 def _decode_row(row: Mapping[str, object]) -> UsageRecord:
@@ -290,4 +307,6 @@ def _decode_row(row: Mapping[str, object]) -> UsageRecord:
         raise ContractError("UsageRecord.type", record.type, "write letters, digits, . _ -")
     if record.shape and parse_shape(record.shape) is None:
         raise ContractError("UsageRecord.shape", record.shape, "write the name of a shape")
+    if len(record.devices) > _DEVICES_MAX:
+        raise ContractError("UsageRecord.devices", len(record.devices), "write one for each GPU")
     return record

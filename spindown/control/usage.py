@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from spindown.contract.usage import (
@@ -28,6 +27,7 @@ from spindown.contract.usage import (
     table_key,
     table_prefix,
     type_of_key,
+    weigh_usage,
 )
 from spindown.contract.usage_table import TableRow, to_row
 from spindown.control.parquet import decode_table, encode_table
@@ -52,8 +52,9 @@ class ReadBounds:
     #: Each is a file at least.
     types: int = 100
     #: Records that are held at once, to become files: a row takes 4 kB of memory, of which the
-    #: function has 512 MiB. And the bytes that these were read from, and the objects.
+    #: function has 512 MiB. And the bytes of the objects that were read, and how many these are.
     records_at_once: int = 20_000
+    #: Of what cannot be read too (``contract.usage.weigh_usage``).
     bytes_at_once: int = 64 * 1024 * 1024
     objects_at_once: int = 1_000
 
@@ -113,7 +114,7 @@ def _compact_days(
         day = today - timedelta(days=back)
         made = compact(workload, day, ports.objects, declared=declared, has_time=has_time)
         records += made.records
-        if not made.is_whole or (back > 1 and made.records and not has_time()):
+        if not made.is_whole or (back > 1 and made.is_read and not has_time()):
             return records, False
     return records, True
 
@@ -131,6 +132,8 @@ class Compacted:
     records: int = 0
     #: Whether nothing is left of the day.
     is_whole: bool = True
+    #: Whether it has read objects, which takes time whatever is in them.
+    is_read: bool = False
 
 
 def compact(
@@ -173,12 +176,12 @@ def compact(
             break
         objects.put(begun_key(workload, day, batch.end), b"")
         if not has_time():
-            return Compacted(made, is_whole=False)
+            return Compacted(made, is_whole=False, is_read=True)
     left_out = ", ".join(sorted(beyond))
     if left_out:
         _log.warning("usage_left_out: %s %s: beyond the bounds of %s", workload, day, left_out)
     objects.put(done_key(workload, day), left_out.encode())
-    return Compacted(made)
+    return Compacted(made, is_read=True)
 
 
 def measured_tables(
@@ -263,11 +266,12 @@ def _read_batches(
     # An object whose write had no answer was written again, with others. A run that goes on with a
     # day does not know of those that the one before has read.
     seen: set[int] = set()
-    first, kept, size, records = begun, list[T](), 0.0, begun.records
-    for number, attempts in enumerate(
+    first, kept, size, records = begun, list[T](), 0, begun.records
+    for number, (weight, attempts) in enumerate(
         _read_each(workload, found[begun.objects :], objects, keep), begun.objects + 1
     ):
-        for attempt, one, line in attempts:
+        size += weight
+        for attempt, one in attempts:
             if attempt in seen:
                 continue
             if records >= bounds.records:
@@ -276,7 +280,7 @@ def _read_batches(
                 return
             seen.add(attempt)
             kept.append(one)
-            size, records = size + line, records + 1
+            records += 1
         is_full = (
             len(kept) >= bounds.records_at_once
             or size >= bounds.bytes_at_once
@@ -285,7 +289,7 @@ def _read_batches(
         if is_full and number < len(found):
             end = Begun(number, records)
             yield _Batch(first, end, kept, is_last=False)
-            first, kept, size = end, [], 0.0
+            first, kept, size = end, [], 0
     yield _Batch(first, Begun(len(found), records), kept, is_last=True)
 
 
@@ -294,19 +298,28 @@ def _read_each(
     found: Sequence[ObjectSummary],
     objects: ObjectStore,
     keep: Callable[[UsageRecord], T],
-) -> Iterator[list[tuple[int, T, float]]]:
-    """Yield of each object its records: which attempt each is of, what is kept, and its bytes."""
+) -> Iterator[tuple[int, Sequence[tuple[int, T]]]]:
+    """Yield of each object its weight and its records: which attempt each is of, what is kept."""
 
-    def read(one: ObjectSummary) -> list[tuple[int, T, float]]:
-        records = _read(lambda: decode_usage(objects.get(one.key).data, workload=workload))
-        return [
-            (hash((x.job_id, x.epoch, x.instance_id)), keep(x), one.bytes / len(records))
-            for x in records
-        ]
+    def get(one: ObjectSummary) -> bytes:
+        with suppress(ContractError, NotFound):
+            return objects.get(one.key, at_most_bytes=OBJECT_BYTES_MAX).data
+        return b""
+
+    def read(data: bytes) -> Sequence[tuple[int, T]]:
+        with suppress(ContractError):
+            return [
+                (hash((x.job_id, x.epoch, x.instance_id)), keep(x))
+                for x in decode_usage(data, workload=workload)
+            ]
+        return ()
 
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         for first in range(0, len(found), _READS_AT_ONCE):
-            yield from pool.map(read, found[first : first + _READS_AT_ONCE])
+            some = found[first : first + _READS_AT_ONCE]
+            # Several wait for S3 at once; what is in them is taken apart one after the other.
+            for one, data in zip(some, pool.map(get, some), strict=True):
+                yield max(one.bytes, weigh_usage(data)), read(data)
 
 
 def read_written(
@@ -364,7 +377,9 @@ def read_usage(
         if tables is None:
             found += _read_measured(workload, day, objects, _without_series)
         for key in tables or ():
-            found += _read(partial(decode_table, objects.get(key).data, workload=workload))
+            data = objects.get(key).data
+            with suppress(ContractError):
+                found += decode_table(data, workload=workload)
     return [one for one in found if one.started_at >= since]
 
 
@@ -384,9 +399,3 @@ def table_keys(workload: str, day: date, objects: ObjectStore) -> Sequence[str] 
     if done_key(workload, day) not in keys:
         return None
     return [key for key in keys if type_of_key(key) is not None]
-
-
-def _read(read: Callable[[], tuple[UsageRecord, ...]]) -> tuple[UsageRecord, ...]:
-    with suppress(ContractError, NotFound):
-        return read()
-    return ()

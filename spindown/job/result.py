@@ -9,7 +9,7 @@ from io import BytesIO
 from itertools import count
 from typing import Any
 
-from spindown.contract.codec import decode, from_json
+from spindown.contract.codec import count_values, decode, from_json
 from spindown.contract.job.batch import Batch, batch_key, name_job, submitted_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import derived_id, is_id, own_children
@@ -124,7 +124,7 @@ def read_batch(batch_id: str, store: ObjectStore, *, at_most_bytes: int | None =
     what = "index of the batch"
     index = store.get(batch_key(batch_id), at_most_bytes=at_most_bytes).data
     remedy = f"restore {batch_key(batch_id)} from an older version, or ask for its jobs one by one"
-    values = sum(map(index.count, (b",", b"[", b"{")))
+    values = count_values(index)
     if at_most_bytes is not None and values > at_most_bytes // _BYTES_OF_VALUE:
         raise ContractError(what, f"{values} values", f"it holds too many: {remedy}")
     batch = decode(Batch, from_json(what, index, remedy))

@@ -1,8 +1,8 @@
 """Bring the usage of some days together in a folder, as files that any reader of Parquet asks."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 
 from spindown.contract.usage import type_of_key
@@ -29,34 +29,27 @@ def fetch_usage(
     ours: a name of a workload, a day, a type that was checked. ``declared``: the types that the
     workload has.
     """
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        days = pool.map(
-            lambda day: list(_tables(workload, day, objects, type_, declared)),
-            days_of(since, until),
-        )
-        found = [table for tables in days for table in tables]
-    paths = []
-    for key, data in found:
+
+    def is_wanted(key: str) -> bool:
+        return type_ is None or type_of_key(key) == type_
+
+    def write(key: str, data: bytes) -> Path:
         path = folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        paths.append(path)
+        return path
+
+    paths: list[Path] = []
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        days = list(days_of(since, until))
+        tables = pool.map(lambda day: table_keys(workload, day, objects), days)
+        for day, keys in zip(days, tables, strict=True):
+            ready = filter(is_wanted, keys or ())
+            paths += pool.map(lambda key: write(key, objects.get(key).data), ready)
+            if keys is not None:
+                continue
+            # One day after the other, since what workers wrote may fill a memory.
+            for key, rows in measured_tables(workload, day, objects, declared=declared):
+                if is_wanted(key):
+                    paths.append(write(key, encode_table(rows)))
     return paths
-
-
-def _tables(
-    workload: str,
-    day: date,
-    objects: ObjectStore,
-    wanted: str | None,
-    declared: Collection[str],
-) -> Iterator[tuple[str, bytes]]:
-    keys = table_keys(workload, day, objects)
-    for key in keys or ():
-        if wanted is None or type_of_key(key) == wanted:
-            yield key, objects.get(key).data
-    if keys is not None:
-        return
-    for key, rows in measured_tables(workload, day, objects, declared=declared):
-        if wanted is None or type_of_key(key) == wanted:
-            yield key, encode_table(rows)

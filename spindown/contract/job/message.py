@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
-from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
+from spindown.contract.codec import DEPTH_MAX, count_values, is_too_deep, to_json
 from spindown.contract.job.source import is_event, read_event
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, NewerSchema
@@ -293,7 +293,7 @@ VALUES_MAX = 16_000_000
 
 def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
     """Parse JSON lines, one item a line, empty lines skipped (raises ContractError)."""
-    if sum(map(data.count, (b",", b"[", b"{"))) > VALUES_MAX:
+    if count_values(data) > VALUES_MAX:
         remedy = f"name lists of {VALUES_MAX} values at the most, a job each"
         raise ContractError(name, f"{len(data)} bytes of many values", remedy)
     lines = data.count(b"\n")

@@ -2,9 +2,11 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,9 +24,10 @@ from spindown.cli.explain.usage import (
     say_none,
 )
 from spindown.cli.explain.usage_plot import draw_usage
-from spindown.contract.usage import UsageSeries, encode_usage, measured_key
+from spindown.contract.usage import UsageSeries, encode_usage, measured_key, measured_prefix
 from spindown.control.usage import compact
 from spindown.error import BadInput
+from spindown.memory.interception import PortCall, intercept
 from spindown.operate.usage import fetch_usage
 from tests.builders import NOW, a_usage_record
 from tests.control import WORKLOAD, ControlWorld
@@ -125,6 +128,27 @@ def test_types_that_are_declared_have_files_of_their_own_today(tmp_path: Path) -
         )
 
     assert (files([]), files(["scan"])) == (0, 1)
+
+
+def test_days_that_are_not_over_are_read_one_at_a_time(tmp_path: Path) -> None:
+    world = ControlWorld()
+    for back in range(3):
+        keep(world, NOW.date() - timedelta(days=back), RECORD)
+    first = measured_prefix(WORKLOAD, NOW.date() - timedelta(days=2))
+    another, met = Event(), list[bool]()
+
+    def wait_for_another(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "get" and call.args[0].startswith(first):
+            met.append(another.wait(0.2))
+        elif call.method == "get":
+            another.set()
+        return proceed()
+
+    store = intercept(world.objects, "objects", wait_for_another)
+    since = NOW - timedelta(days=2)
+
+    assert len(fetch_usage(WORKLOAD, store, tmp_path, since=since, until=NOW)) == 3
+    assert met == [False]
 
 
 def test_a_type_without_records_is_told_with_those_there_are() -> None:

@@ -1,7 +1,7 @@
 """Usage records lie where the table looks for them, and come back as written."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from spindown.contract.usage import (
     type_of_key,
 )
 from spindown.error import ContractError
+from spindown.worker.usage.tally import SeriesMaker
 from tests.builders import a_usage_record
 
 RECORD = a_usage_record(
@@ -83,13 +84,42 @@ def test_records_come_back_as_written() -> None:
 
     data = encode_usage([RECORD, bare, rich])
 
-    assert decode_usage(data, workload="ocr") == (RECORD, bare, rich)
+    assert list(decode_usage(data, workload="ocr")) == [RECORD, bare, rich]
 
 
 def test_an_object_holds_no_more_than_a_worker_writes() -> None:
-    assert len(decode_usage(encode_usage([RECORD] * 400), workload="ocr")) == 400
+    assert len(list(decode_usage(encode_usage([RECORD] * 400), workload="ocr"))) == 400
     with pytest.raises(ContractError):
-        decode_usage(encode_usage([RECORD] * 1001), workload="ocr")
+        list(decode_usage(encode_usage([RECORD] * 1001), workload="ocr"))
+
+
+def test_the_fullest_that_a_worker_writes_is_read() -> None:
+    points = (9999.1234,) * SeriesMaker.POINTS
+    series = UsageSeries(**{one.name: points for one in fields(UsageSeries)})
+    devices = tuple(
+        DeviceUse(index=index, gpu_mean=99.9, gpu_max=99.9, vram_max=79.9, power_mean=700.1)
+        for index in range(16)
+    )
+    full = replace(RECORD, series=series, cores=(99.9,) * 896, devices=devices)
+
+    assert sum(1 for _ in decode_usage(encode_usage([full] * 400), workload="ocr")) == 400
+
+
+def test_what_is_ignored_and_fills_a_memory_is_refused_unread() -> None:
+    row = encode_usage([RECORD]).removesuffix(b"}\n")
+    line = row + b',"x":[' + b"{}," * 20_000 + b"{}]}\n"
+
+    assert list(decode_usage(line * 20, workload="ocr")) == [RECORD] * 20
+    with pytest.raises(ContractError, match="at most 1000000 values"):
+        next(decode_usage(line * 26, workload="ocr"))
+
+
+def test_records_are_read_a_line_at_a_time() -> None:
+    records = decode_usage(encode_usage([RECORD]) + b"{broken\n", workload="ocr")
+
+    assert next(records) == RECORD
+    with pytest.raises(ContractError, match="not JSON lines"):
+        next(records)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +137,14 @@ def test_an_object_holds_no_more_than_a_worker_writes() -> None:
         {"started_at": "0001-01-01T00:00:00Z"},
         {"series": {"at": [1.0], "cpu": ["x"]}},
         {"job_id": "x" * 70_000},
+        {"devices": [{"index": 1}] * 33},
     ],
 )
 def test_what_no_worker_of_ours_writes_is_refused(changes: dict[str, Any]) -> None:
     row = {**json.loads(encode_usage([RECORD])), **changes}
 
     with pytest.raises(ContractError):
-        decode_usage(json.dumps(row).encode(), workload="ocr")
+        list(decode_usage(json.dumps(row).encode(), workload="ocr"))
 
 
 @pytest.mark.parametrize(
@@ -121,4 +152,4 @@ def test_what_no_worker_of_ours_writes_is_refused(changes: dict[str, Any]) -> No
 )
 def test_what_is_no_record_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(ContractError, match=words):
-        decode_usage(data, workload="ocr")
+        list(decode_usage(data, workload="ocr"))

@@ -60,7 +60,7 @@ def test_a_day_becomes_a_table_for_each_type() -> None:
     measure(world, RECORD, replace(RECORD, job_id="b", type="scan"), replace(RECORD, job_id="c"))
     before = all_of(world)
 
-    assert compact(WORKLOAD, DAY, world.objects) == Compacted(3)
+    assert compact(WORKLOAD, DAY, world.objects) == Compacted(3, is_read=True)
 
     keys = [found.key for found in world.objects.list("usage/")]
     types = [table_key(WORKLOAD, DAY, type_) for type_ in (WORKLOAD, "scan")]
@@ -179,7 +179,7 @@ def test_a_day_with_many_records_becomes_several_files() -> None:
     measure(world, *(replace(RECORD, job_id=f"{number:02}") for number in range(8)))
     measure(world, *(replace(RECORD, job_id=f"s{number}", type="scan") for number in range(2)))
 
-    assert compact(WORKLOAD, DAY, world.objects, bounds=few) == Compacted(10)
+    assert compact(WORKLOAD, DAY, world.objects, bounds=few) == Compacted(10, is_read=True)
 
     assert sorted(one.job_id for one in all_of(world)) == [
         *(f"{number:02}" for number in range(8)),
@@ -218,8 +218,8 @@ def test_a_day_longer_than_a_run_is_gone_on_with() -> None:
     made = [go_on(world, store) for _ in range(5)]
 
     assert made == [
-        *[Compacted(8, is_whole=False)] * 3,
-        Compacted(1),
+        *[Compacted(8, is_whole=False, is_read=True)] * 3,
+        Compacted(1, is_read=True),
         Compacted(),
     ]
     assert set(measured.values()) == {1}
@@ -255,7 +255,7 @@ def test_a_day_of_which_nothing_can_be_read_is_done_once() -> None:
     world = ControlWorld()
     world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", b"{broken")
 
-    assert compact(WORKLOAD, DAY, world.objects) == Compacted()
+    assert compact(WORKLOAD, DAY, world.objects) == Compacted(is_read=True)
 
     assert table_keys(WORKLOAD, DAY, world.objects) == []
 
@@ -361,3 +361,63 @@ def test_what_fails_is_told_and_left_to_the_next_run() -> None:
     broken = replace(world.ports, objects=intercept(world.objects, "objects", fail))
     assert list(compact_all(broken)["not_compacted"]) == [WORKLOAD]
     assert ran(world) == ({WORKLOAD: 1}, [])
+
+
+def test_days_that_cannot_be_read_take_time_too() -> None:
+    world = ControlWorld()
+    days = [DAY - timedelta(days=back) for back in range(5)]
+    for day in days:
+        world.objects.put(f"{measured_prefix(WORKLOAD, day)}0.jsonl", b"{broken")
+    at_hour(world, 1)
+    reads = 0
+
+    def wait(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        nonlocal reads
+        if call.port == "objects" and call.method == "get":
+            reads += 1
+            world.clock.advance(timedelta(minutes=3))
+        return proceed()
+
+    world.interfere = wait
+
+    assert compact_all(world.ports)["not_compacted"] == {WORKLOAD: "no time was left"}
+    assert reads == 2
+
+
+def test_bytes_that_cannot_be_read_fill_a_batch_too() -> None:
+    world = ControlWorld()
+    for name in "abc":
+        world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}{name}.jsonl", b"{broken" * 100)
+    few = ReadBounds(bytes_at_once=600)
+
+    made = compact(WORKLOAD, DAY, world.objects, bounds=few, has_time=lambda: False)
+
+    assert made == Compacted(is_whole=False, is_read=True)
+
+
+def test_values_fill_a_batch_however_short_they_are() -> None:
+    world = ControlWorld()
+    full = replace(RECORD, cores=(0.0,) * 1_000)
+    for name in "abc":
+        line = encode_usage([replace(full, job_id=name)]).replace(b"0.0,", b"0,")
+        world.objects.put(measured_key(replace(full, job_id=name), DAY), line)
+    few = ReadBounds(bytes_at_once=9_000)
+
+    made = compact(WORKLOAD, DAY, world.objects, bounds=few, has_time=lambda: False)
+
+    assert made.records == 1
+
+
+def test_no_object_is_read_that_has_grown_beyond_the_bound() -> None:
+    world = ControlWorld()
+    measure(world, RECORD)
+    bounds = set[int]()
+
+    def note(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "get":
+            bounds.add(call.kwargs["at_most_bytes"])
+        return proceed()
+
+    compact(WORKLOAD, DAY, intercept(world.objects, "objects", note))
+
+    assert bounds == {OBJECT_BYTES_MAX}
