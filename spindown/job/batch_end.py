@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from io import BytesIO
 from itertools import islice
 
 from spindown.contract import row as rows
@@ -44,7 +43,7 @@ from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.manifest_store import load_manifest
-from spindown.job.result import children_of, read_batch, read_bundles
+from spindown.job.result import NO_MESSAGE, children_of, read_batch, read_bodies
 from spindown.ledger import Ledger
 from spindown.ledger.partition import Partition
 from spindown.port import ControlPorts, Key, ObjectStore, Outgoing, Table, When, WorkPorts
@@ -392,15 +391,13 @@ def _submitted(batch: Batch, objects: ObjectStore) -> Iterator[tuple[str, Outgoi
         ContractError: a line is no message of it, so no submit has written this.
     """
     jobs = deque(batch.jobs)
-    for key, data in read_bundles(batch.batch_id, objects, at_most_bytes=_BUNDLE_BYTES):
-        for line in BytesIO(data):
-            if not jobs:
-                return
-            body, job_id = line.decode(errors="replace").removesuffix("\n"), jobs.popleft()
-            job = parse_job(body)
-            if job.job_id != job_id:
-                raise ContractError(key, job.job_id, "cancel this batch, and submit again")
-            yield job_id, Outgoing(body=body, tenant=job.tenant)
+    for key, body in read_bodies(batch.batch_id, objects, at_most_bytes=_BUNDLE_BYTES):
+        if not jobs:
+            return
+        job, job_id = parse_job(body), jobs.popleft()
+        if job.job_id != job_id:
+            raise ContractError(key, job.job_id, NO_MESSAGE)
+        yield job_id, Outgoing(body=body, tenant=job.tenant)
 
 
 class _Manifests:

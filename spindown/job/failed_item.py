@@ -19,7 +19,7 @@ from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, parse_job
 from spindown.error import BadInput, NotFound
-from spindown.job.result import read_batch, read_bundles, read_progress, read_records
+from spindown.job.result import read_batch, read_bodies, read_progress, read_records
 from spindown.job.submit import (
     BATCH_REMEDY,
     ITEMS_PER_JOB,
@@ -122,9 +122,8 @@ def _check_asked(
 
 
 def _read_messages(batch_id: str, store: ObjectStore) -> Iterator[JobMessage]:
-    for _, data in read_bundles(batch_id, store):
-        for line in data.splitlines():
-            yield parse_job(line.decode(errors="replace"))
+    for _, body in read_bodies(batch_id, store):
+        yield parse_job(body)
 
 
 def _as_json(item: object) -> str:

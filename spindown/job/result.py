@@ -12,7 +12,7 @@ from typing import Any
 from spindown.contract.codec import count_values, decode, from_json
 from spindown.contract.job.batch import Batch, batch_key, name_job, submitted_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
-from spindown.contract.job.message import derived_id, is_id, own_children
+from spindown.contract.job.message import MESSAGE_BYTES_MAX, derived_id, is_id, own_children
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.batch import end_of_job
 from spindown.domain.dead_letter import last_said
@@ -140,17 +140,29 @@ def read_batch(batch_id: str, store: ObjectStore, *, at_most_bytes: int | None =
     return batch
 
 
-def read_bundles(
+def read_bodies(
     batch_id: str, store: ObjectStore, *, at_most_bytes: int | None = None
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the objects of a batch's messages with their keys, as a submit has numbered them.
+) -> Iterator[tuple[str, str]]:
+    """Yield the bodies of a batch's messages in the order of its jobs, each with its object's key.
 
-    What lies beside them, whoever has put it there, is not read.
+    What lies beside these objects, whoever has put it there, is not read.
+
+    Raises:
+        ContractError: an object is larger than ``at_most_bytes``, or a line longer than any
+            message, so no submit has written this.
     """
     with suppress(NotFound):
         for number in count():
             key = submitted_key(batch_id, number)
-            yield key, store.get(key, at_most_bytes=at_most_bytes).data
+            for line in BytesIO(store.get(key, at_most_bytes=at_most_bytes).data):
+                body = line.removesuffix(b"\n")
+                if len(body) > MESSAGE_BYTES_MAX:
+                    raise ContractError(key, f"{len(body)} bytes a line", NO_MESSAGE)
+                yield key, body.decode(errors="replace")
+
+
+#: What is done about a batch whose messages no submit has written.
+NO_MESSAGE = "cancel this batch, and submit again"
 
 
 def count_items(name: str, store: ObjectStore) -> int | None:

@@ -182,6 +182,24 @@ def test_messages_that_are_not_the_batch_s_are_not_sent(line: bytes) -> None:
     assert not [body for body in world.bodies() if "other" in body]
 
 
+def test_a_line_longer_than_any_message_is_not_read() -> None:
+    world = a_world()
+    submit(world, "a")
+    recover(world)
+    submit(world, "b", after="a")
+    head, tail = b'{"job_id":"b-00000","items":[', b"{}]}\n"
+    world.objects.put(submitted_key("b", 0), head + b"{}," * 1_000_000 + tail)
+    tracemalloc.start()
+
+    failed = look(world)
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert set(failed) == {"b"}
+    assert "submit again" in failed["b"]
+    assert most < 16 * 1024**2
+
+
 def look_through(world: ProofWorld, listen: Interceptor) -> None:
     """Look, with each call on the bucket made by ``listen``."""
     objects: ObjectStore = intercept(world.objects, "objects", listen)
