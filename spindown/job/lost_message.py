@@ -10,7 +10,7 @@ A job that was sent without ``submit`` is in no index, and is not found here.
 
 import sys
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.batch_end import is_held_back
 from spindown.job.lease_row import is_held
 from spindown.job.manifest_store import load_manifest
-from spindown.job.message import put_back, renew
+from spindown.job.message import renew
 from spindown.job.redrive import (
     HIDDEN_FOR,
     WAIT,
@@ -40,7 +40,7 @@ from spindown.job.redrive import (
     RedriveOutcome,
     read_dead_letter,
 )
-from spindown.job.result import children_of, read_batch, read_bundles
+from spindown.job.result import children_of, read_batch, read_bodies
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.port import ControlPorts, JobQueue, Message, ObjectStore, Outgoing, Table, WorkPorts
 
@@ -299,39 +299,32 @@ def _find_messages(ports: WorkPorts) -> frozenset[str]:
     for queue in (ports.queue, *ports.shapes.values()):
         there = replace(ports, queue=queue)
         with suppress(NotFound):
-            waiting |= _receive_all(queue, _job_of, again=partial(_show_again, there))
-    letters = ports.dead_letters
-    given_up = _receive_all(
-        letters,
-        lambda letter: _job_of_letter(letter, ports),
-        # It may be received as often as anybody likes.
-        again=lambda letter: put_back(letter, timedelta(0), letters),
-    )
+            waiting |= _receive_all(queue, _job_of, renewed=partial(renew, ports=there))
+    # A letter may be received as often as anybody likes.
+    given_up = _receive_all(ports.dead_letters, partial(_job_of_letter, ports=ports))
     return waiting | given_up
-
-
-def _show_again(ports: WorkPorts, message: Message) -> None:
-    if not renew(message, ports):
-        put_back(message, timedelta(0), ports.queue)
 
 
 def _receive_all(
     queue: JobQueue,
     job_of: Callable[[Message], str | None],
     *,
-    again: Callable[[Message], None],
+    renewed: Callable[[Message], bool] = lambda _: False,
 ) -> frozenset[str]:
-    held: list[Message] = []
+    # Without their bodies, of up to a MiB each.
+    found, held = set[str](), list[str]()
     try:
         while message := queue.receive(wait=WAIT, visibility=HIDDEN_FOR):
-            held.append(message)
+            held.append(message.receipt_handle)
             if len(held) > _LOOKED_AT_MOST:
                 remedy = "let workers work some of them off first"
                 raise BadInput("messages", f"more than {_LOOKED_AT_MOST}", remedy)
+            found.add(job_of(message) or "")
+            renewed(message)
     finally:
-        for message in held:
-            again(message)
-    return frozenset(filter(None, map(job_of, held)))
+        # A handle of one that was renewed holds nothing any more.
+        queue.show(held)
+    return frozenset(found)
 
 
 def _job_of(message: Message) -> str | None:
@@ -354,17 +347,23 @@ def _find_submitted(
     for one in lost:
         wanted[one.submitted].append(one)
     for batch_id in sorted({one.batch_id for one in lost}):
-        for _, data in read_bundles(batch_id, objects):
-            for line in data.splitlines():
-                body = line.decode(errors="replace")
-                with suppress(ContractError):
-                    job = parse_job(body)
-                    for one in wanted.get(job.job_id or "", ()):
-                        sent = (
-                            body if one.job_id == one.submitted else _find_body(one.job_id, objects)
-                        )
-                        if sent:
-                            yield one, Outgoing(body=sent, tenant=job.tenant)
+        # Of a batch with a line that is no message the rest is told as not stored.
+        with suppress(ContractError):
+            for _, body in read_bodies(batch_id, objects):
+                for one, message in _messages_of(body, wanted, objects):
+                    yield one, message
+
+
+def _messages_of(
+    body: str, wanted: Mapping[str, Sequence[OpenJob]], objects: ObjectStore
+) -> Iterator[tuple[OpenJob, Outgoing]]:
+    """Yield the lost jobs that a submitted message tells of, each with its own message."""
+    with suppress(ContractError):
+        job = parse_job(body)
+        for one in wanted.get(job.job_id or "", ()):
+            sent = body if one.job_id == one.submitted else _find_body(one.job_id, objects)
+            if sent:
+                yield one, Outgoing(body=sent, tenant=job.tenant)
 
 
 def _find_body(child: str, objects: ObjectStore) -> str:

@@ -1,6 +1,8 @@
 """Jobs whose messages are gone are found by their batch, and sent again."""
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -23,6 +25,8 @@ from spindown.job.release import dead_letter_job, settle_rejection
 from spindown.job.result import find_jobs
 from spindown.job.split import is_too_large, split
 from spindown.job.submit import Draft, submit_items
+from spindown.memory import PortCall, intercept
+from spindown.port import Message, Outgoing
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 HOUR = timedelta(hours=1)
@@ -287,6 +291,39 @@ def test_splits_without_end_hide_no_other_job() -> None:
 
     assert [one.outcome for one in found] == [RedriveOutcome.UNREADABLE, RedriveOutcome.SENT_AGAIN]
     assert ".00000.00000" in found[0].reason
+
+
+def test_a_line_that_is_no_message_hides_no_other_batch() -> None:
+    world = submitted(1)
+    put_index(world, "a", 1)
+    world.objects.put(submitted_key("a", 0), b"x" * 2**20 + b"x\n")
+    purge(world)
+    world.clock.advance(HOUR)
+
+    found = {one.job_id: one.outcome for one in redrive_lost(WORKLOAD, world.ports)}
+
+    assert found == {"a-00000": RedriveOutcome.NOT_STORED, "b-00000": RedriveOutcome.SENT_AGAIN}
+
+
+def test_no_body_is_kept_of_what_is_looked_at() -> None:
+    world = submitted(2)
+    for _ in range(40):
+        body = json.dumps({"job_id": "other", "items": ["x" * 1_000_000]})
+        world.queue.send([Outgoing(body=body)])
+
+    def receive_anew(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        found = proceed()
+        return replace(found, body=f"{found.body} ") if isinstance(found, Message) else found
+
+    ports = replace(world.ports, queue=intercept(world.queue, "queue", receive_anew))
+    tracemalloc.start()
+
+    assert list(redrive_lost(WORKLOAD, ports)) == []
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 12 * 1024**2
+    assert world.queue.backlog().visible == 42
 
 
 def test_a_batch_that_is_not_there_is_an_error() -> None:
