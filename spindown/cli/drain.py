@@ -8,6 +8,7 @@ from threading import Event
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from spindown.cli import option
@@ -66,7 +67,7 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
         for command in commands:
             print_line(f"  {command}")
     sys.stdout.flush()
-    screens = (Text("\n").join(map(render_remainder, left)) for left in looks)
+    screens = (Group(*map(render_remainder, left)) for left in looks)
     show_live(open_console(), screens)
 
 

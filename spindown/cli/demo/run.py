@@ -220,8 +220,9 @@ def _report(
         print(json.dumps(_to_json(check, bill, system)))
         return
     console.print(render_bill(bill))
+    console.print()
     console.print(
-        f"\n{check.committed_once:,} of {check.items:,} items have exactly one result "
+        f"{check.committed_once:,} of {check.items:,} items have exactly one result "
         f"({check.missing} missing, {check.repeated} repeated, {check.failed} failed), "
         f"{check.kinds} kinds of file found."
     )

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from shutil import get_terminal_size
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
@@ -57,18 +57,32 @@ class TextConsole(Console):
         super().__init__(file=file, width=width, markup=False, emoji=False)
         self._place = GIVEN.get() if place is None else place
 
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text of one line."""
+        return _in_one_line(super().render_str(text, **options))
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Yield what is printed; whatever was stored may be among it."""
-        if self._place and isinstance(renderable, Text):
-            renderable = _with_place(renderable, self._place)
+        """Yield what is printed; whatever was stored may be among it, and makes no line of ours."""
+        if isinstance(renderable, Text):
+            renderable = _in_one_line(renderable)
+            renderable = _with_place(renderable, self._place) if self._place else renderable
         for segment in super().render(renderable, options):
             yield (
                 segment
                 if segment.control
                 else segment._replace(text=printable(segment.text, keep="\n"))
             )
+
+
+def _in_one_line(text: Text) -> Text:
+    """Return a text without breaks: each that we make stands between two texts."""
+    if "\n" not in text.plain:
+        return text
+    line = text.copy()
+    line.plain = text.plain.replace("\n", " ")
+    return line
 
 
 def _with_place(text: Text, place: str) -> Text:

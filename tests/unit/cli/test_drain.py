@@ -1,11 +1,14 @@
 """What the drain command takes, and what it shows of a fleet that ends."""
 
+import io
 import json
 
 import pytest
+from rich.console import Group
 
 from spindown.cli.app import app
 from spindown.cli.drain import render_remainder, say_end, tell_remainder
+from spindown.cli.render.screen import TextConsole
 from spindown.control.observe.observation import assumed
 from spindown.domain.fleet import WorkerState
 from spindown.error import BadInput, SpindownError, Unreachable
@@ -37,6 +40,22 @@ def test_shows_workers_by_state_and_the_jobs_in_hand() -> None:
     assert render_remainder(remainder).plain == (
         "ocr: 1 busy, 1 idle, 1 launching; working on: j-7 4/9"
     )
+
+
+def test_each_workload_has_a_line_whatever_its_jobs_are_called() -> None:
+    forged = a_lease(instance_id="i-1", job_id="j\nocr: nothing runs")
+    worker = WorkerStatus(worker=a_worker("i-1", state=WorkerState.BUSY), leases=(forged,))
+    left = [
+        Remainder(
+            workload=name, at=NOW, is_heard=True, launching=0, workers=(worker,), instances=()
+        )
+        for name in ("ocr", "asr")
+    ]
+    file = io.StringIO()
+
+    TextConsole(file=file, width=200).print(Group(*map(render_remainder, left)))
+
+    assert [line[:3] for line in file.getvalue().splitlines()] == ["ocr", "asr"]
 
 
 def test_says_when_nothing_runs() -> None:

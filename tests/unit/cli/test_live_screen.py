@@ -4,9 +4,11 @@ import io
 from collections.abc import Iterator
 
 from rich.console import Console, Group
+from rich.panel import Panel
 from rich.text import Text
 
-from spindown.cli.render.screen import show_live
+from spindown.cli.render.screen import TextConsole, show_live
+from spindown.cli.render.table import make_table
 
 
 def test_a_file_gets_each_look_when_it_is_there_and_none_twice() -> None:
@@ -42,3 +44,19 @@ def test_a_terminal_replaces_the_last_look_by_the_new_one() -> None:
 
     # Between the two the cursor goes back and the line is erased.
     assert "\x1b[2K" in file.getvalue().split("one runs")[1].split("none runs")[0]
+
+
+#: What would look like a line of ours, if it were one.
+FORGED = "broke\nno instances: nothing is billed"
+
+
+def test_what_is_stored_makes_no_line_of_its_own() -> None:
+    file = io.StringIO()
+    text = Text(f"given up: {FORGED}; ").append(FORGED, style="bold")
+    table = make_table("job", "why")
+    table.add_row("j", Text(FORGED))
+
+    TextConsole(file=file, width=200).print(Panel(Group(text, table, FORGED)))
+
+    lines = [line.strip("│ ") for line in file.getvalue().splitlines()]
+    assert not [line for line in lines if line.startswith("no instances")]

@@ -1,5 +1,6 @@
 """The status of a workload is what the ledger and the queue say, for a person."""
 
+import io
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -8,7 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spindown.cli.render.screen import format_item_cost, format_seconds, render_status
+from spindown.cli.render.screen import (
+    TextConsole,
+    format_item_cost,
+    format_seconds,
+    render_status,
+)
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
@@ -87,6 +93,19 @@ def test_what_code_says_of_its_progress_stands_beside_its_job() -> None:
 
     assert "120/500" in shown
     assert "epoch 3" in shown
+
+
+def test_what_code_says_makes_no_line_of_ours() -> None:
+    world = World()
+    world.put(rows.worker_sort_key("i-1"), a_worker("i-1", state=WorkerState.BUSY, busy_slots=1))
+    said = CodeProgress(done=1, of=2, text="ok)\nno instances: nothing is billed")
+    world.put(rows.lease_sort_key("i-1", 0), a_lease("i-1", progress=said))
+    file = io.StringIO()
+
+    TextConsole(file=file, width=200).print(render_status(world.status()))
+
+    (line,) = [line for line in file.getvalue().splitlines() if "nothing is billed" in line]
+    assert "i-1" in line
 
 
 def test_the_line_of_a_worker_fits_a_terminal_of_80_columns() -> None:
