@@ -123,7 +123,8 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         _leave(session, owner, job_id)
         raise typer.Exit(INTERRUPTED) from None
     place = output or folder / OUTPUTS / draft.batch_id
-    raise typer.Exit(_end(session, owner, ends[job_id], place))
+    # A folder that a person names may have settings there already, which programs obey.
+    raise typer.Exit(_end(session, owner, ends[job_id], place, may_hide=output is None))
 
 
 def _find_workload(session: Session, named: str | None) -> str:
@@ -305,7 +306,7 @@ def _leave(session: Session, workload: str, job_id: str) -> None:
     print_aside(f"{job_id} goes on: spindown logs {job_id} --follow{session.options}")
 
 
-def _end(session: Session, workload: str, end: JobProgress, place: Path) -> int:
+def _end(session: Session, workload: str, end: JobProgress, place: Path, *, may_hide: bool) -> int:
     """Fetch what a run has left; return the exit status."""
     store = session.work_store(workload)
     if end.state is not JobState.COMPLETED:
@@ -313,8 +314,8 @@ def _end(session: Session, workload: str, end: JobProgress, place: Path) -> int:
         return 1
     status = 1
     records = ((record, place) for record in read_records(end.job_id, store))
-    for record, fetched in fetch_outputs(records, store):
-        status = _status_of(record)
+    for record, fetched in fetch_outputs(records, store, may_hide=may_hide):
+        status = status_of(record)
         for fault in (one for one in fetched if isinstance(one, BadInput)):
             print_aside(str(fault))
             status = status or 1
@@ -323,8 +324,11 @@ def _end(session: Session, workload: str, end: JobProgress, place: Path) -> int:
     return status
 
 
-def _status_of(record: Mapping[str, Any]) -> int:
+def status_of(record: Mapping[str, Any]) -> int:
+    """Return the exit status of a run by the record of its command; print its error."""
+    status = exit_status(record)
     if (error := record.get("error")) is not None:
         print_aside(str(error))
-    status = exit_status(record)
-    return 1 if status is None else status
+        return status or 1
+    # A process ends with the last eight bits, and a worker may tell any number.
+    return 1 if status is None or (status and status % 256 == 0) else status

@@ -26,11 +26,13 @@ _FETCHES_AT_ONCE = 8
 _RECORDS_AT_ONCE = 64
 _REMEDY = "its name is no path below the folder of its item; read the object itself"
 _HIDDEN = "its name has characters that do not show; read the object itself"
-_REPOSITORY = "its name makes the folder a repository of git or Mercurial; read the object itself"
+_REPOSITORY = "its name makes the folder a repository; read the object itself"
+_UNSEEN = "its name is hidden, so it would not be seen here; read the object itself"
 #: What some disk takes for one (verify_path in git's read-cache.c and is_ntfs_dotgit in its path.c
 #: know of blanks, dots, streams and short names), or, without a folder of its own, its first file.
 _OF_REPOSITORY = re.compile(
-    r"(?:^|[/\\])(?:(?:\.git|git~1|\.hg|hg~1)[. ]*(?:[/\\:]|$)|head[. ]*(?::|$))", re.IGNORECASE
+    r"(?:^|[/\\])(?:(?:\.(?:git|hg|sl|jj)|(?:git|hg|sl|jj)~1)[. ]*(?:[/\\:]|$)|head[. ]*(?::|$))",
+    re.IGNORECASE,
 )
 _TAKEN = "another file has this place; fetch into an empty folder, or overwrite it"
 _DAMAGED = "restore it: it is gone, or its bytes are not the committed ones"
@@ -41,6 +43,7 @@ def fetch_outputs(
     store: ObjectStore,
     *,
     may_replace: bool = False,
+    may_hide: bool = True,
 ) -> Iterator[tuple[Mapping[str, Any], Sequence[Path | BadInput]]]:
     """Download the files of records; yield each record with its files, or why one is missing.
 
@@ -50,6 +53,8 @@ def fetch_outputs(
         records: as they were read, each with the folder of its item.
         store: their workload's.
         may_replace: whether a file with other bytes may lose its place.
+        may_hide: whether a name may be hidden: a folder of a person's own has settings there, which
+            run programs.
     """
     rest = iter(records)
     with ThreadPoolExecutor(_FETCHES_AT_ONCE) as pool:
@@ -58,7 +63,14 @@ def fetch_outputs(
                 (
                     record,
                     [
-                        pool.submit(_fetch, output, folder, store, may_replace=may_replace)
+                        pool.submit(
+                            _fetch,
+                            output,
+                            folder,
+                            store,
+                            may_replace=may_replace,
+                            may_hide=may_hide,
+                        )
                         for output in _read_outputs(record)
                     ],
                 )
@@ -89,12 +101,12 @@ def _read_outputs(record: Mapping[str, Any]) -> Iterator[OutputFile | BadInput]:
             yield output
 
 
-def place_of(folder: Path, name: str) -> Path:
+def place_of(folder: Path, name: str, *, may_hide: bool = True) -> Path:
     """Return where a file of this name goes below a folder.
 
     Raises:
-        BadInput: the name leads out of it, does not show as it is, or would make the folder a
-            repository; or no disk can hold it.
+        BadInput: the name leads out of it, does not show as it is, is hidden though it must not be,
+            or would make the folder a repository; or no disk can hold it.
     """
     parts = name.split("/")
     if not is_whole(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
@@ -104,6 +116,8 @@ def place_of(folder: Path, name: str) -> Path:
         raise BadInput("output", name, _HIDDEN)
     if _OF_REPOSITORY.search(name):
         raise BadInput("output", name, _REPOSITORY)
+    if name.startswith(".") and not may_hide:
+        raise BadInput("output", name, _UNSEEN)
     path = folder.joinpath(*parts)
     # A person may have put a link there.
     if not path.parent.resolve().is_relative_to(folder.resolve()):
@@ -117,11 +131,13 @@ def _fetch(
     store: ObjectStore,
     *,
     may_replace: bool,
+    may_hide: bool,
 ) -> Path | BadInput:
     if isinstance(output, BadInput):
         return output
     try:
-        return _put(output, place_of(folder, output.path), store, may_replace=may_replace)
+        path = place_of(folder, output.path, may_hide=may_hide)
+        return _put(output, path, store, may_replace=may_replace)
     except BadInput as exc:
         return exc
     except NotFound:

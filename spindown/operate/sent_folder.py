@@ -42,11 +42,12 @@ def pack_folder(root: Path, command: Sequence[str]) -> Folder:
     """Pack the files of a folder with the command that is run in it; hidden ones are left out.
 
     Raises:
-        BadInput: it is no folder, is too large, has a link that leads out of it or to no file, or a
-            file that cannot be read.
+        BadInput: it is no folder, is too large, has a link that leads out of it, to no file or to
+            one that is left out, or a file that cannot be read.
     """
     if not root.is_dir():
         raise BadInput("--folder", str(root), "name a folder")
+    top = root.resolve()
     members = {COMMAND_NAME: Member(data=encode_command(list(command)))}
     left_out: list[str] = []
     size = 0
@@ -57,7 +58,12 @@ def pack_folder(root: Path, command: Sequence[str]) -> Folder:
         if is_left_out(name):
             left_out.append(str(name))
             continue
-        if not path.is_file() or not path.resolve().is_relative_to(root.resolve()):
+        target = path.resolve()
+        if (
+            not path.is_file()
+            or not target.is_relative_to(top)
+            or is_left_out(PurePosixPath(target.relative_to(top).as_posix()))
+        ):
             raise BadInput("--folder", str(name), "replace this link by what it points at")
         size += path.stat().st_size
         if size > FOLDER_BYTES:

@@ -4,6 +4,7 @@ Ticks come by schedules, and spare ones by rules; what is wrong goes through ala
 whoever has subscribed. Somebody may have turned off or removed each of them since the deploy.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -155,7 +156,7 @@ def _check_alarms(
             set(silent),
             "turned off",
             f"aws cloudwatch enable-alarm-actions --region {subject.region} --alarm-names "
-            + " ".join(silent),
+            + shlex.join(silent),
         ),
         (blind, "without data for more than a day", _REDEPLOY),
     )

@@ -1,10 +1,18 @@
 """What ``spindown run`` makes of its options; that it runs is in tests/e2e/test_run.py."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from spindown.cli.run import draft_run, least_gpu_memory, needs_by_gpu, say_tried, without_gpu
+from spindown.cli.run import (
+    draft_run,
+    least_gpu_memory,
+    needs_by_gpu,
+    say_tried,
+    status_of,
+    without_gpu,
+)
 from spindown.cli.sender import check_type
 from spindown.contract.decision import (
     Decision,
@@ -228,3 +236,19 @@ def test_a_run_tells_of_no_other_shape() -> None:
     (why,) = say_tried(decision, {"c4m8"})
     assert "no offer of c4m8" in why
     assert list(say_tried(decision, {"c8m16"})) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "status"),
+    [
+        ({"result": {"exit_status": 0}}, 0),
+        ({"result": {"exit_status": 3}}, 3),
+        ({"result": {"exit_status": 3}, "error": "too many files"}, 3),
+        ({"result": {"exit_status": 0}, "error": "too many files"}, 1),
+        ({"result": {"exit_status": 256}}, 1),
+        ({"error": "killed"}, 1),
+        ({}, 1),
+    ],
+)
+def test_a_run_ends_well_only_if_its_command_did(record: dict[str, Any], status: int) -> None:
+    assert status_of(record) == status

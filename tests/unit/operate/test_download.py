@@ -20,12 +20,16 @@ def a_row(path: str, data: bytes = b"made", key: str = KEY) -> dict[str, Any]:
 
 
 def fetch(
-    folder: Path, *rows: object, data: bytes = b"made", may_replace: bool = False
+    folder: Path,
+    *rows: object,
+    data: bytes = b"made",
+    may_replace: bool = False,
+    may_hide: bool = True,
 ) -> list[Path | BadInput]:
     store = MemoryObjectStore(MemoryClock())
     store.put(KEY, data)
     records = [({"job_id": "j", "outputs": list(rows)}, folder)]
-    ((_, fetched),) = fetch_outputs(records, store, may_replace=may_replace)
+    ((_, fetched),) = fetch_outputs(records, store, may_replace=may_replace, may_hide=may_hide)
     return list(fetched)
 
 
@@ -77,6 +81,7 @@ def test_a_name_that_would_do_harm_is_told_and_not_used(tmp_path: Path, name: st
     [
         *(".git/config", "a/.GIT/config", ".git. /config", "git~1/config", ".git", ".git:x/config"),
         *(".hg/hgrc", ".g\u200cit/config", ".git\\config"),
+        *(".jj/repo/config.toml", "a/.sl/config"),
         # A folder that holds these itself is a repository too.
         *("HEAD", "a/head", "HEAD."),
     ],
@@ -86,6 +91,13 @@ def test_no_name_makes_the_folder_a_repository(tmp_path: Path, name: str) -> Non
 
     assert isinstance(fault, BadInput)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hidden_name_is_used_only_where_it_may_be(tmp_path: Path) -> None:
+    (fault, taken) = fetch(tmp_path, a_row(".envrc"), a_row("a/.b"), may_hide=False)
+
+    assert isinstance(fault, BadInput)
+    assert taken == tmp_path / "a" / ".b"
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\u202egpj.exe", "a\u200bb", "\ue000"])

@@ -157,3 +157,11 @@ def test_each_further_region_has_an_address_to_confirm() -> None:
 
     assert found.severity is Severity.WARNING
     assert "--region eu-west-1" in found.remedy
+
+
+def test_an_alarm_s_name_is_quoted_in_a_command() -> None:
+    world = Examined()
+    name = f"{ALARM}$(touch x); echo"
+    world.account.alarm_views[REGION, name] = replace(WELL, acts=False)
+
+    assert world.finding("alarms").remedy.endswith(f" --alarm-names '{name}'")

@@ -53,6 +53,19 @@ def test_a_link_to_no_file_is_refused(folder: Path, place: str) -> None:
         pack_folder(folder, COMMAND)
 
 
+@pytest.mark.parametrize("place", [".env", ".git/config", "__pycache__/x"])
+def test_a_link_to_what_is_left_out_is_refused(folder: Path, place: str) -> None:
+    (folder / "data" / "settings").symlink_to(folder / place)
+    with pytest.raises(BadInput, match="data/settings"):
+        pack_folder(folder, COMMAND)
+
+
+def test_a_link_to_what_is_sent_is_sent(folder: Path) -> None:
+    (folder / "b.csv").symlink_to("data/a.csv")
+
+    assert pack_folder(folder, COMMAND).files == 3
+
+
 def test_a_link_in_what_is_left_out_is_no_matter(folder: Path) -> None:
     (folder / ".git" / "more").symlink_to(folder / "data")
     (folder / "outputs" / "more").symlink_to(folder / "data")
