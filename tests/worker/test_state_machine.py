@@ -78,6 +78,13 @@ def test_what_it_sends_is_a_job_under_the_name_of_its_execution() -> None:
     assert sent["QueueUrl"] == "https://sqs/q"
 
 
+def test_an_execution_whose_job_is_refused_ends() -> None:
+    machine = json.loads(PATH.read_text())
+
+    # Of 25,000 events each look takes nine.
+    assert machine["TimeoutSeconds"] < 25_000 / 9 * machine["States"]["Wait"]["Seconds"]
+
+
 def test_it_looks_where_the_manifest_lies() -> None:
     asked = evaluated(STATES["Look"]["Arguments"])
 
