@@ -144,7 +144,7 @@ def usage(  # noqa: PLR0913 - its options
 
         draw_usage(points.records, plot)
     if as_json:
-        print(json.dumps(answer.records, default=_plain))
+        print(to_json(answer))
         return
     print_parts(render_answer(answer) if sql else render_types(answer))
 
@@ -181,7 +181,10 @@ def run_query(connection: "DuckDBPyConnection", sql: str) -> QueryAnswer:
     import duckdb  # noqa: PLC0415 - heavy, and only for this command
 
     try:
-        asked = connection.execute(sql)
+        # Of a comment alone there is none, whatever the types say.
+        asked: Any = connection.execute(sql)
+        if asked is None:
+            raise BadInput("--sql", sql[:100], "write a query, such as SELECT * FROM usage")
         columns = tuple(one[0] for one in asked.description or ())
         return QueryAnswer(columns, asked.fetchall())
     except duckdb.Error as exc:
@@ -266,6 +269,20 @@ def _cell(value: object) -> Text:
         return Text(say_number(float(value), 3))
     # No string, whose brackets would be markup.
     return Text(printable(str(value)))
+
+
+def to_json(answer: QueryAnswer) -> str:
+    """Return the rows of an answer as JSON."""
+    return json.dumps(_with_text_keys(answer.records), default=_plain)
+
+
+def _with_text_keys(value: object) -> object:
+    """Return a value whose maps have keys that JSON has, since DuckDB's may be of any type."""
+    if isinstance(value, Mapping):
+        return {str(_plain(key)): _with_text_keys(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_text_keys(inner) for inner in value]
+    return value
 
 
 def _plain(value: object) -> object:

@@ -22,6 +22,7 @@ from spindown.cli.explain.usage import (
     render_types,
     run_query,
     say_none,
+    to_json,
 )
 from spindown.cli.explain.usage_plot import draw_usage
 from spindown.contract.usage import UsageSeries, encode_usage, measured_key, measured_prefix
@@ -149,6 +150,20 @@ def test_days_that_are_not_over_are_read_one_at_a_time(tmp_path: Path) -> None:
 
     assert len(fetch_usage(WORKLOAD, store, tmp_path, since=since, until=NOW)) == 3
     assert met == [False]
+
+
+def test_a_query_without_a_query_is_told(world: ControlWorld, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="write a query"):
+        ask(world, tmp_path, "-- nothing")
+
+
+def test_keys_of_any_type_become_texts(world: ControlWorld, tmp_path: Path) -> None:
+    sql = "SELECT MAP {DATE '2026-01-02': [MAP {1.5: 'x'}]} AS m"
+    answer = ask(world, tmp_path, sql)
+
+    told = json.loads(to_json(answer))
+
+    assert told == [{"m": {"2026-01-02": [{"1.5": "x"}]}}]
 
 
 def test_a_type_without_records_is_told_with_those_there_are() -> None:
