@@ -33,6 +33,7 @@ from spindown.contract.settings import (
 )
 from spindown.control.market import types_on_sale
 from spindown.control.tick import run_tick
+from spindown.domain.batch import EndsTold
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
@@ -113,6 +114,8 @@ class ControlWorld:
     away: tuple[tuple[str, float], ...] = ()
     #: Tags of the account; with some, launches on spot have a template of their own.
     tags: Mapping[str, str] = field(default_factory=dict)
+    #: Which failures people are told.
+    batches_told: EndsTold = EndsTold.ALL
     #: What images are baked with; "": none is.
     stamp: str = ""
     #: Called with each port call and what carries it out.
@@ -161,6 +164,7 @@ class ControlWorld:
                 scaler="demo--scaler",
                 budget_per_month=self.budget,
                 tags=self.tags,
+                batches_told=self.batches_told,
             ),
             {WORKLOAD: self.workload_settings()},
         )

@@ -261,6 +261,8 @@ class Handover:
             dead_letter_job(job, **self._ours)
         self._context.reporter.emit({"DeadLettered": 1}, reason=class_of(held.manifest.code))
         self._log.warning("job_dead_lettered", reason=held.manifest.reason)
+        if not held.manifest.batch_id:
+            self.report(Progress(failed_alone=1))
         announce(held.manifest, self._context)
         return AttemptEnd.DEAD_LETTERED
 
@@ -303,6 +305,7 @@ class Handover:
                 failed_job=held.job_id if failed else "",
                 failed_with=say_error(failed[-1].error) if failed else "",
                 items_redone=redone,
+                failed_alone=0 if held.manifest.batch_id else failed,
                 busy=busy,
                 earlier=earlier,
                 bytes_in=portion.bytes_in,

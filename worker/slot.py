@@ -25,6 +25,7 @@ from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.manifest_store import load_manifest
 from spindown.job.message import put_back
+from spindown.job.progress import Progress
 from spindown.job.route import settle_message
 from spindown.port import Message
 from spindown.worker.attempt import Attempt
@@ -250,8 +251,10 @@ class Slot:
 
     def _announce(self, job_id: str) -> None:
         """Tell of a job that was given up at its claim."""
-        stored = (
-            load_manifest(job_id, self._context.ports.objects) if self._context.outbox else None
-        )
-        if stored is not None:
-            announce(stored.manifest, self._context)
+        stored = load_manifest(job_id, self._context.ports.objects)
+        if stored is None:
+            return
+        announce(stored.manifest, self._context)
+        if not stored.manifest.batch_id:
+            with suppress(SpindownError):
+                self._context.reporter.report(Progress(failed_alone=1))

@@ -26,6 +26,7 @@ from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
 from spindown.job.lost_message import count_lost
 from spindown.job.result import find_jobs
 from spindown.job.shape_queue import backlogs, read_shapes
+from spindown.job.source_job import is_address
 from spindown.ledger import Ledger
 from spindown.operate.batch import Outlook, read_outlook
 from spindown.operate.status import Status, read_status
@@ -381,7 +382,10 @@ def find_workload(
         with suppress(NotFound):
             found.append((each, find_jobs(name, session.work_store(each))))
     if not found:
-        remedy = f"name a batch or a job that was submitted{wanted}: `spindown batches` lists them"
+        lists = "`spindown batches` lists them"
+        if is_address(name):
+            lists = "`spindown batches --sources` lists the objects whose jobs workers claimed"
+        remedy = f"name a batch or a job that was submitted{wanted}: {lists}"
         raise BadInput(argument, name, remedy)
     if len(found) > 1:
         owners = ", ".join(each for each, _ in found)

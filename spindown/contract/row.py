@@ -588,6 +588,8 @@ class DoneRow:
     #: The job of the item that failed last, and its error in a line; "": none has failed.
     failed_job: str = ""
     failed_with: str = ""
+    #: Failed items, and jobs that were given up, of jobs that belong to no batch.
+    failed_alone: Tally = 0
 
 
 @dataclass(frozen=True, kw_only=True)

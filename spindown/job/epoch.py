@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from spindown.contract.codec import Row, decode, replace_fields
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, body_digest
+from spindown.contract.job.source import source_of
 from spindown.contract.row import (
     history_partition,
     requeued_sort_key,
@@ -111,6 +112,7 @@ class Epochs:
             "batch_id": self.job.batch_id or manifest.batch_id,
             "tenant": self.job.tenant or manifest.tenant,
             "parent": self.job.parent or manifest.parent,
+            "source": manifest.source or source_of(self.job_id, self.job.items),
             "body_digest": manifest.body_digest or body_digest(self.job),
             "code_version": self.slot_id.code_version or manifest.code_version,
             "claimed_at": self.ports.clock.now(),

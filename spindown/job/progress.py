@@ -56,6 +56,8 @@ class Progress:
     failed_with: str = ""
     #: Items that had been computed before and whose results were never committed.
     items_redone: int = 0
+    #: Failed items, and jobs that were given up, of jobs that belong to no batch.
+    failed_alone: int = 0
     #: Slot time that the committed items took on this worker. What a commit without an item took
     #: comes with the item that it has led to, so that no rate is told of an item half done.
     busy: timedelta = timedelta(0)
@@ -104,6 +106,7 @@ class Reporter:
                 "items": progress.items_ok,
                 "items_failed": progress.items_failed,
                 "items_redone": progress.items_redone,
+                "failed_alone": progress.failed_alone,
                 "jobs": 0 if progress.job_items is None else 1,
             },
             stamp,

@@ -18,6 +18,7 @@ from spindown.domain.batch import end_of_job
 from spindown.domain.dead_letter import last_said
 from spindown.error import ContractError, NotFound
 from spindown.job.manifest_store import load_manifest
+from spindown.job.source_job import find_by_object, is_address
 from spindown.port import ObjectStore
 from spindown.reason_text import say_count
 
@@ -52,6 +53,8 @@ class JobProgress:
     code: str = ""
     #: Whose slot had its last attempt; "": nobody has claimed it, or it was split.
     instance_id: str = ""
+    #: The address of the object that it is made of, if an event of S3 asked for it.
+    source: str = ""
     #: Whether a worker holds it; of a split one, one of its children.
     is_held: bool = False
     #: Failures and losses that count, and what was said of the last.
@@ -95,12 +98,15 @@ def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
     """Return the job ids that ``name``, a batch or a job, stands for.
 
     A job of a batch is found by its batch even before it is claimed, and one whose message names
-    no id by the id that SQS gave to the message.
+    no id by the id that SQS gave to the message. The address of an object stands for the jobs that
+    events of S3 asked for.
 
     Raises:
-        NotFound: it is neither.
+        NotFound: it is none of them.
         ContractError: it is a batch whose index is damaged.
     """
+    if is_address(name):
+        return find_by_object(name, store)
     with suppress(NotFound):
         return read_batch(name, store).jobs
     try:
@@ -310,6 +316,34 @@ def _is_kept(manifest: Manifest) -> bool:
     return not manifest.released
 
 
+def progress_of(manifest: Manifest, is_held: Callable[[Manifest], bool] = _is_kept) -> JobProgress:
+    """Return the progress of a job by its manifest alone, without that of its children."""
+    own = JobProgress(
+        job_id=manifest.job_id,
+        state=manifest.state,
+        items_done=manifest.items_done - manifest.items_failed,
+        items_failed=manifest.items_failed,
+        items=manifest.items,
+        interruptions=manifest.interruptions,
+        losses=manifest.losses,
+        epoch=manifest.epoch,
+        busy_seconds=manifest.busy_seconds,
+        cost_usd=manifest.cost_usd,
+        reason=manifest.reason,
+        code=manifest.code,
+        instance_id=manifest.owner.partition("/")[0],
+        is_held=manifest.state is JobState.RUNNING and is_held(manifest),
+        failures=len(manifest.failures),
+        source=manifest.source,
+        last_failure=last_said(manifest.failures),
+    )
+    left = None if own.items is None else max(own.items - own.items_over, 0)
+    own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
+    if own.is_held:
+        own = replace(own, in_hand={manifest.job_id: (manifest.next_item, manifest.epoch_busy)})
+    return own
+
+
 def read_progress(
     job_id: str,
     store: ObjectStore,
@@ -333,28 +367,7 @@ def read_progress(
         manifest = read_manifest(job_id, store)
     except NotFound:
         return JobProgress(job_id=job_id, state=None)
-    own = JobProgress(
-        job_id=job_id,
-        state=manifest.state,
-        items_done=manifest.items_done - manifest.items_failed,
-        items_failed=manifest.items_failed,
-        items=manifest.items,
-        interruptions=manifest.interruptions,
-        losses=manifest.losses,
-        epoch=manifest.epoch,
-        busy_seconds=manifest.busy_seconds,
-        cost_usd=manifest.cost_usd,
-        reason=manifest.reason,
-        code=manifest.code,
-        instance_id=manifest.owner.partition("/")[0],
-        is_held=manifest.state is JobState.RUNNING and is_held(manifest),
-        failures=len(manifest.failures),
-        last_failure=last_said(manifest.failures),
-    )
-    left = None if own.items is None else max(own.items - own.items_over, 0)
-    own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
-    if own.is_held:
-        own = replace(own, in_hand={job_id: (manifest.next_item, manifest.epoch_busy)})
+    own = progress_of(manifest, is_held)
     if manifest.state not in {JobState.SPLIT, JobState.CANCELLED}:
         return own
     named = children_of(manifest, depth)

@@ -137,6 +137,8 @@ class Manifest:
     batch_id: str | None = None
     tenant: str | None = None
     parent: str | None = None
+    #: The address of its object, where an event of S3 asked for it; "": none did.
+    source: str = ""
     children: tuple[str, ...] = ()
     claimed_at: datetime | None = None
     #: When the job was first sent, if it has a deadline: a message that is sent anew forgets.

@@ -9,7 +9,7 @@ common: they ask for one job.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import unquote_plus
@@ -22,6 +22,9 @@ _TEST = "s3:TestEvent"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 #: Bytes of a key (Amazon S3 User Guide, "Naming Amazon S3 objects").
 _KEY_BYTES = 1024
+#: With what the id of such a job begins; the rest of it is a digest.
+ID_PREFIX = "s3-"
+_ID = re.compile(ID_PREFIX + "[0-9a-f]{32}")
 #: Of an object that a bucket without versioning took.
 _NO_VERSION = "null"
 
@@ -58,7 +61,13 @@ def read_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
     items = tuple(str(one.at) for one in objects if not one.is_folder)
     named = [[one.at.bucket, one.at.key, one.version] for one in objects]
     digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
-    return items, f"s3-{digest[:32]}" if items else None
+    return items, f"{ID_PREFIX}{digest[:32]}" if items else None
+
+
+def source_of(job_id: str, items: Sequence[Any] | None) -> str:
+    """Return the address of the object of a job that an event asked for; "": none asked for it."""
+    first = items[0] if items else None
+    return first if isinstance(first, str) and _ID.fullmatch(job_id) else ""
 
 
 def _of_s3(row: Mapping[str, Any]) -> list[_Written]:

@@ -36,6 +36,7 @@ _SEEN_BY_EACH = frozenset(
         "item-cost",
         "idle-share",
         "dollars-without-items",
+        "failed-jobs",
         "late",
         "breaker",
         "deadline-missed",
@@ -82,6 +83,8 @@ class AlertInput:
     last_day: CostWindow
     #: Items that were done today and yesterday.
     items_of_two_days: float = 0.0
+    #: What has failed today of jobs that belong to no batch, if people are told of such.
+    failed_alone: float = 0.0
 
     @property
     def now(self) -> datetime:
@@ -121,6 +124,7 @@ def find(given: AlertInput) -> Iterator[Alert]:
         yield from _waiting(given)
     yield from find_deadlines(given.decision.deadlines, given.workload, given.now)
     yield from _costs(given)
+    yield from _failed_alone(given)
     yield from _control(given)
 
 
@@ -161,6 +165,20 @@ def _costs(given: AlertInput) -> Iterator[Alert]:
             remedy=f"read the log /spindown/{given.deployment}/worker/{workload}. Raise "
             "`alarm_max_dollars_without_items` if one item takes so long.",
             rest=SAID_AGAIN_AFTER,
+        )
+
+
+def _failed_alone(given: AlertInput) -> Iterator[Alert]:
+    """Yield that jobs have failed of which no end of a batch tells."""
+    if given.failed_alone > 0:
+        many = given.failed_alone != 1
+        yield Alert(
+            name="failed-jobs",
+            says=f"{given.failed_alone:,.0f} {'items' if many else 'item'} of {given.workload} "
+            f"{'have' if many else 'has'} failed today (UTC) in jobs that belong to no batch, as "
+            "those of a source do. Further ones of this day are not told.",
+            remedy=f"run `spindown batches {given.workload} --sources`, which lists such jobs; of "
+            "each, `spindown logs` and `spindown results` show why.",
         )
 
 
@@ -301,13 +319,31 @@ def _waiting(given: AlertInput) -> Iterator[Alert]:
     if not given.may_wait and waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:
         yield Alert(
             name="late",
-            says=f"Work of {given.workload} has waited for {_minutes(waited)}, longer than the "
-            f"promised {_minutes(policy.start_within)}, and nobody takes it: "
+            says=f"Work of {given.workload} has waited for {_span(waited)}, longer than the "
+            f"promised {_span(policy.start_within)}, and nobody takes it: "
             f"{_sentence(say_outcome(decision.outcome, decision.summary))}",
-            remedy="run `spindown why`: it names the nearest offer and what rules it out. Raise "
-            "`max_price_per_hour`, widen the `ladder` or `zones`, or allow a longer "
-            "`start_within`.",
+            remedy=_remedy_of_late(decision.outcome),
         )
+
+
+def _remedy_of_late(outcome: Outcome) -> str:
+    match outcome:
+        case Outcome.ENOUGH | Outcome.LAUNCHED | Outcome.IDLE:
+            return (
+                "nothing, if a machine boots: `spindown status` shows since when. A `start_within` "
+                "that is shorter than a boot is kept by `warm_workers` alone; a baked image boots "
+                "sooner. If machines run and take nothing, read `spindown logs` of one."
+            )
+        case Outcome.BLOCKED:
+            return "run `spindown why`: it says what blocks the launch. Raise that limit."
+        case Outcome.HELD:
+            return "run `spindown why`: it says until when the launch is held, and for what."
+        case _:
+            return (
+                "run `spindown why`: it names the nearest offer and what rules it out. Raise "
+                "`max_price_per_hour`, widen the `ladder` or `zones`, or allow a longer "
+                "`start_within`."
+            )
 
 
 #: What a baked image is given up for. That one is stale or old is the usual course.
@@ -432,5 +468,11 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _minutes(length: timedelta) -> str:
+#: Beyond this minutes say enough.
+_SECONDS_UP_TO = timedelta(minutes=2)
+
+
+def _span(length: timedelta) -> str:
+    if length < _SECONDS_UP_TO:
+        return f"{length.total_seconds():.0f} seconds"
     return f"{length.total_seconds() / 60:.0f} minutes"

@@ -52,6 +52,7 @@ from spindown.control.record.metric import (
 )
 from spindown.control.spend import Charge, items_since_yesterday, last_days
 from spindown.domain.alert import Review, review
+from spindown.domain.batch import EndsTold
 from spindown.domain.fleet import Worker
 from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
@@ -436,9 +437,18 @@ def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: Ti
         unended=_unended(plan, record, facts.now),
         is_described=facts.ec2.instances is not None,
         last_day=last_days(facts.view.spend, facts.now),
+        failed_alone=_failed_alone(seen),
         items_of_two_days=items_since_yesterday(facts.view.spend, facts.now),
     )
     return review(list(find(given)), facts.view.alerts, facts.now, over=over(given))
+
+
+def _failed_alone(seen: Observation) -> float:
+    """Return what has failed today of jobs without a batch; 0 where nobody is to be told."""
+    facts = seen.facts
+    today = facts.view.spend.get(facts.now.date().isoformat())
+    is_told = facts.deployment.batches_told is not EndsTold.NONE
+    return today.failed_alone if today is not None and is_told else 0.0
 
 
 def _unended(plan: Plan, record: TickRecord, now: datetime) -> Sequence[str]:

@@ -2,11 +2,15 @@
 
 from datetime import timedelta
 
+import pytest
+
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import parse_job
+from spindown.error import NotFound
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
+from spindown.job.result import find_jobs
 from tests.unit.contract.test_source import of_eventbridge, of_s3, parsed
 from tests.work import WorkWorld, a_portion, a_slot_id
 
@@ -20,6 +24,20 @@ def test_an_event_is_a_job_of_its_object() -> None:
 
     assert held.job_id == ID
     assert held.job.items == ("s3://scans/in/a b+é.png",)
+
+
+def test_a_job_of_an_event_is_found_by_its_object() -> None:
+    world = WorkWorld()
+    early = world.hold(of_eventbridge())
+    late = world.hold(of_eventbridge(sequencer="0B"), slot_id=a_slot_id("i-2"))
+    world.hold({"job_id": "s3-notes", "items": ["s3://scans/in/a b+é.png"]}, a_slot_id("i-3"))
+
+    found = find_jobs("s3://scans/in/a b+é.png", world.objects)
+
+    assert set(found) == {early.job_id, late.job_id}
+    assert early.manifest.source == "s3://scans/in/a b+é.png"
+    with pytest.raises(NotFound):
+        find_jobs("s3://scans/in/b.png", world.objects)
 
 
 def test_an_event_that_comes_again_is_not_done_again() -> None:

@@ -73,6 +73,19 @@ def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
     assert slot.world.manifest("j").cost_usd == pytest.approx(0.36 / 20)
 
 
+@pytest.mark.parametrize("batch", [None, "b"])
+def test_tells_what_has_failed_in_no_batch(tmp_path: Path, batch: str | None) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.runner.script = lambda *_: [ItemDone(index=0, error="no"), BatchDone()]
+    slot.world.send({"job_id": "j", "items": items(1), "batch_id": batch})
+    slot.step()
+    slot.world.send({"job_id": "k", "items_uri": "s3://inputs/none.jsonl", "batch_id": batch})
+    slot.step()
+
+    day = row(slot.world, done_sort_key(slot.world.clock.now()))
+    assert day.get("failed_alone", 0) == (0 if batch else 2)
+
+
 def test_commits_while_it_computes_when_a_checkpoint_is_due(tmp_path: Path) -> None:
     policy = Policy(checkpoint_items=2)
     slot = SlotWorld(tmp_path, policy=policy)

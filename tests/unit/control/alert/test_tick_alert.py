@@ -18,6 +18,7 @@ from spindown.contract.row import (
     quota_sort_key,
 )
 from spindown.control.market import refresh
+from spindown.domain.batch import EndsTold
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied
@@ -104,6 +105,12 @@ def late_work() -> ControlWorld:
     return after_a_job(with_policy(max_workers=0), 10)
 
 
+def work_that_waits_for_a_boot() -> ControlWorld:
+    policy = replace(AT_ONCE, start_within=timedelta(seconds=5), tick=timedelta(seconds=1))
+    world = ControlWorld(policy=policy)
+    return after_a_job(world, 1)
+
+
 def a_refused_policy() -> ControlWorld:
     world = ControlWorld()
     world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
@@ -182,6 +189,10 @@ def idle_machines() -> ControlWorld:
     return costs(dollars=2.0, items=100, busy_seconds=2400.0, idle_seconds=7600.0)
 
 
+def jobs_that_failed_alone() -> ControlWorld:
+    return costs(items=7, items_failed=3, failed_alone=3)
+
+
 def dollars_for_nothing() -> ControlWorld:
     return costs(dollars=12.0, busy_seconds=36_000.0)
 
@@ -216,6 +227,22 @@ def dollars_for_nothing() -> ControlWorld:
 )
 def test_near_a_limit_nobody_is_told(make: Callable[[], ControlWorld]) -> None:
     assert make().topic.said == ()
+
+
+def test_failures_alone_are_told_once_a_day() -> None:
+    world = costs(items=7, items_failed=1, failed_alone=1)
+    world.put_day(world.now, items=7, items_failed=2, failed_alone=2)
+    world.run(30)
+
+    assert [subject for subject, _ in world.topic.said] == ["demo--classify: failed-jobs"]
+
+
+def test_failures_alone_are_not_told_where_nobody_asks() -> None:
+    world = ControlWorld(batches_told=EndsTold.NONE)
+    world.put_day(world.now, items=7, items_failed=1, failed_alone=1)
+    world.run(5)
+
+    assert world.topic.said == ()
 
 
 def test_what_ec2_does_not_end_is_told_in_15_minutes() -> None:
@@ -284,7 +311,19 @@ def test_workers_ended_one_after_the_other_are_no_alert() -> None:
             no_offer, "no-offer", ["nearest is", "`max_price_per_hour`"], id="nothing fits"
         ),
         pytest.param(
+            jobs_that_failed_alone,
+            "failed-jobs",
+            ["3 items of classify have failed today", "`spindown batches classify --sources`"],
+            id="jobs of no batch failed",
+        ),
+        pytest.param(
             late_work, "late", ["longer than the promised 5 minutes", "max_workers"], id="late"
+        ),
+        pytest.param(
+            work_that_waits_for_a_boot,
+            "late",
+            ["for 60 seconds, longer than the promised 5 seconds", "nothing, if a machine boots"],
+            id="late for a boot",
         ),
         pytest.param(
             a_refused_policy,
