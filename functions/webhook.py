@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from aws_lambda_powertools import Logger
 
@@ -37,7 +37,11 @@ _CALLS = re.compile(
 
 
 def handle(event: Mapping[str, Any], url: str, trusted: ssl.SSLContext | None = None) -> int:
-    """Post each text of an event of SNS; return how many (raises Unreachable, BadInput)."""
+    """Post each text of an event of SNS; return how many (raises Unreachable, BadInput).
+
+    Without a text the address is checked all the same: `spindown doctor` asks so.
+    """
+    _parse(url)
     records = event["Records"]
     for record in records:
         post(url, text_of(record["Sns"]), trusted)
@@ -66,6 +70,21 @@ def text_of(message: Mapping[str, Any]) -> str:
     return text
 
 
+def _parse(url: str) -> SplitResult:
+    """Return the parts of the address (raises BadInput, which does not show it)."""
+    try:
+        at = urlsplit(url.strip())
+        is_good = at.hostname is not None and at.scheme == "https" and not at.username
+        # Reading it raises where it is no number.
+        is_good = is_good and (at.port is None or at.port > 0) and url.strip().isprintable()
+    except ValueError:
+        is_good = False
+    if not is_good:
+        remedy = "store an address that begins with https:// there"
+        raise BadInput("alarm_webhook", os.environ.get(ENV_WEBHOOK, "the secret"), remedy)
+    return at
+
+
 def post(url: str, text: str, trusted: ssl.SSLContext | None = None) -> None:
     """Post one text, by HTTPS alone; a redirect is not followed.
 
@@ -73,18 +92,14 @@ def post(url: str, text: str, trusted: ssl.SSLContext | None = None) -> None:
         BadInput: it is no address of HTTPS.
         Unreachable: there is no answer, or one that is not of success.
     """
-    try:
-        at = urlsplit(url.strip())
-        host, port = at.hostname, at.port
-    except ValueError:
-        host = None
-    if host is None or at.scheme != "https" or at.username or not url.strip().isprintable():
-        remedy = "store an address that begins with https:// there"
-        raise BadInput("alarm_webhook", os.environ.get(ENV_WEBHOOK, "the secret"), remedy)
+    at = _parse(url)
     path = f"{at.path or '/'}?{at.query}" if at.query else at.path or "/"
     body = json.dumps({"text": text}).encode()
     connection = HTTPSConnection(
-        host, port, timeout=_TIMEOUT, context=trusted or ssl.create_default_context()
+        at.hostname or "",
+        at.port,
+        timeout=_TIMEOUT,
+        context=trusted or ssl.create_default_context(),
     )
     try:
         connection.request("POST", path, body, {"Content-Type": "application/json"})

@@ -178,8 +178,11 @@ def _inner(about: About, name: str = "why") -> str:
     return _say_code(str(about[name]), rest)
 
 
-def say_batch_end(batch_id: str, tally: BatchTally) -> str:
-    """Say how a batch ended, and which command tells more."""
+def say_batch_end(batch_id: str, tally: BatchTally, why: str = "") -> str:
+    """Say how a batch ended, what it cost, and which command tells more.
+
+    ``why``: it was cancelled though nobody asked for it.
+    """
     counts = (
         (tally.items_failed, "item", "failed"),
         (tally.given_up, "job", "given up"),
@@ -187,7 +190,9 @@ def say_batch_end(batch_id: str, tally: BatchTally) -> str:
     )
     bad = "; ".join(f"{say_count(count, of)} {what}" for count, of, what in counts if count)
     done = say_count(tally.items - tally.items_failed, "item")
-    says = f"Batch {batch_id} is over: {done} done{f', {bad}' if bad else ''}."
+    cost = f", ${say_dollars(tally.dollars)} at work" if tally.dollars else ""
+    because = f" ({why})" if why else ""
+    says = f"Batch {batch_id} is over: {done} done{f', {bad}' if bad else ''}{because}{cost}."
     more = f"spindown results {batch_id}{' --failed' if tally.items_failed else ''}"
     return f"{says} See `{more}`."
 
@@ -817,7 +822,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"quota {about['quota']} is full; blocked until {_clock(about['until'])}"
     ),
     ReasonCode.QUOTA_SHORT: "it takes {vcpus} vCPUs, quota {quota} has {left:g} left",
-    ReasonCode.IN_TIME: "the fleet finishes the backlog in time",
+    ReasonCode.IN_TIME: "by the usual length of a job, the fleet finishes the backlog in time",
     ReasonCode.NOTHING_WAITS: "nothing waits",
     ReasonCode.SLOTS_FREE: "every waiting job has a slot that is free or boots",
     ReasonCode.ALL_IN_FLIGHT: lambda about: (

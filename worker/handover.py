@@ -305,7 +305,7 @@ class Handover:
                 failed_job=held.job_id if failed else "",
                 failed_with=say_error(failed[-1].error) if failed else "",
                 items_redone=redone,
-                failed_alone=0 if held.manifest.batch_id else failed,
+                failed_alone=0 if held.manifest.batch_id else len(failed),
                 busy=busy,
                 earlier=earlier,
                 bytes_in=portion.bytes_in,

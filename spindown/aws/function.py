@@ -53,8 +53,17 @@ class LambdaWebhook:
             )
             text = answer["Payload"].read()
         if answer.get("FunctionError"):
-            said = text.decode(errors="replace")[:400]
-            raise ContractError(self._function, said, "read its log")
+            raise ContractError(self._function, _error_of(text), "read its log")
+
+
+def _error_of(text: bytes) -> str:
+    """Return what a function has raised, in its own words where they can be read."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    words = said.get("errorMessage") if isinstance(said, dict) else None
+    return (words if isinstance(words, str) else text.decode(errors="replace"))[:400]
 
 
 class LambdaRehearser:

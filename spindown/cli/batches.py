@@ -16,8 +16,8 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.batch import say_eta, say_of, say_state
 from spindown.cli.render.line import print_aside, print_line, told_if_slow
-from spindown.cli.render.saving import AT_WORK, say_saving
-from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
+from spindown.cli.render.saving import AT_WORK, say_item_cost, say_saving, say_span_until
+from spindown.cli.render.screen import format_seconds, open_console
 from spindown.cli.render.table import make_table
 from spindown.cli.session import Session, open_session
 from spindown.cli.wait import end_to_json
@@ -158,10 +158,10 @@ def _source_table(found: Sequence[tuple[datetime, JobProgress]], now: datetime) 
 
 def _say_spent(spent: Spent) -> Iterator[str]:
     """Yield what an item has cost, all in, and what was saved, as ``status`` tells them."""
-    if (cost := spent.last().cost_per_item) is not None:
-        yield f"{format_item_cost(cost)} all in, in 24 hours"
+    if said := say_item_cost(spent.last(), say_span_until(spent.now, spent.begun, 1)):
+        yield said
     if said := say_saving(spent.saving, shortly=True):
-        yield f"in 7 days {said}"
+        yield f"{say_span_until(spent.now, spent.begun, 7)} {said}"
 
 
 def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> Table:

@@ -26,6 +26,15 @@ from spindown.operate.drain import (
 from spindown.port import ControlPorts
 from spindown.reason_text import say_count, say_waiting
 
+_GENTLY = (
+    "Each worker ends after the jobs in its hands, once it hears of it at a heartbeat; what it "
+    "takes until then is done too."
+)
+_AT_ONCE = (
+    "Its machines are ended at once; jobs in hand begin again from their last commit once there is "
+    "room for a worker again."
+)
+
 
 def drain(  # noqa: PLR0913 - each is an option of the command line
     workload: Annotated[str | None, typer.Argument(help="Workload to drain.")] = None,
@@ -60,10 +69,8 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
         _print_changes(looks, ways_back)
         return
     for name, commands in ways_back.items():
-        print_line(
-            f"{name}: launches nothing more. Each worker ends after the jobs in its hands, once it "
-            "hears of it at a heartbeat; what it takes until then is done too. To go on:"
-        )
+        how = _AT_ONCE if now else _GENTLY
+        print_line(f"{name}: launches nothing more. {how} To go on:")
         for command in commands:
             print_line(f"  {command}")
     sys.stdout.flush()

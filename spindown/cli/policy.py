@@ -143,6 +143,8 @@ def history(
             print(json.dumps(row))
         else:
             print_line(words)
+    if not dated and not as_json:
+        print_line(f"{workload}: nothing yet: no live edit, and no cost was accepted")
 
 
 def _say_edit(edit: LiveEdit) -> str:

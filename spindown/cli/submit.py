@@ -298,5 +298,5 @@ def announce(batch: Batch, options: str, *, as_json: bool) -> None:
     items = "items still to be read" if batch.items is None else say_count(batch.items, "item")
     print(f"{batch.batch_id}: {items} in {say_count(len(batch.jobs), 'job')}")
     if batch.after:
-        print(f"It starts when {batch.after.rpartition('/')[2]} is over.")
+        print(f"It starts when {batch.after} is over.")
     print(f"See them with: spindown results {batch.batch_id}{options}")

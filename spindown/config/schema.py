@@ -352,7 +352,11 @@ class WorkloadConfig(TomlTable):
             try:
                 covered = check_listed(uri, self.inputs).key
             except (AccessDenied, ContractError):
-                raise remedy("sources", f"add {uri} to inputs: workers read it") from None
+                folder = source.prefix.rstrip("/") + "/" if source.prefix else ""
+                whole = f"s3://{source.bucket}/{folder}"
+                first = f"write the prefix {folder}, and " if folder != source.prefix else ""
+                advice = f"{first}add {whole} to inputs: workers read it"
+                raise remedy("sources", advice) from None
             # As a pattern of keys, in is the beginning of in-private too.
             if covered != source.prefix:
                 raise remedy("sources", f"write the prefix {covered}: inputs cover no more")

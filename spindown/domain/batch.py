@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from spindown.domain.value_range import Dollars
+
 #: The messages of a submit are kept for as long; after that nobody could start the batch any more.
 FORGOTTEN_AFTER = timedelta(days=30)
 
@@ -48,8 +50,12 @@ class BatchTally:
     items_failed: int = 0
     given_up: int = 0
     cancelled: int = 0
+    #: USD, of machines' time at work on it.
+    dollars: Dollars = 0.0
 
-    def with_job(self, state: str, *, items: int, failed: int) -> "BatchTally":
+    def with_job(
+        self, state: str, *, items: int, failed: int, dollars: float = 0.0
+    ) -> "BatchTally":
         """Return the tally with one more job that is over."""
         return replace(
             self,
@@ -57,6 +63,7 @@ class BatchTally:
             items_failed=self.items_failed + failed,
             given_up=self.given_up + (state == "failed"),
             cancelled=self.cancelled + (state == "cancelled"),
+            dollars=self.dollars + dollars,
         )
 
     @property

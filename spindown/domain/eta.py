@@ -23,6 +23,9 @@ longer it has taken, the longer it is likely to take. By the tail of Pareto with
 time in ten it ends within a ninth of its age; at the median it takes as long again, and one time
 in ten more than nine times as long. Worked: 49 s in hand, 5 s to 7 m, likely 49 s.
 
+A machine that boots for longer than usual is expected at the late time, and after that to take as
+long again. A job that waits after a failure is not done before it can be received again.
+
 Launches that are not yet asked for, interruptions and failures are not foreseen.
 """
 
@@ -63,6 +66,8 @@ class WorkLeft:
     largest_job: float
     other_items: float = 0.0
     other_jobs: int = 0
+    #: Before this nobody can receive the last of its jobs that wait after a failure; None: none do.
+    not_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +137,7 @@ def expect_slots(
     launches: Iterable[Launch],
     knowledge: Knowledge,
     policy: Policy,
+    now: datetime,
 ) -> Sequence[ExpectedSlots]:
     """Return the slots that there are and that were asked for; none before anything was measured.
 
@@ -140,17 +146,25 @@ def expect_slots(
         launches: its launches; only those without an answer count, since others are workers.
         knowledge: what was learned.
         policy: its policy.
+        now: the time.
     """
     if not any(record.hours > 0.0 for record in knowledge.throughput.values()):
         return ()
     usual, late = boot_p50(knowledge, policy), boot_p95(knowledge, policy)
+
+    def boots(begun: datetime) -> tuple[datetime, datetime]:
+        usually, at_last = begun + usual, begun + late
+        if now < usually:
+            return usually, at_last
+        return (at_last, at_last) if now < at_last else (now + (now - begun),) * 2
+
     there = [
         ExpectedSlots(
             count=worker.slots,
             items_per_hour=worker_throughput(knowledge, worker, policy).items_per_hour
             / worker.slots,
-            ready_at=worker.checked_in_at or worker.launched_at + usual,
-            ready_late_at=worker.checked_in_at or worker.launched_at + late,
+            ready_at=worker.checked_in_at or boots(worker.launched_at)[0],
+            ready_late_at=worker.checked_in_at or boots(worker.launched_at)[1],
         )
         for worker in workers
         if worker.takes_jobs
@@ -159,8 +173,8 @@ def expect_slots(
         ExpectedSlots(
             count=launch.count * launch.slots,
             items_per_hour=launch.items_per_hour / launch.slots,
-            ready_at=launch.intended_at + usual,
-            ready_late_at=launch.intended_at + late,
+            ready_at=boots(launch.intended_at)[0],
+            ready_late_at=boots(launch.intended_at)[1],
         )
         for launch in launches
         if launch.is_open
@@ -215,6 +229,8 @@ def expect_end(
         max(hours, own.oldest * aged)
         for hours, aged in zip((sooner, likely, later), _AGED, strict=True)
     )
+    if left.not_before is not None:
+        sooner = max(sooner, _hours(left.not_before, now))
     # Each is later than the one before, whatever the numbers.
     hours = (sooner, max(sooner, likely), max(sooner, likely, later))
     ends = [now + min(each, _LONGEST) * _HOUR for each in hours]

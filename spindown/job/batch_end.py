@@ -32,6 +32,7 @@ from spindown.contract.name import resource_name
 from spindown.contract.row import BatchesRow, BatchRow
 from spindown.domain.batch import (
     FORGOTTEN_AFTER,
+    BatchEnd,
     EndsTold,
     OnFailure,
     is_forgotten,
@@ -41,7 +42,7 @@ from spindown.domain.batch import (
 )
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
-from spindown.job.cancel import cancel_unclaimed
+from spindown.job.cancel import REASON, cancel_unclaimed
 from spindown.job.manifest_store import load_manifest
 from spindown.job.result import NO_MESSAGE, children_of, read_batch, read_bodies
 from spindown.ledger import Ledger
@@ -237,8 +238,14 @@ class _BatchLook:
     def _end(self, batch: Batch, row: BatchRow) -> None:
         end = row.tally.end
         if is_told(end, self.told, is_waited_for=batch.is_waited_for):
-            self._tell(end.value, say_batch_end(batch.batch_id, row.tally))
+            why = self._why_cancelled(batch) if end is BatchEnd.CANCELLED else ""
+            self._tell(end.value, say_batch_end(batch.batch_id, row.tally, why))
         self._forget(batch.batch_id)
+
+    def _why_cancelled(self, batch: Batch) -> str:
+        """Return why a batch was cancelled though nobody asked for it; "": somebody did."""
+        manifest = _manifest(batch.jobs[0], self._store) if batch.after and batch.jobs else None
+        return "" if manifest is None or manifest.reason == REASON else manifest.reason
 
     def _give_up(self, batch_id: str, row: BatchRow) -> None:
         """Cancel what nobody can start any more, say that nobody looks at it any more, and why."""
@@ -370,7 +377,10 @@ class _BatchLook:
                 path.append(0)
                 continue
             tally = tally.with_job(
-                manifest.state.value, items=manifest.items_done, failed=manifest.items_failed
+                manifest.state.value,
+                items=manifest.items_done,
+                failed=manifest.items_failed,
+                dollars=manifest.cost_usd,
             )
             path[-1] += 1
         return replace(row, path=tuple(path), tally=tally), is_whole

@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from spindown.contract.decision import ShapeRecord
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.batch import BatchEnd, BatchTally
@@ -345,7 +346,8 @@ def _read_status(
     one = Submitted(at or outlook.at, workload, batch.batch_id)
     try:
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-            jobs = list(pool.map(lambda job_id: read_progress(job_id, store), batch.jobs))
+            is_held = partial(_is_held, view=outlook.view)
+            jobs = list(pool.map(lambda job_id: read_progress(job_id, store, is_held), batch.jobs))
     except ContractError as exc:
         return _uncounted(one, len(batch.jobs), batch.items, str(exc)), ()
     is_known = all(job.items is not None for job in jobs)
@@ -377,6 +379,18 @@ def _read_status(
         eta=None if is_held_back else _eta(jobs, batch.items, shapes, outlook),
     )
     return status, jobs
+
+
+def _is_held(manifest: Manifest, *, view: LedgerView) -> bool:
+    """Tell whether a worker holds a job that has begun.
+
+    One whose machine has ended has not released it: the tick that saw the end left it to whoever
+    comes next.
+    """
+    if manifest.released:
+        return False
+    is_left = manifest.job_id in view.requeued_jobs
+    return not is_left or any(lease.job_id == manifest.job_id for lease in view.leases)
 
 
 def state_of(jobs: Sequence[JobProgress]) -> BatchState:
@@ -428,14 +442,27 @@ def _eta(
         largest_job=max(usual if job.largest_left is None else job.largest_left for job in left),
         other_items=others * items_per_job(outlook.knowledge, outlook.policy),
         other_jobs=others,
+        not_before=_last_try(left, outlook),
     )
     slots = expect_slots(
         (one for one in outlook.view.workers.values() if one.shape in shapes),
         (one for one in outlook.view.launches.values() if one.shape in shapes),
         outlook.knowledge,
         outlook.policy,
+        outlook.at,
     )
     return expect_end(work, slots, pace_spread(outlook.knowledge), outlook.at, _own(jobs, outlook))
+
+
+def _last_try(jobs: Sequence[JobProgress], outlook: Outlook) -> datetime | None:
+    """Return before when nobody can receive the last of these jobs; None: none waits so."""
+    names = {job.job_id for job in jobs}
+    tries = (
+        one.next_try_at
+        for one in outlook.view.requeued_jobs.values()
+        if one.job_id in names or _parent(one.job_id) in names
+    )
+    return max((at for at in tries if at is not None and at > outlook.at), default=None)
 
 
 def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:

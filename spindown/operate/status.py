@@ -74,6 +74,8 @@ class Status:
     last_week: CostWindow
     #: Over seven days.
     saving: Saving
+    #: Since when there was work; None: that is not known.
+    begun: datetime | None = None
     #: Of the whole deployment, as the budget is.
     month_usd: float
     budget_usd: float | None
@@ -132,6 +134,7 @@ def read_status(
         last_day=spent.last(),
         last_week=spent.last(7),
         saving=spent.saving,
+        begun=spent.begun,
         month_usd=month.dollars + accrued,
         budget_usd=budget_usd,
         reserved_usd=max(month.committed - month.dollars - accrued, 0.0),

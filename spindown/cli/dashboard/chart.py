@@ -139,7 +139,10 @@ def _units(widget: Widget) -> str:
 
 def _legend(widget: Widget, lines: Sequence[_Curve]) -> Iterator[str]:
     for line in lines:
-        last = f" <b>{say_number(line.points[-1][1], 3)}</b>" if line.points else " -"
+        last = " no data yet"
+        if line.points:
+            at, value = line.points[-1]
+            last = f" <b>{say_number(value, 3)}</b> from {at:%H:%M}"
         axis = " (right)" if line.is_right else ""
         yield f'<li><i style="background:{line.colour}"></i>{escape(line.name)}{axis}{last}</li>'
     for mark in widget.marks:

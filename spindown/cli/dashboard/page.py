@@ -16,11 +16,19 @@ from spindown import __version__
 from spindown.cli.dashboard.chart import draw_graph
 from spindown.cli.logs import say_line
 from spindown.cli.render.batch import say_eta, say_of
-from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
-from spindown.cli.render.screen import format_item_cost, format_seconds
+from spindown.cli.render.saving import (
+    ALL_IN,
+    SAVED,
+    say_item_cost,
+    say_saving,
+    say_span_until,
+    say_usd,
+)
+from spindown.cli.render.screen import format_seconds
 from spindown.cli.session import Session, find_workload
 from spindown.config import format_duration
 from spindown.contract.dashboard import Widget, read_dashboard
+from spindown.contract.job.manifest import JobState
 from spindown.contract.name import resource_name
 from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import read_progress
@@ -62,6 +70,10 @@ code { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .92em; 
 _SPANS = ("30m", "1h", "3h", "12h", "1d", "7d")
 _BATCHES_SHOWN = 10
 _JOBS_SHOWN = 200
+_LAST_POINTS = (
+    "Beside the name of a line is its last point, from when its period begins; of a count that may "
+    "be the most in that period, not what there is now."
+)
 #: Of what one attempt printed: the last so many characters.
 _LOG_SHOWN = 100_000
 _LINES_SHOWN = 1000
@@ -101,7 +113,7 @@ def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> s
     rows = []
     for job_id in jobs[:_JOBS_SHOWN]:
         job = read_progress(job_id, store)
-        failed = f"{job.items_failed:,}" if job.items_failed else ""
+        failed = _say_failed(job.items_failed, int(job.state is JobState.FAILED))
         rows.append(
             (
                 _link(looked, "j", workload, job_id),
@@ -127,7 +139,7 @@ def job_page(session: Session, workload: str, job_id: str, looked: Looked) -> st
     facts = [
         ("state", escape(job.word)),
         ("items", escape(say_of(job.items_done, job.items))),
-        ("failed", escape(f"{job.items_failed:,}")),
+        ("failed", escape(_say_failed(job.items_failed, int(job.state is JobState.FAILED)) or "0")),
         ("USD at work", escape(say_dollars(job.cost_usd))),
         ("why", _text(job.reason)),
     ]
@@ -184,7 +196,8 @@ def _dashboard(session: Session, title: str, name: str, looked: Looked, details:
         _widget(session, widget, number, since, until, alarms)
         for number, widget in enumerate(body.widgets)
     ]
-    words = f'<p class="faint">{escape(_say_span(since, until, looked))}</p>'
+    span = f"{_say_span(since, until, looked)}. {_LAST_POINTS}"
+    words = f'<p class="faint">{escape(span)}</p>'
     return _page(title, looked, "", f'{words}{details}<div class="grid">{"".join(parts)}</div>')
 
 
@@ -231,7 +244,7 @@ def _workload_table(session: Session, looked: Looked) -> str:
     rows = []
     for name in session.deployment.workloads:
         status = session.status(name)
-        cost = status.last_day.cost_per_item
+        cost = say_item_cost(status.last_day, say_span_until(status.at, status.begun, 1))
         rows.append(
             (
                 _link(looked, "w", name),
@@ -240,21 +253,20 @@ def _workload_table(session: Session, looked: Looked) -> str:
                 f"{sum(one.is_present for one in status.workers):,}",
                 f"{status.today.items:,}",
                 escape(say_usd(status.today.dollars)),
-                "" if cost is None else escape(format_item_cost(cost)),
+                _text(cost),
                 _text(say_saving(status.saving, shortly=True)),
                 "<br>".join(f'<span class="bad">{_text(x)}</span>' for x in status.troubles),
             )
         )
     heads = ("workload", "waiting", "in flight", "workers", "items today", "USD today")
     explanation = f'<p class="faint">{escape(f"{ALL_IN} {SAVED}")}</p>'
-    return (
-        _table((*heads, "an item in 24 h, all in", "saved in 7 days", "to do"), rows) + explanation
-    )
+    return _table((*heads, "an item", "saved in 7 days", "to do"), rows) + explanation
 
 
 def _jobs(session: Session, workload: str, looked: Looked) -> str:
     status = session.status(workload)
-    body = f"<p>{_text(status.decision)}</p>"
+    at = f", {status.decided_at:%H:%M:%S} UTC" if status.decided_at is not None else ""
+    body = f"<h2>Last decision{at}</h2><p>{_text(status.decision)}</p>"
     for trouble in status.troubles:
         body += f'<p class="bad">{_text(trouble)}</p>'
     held = list(_held(status, workload, looked))
@@ -301,8 +313,14 @@ def _batches(session: Session, workload: str, looked: Looked, now: datetime) -> 
     return f"<h2>Batches</h2>{_table(heads, rows)}"
 
 
+def _say_failed(items: int, given_up: int) -> str:
+    """Return how many items failed, and jobs that were given up, whose items have no result."""
+    parts = [f"{items:,}"] if items else []
+    return ", ".join([*parts, f"{say_count(given_up, 'job')} given up"] if given_up else parts)
+
+
 def _batch_row(one: BatchStatus, workload: str, looked: Looked, now: datetime) -> tuple[str, ...]:
-    failed = f"{one.items_failed:,}" if one.items_failed else ""
+    failed = _say_failed(one.items_failed or 0, one.jobs_given_up or 0)
     return (
         _link(looked, "b", workload, one.batch_id),
         _text(str(one.state or one.fault)),

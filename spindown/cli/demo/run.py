@@ -24,8 +24,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.demo.bill import CostReport, RankingChange, read_bill
-from spindown.cli.render.saving import ALL_IN, SAVED, say_saving
-from spindown.cli.render.screen import format_item_cost, format_seconds, open_console, render_status
+from spindown.cli.render.saving import ALL_IN, SAVED, format_item_cost, say_saving
+from spindown.cli.render.screen import format_seconds, open_console, render_status
 from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
-from spindown.cli.render.screen import format_item_cost, print_parts
+from spindown.cli.render.saving import ALL_IN, SAVED, format_item_cost, say_saving, say_usd
+from spindown.cli.render.screen import print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -47,6 +47,8 @@ def cost(
 
 def render_cost(found: CostTrend) -> Iterator[RenderableType]:
     """Yield what a person reads."""
+    if not (found.days or found.weeks):
+        yield f"{found.workload}: nothing has been spent yet"
     if found.days or found.weeks:
         yield _table(found)
     if found.rise is not None:

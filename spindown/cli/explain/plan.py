@@ -15,7 +15,8 @@ from rich.text import Text
 from spindown.cli import option
 from spindown.cli.render.decision import say_shapes
 from spindown.cli.render.line import told_if_slow
-from spindown.cli.render.screen import format_item_cost, print_parts
+from spindown.cli.render.saving import format_item_cost
+from spindown.cli.render.screen import print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode

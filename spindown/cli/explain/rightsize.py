@@ -14,8 +14,8 @@ from rich.table import Table
 from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.render.line import told_if_slow
-from spindown.cli.render.saving import say_usd
-from spindown.cli.render.screen import format_item_cost, format_seconds, print_parts
+from spindown.cli.render.saving import format_item_cost, say_usd
+from spindown.cli.render.screen import format_seconds, print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode

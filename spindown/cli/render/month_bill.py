@@ -7,8 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.render.saving import ALL_IN, SAVED, say_saving, say_usd
-from spindown.cli.render.screen import format_item_cost
+from spindown.cli.render.saving import ALL_IN, SAVED, format_item_cost, say_saving, say_usd
 from spindown.cli.render.table import make_table
 from spindown.domain.month_bill import (
     BillRow,

@@ -1,8 +1,10 @@
 """What something has cost, and what was saved, in the same words everywhere. Reads nothing."""
 
 import math
+from datetime import datetime, timedelta
 
-from spindown.domain.past_cost import Saving
+from spindown.domain.past_cost import CostWindow, Saving
+from spindown.reason_text import say_number
 
 #: What the cost of an item is, wherever it is told.
 ALL_IN = (
@@ -27,6 +29,42 @@ def say_usd(dollars: float) -> str:
         return f"{dollars:,.2f}"
     places = max(4, -math.floor(math.log10(abs(dollars))))
     return f"{dollars:.{places}f}"
+
+
+#: USD; a cheaper item's cost is given for 1,000 items.
+_LEAST_ALONE = 0.1
+#: Below so many items the boots of the first machines are most of what one has cost.
+FEW_ITEMS = 10
+
+
+def format_item_cost(dollars: float) -> str:
+    """Return the cost of an item, or of 1,000 cheap ones, with three significant digits."""
+    if dollars >= _LEAST_ALONE:
+        return f"${say_number(dollars)} an item"
+    return f"${say_number(dollars * 1000)} for 1,000 items"
+
+
+def say_item_cost(window: CostWindow, span: str) -> str:
+    """Return what an item has cost, in a clause; "" before the first.
+
+    Args:
+        window: of which span.
+        span: that span in words, as ``in 24 hours``.
+    """
+    cost = window.cost_per_item
+    if cost is None:
+        return ""
+    if window.items < FEW_ITEMS:
+        return f"too few items {span} to say what one costs"
+    return f"{format_item_cost(cost)} all in, {span}"
+
+
+def say_span_until(now: datetime, begun: datetime | None, days: int) -> str:
+    """Return a span of days before ``now`` in words; of one that began within it, since when."""
+    if begun is not None and now - begun < timedelta(days=days):
+        since = f"{begun:%H:%M} UTC" if begun.date() == now.date() else f"{begun:%Y-%m-%d}"
+        return f"since {since}"
+    return "in 24 hours" if days == 1 else f"in {days} days"
 
 
 def say_saving(saving: Saving, *, shortly: bool = False) -> str:

@@ -14,12 +14,12 @@ from rich.segment import Segment
 from rich.text import Text
 
 from spindown.cli.option import COMMAND, GIVEN, placed
-from spindown.cli.render.saving import say_saving
+from spindown.cli.render.saving import FEW_ITEMS, say_item_cost, say_saving, say_span_until
 from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
-from spindown.reason_text import say, say_count, say_error, say_number, say_shape
+from spindown.reason_text import say, say_count, say_error, say_shape
 
 _COLOURS = {
     "booting": "yellow",
@@ -32,8 +32,6 @@ _COLOURS = {
 }
 
 
-#: USD; a cheaper item's cost is given for 1,000 items.
-_LEAST_ALONE = 0.1
 #: Busy share of paid time below which the cost of an item says little of the work.
 _MOSTLY = 0.5
 #: Width of the output where there is no terminal.
@@ -133,7 +131,8 @@ def render_status(status: Status, *, ended: bool = False) -> RenderableType:
     parts: list[RenderableType] = [_queue_line(status), *_shape_lines(status), _money_line(status)]
     parts += [Text(line, style="bold red") for line in _failed_lines(status)]
     if said := say_saving(status.saving, shortly=True):
-        parts.append(Text(f"saved  in 7 days {said}", style="dim"))
+        span = say_span_until(status.at, status.begun, 7)
+        parts.append(Text(f"saved  {span} {said}", style="dim"))
     present = [entry for entry in status.workers if entry.is_present]
     if shown := status.workers if ended else present:
         parts += _worker_lines(shown, status.at)
@@ -198,8 +197,11 @@ def _money_line(status: Status) -> Text:
         line.append(f" done, {today.items_failed:,} failed", style="bold red")
     line.append(f", ${today.dollars:.4f}")
     day, week = status.last_day.cost_per_item, status.last_week.cost_per_item
-    if day is not None:
-        line.append(f", {format_item_cost(day)} all in, in 24 hours", style="bold green")
+    said = say_item_cost(status.last_day, say_span_until(status.at, status.begun, 1))
+    if day is not None and status.last_day.items < FEW_ITEMS:
+        line.append(f", {said}")
+    elif day is not None:
+        line.append(f", {said}", style="bold green")
         # Of a workload that is younger than a day both are the same.
         if week is not None and status.last_week != status.last_day:
             line.append(f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %"))
@@ -276,10 +278,3 @@ def _job(lease: Lease) -> str:
 def format_seconds(length: timedelta) -> str:
     """Return a duration to the second, for people."""
     return format_duration(timedelta(seconds=max(0, round(length.total_seconds()))))
-
-
-def format_item_cost(dollars: float) -> str:
-    """Return the cost of an item, or of 1,000 cheap ones, with three significant digits."""
-    if dollars >= _LEAST_ALONE:
-        return f"${say_number(dollars)} an item"
-    return f"${say_number(dollars * 1000)} for 1,000 items"

@@ -936,16 +936,25 @@ def check_webhook(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     trouble = facts.webhook
     yield Finding(
         what=f"webhook {subject.webhook}",
-        found="there" if trouble is None else trouble.reason,
+        found=_found_of_webhook(is_deployed=subject.is_deployed)
+        if trouble is None
+        else trouble.reason,
         needed=""
         if trouble is None
-        else "a secret at home that the function of the webhook can read: else it tells nobody",
+        else "a secret at home that the function of the webhook can read, with an address that "
+        "begins with https:// and takes texts: else it tells nobody",
         remedy=""
         if trouble is None
         else "fix `alarm_webhook`, or make the secret, encrypted by AWS's key or by `kms_key_arn`; "
         "then cdk deploy --all",
         severity=Severity.GOOD if trouble is None else Severity.WARNING,
     )
+
+
+def _found_of_webhook(*, is_deployed: bool) -> str:
+    if not is_deployed:
+        return "there; whether it holds an address is seen once it is deployed"
+    return "its function reads an https:// address there, and no text has failed in the last hour"
 
 
 def check_sources(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:

@@ -96,12 +96,12 @@ def test_the_webhook_s_function_is_tried_without_a_text(
 ) -> None:
     client = session.client("lambda")
     with Stubber(client) as answers:
-        said = answer({"errorType": "AccessDenied"}, FunctionError="Unhandled")
+        said = answer({"errorMessage": "not https", "stackTrace": []}, FunctionError="Unhandled")
         answers.add_response(
             "invoke",
             said if failed else answer({"posted": 0}),
             {"FunctionName": "demo--webhook", "Payload": b'{"Records": []}'},
         )
 
-        with pytest.raises(ContractError) if failed else nullcontext():
+        with pytest.raises(ContractError, match="'not https'") if failed else nullcontext():
             LambdaWebhook(lambda: client, "demo--webhook")()

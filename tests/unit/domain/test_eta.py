@@ -194,7 +194,7 @@ def test_slots_are_of_workers_that_take_jobs_and_launches() -> None:
     asked = a_launch(count=3, slots=2)
     refused = a_launch("other", state=LaunchState.REFUSED)
 
-    found = expect_slots([there, boots, leaves], [asked, refused], known(100.0), Policy())
+    found = expect_slots([there, boots, leaves], [asked, refused], known(100.0), Policy(), NOW)
 
     assert [one.count for one in found] == [2, 1, 6]
     now, booting, launching = found
@@ -207,8 +207,29 @@ def test_slots_are_of_workers_that_take_jobs_and_launches() -> None:
     assert now.items_per_hour > 0.0
 
 
+@pytest.mark.parametrize(
+    ("seconds", "usual", "late"),
+    [(60, 120, 287), (200, 287, 287), (400, 800, 800)],
+    ids=["as usual", "later than usual", "later than ever"],
+)
+def test_a_boot_ends_after_now_however_long_it_takes(seconds: int, usual: int, late: int) -> None:
+    began = NOW - timedelta(seconds=seconds)
+    worker = a_worker(checked_in_at=None, launched_at=began)
+
+    (found,) = expect_slots([worker], [], known(100.0), Policy(), NOW)
+
+    times = [round((at - began).total_seconds()) for at in (found.ready_at, found.ready_late_at)]
+    assert times == [usual, late]
+
+
+def test_a_job_is_not_done_before_it_can_be_received() -> None:
+    at = NOW + timedelta(hours=4)
+
+    assert hours_of(replace(LEFT, not_before=at), slots(2)) == (4.0, 4.0, 4.0)
+
+
 def test_before_anything_was_measured_no_slot_is_of_use() -> None:
-    assert expect_slots([a_worker()], [a_launch()], Knowledge(), Policy()) == ()
+    assert expect_slots([a_worker()], [a_launch()], Knowledge(), Policy(), NOW) == ()
 
 
 def test_the_spread_is_that_of_the_reports_once_there_are_some() -> None:

@@ -375,6 +375,22 @@ def test_a_job_that_nobody_gets_yet_tells_when_it_is_tried() -> None:
     assert "1m30s" in screen_of(detail)
 
 
+def test_a_job_whose_machine_was_ended_waits() -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    world.leave("b-00000", HALF)
+    left = RequeuedJob(job_id="b-00000", sent_at=NOW, items=10, items_done=4, at=NOW)
+    view = replace(world.outlook.view, requeued_jobs={"b-00000": left})
+    world.outlook = replace(world.outlook, view=view)
+
+    (waits,) = world.listed()
+    again = replace(view, leases=(a_lease(job_id="b-00000"),))
+    world.outlook = replace(world.outlook, view=again)
+    (runs,) = world.listed()
+
+    assert (waits.state, runs.state) == (BatchState.WAITING, BatchState.RUNNING)
+
+
 def test_one_batch_tells_what_failed_and_what_was_sent_again() -> None:
     world = World()
     world.submit("b", jobs=3)

@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spindown.cli.render.screen import (
-    TextConsole,
-    format_item_cost,
-    format_seconds,
-    render_status,
-)
+from spindown.cli.render.saving import format_item_cost
+from spindown.cli.render.screen import TextConsole, format_seconds, render_status
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
