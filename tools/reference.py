@@ -164,10 +164,12 @@ EC2 tells prices: those in use are up to five minutes old, and charges note them
 
 A launch sets aside what it will cost: its boot, the work in sight that it is bought for, and its
 end, at the price asked. Charges, every five minutes, release that or correct it to what the worker
-still needs. A launch whose part does not fit into what is left of `budget_per_month` is not made;
-`plan` and `why` name both numbers. With `stop launches` it sets aside all that waits, since its
-machine will do all that waits. With the other two it is made if the budget pays for one job (or as
-much work as a boot takes): the machine ends when the budget does.
+still needs. The rest is given back by the tick that sees the end of its last machine, some two
+minutes after it; `status` shows it as set aside until then. A launch whose part does not fit into
+what is left of `budget_per_month` is not made; `plan` and `why` name both numbers. With `stop
+launches` it sets aside all that waits, since its machine will do all that waits. With the other
+two it is made if the budget pays for one job (or as much work as a boot takes): the machine ends
+when the budget does.
 
 A tick ends a worker as soon as what is left pays for its end and no longer for its next job. So
 while jobs take as long as they are known to take, and boots too, a month costs no more than its

@@ -29,13 +29,17 @@ def make_files(root: Path, *names: str) -> None:
         path.write_text(name)
 
 
-@pytest.mark.parametrize(("after", "named"), [("", 0), ("day", 1), ("main/day", 1)])
+@pytest.mark.parametrize(
+    ("after", "named"), [("", ""), ("day", "when day is"), ("other/day", "when other/day is")]
+)
 def test_a_batch_that_waits_says_for_which(
-    capsys: pytest.CaptureFixture[str], after: str, named: int
+    capsys: pytest.CaptureFixture[str], after: str, named: str
 ) -> None:
     batch = Batch(batch_id="night", workload="main", jobs=("night-0",), items=1, after=after)
     announce(batch, "", as_json=False)
-    assert capsys.readouterr().out.count(" day ") == named
+    said = capsys.readouterr().out
+    assert named in said
+    assert ("It starts" in said) is bool(after)
 
 
 def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
