@@ -125,7 +125,7 @@ class Session:
         """Gather the status of a workload."""
         settings = self.workload(workload)
         effective = effective_policy(settings, self.edit(workload), PolicyRow())
-        return read_status(
+        found = read_status(
             workload,
             ledger=self.ledger(workload),
             queues=self.queues(workload),
@@ -135,6 +135,7 @@ class Session:
             now=self.aws.clock.now(),
             declared=declared_shapes(effective.policy),
         )
+        return replace(found, is_drained=effective.policy.max_workers == 0)
 
     def outlook(self, workload: str) -> Outlook:
         """Gather what an ETA of the workload's batches goes by."""

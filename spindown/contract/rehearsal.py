@@ -67,6 +67,8 @@ class Rehearsal:
     launches: tuple[RehearsedLaunch, ...] = ()
     #: Why the last pools were not asked about; "": all were.
     ended: str = ""
+    #: Whether our own limit of a minute has ended it, as after two looks in a row.
+    is_used_up: bool = False
 
 
 def rehearsal_event(request: RehearsalRequest) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def rehearse(request: RehearsalRequest, ports: ControlPorts) -> Rehearsal:
     images = _read_images(request.workload, ports) if settings.bake is not None else {}
     requests = [_launch_request(pool, settings, policy, images, ports) for pool in request.pools]
     if not _take_calls(len(requests), ports):
-        return Rehearsal(ended=f"{REHEARSED_PER_MINUTE} launches a minute are rehearsed, no more")
+        why = f"{REHEARSED_PER_MINUTE} launches a minute are rehearsed, no more"
+        return Rehearsal(ended=why, is_used_up=True)
     begun, done = ports.clock.elapsed(), list[RehearsedLaunch]()
     for pool, launch in zip(request.pools, requests, strict=True):
         if ports.clock.elapsed() - begun > _BEGIN_WITHIN:

@@ -76,6 +76,8 @@ class Status:
     saving: Saving
     #: Since when there was work; None: that is not known.
     begun: datetime | None = None
+    #: Whether the policy leaves no room for a worker, as after a drain.
+    is_drained: bool = False
     #: Of the whole deployment, as the budget is.
     month_usd: float
     budget_usd: float | None

@@ -138,6 +138,11 @@ def render_status(status: Status, *, ended: bool = False) -> RenderableType:
         parts += _worker_lines(shown, status.at)
     if not present:
         parts.append(Text("no instances: nothing is billed", style="dim"))
+    if status.is_drained:
+        said = (
+            "drained: `max_workers` is 0, so nothing is launched; `spindown policy diff` shows it"
+        )
+        parts.append(Text(said, style="yellow"))
     if number := len(status.workers) - len(shown):
         said = f"{say_count(number, 'instance')} ended lately: `spindown status --ended` lists them"
         parts.append(Text(said, style="dim"))

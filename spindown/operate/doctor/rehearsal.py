@@ -134,7 +134,8 @@ def _check(what: str, one: Rehearsed) -> Iterator[Finding]:
             found=f"ended early: {one.answer.ended}",
             needed="an answer for each pool",
             remedy="run `spindown doctor` again in a minute",
-            severity=Severity.WARNING,
+            # That says nothing of the deployment.
+            severity=Severity.GOOD if one.answer.is_used_up else Severity.WARNING,
         )
     for code in dict.fromkeys(each.code for each in launches if each.code):
         alike = [each for each in launches if each.code == code]

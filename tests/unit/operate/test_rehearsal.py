@@ -6,12 +6,12 @@ from itertools import product
 
 import pytest
 
-from spindown.contract.rehearsal import POOLS_AT_MOST, RehearsedPool
+from spindown.contract.rehearsal import POOLS_AT_MOST, Rehearsal, RehearsedPool
 from spindown.domain.offer import CapacityType, Offer
 from spindown.error import AccessDenied
 from spindown.operate.doctor.examine import find
 from spindown.operate.doctor.finding import Severity
-from spindown.operate.doctor.rehearsal import sample
+from spindown.operate.doctor.rehearsal import Rehearsed, check_rehearsals, sample
 from spindown.port import RefusalKind
 from tests.builders import a_type, an_offer
 from tests.unit.operate.examined import ZONES, Examined
@@ -111,6 +111,15 @@ def test_without_a_whole_answer_it_warns(ended: str | AccessDenied) -> None:
 
     assert Severity.WARNING in severities(world)
     assert world.report().can_launch
+
+
+@pytest.mark.parametrize("is_used_up", [True, False])
+def test_our_own_limit_of_a_minute_is_no_warning(*, is_used_up: bool) -> None:
+    answer = Rehearsal(ended="no more in this minute", is_used_up=is_used_up)
+
+    (found,) = check_rehearsals({"ocr": Rehearsed(offers=3, answer=answer)})
+
+    assert found.severity is (Severity.GOOD if is_used_up else Severity.WARNING)
 
 
 def many(types: int, zones: int) -> list[Offer]:

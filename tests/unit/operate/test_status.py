@@ -536,3 +536,10 @@ def test_what_was_saved_is_told_as_an_estimate() -> None:
     assert saving.against_on_demand == pytest.approx(0.75)
     assert saving.warm_dollars == pytest.approx(4.0 * 12)
     assert "75 % less" in screen_of(world.status(), width=200)
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_a_drained_fleet_says_so(*, is_drained: bool) -> None:
+    status = replace(World().status(), is_drained=is_drained)
+
+    assert ("drained" in screen_of(status)) is is_drained
