@@ -64,6 +64,7 @@ BY_FUNCTION = {
     "machines are idle for most of a day": "idle-share",
     "dollars are spent and no item is done": "dollars-without-items",
     "jobs have lost their messages": "lost-jobs",
+    "jobs of no batch have failed": "failed-jobs",
     "an item became dear": "cost-",
 }
 
