@@ -1,7 +1,6 @@
 """One tick of one workload (``control.tick``), and what follows it (``after_tick``).
 
-Trigger: the tick of every minute, the spare tick, the backlog alarm, the nudge after a submit,
-`intake`.
+Trigger: the tick of every minute, the spare tick, the backlog alarm, a nudge, `intake`.
 Input: which workload; nothing else in the event is trusted.
 Effects: launches and ends instances, writes the ledger and the decision; looks at batches.
 

@@ -275,9 +275,9 @@ def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
 def _scale(knowledge: Knowledge, policy: Policy, of: Processor | None) -> float | None:
     """Return the geometric mean of measured over prior; each counts up to 1 by its hours.
 
-    ``of``: by what is alike alone: GPUs of a name, or vCPUs that are as fast, in the number nearest
-    to it. From one number of vCPUs to another speed is taken to change by their ratio to the power
-    of SCALING, since few jobs use each further vCPU as well as the first.
+    ``of``: by what is alike alone: GPUs of a name, or vCPUs that are as fast. From one number of
+    vCPUs to another speed is taken to change by their ratio to the power of SCALING, since few jobs
+    use each further vCPU as well as the first.
     """
     weights = logs = 0.0
     shown = [
@@ -285,8 +285,6 @@ def _scale(knowledge: Knowledge, policy: Policy, of: Processor | None) -> float 
         for kind, record in knowledge.throughput.items()
         if (of is None or _is_alike(kind[0], of[0])) and record.hours > 0.0 and record.items > 0.0
     ]
-    if of is not None and of[0].endswith(VCPU):
-        shown = _nearest(shown, of[1])
     worth = _worth(knowledge) if shown else 0.0
     for (name, count), record in shown:
         slots = processor_slots((name, count), knowledge.slots)
@@ -297,18 +295,6 @@ def _scale(knowledge: Knowledge, policy: Policy, of: Processor | None) -> float 
             logs += weight * (SCALING - 1.0) * math.log(of[1] / count)
         weights += weight
     return math.exp(logs / weights) if weights > 0.0 else None
-
-
-def _nearest(
-    shown: Sequence[tuple[Processor, ThroughputRecord]], vcpus: float
-) -> list[tuple[Processor, ThroughputRecord]]:
-    """Return what machines with the nearest number of vCPUs have shown, by the ratio of both.
-
-    What others have shown is worth less than it seems: how jobs use more vCPUs is only assumed.
-    """
-    far = [abs(math.log(vcpus / count)) for (_, count), _ in shown]
-    least = min(far, default=0.0)
-    return [each for each, at in zip(shown, far, strict=True) if math.isclose(at, least)]
 
 
 def _is_alike(name: str, other: str) -> bool:

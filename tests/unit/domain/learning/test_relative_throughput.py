@@ -148,22 +148,6 @@ def test_what_vcpus_did_counts_for_equal_ones_of_a_family() -> None:
     assert small.items_per_hour == pytest.approx(0.5 * prior, rel=0.02)
 
 
-def test_as_many_vcpus_of_another_family_count_alone() -> None:
-    """Jobs that use one vCPU: m7i.large and both of 4 vCPUs are measured, c7i.large never was."""
-    rate = 10.0
-    known = Knowledge(
-        throughput={
-            kind: ThroughputRecord(items=200.0 * rate, hours=200.0, reports=99, lives=99)
-            for kind in (("m7i vCPU", 2.0), ("m7i vCPU", 4.0), ("c7i vCPU", 4.0))
-        }
-    )
-
-    found = throughput(known, a_cpu_type("c7i.large", vcpus=2), POLICY)
-
-    assert not found.measured
-    assert found.items_per_hour == pytest.approx(rate, rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("kind", "source"),
     [
