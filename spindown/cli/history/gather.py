@@ -22,6 +22,7 @@ from spindown.cli.history.price import (
     Buyer,
     MarketHistory,
     made_up_prices,
+    pay,
     read_live,
     read_prices,
 )
@@ -37,6 +38,7 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Policy
+from spindown.domain.pricing import Pricing
 from spindown.domain.relative_throughput import reference_machine
 from spindown.error import BadInput
 from spindown.ledger.knowledge import read_knowledge, starts_baked
@@ -61,6 +63,8 @@ class SimulatedWorkload:
     slots: str = "per-gpu"
     root_volume_gib: int = 100
     budget_per_month: float | None = None
+    #: None: EC2's prices are paid.
+    pricing: Pricing | None = None
     #: Home first; empty: not known.
     regions: tuple[str, ...] = ()
     #: Region -> zones to buy in; empty: all that a market has.
@@ -105,6 +109,7 @@ def read_subject(path: Path, workload: str | None) -> SimulatedWorkload:
         slots=str(chosen.run.slots),
         root_volume_gib=chosen.image.root_volume_gib,
         budget_per_month=config.deployment.budget_per_month,
+        pricing=config.pricing.of(name, config.deployment.region),
         regions=tuple(config.deployment.regions),
         zones={
             region: place.zones
@@ -152,6 +157,7 @@ def deployed_subject(session: Session, workload: str | None, *, live: bool) -> S
         slots=settings.run.slots,
         root_volume_gib=settings.run.root_volume_gib,
         budget_per_month=session.deployment.budget_per_month,
+        pricing=settings.pricing,
         regions=_home_first(session.deployment.region, settings.regions),
         zones={region: tuple(place.subnets) for region, place in settings.regions.items()},
     )
@@ -266,7 +272,7 @@ def gather(options: SimulationOptions, connect: Connect = open_session) -> Gathe
         spot_price_ratio=subject.policy.spot_price_ratio_estimate,
         reclaims_per_hour=options.reclaims_per_hour,
     )
-    prices = _find_prices(options, subject, session, traffic, buyer)
+    prices = pay(_find_prices(options, subject, session, traffic, buyer), subject.pricing)
     if subject.zones and options.prices != LIVE:
         named = ", ".join(zone for zones in subject.zones.values() for zone in zones)
         unused = f"the zones of the settings ({named}) are not used: the prices bring their own"

@@ -12,7 +12,8 @@ from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.option import RECLAIMS_PER_HOUR
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
-from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
+from spindown.domain.offer import CapacityType, InstanceType, Requirements, SpotPrice, slot_count
+from spindown.domain.pricing import Pricing
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.error import BadInput
@@ -203,6 +204,36 @@ def read_live(
     found = _Found(spot=spot, on_demand=on_demand, types=types, known_to=now)
     listings, notes = _list(found, traffic, buyer)
     return MarketHistory(source=f"EC2's prices in {where}", listings=listings, notes=tuple(notes))
+
+
+def pay(market: MarketHistory, pricing: Pricing | None) -> MarketHistory:
+    """Return the market at what the account pays: its discounts, not what is paid for already."""
+    if pricing is None:
+        return market
+    notes = list(market.notes)
+    if pricing.discounts:
+        notes.append(f"prices after {say_count(len(pricing.discounts), 'discount')} of [pricing]")
+    if pricing.paid:
+        notes.append(
+            "machines that [pricing] pays for already cost their full price here: "
+            "all ways that use them are cheaper than this says"
+        )
+    listings = tuple(_pay(one, pricing) for one in market.listings)
+    return replace(market, listings=listings, notes=tuple(notes))
+
+
+def _pay(listing: Listing, pricing: Pricing) -> Listing:
+    name, region = listing.instance_type.name, listing.region
+    spot = pricing.factor(name, region, CapacityType.SPOT)
+    on_demand = pricing.factor(name, region, CapacityType.ON_DEMAND)
+    return replace(
+        listing,
+        on_demand=None if listing.on_demand is None else listing.on_demand * on_demand,
+        zones={
+            zone: replace(sold, spot=tuple((at, price * spot) for at, price in sold.spot))
+            for zone, sold in listing.zones.items()
+        },
+    )
 
 
 def _fits(instance_type: InstanceType, buyer: Buyer) -> bool:

@@ -36,6 +36,7 @@ from spindown.domain.offer import (
     Quota,
     build_offers,
 )
+from spindown.domain.pricing import adjust, open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.requirement import limit_types, unknown_names
 from spindown.domain.schedule import Demand
@@ -342,7 +343,7 @@ def _rank(case: DoctorCase, home: str, facts: Facts) -> CandidateList:
         [offer for region in sorted(case.places) for offer in _offers(case, region, home, facts)],
         demand=Demand(need_items_per_hour=items, backlog_items=items, jobs=1, items_per_job=items),
         knowledge=Knowledge(),
-        policy=policy,
+        policy=open_to_paid(policy, case.pricing, case.root_gib),
         requirements=case.requirements,
         # Every rung is open by then: an offer that does not fit now never will.
         waited=policy.start_within,
@@ -364,6 +365,8 @@ def _offers(case: DoctorCase, region: str, home: str, facts: Facts) -> tuple[Off
         volume_gib=case.root_gib,
         home_region=home,
     )
+    if case.pricing is not None:
+        offers = tuple(adjust(offers, case.pricing, ()))
     return tuple(o for o in offers if _has_template(o, place.templates))
 
 

@@ -16,6 +16,7 @@ from spindown.contract.settings import DeploymentSettings, RegionSettings, Workl
 from spindown.control.policy import effective_policy
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
+from spindown.domain.pricing import Pricing
 from spindown.error import NotFound, SpindownError
 from spindown.port import LiveEdit, SettingsStore
 
@@ -41,6 +42,8 @@ class DoctorCase:
     #: the deploy makes is "".
     places: Mapping[str, RegionSettings]
     root_gib: int
+    #: None: EC2's prices are paid.
+    pricing: Pricing | None = None
     images: tuple[RequiredImage, ...] = ()
     #: Whether instances start from images that Image Builder builds.
     is_baked: bool = False
@@ -126,7 +129,12 @@ def from_config(config: Config) -> DoctorSubject:
         deployment=deployment.name,
         region=deployment.region,
         cases=tuple(
-            _planned(name, workload, places, deployment)
+            replace(
+                _planned(name, workload, places, deployment),
+                pricing=config.pricing.of(
+                    name, deployment.region, has_addresses=deployment.public_addresses
+                ),
+            )
             for name, workload in sorted(config.workloads.items())
         ),
         budget_usd=deployment.budget_per_month,
@@ -245,6 +253,7 @@ def _deployed(
         policy=effective_policy(settings, edit, PolicyRow()).policy,
         places=settings.regions,
         root_gib=settings.run.root_volume_gib,
+        pricing=settings.pricing,
         unread=settings.unread,
         is_deployed=True,
     )

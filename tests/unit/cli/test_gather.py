@@ -114,7 +114,8 @@ def test_a_file_gives_the_policy_and_the_deployment_the_history(tmp_path: Path) 
     file.write_text(
         '[deployment]\nname = "demo"\nregion = "us-west-2"\nzones = ["us-west-2a"]\n'
         f'[workload.{WORKLOAD}.run]\nentrypoint = "a:run"\ncode = "a"\n'
-        f"[workload.{WORKLOAD}.policy]\nmax_workers = 9\n",
+        f"[workload.{WORKLOAD}.policy]\nmax_workers = 9\n"
+        "[[pricing.discount]]\nmultiplier = 0.7\n",
         encoding="utf-8",
     )
     url = session.workload(WORKLOAD).queue_url
@@ -124,6 +125,7 @@ def test_a_file_gives_the_policy_and_the_deployment_the_history(tmp_path: Path) 
 
     assert gathered.subject.policy.max_workers == 9
     assert [arrival.items for arrival in gathered.traffic.arrivals] == [10]
+    assert "prices after 1 discount of [pricing]" in gathered.notes
     # A made-up market has zones of its own, and says so.
     assert any("us-west-2a" in note for note in gathered.notes)
 

@@ -12,6 +12,7 @@ from spindown.cli.explain.plan import Sort, plan_to_json, render_plan, sort_cand
 from spindown.contract.settings import RegionSettings
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
+from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import PlannedTick, plan_next_tick
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
@@ -206,6 +207,25 @@ def test_notes_of_prices_and_quotas_are_printed() -> None:
     shown = screen_of(plan_of(world))
 
     assert "quota us-west-2/G/Spot: 0 vCPUs are left, the smallest offer takes 4" in shown
+
+
+def test_prices_that_are_the_accounts_own_are_told() -> None:
+    world = with_policy()
+    settings = replace(
+        world.workload_settings(),
+        pricing=Pricing(
+            discounts=(Discount(multiplier=0.7),),
+            paid=(PaidMachines(instance_type="g4dn.xlarge", count=2, region=REGION),),
+        ),
+    )
+    world.settings.deploy(settings)
+
+    shown = screen_of(plan_of(world))
+
+    assert (
+        "prices are those of [pricing]: 1 discount; "
+        "2 of 2 machines already paid for can be launched"
+    ) in shown
 
 
 def _without_zones(world: ControlWorld) -> ControlWorld:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from spindown.cli.history.arrival import ArrivalHistory
-from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_prices
-from spindown.domain.offer import Requirements
+from spindown.cli.history.price import Buyer, made_up_prices, pay, read_live, read_prices
+from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types
 from spindown.memory import MemoryClock, MemoryMarket, PortCall, intercept
@@ -50,6 +51,30 @@ def test_prices_of_the_traffic_s_days_are_in_force_on_them(tmp_path: Path) -> No
         "on-demand prices of g4dn.12xlarge are estimated: spot for 50% of on-demand",
         "x9.huge: left out, since Spindown knows no such type",
     )
+
+
+def test_an_account_pays_its_own_prices(tmp_path: Path) -> None:
+    market = read_prices(a_file(tmp_path, PRICES, "p.csv"), a_traffic(), BUYER)
+    on_demand = frozenset({CapacityType.ON_DEMAND})
+    pricing = Pricing(
+        discounts=(
+            Discount(multiplier=0.7, families=frozenset({"g5"}), capacity_types=on_demand),
+            Discount(multiplier=0.9, families=frozenset({"g5"})),
+        ),
+        paid=(PaidMachines(instance_type="g5.xlarge", count=1, region="us-east-1"),),
+    )
+
+    four, one = pay(market, pricing).listings
+
+    assert four == market.listings[0]
+    assert one.on_demand == pytest.approx(0.7 * 1.006)
+    spot = [price for _, price in one.zones["us-east-1a"].spot]
+    assert spot == pytest.approx([0.9 * 0.40, 0.9 * 0.45])
+    first, second = pay(market, pricing).notes[-2:]
+    assert first == "prices after 2 discounts of [pricing]"
+    assert second.startswith("machines that [pricing] pays for already cost their full price here")
+    assert pay(market, None) is market
+    assert pay(market, Pricing(has_addresses=False)) == market
 
 
 def test_slots_of_a_made_up_market_share_their_gpu_s_speed() -> None:

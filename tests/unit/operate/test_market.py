@@ -117,6 +117,23 @@ def test_an_offer_has_the_price_that_a_volume_has_in_its_region(
     assert found.endswith(f" at {price:.3f} USD/h")
 
 
+def test_an_offer_has_the_price_that_the_account_pays() -> None:
+    discount = {"multiplier": 0.5, "families": ["g4dn"]}
+    config = a_config() | {"pricing": {"discount": [discount]}}
+    listed = Examined(is_deployed=False).finding("offers for classify").found
+    paid = Examined(config=config, is_deployed=False).finding("offers for classify").found
+
+    assert "best g4dn.xlarge" in listed
+    assert "best g4dn.xlarge" in paid
+    # Disk and address cost what they did.
+    extra = 2 * _price(paid) - _price(listed)
+    assert 0.01 < extra < 0.03
+
+
+def _price(found: str) -> float:
+    return float(found.rpartition(" at ")[2].split()[0])
+
+
 def test_workloads_share_a_quota() -> None:
     config = a_config()
     config["workload"]["ocr"] = config["workload"]["classify"]
