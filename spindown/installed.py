@@ -50,16 +50,26 @@ def cdk_command() -> tuple[str, ...]:
 
 def how_to_get(extra: str) -> str:
     """Return the command that installs this same Spindown with one of its extras."""
-    source = _source()
+    return install_command(extra, _source(), Path(sys.prefix))
+
+
+def install_command(extra: str, source: Path | None, prefix: Path) -> str:
+    """Return the command that installs Spindown with an extra, in the way it was installed.
+
+    Args:
+        extra: its name.
+        source: the wheel or the checkout that it came from; None: neither.
+        prefix: the environment; uv and pipx leave a file of their own in those that they make.
+    """
     if source is not None and source.is_dir():
         return f"make -C {source} setup"
     named = f"'{source or 'spindown'}[{extra}]'"
-    if (Path(sys.prefix) / "uv-receipt.toml").is_file():
+    if (prefix / "uv-receipt.toml").is_file():
         return f"uv tool install --force {named}"
-    if (Path(sys.prefix) / "pipx_metadata.json").is_file():
+    if (prefix / "pipx_metadata.json").is_file():
         return f"pipx install --force {named}"
     if find_spec("pip") is None:
-        return f"uv pip install --python {sys.prefix} {named}"
+        return f"uv pip install --python {prefix} {named}"
     return f"{sys.executable} -m pip install {named}"
 
 

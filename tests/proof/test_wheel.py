@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.proof
 ROOT = Path(__file__).parents[2]
 #: Seconds, for an instance to start and work on this machine.
 PATIENCE = 120.0
+PIPX = "pipx@1.18.4"
 
 
 @dataclass(frozen=True)
@@ -55,26 +56,56 @@ def outside() -> Mapping[str, str]:
     return {**kept, "PATH": "/usr/bin:/bin"}
 
 
-def install(directory: Path, wheel: Path, extra: str) -> Installed:
-    """Make an environment with the wheel and an extra, and an empty folder."""
-    environment, folder = directory / "environment", directory / "words"
+def install(directory: Path, wheel: Path, extra: str, way: str = "uv pip") -> Installed:
+    """Install the wheel with an extra in an environment of its own, and make an empty folder.
+
+    Args:
+        directory: for both.
+        wheel: what is installed.
+        extra: in brackets; "": none.
+        way: of installing: ``uv pip``, ``uv tool`` or ``pipx``.
+    """
+    folder = directory / "words"
     folder.mkdir()
-    index = uv_environment([sys.executable, "-m", "pip"])
-    uv = find_uv_bin()
-    for step in (
-        ["venv", "--quiet", "--python", sys.executable, str(environment)],
-        ["pip", "install", "--quiet", "--python", str(environment), f"{wheel}{extra}"],
-    ):
-        done = subprocess.run(
-            [uv, *step],
-            check=False,
-            cwd=folder,
-            env={**index, "VIRTUAL_ENV": str(environment)},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+    environment = ENVIRONMENTS[way](directory)
+    python, named = ["--python", sys.executable], f"{wheel}{extra}"
+    if way == "uv pip":
+        install_by(directory, "uv", "venv", "--quiet", *python, str(environment))
+        python = ["--python", str(environment)]
+    install_by(directory, *way.split(), "install", "--quiet", *python, named)
     return Installed(environment, folder)
+
+
+#: Where each way makes the environment.
+ENVIRONMENTS: Mapping[str, Callable[[Path], Path]] = {
+    "uv pip": lambda directory: directory / "environment",
+    "uv tool": lambda directory: directory / "tools" / "spindown",
+    "pipx": lambda directory: directory / "pipx" / "venvs" / "spindown",
+}
+
+
+def install_by(directory: Path, program: str, *arguments: str) -> None:
+    """Run uv, or pipx by uv, with all that they make in a directory."""
+    programs = {"uv": [find_uv_bin()], "pipx": [find_uv_bin(), *["tool", "run", "--quiet"], PIPX]}
+    places = {
+        "UV_TOOL_DIR": directory / "tools" if program == "uv" else directory / "pipx_itself",
+        "UV_TOOL_BIN_DIR": directory / "bin",
+        "PIPX_HOME": directory / "pipx",
+        "PIPX_BIN_DIR": directory / "bin",
+        "PIPX_MAN_DIR": directory / "man",
+    }
+    done = subprocess.run(
+        [*programs[program], *arguments],
+        check=False,
+        cwd=directory,
+        env={
+            **uv_environment([sys.executable, "-m", "pip"]),
+            **{name: str(place) for name, place in places.items()},
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +155,16 @@ def test_the_app_is_synthesised_for_an_account(whole: Installed) -> None:
     assert {name.rpartition("-")[2] for name in listed} == {"core", "image", "insight"}
 
 
-def test_without_an_extra_it_says_how_to_get_it(tmp_path: Path, wheel: Path) -> None:
-    bare = install(tmp_path, wheel, "")
+@pytest.mark.parametrize("way", ENVIRONMENTS)
+def test_without_an_extra_it_says_how_to_get_it(tmp_path: Path, wheel: Path, way: str) -> None:
+    bare = install(tmp_path, wheel, "", way)
     bare.run("init")
     bare.run("iam", "submitter", "--account", "123456789012")
+    told = {
+        "uv pip": f"uv pip install --python {bare.environment}",
+        "uv tool": "uv tool install --force",
+        "pipx": "pipx install --force",
+    }[way]
 
     for arguments, extra in (
         (("deploy",), "infra"),
@@ -138,6 +175,10 @@ def test_without_an_extra_it_says_how_to_get_it(tmp_path: Path, wheel: Path) -> 
         assert (done.returncode, done.stdout) == (1, "")
         # `simulate` says first what it is about to do.
         assert done.stderr.count("\n") == 1 + (arguments[0] == "simulate")
-        assert f"uv pip install --python {bare.environment} '{wheel}[{extra}]'" in done.stderr
+        assert f"{told} '{wheel}[{extra}]'" in done.stderr
     app = bare.attempt(program="spindown-app")
     assert (app.returncode, app.stdout, app.stderr.count("\n")) == (1, "", 1)
+
+    install_by(tmp_path, *told.split(), f"{wheel}[plot]")
+
+    bare.run("-c", "from spindown.installed import require; require('plot')", program="python")
