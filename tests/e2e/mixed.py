@@ -1,5 +1,6 @@
 """Many jobs of four types, in the shares of a team's day, done for real and checked one by one."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,6 +77,25 @@ def send_mixed(world: World, count: int) -> Mapping[str, str]:
     return jobs
 
 
+def _count(world: World, jobs: int) -> Counter[str] | None:
+    """Return the sum of each metric in the workers' log; None: few jobs are counted yet."""
+    counted = Counter[str]()
+    group = world.session.workload(WORKLOAD).log_group
+    for page in (
+        world.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
+    ):
+        for event in page["events"]:
+            told = json.loads(event["message"]) if '"_aws"' in event["message"] else {}
+            for directive in told.get("_aws", {}).get("CloudWatchMetrics", ()):
+                for name in (one["Name"] for one in directive["Metrics"]):
+                    # Of several values the format makes a list.
+                    counted[name] += sum(
+                        told[name] if isinstance(told[name], list) else [told[name]]
+                    )
+    # What a machine that was killed had not sent yet is lost.
+    return counted if counted["JobsCompleted"] >= jobs / 2 else None
+
+
 def check_mixed(world: World, jobs: Mapping[str, str]) -> Counter[str]:
     """Wait until all are done; check each and its machine. Return the machines of each type."""
     store, used = world.session.work_store(WORKLOAD), dict[str, list[Ec2Instance]]()
@@ -96,6 +116,8 @@ def check_mixed(world: World, jobs: Mapping[str, str]) -> Counter[str]:
         used.setdefault(name, []).append(machine)
     # A notice hands one on as well.
     assert handed_on <= max(1, len(jobs) / 100)
+    counted = found(partial(_count, world, len(jobs)), HANGING)
+    assert counted["JobsRerouted"] <= len(jobs) / 100
     # A machine belongs to one shape.
     for name, each in used.items():
         assert {one.tags[tag.SHAPE] for one in each}.isdisjoint(
