@@ -383,7 +383,8 @@ def gpu_share(worker: Worker, slot: int) -> Mapping[str, str]:
     """Return the variable that bounds a slot's share of the cores of a GPU that others use too.
 
     NVIDIA's Multi-Process Service heeds it (NVIDIA, "Multi-Process Service",
-    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE); where its daemon does not run, GPUs are shared by time.
+    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE). Its daemon runs only in images of people who start it there
+    (docs/machines.md); elsewhere GPUs are shared by time.
     """
     gpus = int(worker.gpu_count)
     if not 0 < gpus < worker.slots:
