@@ -7,7 +7,7 @@ from aws_cdk import CfnTag, Fn
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from spindown.config import ImageConfig, WorkloadConfig
+from spindown.config import DeploymentConfig, ImageConfig, WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.image import DISK_KEY
@@ -39,7 +39,7 @@ def add_templates(
     shared = stack.deployment.tags
     what = partial(
         _template_data,
-        has_addresses=stack.deployment.public_addresses,
+        stack.deployment,
         # A container is a network of its own, one hop farther from instance metadata.
         hops=2 if workload.run.image and workload.run.metadata_access else 1,
         profile_arn=profile_arn,
@@ -80,11 +80,11 @@ def refs_of(templates: Mapping[str, ec2.CfnLaunchTemplate]) -> Mapping[str, Temp
 
 
 def _template_data(
+    deployment: DeploymentConfig,
     *,
     image_parameter: str,
     disk: ec2.CfnLaunchTemplate.BlockDeviceMappingProperty,
     hops: int,
-    has_addresses: bool,
     profile_arn: str,
     security_group_id: str,
     tagged: Mapping[str, Mapping[str, str]],
@@ -96,6 +96,7 @@ def _template_data(
     type -> tags.
     """
     template = ec2.CfnLaunchTemplate
+    is_watched = deployment.detailed_monitoring
     groups = [security_group_id]
     # Whatever the subnet gives; groups are then the interface's.
     private = template.NetworkInterfaceProperty(
@@ -108,14 +109,15 @@ def _template_data(
         image_id=f"resolve:ssm:{image_parameter}",
         instance_initiated_shutdown_behavior="terminate",
         iam_instance_profile=template.IamInstanceProfileProperty(arn=profile_arn),
-        security_group_ids=groups if has_addresses else None,
-        network_interfaces=None if has_addresses else [private],
+        security_group_ids=groups if deployment.public_addresses else None,
+        network_interfaces=None if deployment.public_addresses else [private],
         metadata_options=template.MetadataOptionsProperty(
             http_endpoint="enabled",
             http_tokens="required",
             http_put_response_hop_limit=hops,
             instance_metadata_tags="enabled",
         ),
+        monitoring=template.MonitoringProperty(enabled=True) if is_watched else None,
         block_device_mappings=[disk],
         tag_specifications=[
             template.TagSpecificationProperty(resource_type=kind, tags=_listed(tags))

@@ -134,6 +134,8 @@ class DeploymentConfig(TomlTable):
     egress: tuple[Destination, ...] = ()
     #: Whether a VPC that is made logs its connections.
     flow_log: Flag = False
+    #: Whether CloudWatch looks at workers' instances each minute, which AWS bills.
+    detailed_monitoring: Flag = False
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
     #: Whether `spindown verify` may have AWS Fault Injection Service interrupt its machines.

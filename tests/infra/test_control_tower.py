@@ -24,6 +24,7 @@ ANSWERED = {
     "CT.ATHENA.PR.2": "kms_key_arn",
     "CT.CLOUDWATCH.PR.2": "log_retention",
     "CT.CLOUDWATCH.PR.3": "kms_key_arn",
+    "CT.EC2.PR.10": "detailed_monitoring",
     "CT.EC2.PR.11": "public_addresses",
     "CT.S3.PR.10": "kms_key_arn",
 }
@@ -31,7 +32,6 @@ ANSWERED = {
 BROKEN = {"CT.EC2.PR.2": "metadata_access"}
 #: The others that are broken, and why.
 KEPT = {
-    "CT.EC2.PR.10": "detailed monitoring is billed by the instance; workers tell more themselves",
     "CT.LAMBDA.PR.2": "both sources are there; the rule reads no reference to the account",
     "CT.LAMBDA.PR.3": "in a network the functions would need NAT, billed by the hour",
     "CT.S3.PR.2": "access logs would cost more than the bucket; CloudTrail can record access",
