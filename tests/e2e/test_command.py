@@ -9,6 +9,7 @@ import importlib
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -50,7 +51,7 @@ NOT_RUN: Mapping[str, str] = {
     "submit embed --uri": "its address is of a bucket of somebody's own",
     "submit video": "likewise",
     "verify": "it takes a workload of its own: tests/proof/test_verify.py runs it",
-    "watch": "it shows until Ctrl-C; `status` shows the same once, and is run",
+    "watch": "it shows until Ctrl-C: it is run below, and interrupted",
 }
 #: How commands begin that need no deployment and little time; `init` alone is one too.
 ALONE = ("iam", "init --function", "local run")
@@ -69,6 +70,8 @@ MINE = {
     "ITEM": "spindown.toml",
     "C": "--local",
 }
+#: While a file of this name is in the project, each item fails.
+FLAW = "flaw"
 TRAFFIC = "timestamp,items,item_seconds\n" + "".join(
     f"2026-06-01T{hour:02}:00:00Z,60,6\n" for hour in range(9, 16)
 )
@@ -221,9 +224,9 @@ FAILS: Mapping[str, str] = {
     "policy set classify max_workerz=2": "the page shows what is said of a slip of the pen",
     "redrive W JOB": "no job has failed here: tests/unit/cli/batch/test_redrive.py has some",
     "redrive W --malformed --remove MESSAGE": "no message is malformed here: likewise",
-    "redrive WORKLOAD --items": "no item has failed here: likewise",
-    "results BATCH-again": "likewise",
 }
+#: How commands begin that take a batch in which an item has failed; the next ones what came of it.
+FAILED = ("redrive WORKLOAD --items", "results BATCH-again")
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +238,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     text = path.read_text(encoding="utf-8")
     policy = text.index("[workload.main.policy]")
     path.write_text(f"{text[:policy]}[workload.main.policy]\n{SWIFT}", encoding="utf-8")
+    code = directory / "code" / "main.py"
+    text = code.read_text(encoding="utf-8")
+    flawed = f"error='flawed' if Path({str(directory / FLAW)!r}).exists() else None)"
+    assert "len(text.split())})" in text
+    text = text.replace("len(text.split())})", f"len(text.split())}}, {flawed}")
+    code.write_text(f"from pathlib import Path\n{text}", encoding="utf-8")
     with in_background(path) as (deployed, _):
         yield deployed
 
@@ -248,8 +257,20 @@ def sent(deployed: Deployed) -> Any:
     return sent
 
 
+@pytest.fixture(scope="module")
+def failed(deployed: Deployed, sent: Any) -> str:
+    """Return a batch whose item has failed by a flaw that is mended since."""
+    flaw = deployed.directory / FLAW
+    flaw.touch()
+    batch = deployed.spindown_json("submit", "main", str(deployed.directory / "cdk.json"))
+    assert batch["batch_id"] != sent["batch_id"]
+    assert deployed.finished(batch["jobs"][0]).items_failed == 1
+    flaw.unlink()
+    return str(batch["batch_id"])
+
+
 @pytest.mark.proof
-def test_every_command_runs_in_a_local_system(deployed: Deployed, sent: Any) -> None:
+def test_every_command_runs_in_a_local_system(deployed: Deployed, sent: Any, failed: str) -> None:
     here = deployed.directory
     for name in ("scans/a.txt", "spindown/cli/render/a.py", "examples/classify/classify.py"):
         (here / name).parent.mkdir(parents=True)
@@ -258,7 +279,7 @@ def test_every_command_runs_in_a_local_system(deployed: Deployed, sent: Any) -> 
     (job,) = sent["jobs"]
     known = {**MINE, "JOB": job, "first": job, "BATCH": sent["batch_id"], "MESSAGE": "none"}
     known |= {"b-20261120-152800-1a2b3c4d": sent["batch_id"]}
-    known |= {"BATCH-again": f"{sent['batch_id']}-again"}
+    of_failed = {**known, "BATCH": failed, "BATCH-again": f"{failed}-again"}
 
     wrong, one_of_each = [], {one.words: one for one in OURS if why_not_run(one) is None}
     # What drains comes last: nothing is launched after it.
@@ -266,13 +287,26 @@ def test_every_command_runs_in_a_local_system(deployed: Deployed, sent: Any) -> 
         if not is_alone(command) and not begins(command, *LONG):
             # Each page begins with an empty folder.
             shutil.rmtree(here / "got", ignore_errors=True)
-            done = typed(filled(command.words[1:], known), here)
+            own = of_failed if begins(command, *FAILED) else known
+            done = typed(filled(command.words[1:], own), here)
             if done.returncode != int(begins(command, *FAILS)):
                 wrong.append(
                     f"{command}: {done.returncode} {done.stdout[-300:]} {done.stderr[-300:]}"
                 )
 
     assert "\n".join(wrong) == ""
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("sent")
+def test_watch_shows_until_it_is_interrupted(deployed: Deployed) -> None:
+    with deployed.followed("watch", "--json", "--every", "0.2") as process:
+        assert process.stdout is not None
+        looks = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(HANGING) == 130
+
+    assert [one["workload"] for look in looks for one in look] == ["main", "main"]
 
 
 @pytest.mark.proof
