@@ -87,12 +87,12 @@ def test_says_that_a_rise_stands_and_what_ends_it() -> None:
     assert "25%" in shown
 
 
-def test_says_nothing_of_a_workload_that_never_ran() -> None:
+def test_says_that_a_workload_has_spent_nothing_yet() -> None:
     trend = trend_of(ControlWorld())
 
     assert decode(CostTrend, encode(trend)) == trend
     assert (trend.days, trend.weeks, trend.rise) == ((), (), None)
-    assert screen_of(trend) == ""
+    assert screen_of(trend).startswith("classify: ")
 
 
 def test_what_is_accepted_ends_the_rise_and_is_told() -> None:
