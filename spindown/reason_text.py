@@ -178,10 +178,10 @@ def _inner(about: About, name: str = "why") -> str:
     return _say_code(str(about[name]), rest)
 
 
-def say_batch_end(batch_id: str, tally: BatchTally, why: str = "") -> str:
+def say_batch_end(batch_id: str, tally: BatchTally, before: str = "") -> str:
     """Say how a batch ended, what it cost, and which command tells more.
 
-    ``why``: it was cancelled though nobody asked for it.
+    ``before``: the batch for which it waited, if it was cancelled because that did not succeed.
     """
     counts = (
         (tally.items_failed, "item", "failed"),
@@ -191,10 +191,10 @@ def say_batch_end(batch_id: str, tally: BatchTally, why: str = "") -> str:
     bad = "; ".join(f"{say_count(count, of)} {what}" for count, of, what in counts if count)
     done = say_count(tally.items - tally.items_failed, "item")
     cost = f", ${say_dollars(tally.dollars)} at work" if tally.dollars else ""
-    because = f" ({why})" if why else ""
+    because = f" ({before}, for which it waited, did not succeed)" if before else ""
     says = f"Batch {batch_id} is over: {done} done{f', {bad}' if bad else ''}{because}{cost}."
     more = f"spindown results {batch_id}{' --failed' if tally.items_failed else ''}"
-    return f"{says} See `{more}`."
+    return _line(f"{says} See `{more}`.")
 
 
 def say_batch_given_up(batch_id: str, why: Reason) -> str:

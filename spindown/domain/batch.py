@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spindown.domain.value_range import Dollars
-
 #: The messages of a submit are kept for as long; after that nobody could start the batch any more.
 FORGOTTEN_AFTER = timedelta(days=30)
 
@@ -50,8 +48,8 @@ class BatchTally:
     items_failed: int = 0
     given_up: int = 0
     cancelled: int = 0
-    #: USD, of machines' time at work on it.
-    dollars: Dollars = 0.0
+    #: USD, of machines' time at work on it. Workers write what is summed: the sum has no bounds.
+    dollars: float = 0.0
 
     def with_job(
         self, state: str, *, items: int, failed: int, dollars: float = 0.0

@@ -42,7 +42,7 @@ from spindown.domain.batch import (
 )
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, printable
-from spindown.job.cancel import REASON, cancel_unclaimed
+from spindown.job.cancel import cancel_unclaimed
 from spindown.job.manifest_store import load_manifest
 from spindown.job.result import NO_MESSAGE, children_of, read_batch, read_bodies
 from spindown.ledger import Ledger
@@ -238,14 +238,18 @@ class _BatchLook:
     def _end(self, batch: Batch, row: BatchRow) -> None:
         end = row.tally.end
         if is_told(end, self.told, is_waited_for=batch.is_waited_for):
-            why = self._why_cancelled(batch) if end is BatchEnd.CANCELLED else ""
-            self._tell(end.value, say_batch_end(batch.batch_id, row.tally, why))
+            before = self._cancelled_after(batch) if end is BatchEnd.CANCELLED else ""
+            self._tell(end.value, say_batch_end(batch.batch_id, row.tally, before))
         self._forget(batch.batch_id)
 
-    def _why_cancelled(self, batch: Batch) -> str:
-        """Return why a batch was cancelled though nobody asked for it; "": somebody did."""
+    def _cancelled_after(self, batch: Batch) -> str:
+        """Return for what a batch waited that did not succeed; "": somebody has cancelled it.
+
+        A worker writes the manifest, so none of its words are told.
+        """
         manifest = _manifest(batch.jobs[0], self._store) if batch.after and batch.jobs else None
-        return "" if manifest is None or manifest.reason == REASON else manifest.reason
+        is_of_before = manifest is not None and manifest.code == ReasonCode.BEFORE_DID_NOT_SUCCEED
+        return batch.after if is_of_before else ""
 
     def _give_up(self, batch_id: str, row: BatchRow) -> None:
         """Cancel what nobody can start any more, say that nobody looks at it any more, and why."""

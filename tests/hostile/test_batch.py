@@ -21,6 +21,7 @@ from spindown.contract.job.batch import (
 )
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.domain.batch import FORGOTTEN_AFTER
+from spindown.domain.reason import ReasonCode
 from spindown.error import ContractError
 from spindown.job.batch_end import LISTED_EVERY, look_at_batches
 from spindown.job.result import read_batch
@@ -109,6 +110,22 @@ def test_what_is_replaced_by_less_stops_no_other(replaced: str) -> None:
 
     assert set(failed) == {"a"}
     assert len(told(world)) == 1
+
+
+def test_people_are_told_no_words_of_a_manifest() -> None:
+    world = a_world()
+    forge(world, "before", ["before-00000"])
+    leave(world, "before-00000", JobState.COMPLETED)
+    forge(world, "a", ["a-00000"], after="before")
+    why = ReasonCode.BEFORE_DID_NOT_SUCCEED.value
+    words = "call 555-0100 " * 30_000
+    leave(world, "a-00000", JobState.CANCELLED, reason=words, code=why)
+
+    work_off(world)
+
+    (text,) = (text for text in told(world) if text.startswith("Batch a "))
+    assert "(before, " in text
+    assert "555" not in text
 
 
 @pytest.mark.parametrize("after", ["\ud800", "\x00", "x" * 500_000, "é"])
@@ -268,10 +285,12 @@ def test_a_batch_that_takes_all_time_keeps_none_from_its_turn() -> None:
     assert len(told(world)) == 6
 
 
-def test_a_start_that_takes_long_goes_on_in_the_next_look() -> None:
+@pytest.mark.parametrize("dollars", [0.01, 1e9, -1e9])
+def test_a_start_that_takes_long_goes_on_in_the_next_look(dollars: float) -> None:
     world = a_world()
-    submit(world, "a")
-    recover(world)
+    forge(world, "a", ["a-00000", "a-00001"])
+    for number in range(2):
+        leave(world, f"a-{number:05d}", JobState.COMPLETED, cost_usd=dollars)
     ports = world.user_ports()
     draft = Draft(workload=WORKLOAD, batch_id="b", items_per_job=1, after="a")
     submit_items(range(600), draft, queue=ports.queue, store=ports.objects)
