@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 from unicodedata import category
@@ -19,6 +19,7 @@ from unicodedata import category
 from spindown.contract.codec import decode
 from spindown.contract.job.result import OutputFile, parts_prefix
 from spindown.contract.location import is_whole
+from spindown.contract.pack import is_hidden
 from spindown.error import BadInput, ContractError, NotFound
 from spindown.port import ObjectStore
 
@@ -116,7 +117,8 @@ def place_of(folder: Path, name: str, *, may_hide: bool = True) -> Path:
         raise BadInput("output", name, _HIDDEN)
     if _OF_REPOSITORY.search(name):
         raise BadInput("output", name, _REPOSITORY)
-    if name.startswith(".") and not may_hide:
+    # Some disks take a backslash for a slash.
+    if not may_hide and is_hidden(PurePosixPath(name.replace("\\", "/"))):
         raise BadInput("output", name, _UNSEEN)
     path = folder.joinpath(*parts)
     # A person may have put a link there.

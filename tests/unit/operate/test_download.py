@@ -93,11 +93,13 @@ def test_no_name_makes_the_folder_a_repository(tmp_path: Path, name: str) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hidden_name_is_used_only_where_it_may_be(tmp_path: Path) -> None:
-    (fault, taken) = fetch(tmp_path, a_row(".envrc"), a_row("a/.b"), may_hide=False)
+@pytest.mark.parametrize("name", [".envrc", "a/.b", "a/.vscode/settings.json", "a\\.b"])
+def test_a_hidden_name_is_used_only_where_it_may_be(tmp_path: Path, name: str) -> None:
+    (fault, shown) = fetch(tmp_path, a_row(name), a_row("a/b.c"), may_hide=False)
 
     assert isinstance(fault, BadInput)
-    assert taken == tmp_path / "a" / ".b"
+    assert shown == tmp_path / "a" / "b.c"
+    assert fetch(tmp_path, a_row(name)) == [tmp_path / name]
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\u202egpj.exe", "a\u200bb", "\ue000"])
