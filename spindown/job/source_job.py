@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from spindown.contract.job.manifest import JOBS, Manifest, manifest_key
-from spindown.contract.job.source import ID_PREFIX
+from spindown.contract.job.source import ID_PREFIX, is_source_id
 from spindown.error import ContractError, NewerSchema, NotFound
 from spindown.job.manifest_store import load_manifest
 from spindown.port import ObjectStore
@@ -16,6 +17,8 @@ from spindown.port import ObjectStore
 #: Manifests that one search reads, the newest: within seconds.
 SEARCHED_AT_MOST = 5_000
 _READS_AT_ONCE = 16
+#: Keys of one answer of S3.
+_LISTED_AT_ONCE = 1000
 #: With what the address of an object begins.
 _ADDRESS = "s3://"
 
@@ -37,8 +40,9 @@ def list_source_jobs(store: ObjectStore, *, limit: int = SEARCHED_AT_MOST) -> Se
 
 
 def has_source_jobs(store: ObjectStore) -> bool:
-    """Tell whether there is any, by one request."""
-    return next(iter(store.list(f"{JOBS}{ID_PREFIX}")), None) is not None
+    """Tell whether there is any, by one request: none is seen behind many that people named so."""
+    first = islice(store.list(f"{JOBS}{ID_PREFIX}"), _LISTED_AT_ONCE)
+    return any(is_source_id(one.key.removeprefix(JOBS).partition("/")[0]) for one in first)
 
 
 def is_address(name: str) -> bool:
@@ -75,7 +79,8 @@ def read_source_jobs(
 def _claimed(store: ObjectStore) -> Iterator[SourceJob]:
     for found in store.list(f"{JOBS}{ID_PREFIX}"):
         job_id, _, rest = found.key.removeprefix(JOBS).partition("/")
-        if rest and found.key == manifest_key(job_id):
+        # People may name a batch so, too.
+        if rest and is_source_id(job_id) and found.key == manifest_key(job_id):
             yield SourceJob(found.modified_at, job_id)
 
 

@@ -67,7 +67,12 @@ def read_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
 def source_of(job_id: str, items: Sequence[Any] | None) -> str:
     """Return the address of the object of a job that an event asked for; "": none asked for it."""
     first = items[0] if items else None
-    return first if isinstance(first, str) and _ID.fullmatch(job_id) else ""
+    return first if isinstance(first, str) and is_source_id(job_id) else ""
+
+
+def is_source_id(job_id: str) -> bool:
+    """Tell whether a job may be one that an event asked for, by its id."""
+    return _ID.fullmatch(job_id) is not None
 
 
 def _of_s3(row: Mapping[str, Any]) -> list[_Written]:

@@ -52,6 +52,23 @@ def test_jobs_of_sources_are_counted_and_listed(
         assert f"s3://scans/{number}.png" in said
 
 
+def test_a_batch_named_like_them_is_none_of_them(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "s3-beef-00000"
+    job = Manifest(job_id=name, epoch=1, owner="i-1/0", state=JobState.COMPLETED, items=1)
+    account.store(manifest_key(name), encode_manifest(job))
+    batches(config=account.config)
+    hint = capsys.readouterr().err
+    leave(account, 1)
+    batches(config=account.config)
+
+    assert "--sources" not in hint
+    assert "--sources" in capsys.readouterr().err
+    batches(sources=True, config=account.config)
+    assert name not in capsys.readouterr().out
+
+
 def test_programs_get_the_jobs_of_sources(
     account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
