@@ -327,8 +327,10 @@ def _end(session: Session, workload: str, end: JobProgress, place: Path, *, may_
 def status_of(record: Mapping[str, Any]) -> int:
     """Return the exit status of a run by the record of its command; print its error."""
     status = exit_status(record)
+    # A process ends with the last eight bits, and a worker may tell any number.
+    if status is None or (status and status % 256 == 0):
+        status = 1
     if (error := record.get("error")) is not None:
         print_aside(str(error))
         return status or 1
-    # A process ends with the last eight bits, and a worker may tell any number.
-    return 1 if status is None or (status and status % 256 == 0) else status
+    return status

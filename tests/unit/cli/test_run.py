@@ -246,6 +246,7 @@ def test_a_run_tells_of_no_other_shape() -> None:
         ({"result": {"exit_status": 3}, "error": "too many files"}, 3),
         ({"result": {"exit_status": 0}, "error": "too many files"}, 1),
         ({"result": {"exit_status": 256}}, 1),
+        ({"result": {"exit_status": 256}, "error": "x"}, 1),
         ({"error": "killed"}, 1),
         ({}, 1),
     ],
