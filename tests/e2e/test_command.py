@@ -50,7 +50,7 @@ NOT_RUN: Mapping[str, str] = {
     "shell": "it takes Session Manager of AWS",
     "submit embed --uri": "its address is of a bucket of somebody's own",
     "submit video": "likewise",
-    "verify": "it takes a workload of its own: tests/proof/test_verify.py runs it",
+    "verify": "it takes a workload of its own: tests/e2e/test_verify.py runs it",
     "watch": "it shows until Ctrl-C: it is run below, and interrupted",
 }
 #: How commands begin that need no deployment and little time; `init` alone is one too.

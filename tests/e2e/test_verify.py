@@ -10,7 +10,7 @@ import pytest
 from spindown.domain.verification import Interruption, VerifyCheck
 from tests.e2e.world import HANGING, VERIFIED, World, deployed, found
 
-pytestmark = pytest.mark.proof
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,7 @@ def test_a_deployment_proves_itself(world: World, tmp_path: Path) -> None:
     assert "<script" not in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.proof
 def test_ctrl_c_leaves_nothing_running(world: World) -> None:
     known = {one.instance_id for one in world.instances("verify")}
     with world.followed("verify", "--yes", "--item-seconds", "10") as process:
@@ -52,6 +53,7 @@ def test_ctrl_c_leaves_nothing_running(world: World) -> None:
     assert not any(one.state.is_alive for one in world.instances("verify"))
 
 
+@pytest.mark.proof
 def test_what_may_cost_too_much_is_not_begun(world: World) -> None:
     known = len(world.instances("verify"))
 
