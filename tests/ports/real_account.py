@@ -5,8 +5,9 @@ make bears a name and a tag of this run, and a call that names nothing of this r
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +25,12 @@ TAGS = {"spindown-contract": RUN}
 TAG_LIST: Any = [{"Key": key, "Value": value} for key, value in TAGS.items()]
 #: Seconds that counts of SQS, indexes of DynamoDB and events of CloudWatch Logs may come late.
 LATE = 120.0
+#: How often, a second apart, what is to be deleted is looked for: AWS may not know yet what it made
+#: a moment ago.
+_LOOKS = 10
+_PAUSE = threading.Event()
+#: Fields by which calls that delete say of what.
+_NAMING = ("Bucket", "Name", "Names", "QueueUrl", "TableName", "TopicArn", "logGroupName")
 
 AGREEMENT = f"""\
 The contract suites make in your AWS account, and delete again: about 45 SQS queues, 20 parameters
@@ -73,7 +80,9 @@ def can_run(item: pytest.Item) -> bool:
 
 
 @contextmanager
-def real_account() -> Iterator[boto3.Session]:
+def real_account(
+    sleep: Callable[[float], object] = _PAUSE.wait,
+) -> Iterator[boto3.Session]:
     """Yield a session of the shell's account; delete at the end what was made by it."""
     # boto3 reads AWS_DEFAULT_REGION alone.
     session = boto3.Session(region_name=os.environ.get("AWS_REGION"))
@@ -82,7 +91,7 @@ def real_account() -> Iterator[boto3.Session]:
 
     def note(event_name: str, params: Mapping[str, Any], **_: object) -> None:
         call = event_name.partition(".")[2]
-        assert PREFIX in str(params), f"{call} names nothing of this run, so it is not sent"
+        assert _is_of_this_run(call, params), f"{call} names nothing of this run: it is not sent"
         if call in _MAKING:
             field, delete = _MAKING[call]
             # Before it is sent: a call that nobody answers may have made it all the same.
@@ -92,21 +101,39 @@ def real_account() -> Iterator[boto3.Session]:
     try:
         yield session
     finally:
-        _delete_all(session, made)
+        _delete_all(session, made, sleep)
+
+
+def _is_of_this_run(call: str, params: Mapping[str, Any]) -> bool:
+    if not call.partition(".")[2].startswith(("Delete", "Purge")):
+        return PREFIX in str(params)
+    given = [params[field] for field in _NAMING if field in params]
+    named = [name for one in given for name in (one if isinstance(one, list) else [one])]
+    return bool(named) and all(PREFIX in name for name in named)
 
 
 def _delete_all(
-    session: boto3.Session, made: Mapping[tuple[str, str], Callable[[boto3.Session, str], object]]
+    session: boto3.Session,
+    made: Mapping[tuple[str, str], Callable[[boto3.Session, str], object]],
+    sleep: Callable[[float], object],
 ) -> None:
     """Delete in the opposite order; one that cannot be deleted does not keep the others."""
-    failures = []
-    for (call, name), delete in reversed([*made.items()]):
-        try:
-            with suppress(NotFound), translated():
-                delete(session, name)
-        except (AssertionError, SpindownError) as exc:
-            exc.add_note(f"{name} ({call}) may be left")
-            failures.append(exc)
+    failures: list[Exception] = []
+    left = [*reversed(made.items())]
+    for look in range(_LOOKS):
+        if look and left:
+            sleep(1.0)
+        unseen = []
+        for (call, name), delete in left:
+            try:
+                with translated():
+                    delete(session, name)
+            except NotFound:
+                unseen.append(((call, name), delete))
+            except (AssertionError, SpindownError) as exc:
+                exc.add_note(f"{name} ({call}) may be left")
+                failures.append(exc)
+        left = unseen
     if failures:
         raise ExceptionGroup("not all was deleted", failures)
 

@@ -85,6 +85,41 @@ def test_all_is_deleted_after_a_failure(account: boto3.Session) -> None:
     assert left(account) == set()
 
 
+def test_what_aws_does_not_know_yet_is_looked_for_again(account: boto3.Session) -> None:
+    slept: list[float] = []
+
+    def miss(**_: object) -> None:
+        if len(slept) < 3:
+            code = "AWS.SimpleQueueService.NonExistentQueue"
+            raise ClientError({"Error": {"Code": code, "Message": ""}}, "GetQueueUrl")
+
+    with real_account(slept.append) as session:
+        fill(session)
+        session.events.register("before-call.sqs.GetQueueUrl", miss)
+
+    assert left(account) == set()
+    assert len(slept) == 3
+
+
+def break_off(slept: list[float]) -> None:
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    with real_account(slept.append) as session:
+        session.events.register("before-call.sqs.CreateQueue", interrupt)
+        fill(session)
+
+
+def test_what_was_never_made_is_not_looked_for_for_ever(account: boto3.Session) -> None:
+    slept: list[float] = []
+
+    with pytest.raises(KeyboardInterrupt):
+        break_off(slept)
+
+    assert left(account) == set()
+    assert 0 < len(slept) < 20
+
+
 def be_refused() -> None:
     with real_account() as session:
         fill(session)
@@ -110,6 +145,16 @@ def test_a_call_that_names_nothing_of_the_run_is_not_sent(account: boto3.Session
             session.client("sqs").create_queue(QueueName="of-somebody")
         with pytest.raises(AssertionError, match="DescribeInstances"):
             session.client("ec2").describe_instances()
+
+    assert left(account) == set()
+
+
+def test_what_is_of_somebody_is_not_deleted_by_another_field(account: boto3.Session) -> None:
+    with real_account() as session:
+        with pytest.raises(AssertionError, match="DeleteObject"):
+            session.client("s3").delete_object(Bucket="of-somebody", Key=PREFIX)
+        with pytest.raises(AssertionError, match="DeleteParameters"):
+            session.client("ssm").delete_parameters(Names=[f"/{PREFIX}/a", "/of-somebody"])
 
     assert left(account) == set()
 
