@@ -6,7 +6,7 @@ commands tell the same dollars, cost of an item and saving of the same span.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from spindown.contract.row import SpendRow
 from spindown.control.spend import books_up_to, last_days, last_saving, saving_of
@@ -21,7 +21,8 @@ class Spent:
     now: datetime
     #: UTC day, as ``2026-11-20`` -> what was spent and done in it.
     days: Mapping[str, SpendRow]
-    #: Since when there was work: the first day's midnight, or the first launch if that is today.
+    #: Since when there was work: the first launch, or the first day's midnight if that day is
+    #: before yesterday.
     begun: datetime
 
     @property
@@ -64,8 +65,9 @@ def spent_of(
     """
     days = books_up_to({**(past or {}), **view.spend}, view.workers.values(), now)
     begun = min(map(_midnight, days), default=now)
-    if begun.date() == now.date():
-        # A day on which all began is not compared with a machine that was kept since midnight.
+    if now.date() - begun.date() <= timedelta(days=1):
+        # What began within it is not told as 24 hours, nor compared with a machine that was kept
+        # since midnight.
         workers = {**ledger.read_ended(), **view.workers}
         begun = min((one.launched_at for one in workers.values()), default=begun)
     return Spent(now=now, days=days, begun=begun)

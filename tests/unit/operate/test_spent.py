@@ -22,19 +22,24 @@ from tests.control import WORKLOAD, ControlWorld
 HOUR = timedelta(hours=1)
 
 
-def a_first_day() -> ControlWorld:
-    """Return a workload on its first day: a machine of history, and one that runs uncharged."""
-    world = ControlWorld()
+def launched(world: ControlWorld, ago: timedelta) -> None:
+    """Put a machine into history that ran for an hour."""
     gone = a_worker(
         "i-gone",
-        launched_at=world.now - 2 * HOUR,
+        launched_at=world.now - ago,
         state=WorkerState.ENDED,
-        ended_at=world.now - HOUR,
-        accrued_until=world.now - HOUR,
+        ended_at=world.now - ago + HOUR,
+        accrued_until=world.now - ago + HOUR,
         on_demand_price=0.5,
     )
     key = Key(partition=rows.history_partition(WORKLOAD), sort=rows.worker_sort_key("i-gone"))
     world.table.write(Write(key=key, set=encode(gone)))
+
+
+def a_first_day() -> ControlWorld:
+    """Return a workload on its first day: a machine of history, and one that runs uncharged."""
+    world = ControlWorld()
+    launched(world, 2 * HOUR)
     day = SpendRow(
         dollars=0.2,
         on_demand_dollars=0.5,
@@ -117,7 +122,17 @@ def test_without_work_nothing_is_saved() -> None:
     assert spent_in(world).today == SpendRow()
 
 
-def test_a_day_that_is_over_counts_from_its_midnight() -> None:
+def test_work_that_began_yesterday_counts_from_its_first_launch() -> None:
+    world = ControlWorld()
+    yesterday = world.now - timedelta(days=1)
+    evening = yesterday.replace(hour=22, minute=0, second=0, microsecond=0)
+    launched(world, world.now - evening)
+    world.put_day(yesterday, SpendRow(dollars=1.0, on_demand_dollars=2.0))
+
+    assert spent_in(world).begun == evening
+
+
+def test_a_day_before_yesterday_counts_from_its_midnight() -> None:
     world = ControlWorld()
     world.put_day(world.now - timedelta(days=2), SpendRow(dollars=1.0, on_demand_dollars=2.0))
     spent = spent_in(world)
