@@ -121,16 +121,19 @@ def _find(
 
 def webhook_trier(
     read: Callable[[], None], states: Callable[[str], Mapping[str, str]], alarm: str
-) -> Callable[[], None]:
+) -> Callable[[], bool]:
     """Return what tries a webhook: its secret, and whether its last texts have come through.
 
-    What it returns raises what ``read`` does, and Unreachable where the alarm rings.
+    What it returns raises what ``read`` does, and Unreachable where the alarm rings. It tells
+    whether the alarm knows that no text has failed: one that is missing or without data does not.
     """
 
-    def try_webhook() -> None:
+    def try_webhook() -> bool:
         read()
-        if states(alarm).get(alarm) == "ALARM":
+        state = states(alarm).get(alarm)
+        if state == "ALARM":
             raise Unreachable(f"it has taken no text in the last hour (alarm {alarm})")
+        return state == "OK"
 
     return try_webhook
 

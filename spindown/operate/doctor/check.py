@@ -936,12 +936,10 @@ def check_webhook(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Check that the webhook's function gets the address to which it posts."""
     if not subject.webhook:
         return
-    trouble = facts.webhook
+    trouble = facts.webhook if isinstance(facts.webhook, Unknown) else None
     yield Finding(
         what=f"webhook {subject.webhook}",
-        found=_found_of_webhook(is_deployed=subject.is_deployed)
-        if trouble is None
-        else trouble.reason,
+        found=_found_of_webhook(subject, facts) if trouble is None else trouble.reason,
         needed=""
         if trouble is None
         else "a secret at home that the function of the webhook can read, with an address that "
@@ -954,10 +952,13 @@ def check_webhook(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _found_of_webhook(*, is_deployed: bool) -> str:
-    if not is_deployed:
+def _found_of_webhook(subject: DoctorSubject, facts: Facts) -> str:
+    if not subject.is_deployed:
         return "there; whether it holds an address is seen once it is deployed"
-    return "its function reads an https:// address there, and no text has failed in the last hour"
+    found = "its function reads an https:// address there"
+    if facts.webhook is True:
+        return f"{found}, and no text has failed in the last hour"
+    return f"{found}; its alarm is missing or has no data, so whether texts fail is not known"
 
 
 def check_sources(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:

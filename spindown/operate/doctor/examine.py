@@ -46,8 +46,9 @@ class DoctorPorts:
     count_lost: Callable[[str], int] | None = None
     #: Has the scaler rehearse launches; None: nothing is deployed.
     rehearse: Rehearser | None = None
-    #: Has the function of the webhook read its secret; None: nothing is deployed.
-    try_webhook: Callable[[], None] | None = None
+    #: Has the function of the webhook read its secret, and tells whether its alarm knows that no
+    #: text has failed; None: nothing is deployed.
+    try_webhook: Callable[[], bool] | None = None
     #: Read the dashboard of the deployment's name, which belongs to no region (raises NotFound).
     find_dashboard: Callable[[], object] | None = None
     #: Hears what is read next, since it takes a while.

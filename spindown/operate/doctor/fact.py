@@ -94,8 +94,9 @@ class Facts:
     #: The same by the name of a secret, and by the ARN of a key.
     secrets: Mapping[str, Unknown | None] = field(default_factory=dict)
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
-    #: Why the webhook's function cannot read its secret, or before a deploy, why that is not there.
-    webhook: Unknown | None = None
+    #: Why the webhook's function cannot read its secret, or before a deploy, why that is not there;
+    #: else whether its alarm knows that no text has failed (None: nothing is deployed).
+    webhook: bool | Unknown | None = None
     #: Bucket of a source -> whether it sends its events to EventBridge.
     sources: Mapping[str, bool | Unknown] = field(default_factory=dict)
     #: Region -> why EBS has no default key there; None: it has one.
@@ -122,7 +123,7 @@ def gather(
     market: Market,
     table: Table | None = None,
     count_lost: Callable[[str], int] | None = None,
-    try_webhook: Callable[[], None] | None = None,
+    try_webhook: Callable[[], bool] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """Read all facts about a subject; a failure is a fact too.

@@ -80,6 +80,8 @@ class Examined:
     refuse: Callable[[RehearsedPool], tuple[str, RefusalKind] | None] = lambda _: None
     #: Why the webhook's function cannot read its secret; None: it can.
     unread_webhook: SpindownError | None = None
+    #: Whether its alarm knows that no text has failed.
+    is_webhook_heard: bool = True
     #: Dashboards of the account.
     dashboards: set[str] = field(default_factory=set)
     #: Why the scaler's answer is short, or why there is none.
@@ -187,9 +189,10 @@ class Examined:
         if "demo" not in self.dashboards:
             raise NotFound("no dashboard demo")
 
-    def _try_webhook(self) -> None:
+    def _try_webhook(self) -> bool:
         if self.unread_webhook is not None:
             raise self.unread_webhook
+        return self.is_webhook_heard
 
     def _rehearse(self, request: RehearsalRequest) -> Rehearsal:
         if isinstance(self.ended, SpindownError):

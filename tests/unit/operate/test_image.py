@@ -217,6 +217,17 @@ def test_a_source_that_is_the_own_bucket_is_warned_of() -> None:
     assert [one.severity for one in found] == [Severity.WARNING, Severity.GOOD]
 
 
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_texts_have_come_through_only_where_the_alarm_knows_it(is_heard: bool) -> None:
+    config = a_config()
+    config["deployment"]["alarm_webhook"] = "hook"
+    world = Examined(config=config, is_webhook_heard=is_heard)
+    (finding,) = [one for one in world.report().findings if one.what == "webhook hook"]
+
+    assert finding.severity is Severity.GOOD
+    assert ("hour" in finding.found) is is_heard
+
+
 @pytest.mark.parametrize("is_deployed", [True, False], ids=["after a deploy", "before a deploy"])
 def test_a_webhook_s_secret_must_be_read_by_its_function(is_deployed: bool) -> None:
     config = a_config()
