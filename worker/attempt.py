@@ -1,4 +1,8 @@
-"""One slot's work on one job: compute batch after batch, commit meanwhile, end in order."""
+"""One slot's work on one job: compute batch after batch, commit meanwhile, end in order.
+
+At a notice: the job in hand is stopped, what is done of it is committed, and it is given back.
+``domain.worker_lifecycle`` says when; ``job.release`` settles it (``settle_release``).
+"""
 
 import errno
 import itertools

@@ -1,7 +1,8 @@
 """How a held job leaves its slot: the last steps of every ending, each told to log and ledger.
 
 Which ending it is says ``worker.attempt``; when a worker must leave, as at a notice of EC2, the
-table in ``domain.worker_lifecycle``. Whether a failed job is tried again: ``domain.dead_letter``.
+table in ``domain.worker_lifecycle``. What a manifest notes of a job that is given back:
+``job.release``. Whether a failed job is tried again: ``domain.dead_letter``.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,7 @@
-"""What a worker may do: its jobs, its results, its rows. Nothing about instances."""
+"""What a worker may do: its jobs, its results, its rows. Nothing about instances.
+
+Which statements a role gets: ``WorkerFleet._grants`` in infra/workload.py.
+"""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """What becomes of a job that has run out of memory: it is tried again on the next larger size.
 
 Where this is not possible, its attempt has failed like any other (``dead_letter``). An attempt that
-had used little (``had_used_little``) has failed too, and yet the job goes on with more.
+had used little (``had_used_little``) has failed too, and yet the job goes on with more. What later
+jobs of the type get: ``rightsizing``.
 """
 
 from dataclasses import replace

@@ -6,7 +6,8 @@ asks for them.
 
 Also decided in: ``terms`` (what an item costs on an offer), ``learning.throughput`` and
 ``relative_throughput`` (how fast a machine is, before it is measured too), ``constraint`` (which
-offers are excluded).
+offers are excluded), ``candidate`` (bands of nearly equal offers), ``useless_trait`` (which are
+asked last), ``control.plan.launch_request`` (which requests are made of the list).
 """
 
 import math
