@@ -119,7 +119,7 @@ def _delete_all(
 ) -> None:
     """Delete in the opposite order; one that cannot be deleted does not keep the others."""
     failures: list[Exception] = []
-    left = [*reversed(made.items())]
+    left = [*made.items()][::-1]
     for look in range(_LOOKS):
         if look and left:
             sleep(1.0)
