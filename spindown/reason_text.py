@@ -20,6 +20,7 @@ from spindown.contract.decision import (
     Outcome,
     ShapeRecord,
 )
+from spindown.contract.job.message import is_id
 from spindown.domain.batch import BatchTally
 from spindown.domain.boot import BootProfile
 from spindown.domain.job_type import parse_shape
@@ -350,7 +351,8 @@ def say_deadlines(decision: Decision) -> Iterator[str]:
 def name_of(deadline: DeadlineRecord) -> str:
     """Return what a person knows a job by."""
     if deadline.job_id:
-        return _line(deadline.job_id)
+        # A worker writes it, and people are told it in an e-mail.
+        return deadline.job_id if is_id(deadline.job_id) else "a job without a proper id"
     return (
         "a job that nobody has begun" if deadline.jobs == 1 else f"{deadline.jobs} jobs not begun"
     )

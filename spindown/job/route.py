@@ -26,6 +26,7 @@ from spindown.contract.job.message import (
     parse_job,
     with_id,
 )
+from spindown.contract.job.source import source_of
 from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.queue import shape_queue
@@ -172,6 +173,7 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
             code=reason.code.value,
             batch_id=known.batch_id or job.batch_id,
             body_digest=known.body_digest or body_digest(job),
+            source=known.source or source_of(job_id, job.items),
             finished_at=ports.clock.now(),
             released=True,
         )

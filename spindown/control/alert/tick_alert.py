@@ -24,7 +24,7 @@ from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.past_cost import CostWindow
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.reason_text import say, say_outcome
+from spindown.reason_text import say, say_count, say_outcome
 
 #: Alerts that every tick can raise or end; the others need a tick that launches.
 _SEEN_BY_EACH = frozenset(
@@ -171,14 +171,14 @@ def _costs(given: AlertInput) -> Iterator[Alert]:
 def _failed_alone(given: AlertInput) -> Iterator[Alert]:
     """Yield that jobs have failed of which no end of a batch tells."""
     if given.failed_alone > 0:
-        many = given.failed_alone != 1
         yield Alert(
             name="failed-jobs",
-            says=f"{given.failed_alone:,.0f} {'items' if many else 'item'} of {given.workload} "
-            f"{'have' if many else 'has'} failed today (UTC) in jobs that belong to no batch, as "
-            "those of a source do. Further ones of this day are not told.",
-            remedy=f"run `spindown batches {given.workload} --sources`, which lists such jobs; of "
-            "each, `spindown logs` and `spindown results` show why.",
+            says=f"{say_count(round(given.failed_alone), 'failure')} (items, or jobs given up) of "
+            f"{given.workload} today (UTC), in jobs that belong to no batch, as those of a source "
+            "do. Further ones of this day are not told.",
+            remedy=f"run `spindown batches {given.workload} --sources`, which lists jobs of "
+            f"sources, and `spindown redrive {given.workload} --list`, which lists all that were "
+            "given up; of each, `spindown logs` and `spindown results` show why.",
         )
 
 

@@ -33,6 +33,7 @@ from spindown.job.message import first_sent_at
 from spindown.job.redrive import redrive
 from spindown.job.route import SHAPES_AT_MOST, Routed
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
+from spindown.job.source_job import find_by_object
 from spindown.memory import PortCall
 from spindown.port import Outgoing
 from tests.builders import AT_ONCE, a_type, minutes
@@ -103,6 +104,15 @@ def test_what_is_forbidden_is_a_dead_letter(
     assert routed.rejected == {code.value: 1}
     assert letters(world) == {"j": code.value}
     assert world.queue.bodies() == []
+
+
+def test_a_refused_job_of_a_source_is_known_by_its_object(world: ControlWorld) -> None:
+    job_id = f"s3-{7:032x}"
+    message = {"job_id": job_id, "items": ["s3://scans/a.png"], "type": "huge"}
+    world.queue.send([Outgoing(body=json.dumps(message))])
+    world.route()
+
+    assert find_by_object("s3://scans/a.png", world.objects) == (job_id,)
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_workers_ended_one_after_the_other_are_no_alert() -> None:
         pytest.param(
             jobs_that_failed_alone,
             "failed-jobs",
-            ["3 items of classify have failed today", "`spindown batches classify --sources`"],
+            ["3 failures", "`spindown batches classify --sources`", "`spindown redrive classify"],
             id="jobs of no batch failed",
         ),
         pytest.param(
