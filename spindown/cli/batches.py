@@ -62,9 +62,9 @@ def batches(
             session.workload(name)
         stores = {name: session.work_store(name) for name in names}
     if sources:
-        _list_source_jobs(stores, limit, session, as_json=as_json)
+        _list_source_jobs(stores, limit, session, local=local, as_json=as_json)
         return
-    _list_batches(stores, limit, before, session, as_json=as_json)
+    _list_batches(stores, limit, before, session, local=local, as_json=as_json)
     for name, store in stores.items():
         if has_source_jobs(store):
             command = f"spindown batches {name} --sources{session.options}"
@@ -77,9 +77,10 @@ def _list_batches(
     before: str | None,
     session: Session,
     *,
+    local: bool,
     as_json: bool,
 ) -> None:
-    with told_if_slow(local=_is_local(session)):
+    with told_if_slow(local=local):
         try:
             # One more tells whether there are more.
             found = find_newest(stores, limit=limit + 1, before=before)
@@ -107,17 +108,18 @@ def _list_batches(
         print_aside(f"there are older ones: {command}")
 
 
-def _is_local(session: Session) -> bool:
-    return session.options.endswith(option.LOCAL)
-
-
 def _list_source_jobs(
-    stores: Mapping[str, ObjectStore], limit: int, session: Session, *, as_json: bool
+    stores: Mapping[str, ObjectStore],
+    limit: int,
+    session: Session,
+    *,
+    local: bool,
+    as_json: bool,
 ) -> None:
     """Print for each workload what its jobs have come to that sources made, and the newest."""
     now, rows = session.aws.clock.now(), list[Mapping[str, Any]]()
     for name, store in stores.items():
-        with told_if_slow(local=_is_local(session)):
+        with told_if_slow(local=local):
             found = [
                 (one.changed_at, progress_of(manifest))
                 for one, manifest in read_source_jobs(list_source_jobs(store), store)
