@@ -76,6 +76,12 @@ def _of_events(ask: Ask, body: bytes, _: str) -> Iterator[Ask]:
     yield replace(ask, context=known)
 
 
+def _of_rule(ask: Ask, body: bytes, region: str) -> Iterator[Ask]:
+    """Yield the ask for a rule of the default bus, whose name its ARN leaves out."""
+    name = json.loads(body)["Name"]
+    yield replace(ask, resource=f"arn:aws:events:{region}:{ACCOUNT}:rule/{name}")
+
+
 def _of_stream(ask: Ask, _body: bytes, _region: str) -> Iterator[Ask]:
     """Yield the ask for a stream of the group."""
     yield replace(ask, resource=f"{ask.resource.removesuffix(':*')}:log-stream:any")
@@ -83,6 +89,7 @@ def _of_stream(ask: Ask, _body: bytes, _region: str) -> Iterator[Ask]:
 
 _OF_ACTION: Mapping[str, Callable[[Ask, bytes, str], Iterator[Ask]]] = {
     "ssm:GetParameters": _of_parameters,
+    "events:DescribeRule": _of_rule,
     "events:PutEvents": _of_events,
     "logs:CreateLogStream": _of_stream,
     "logs:PutLogEvents": _of_stream,
