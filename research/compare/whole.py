@@ -7,7 +7,6 @@ come, about as long. What they find is kept in benchmarks.json.
 
 import math
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
 from pathlib import Path
 from time import process_time
 
@@ -43,9 +42,6 @@ are charged as *found* is. Ours knows neither what comes nor how long a job will
 handed out next, how long a boot takes and what is taken away; it may start one job in twenty late.
 One seed, with its own ratios.
 """
-
-#: Promise in minutes -> what ours was to cost over L2 at most.
-_TARGETS = {10.0: 1.10, 60.0: 1.05}
 
 Figures = Mapping[str, float]
 #: case -> seed -> promise -> figures.
@@ -141,59 +137,11 @@ def wholes(results: Results, found: Wholes) -> str:
     return "\n".join([grid(head, [*rows, *means]), *told_plainly])
 
 
-class Verdict(Enum):
-    """What a bound and schedules show about a target."""
-
-    IMPOSSIBLE = auto()
-    OPEN = auto()
-    FORESEEN = auto()
-    TOLD_ON_ARRIVAL = auto()
-    NOT_TOLD_ON_ARRIVAL = auto()
-
-
-_WITH_FORESIGHT = "can be met by somebody who knows every arrival beforehand"
-_WORDS: Mapping[Verdict, str] = {
-    Verdict.IMPOSSIBLE: "cannot be met by anybody",
-    Verdict.OPEN: "lies between the two: whether even somebody who knows all could meet it is open",
-    Verdict.FORESEEN: f"{_WITH_FORESIGHT}. Whether it can be met without that is not shown",
-    Verdict.TOLD_ON_ARRIVAL: (
-        f"{_WITH_FORESIGHT}, and by somebody who is told of each job when it comes, and how long it"
-        " takes. Whether it can be met without knowing that is not shown"
-    ),
-    Verdict.NOT_TOLD_ON_ARRIVAL: (
-        f"{_WITH_FORESIGHT}. Our search did not meet it without that, though it is told how long"
-        " each job takes when it comes. That does not prove that nobody can"
-    ),
-}
-
-
-def judge(
-    target: float, *, least: float, found: float, online_pays: float | None = None
-) -> Verdict:
-    """Judge a target; all figures are dollars over the bound L2.
-
-    Args:
-        target: what is to be reached.
-        least: nobody pays less.
-        found: by a schedule that knows every arrival.
-        online_pays: by one that is told of each job when it comes; None: not looked at.
-    """
-    if target < least:
-        return Verdict.IMPOSSIBLE
-    if target < found:
-        return Verdict.OPEN
-    if online_pays is None:
-        return Verdict.FORESEEN
-    return Verdict.TOLD_ON_ARRIVAL if online_pays <= target else Verdict.NOT_TOLD_ON_ARRIVAL
-
-
 def _plainly(minutes: float, mean: Sequence[float | None]) -> str:
-    """Return what the means show about the target, as a paragraph."""
+    """Return what the means show, as a paragraph."""
     least, found, _, online_pays, over_best, *_ = mean
     if least is None or found is None or over_best is None:
         return ""
-    target, ours = _TARGETS[minutes], least * over_best
-    verdict = judge(target, least=least, found=found, online_pays=online_pays)
     told_late = (
         ""
         if online_pays is None
@@ -204,7 +152,7 @@ def _plainly(minutes: float, mean: Sequence[float | None]) -> str:
         f"**Shown for S1 to S5 at {minutes:.0f} minutes**, as multiples of L2 in the mean. Nobody"
         f" who keeps the promise pays less than {least:.3f}, whatever he knows: this is proven. Who"
         f" knows every arrival pays {found:.3f}: such a schedule was found.{told_late} Ours, which"
-        f" knows neither, pays {ours:.3f}. The target of {target:.2f} {_WORDS[verdict]}.\n"
+        f" knows neither, pays {least * over_best:.3f}.\n"
     )
 
 

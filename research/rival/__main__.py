@@ -9,6 +9,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
@@ -35,18 +36,30 @@ def main() -> int:
     kept = _read(options.out)
     if not options.render:
         kept["boots"] = {name: _seconds(composed(name, options.data)) for name in CASES}
-        for boot in options.boots.split(","):
-            for row in options.rows.split(","):
-                cell = kept["cells"].setdefault(row, {}).setdefault(boot, {})
-                _search(cell, row, boot, options.data)
+        names = [
+            (row, boot) for row in options.rows.split(",") for boot in options.boots.split(",")
+        ]
+        cells = {
+            (row, boot): kept["cells"].setdefault(row, {}).setdefault(boot, {})
+            for row, boot in names
+        }
+        with ProcessPoolExecutor(options.processes) as pool:
+            searches = [(cells[name], *name, options.data) for name in names]
+            for name, found in zip(
+                names, pool.map(_search, *zip(*searches, strict=True)), strict=True
+            ):
+                cells[name]["search"] = found
                 _keep(options.out, kept)
-                for seed in range(1, options.seeds + 1):
-                    began = process_time()
-                    if _run(cell, row, boot, seed, options.data):
-                        kept["cpu_seconds"] += process_time() - began
-                        _keep(options.out, kept)
-                        took = process_time() - began
-                        print(f"{took:6.0f} s  {row}, {boot}, seed {seed}", flush=True)
+                print(f"searched {', '.join(name)}", flush=True)
+            runs = [(name, seed) for seed in range(1, options.seeds + 1) for name in names]
+            asked = [(cells[name], *name, seed, options.data) for name, seed in runs]
+            for (name, seed), (found, took) in zip(
+                runs, pool.map(_run, *zip(*asked, strict=True)), strict=True
+            ):
+                cells[name].setdefault("seeds", {}).setdefault(str(seed), {}).update(found)
+                kept["cpu_seconds"] += took
+                _keep(options.out, kept)
+                print(f"{took:6.0f} s  {', '.join(name)}, seed {seed}", flush=True)
     _keep(options.out, kept)
     return 0
 
@@ -57,6 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", default=",".join(ROWS), help="names, with commas")
     parser.add_argument("--boots", default=",".join(CASES), help="names, with commas")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--render", action="store_true", help="only write the page anew")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of rivals.md and .json")
     options = parser.parse_args()
@@ -81,9 +95,9 @@ def _scenario(row: str, boot: str, seed: int, data: Path, part: Part) -> SimScen
     return replace(ROWS[row].build(seed, data, part), boot=composed(boot, data))
 
 
-def _search(cell: dict[str, Any], row: str, boot: str, data: Path) -> None:
-    """Run all settings of each rival on the first part, once."""
-    found = cell.setdefault("search", {})
+def _search(cell: Mapping[str, Any], row: str, boot: str, data: Path) -> Mapping[str, Any]:
+    """Return what all settings of each rival came to on the first part; each is run once."""
+    found = dict(cell.get("search", {}))
     missing = {name: family for name, family in FAMILIES.items() if name not in found}
     scenario = _scenario(row, boot, SEARCH_SEED, data, Part.TUNE) if missing else None
     for name, family in missing.items():
@@ -92,18 +106,23 @@ def _search(cell: dict[str, Any], row: str, boot: str, data: Path) -> None:
             setting: _told(simulate_any(scenario, baseline, SEARCH_SEED, max_workers=MAX_WORKERS))
             for setting, baseline in family.searched.items()
         }
+    return found
 
 
-def _run(cell: dict[str, Any], row: str, boot: str, seed: int, data: Path) -> bool:
-    """Run with one seed on the last part whoever has not run yet; tell whether anybody had not."""
-    found: dict[str, Any] = cell.setdefault("seeds", {}).setdefault(str(seed), {})
+def _run(
+    cell: Mapping[str, Any], row: str, boot: str, seed: int, data: Path
+) -> tuple[Mapping[str, Any], float]:
+    """Run with one seed on the last part whoever has not run yet; return also the CPU seconds."""
+    began = process_time()
+    known = cell.get("seeds", {}).get(str(seed), {})
+    found: dict[str, Any] = {}
     ways: dict[str, Any] = {OURS: shipped(), AT_ONCE: at_once()}
     for name, family in FAMILIES.items():
         ways[f"{name}, customary"] = family.customary
         best = best_in_time(cell["search"][name])
         if best is not None:
             ways[f"{name}: {best}"] = family.searched[best]
-    missing = {who: way for who, way in ways.items() if who not in found}
+    missing = {who: way for who, way in ways.items() if who not in known}
     if missing:
         scenario = _scenario(row, boot, seed, data, Part.REPORT)
         for who, way in missing.items():
@@ -113,7 +132,7 @@ def _run(cell: dict[str, Any], row: str, boot: str, seed: int, data: Path) -> bo
                 else simulate_any(scenario, way, seed, max_workers=MAX_WORKERS)
             )
             found[who] = _told(result)
-    return bool(missing)
+    return found, process_time() - began
 
 
 def _seconds(boot: Boot) -> list[float]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from research.compare.source import Part
-from research.compare.world.traffic import images, office, shock, stream, training
+from research.compare.world.traffic import bursts, images, office, shock, stream, training
+from research.compare.world.trouble import hot, starved
 from spindown.simulator import SimScenario
 from spindown.simulator.scenario import DAY
 
@@ -34,8 +35,11 @@ def _busy_queue(seed: int, data: Path, part: Part) -> SimScenario:
 ROWS: Mapping[str, Row] = {
     "S1": Row(title="office batches, a month of 200 GPU-hours", build=office),
     "S2": Row(title="image requests (GenTD26)", build=images(1.0, _WHOLE)),
-    "S2 x10": Row(title="image requests (GenTD26), ten layers", build=images(10.0, 0.8)),
+    "S2 x10": Row(title="image requests (GenTD26), ten layers", build=images(10.0, 1.5)),
     "S3": Row(title="training jobs (Philly 6c71a0)", build=_busy_queue),
+    "S4": Row(title="rare bursts, fitted to Alibaba 2023", build=bursts),
     "S5": Row(title="4,000 jobs a day", build=stream),
+    "S7": Row(title="image requests, V100 as scarce as seen", build=starved),
+    "S8": Row(title="training jobs, instances live 0.7 to 2.3 h", build=hot),
     "S9": Row(title="600 jobs a day, real prices of 4 months", build=shock),
 }
