@@ -77,7 +77,7 @@ def test_tables_name_the_cheapest_in_time_of_what_ran() -> None:
     ]
 
 
-def test_a_row_of_few_jobs_or_dollars_over_its_seeds_is_called_thin() -> None:
+def test_a_row_of_few_jobs_or_dollars_is_called_thin() -> None:
     one = a_seed(warm=(30.0, 5.0, 0.0))
     assert "(thin) |" in against({"S1": {"1": one}})
     assert "(thin) |" not in against({"S1": {"1": one, "2": one}})
