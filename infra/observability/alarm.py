@@ -101,8 +101,8 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
         enough=3,
         comparison=_LESS_THAN,
         on_silence=True,
-        problem=f"Ticks of {workload} are missing: none has run for 5 minutes, or spare ticks "
-        "alone run, one in 5 minutes. Workers start late or not at all, and some end only by "
+        problem=f"Ticks of {workload} are missing: in 3 of the last 5 minutes or more none "
+        "has run. Workers start late or not at all, and some end only by "
         "themselves.",
         remedy=f"look for errors in the log /spindown/{deployment}/scaler, and check that the "
         f"schedule {resource_name(metrics.name, 'tick')} is enabled.",

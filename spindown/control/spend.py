@@ -241,13 +241,17 @@ def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
     return is_spot and until - worker.launched_at < FREE_FOR
 
 
-def last_days(days: Mapping[str, SpendRow], now: datetime, count: int = 1) -> CostWindow:
+def last_days(
+    days: Mapping[str, SpendRow], now: datetime, count: int = 1, *, begun: datetime | None = None
+) -> CostWindow:
     """Return the last so many times 24 hours: whole days of UTC, and a share of the oldest.
 
     What a day cost is taken as spread evenly over it. So nothing begins anew at midnight. Worked:
-    at 06:00, 1 USD today and 4 USD yesterday: 1 + 0.75 x 4 = 4 USD.
+    at 06:00, 1 USD today and 4 USD yesterday: 1 + 0.75 x 4 = 4 USD. If work has begun within
+    the span, at ``begun``, all of it is within.
     """
-    known = _weighed(days, now, count)
+    is_whole = begun is not None and now - begun < count * _DAY
+    known = _weighed(days, now, count, whole=is_whole)
     return CostWindow(
         **{
             name: float(sum([share * getattr(row, name) for share, row in known]))
@@ -257,10 +261,10 @@ def last_days(days: Mapping[str, SpendRow], now: datetime, count: int = 1) -> Co
 
 
 def _weighed(
-    days: Mapping[str, SpendRow], now: datetime, count: int
+    days: Mapping[str, SpendRow], now: datetime, count: int, *, whole: bool = False
 ) -> Sequence[tuple[float, SpendRow]]:
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    left = 1.0 - (now - midnight) / _DAY
+    left = 1.0 if whole else 1.0 - (now - midnight) / _DAY
     return [
         (share, days.get((now.date() - ago * _DAY).isoformat(), SpendRow()))
         for ago, share in enumerate([*[1.0] * count, left])

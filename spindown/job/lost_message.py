@@ -20,7 +20,7 @@ from heapq import nlargest
 from itertools import islice
 
 from spindown.contract.job.batch import BATCHES, batch_of
-from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import (
     JobMessage,
     encode_job,
@@ -31,7 +31,7 @@ from spindown.contract.job.message import (
 from spindown.error import BadInput, ContractError, NewerSchema, NotFound
 from spindown.job.batch_end import is_held_back
 from spindown.job.lease_row import is_held
-from spindown.job.manifest_store import load_manifest
+from spindown.job.manifest_store import load_manifest, read_small_manifest
 from spindown.job.message import renew
 from spindown.job.redrive import (
     HIDDEN_FOR,
@@ -54,10 +54,8 @@ _READ_IN_A_ROW = 4 * _READS_AT_ONCE
 #: Indices and manifests that one count reads, in a minute or two.
 _COUNTED_AT_MOST = 5_000
 #: JSON takes 30 times as much memory at worst, and the function has 512 MiB: an index of so many
-#: bytes names 150,000 jobs, and manifests, of which 16 are read at once, 1,000 parts or 8,000
-#: children.
+#: bytes names 150,000 jobs, and of manifests, small ones, 16 are read at once.
 _INDEX_BYTES = 4 * 1024**2
-_MANIFEST_BYTES = 256 * 1024
 #: Each takes a call. With more than this many visible messages, workers must come first.
 _LOOKED_AT_MOST = 10_000
 
@@ -158,7 +156,7 @@ def count_lost(
     counts = list(backlogs(queues))
     messages = sum(count.visible + count.in_flight + count.delayed for count in counts)
     look = _Look(
-        read=partial(_read_small, objects=objects),
+        read=partial(read_small_manifest, objects=objects),
         is_held=lambda found: is_held(found, workload, table, now),
         left=reads_at_most,
     )
@@ -280,17 +278,6 @@ class _Place:
 def _read_manifest(job_id: str, objects: ObjectStore) -> Manifest | None:
     stored = load_manifest(job_id, objects)
     return None if stored is None else stored.manifest
-
-
-def _read_small(job_id: str, objects: ObjectStore) -> Manifest | None:
-    """Return the newest manifest (raises ContractError: it is large or damaged).
-
-    Older versions are not looked for: a worker may write any number of damaged ones.
-    """
-    with suppress(NotFound):
-        key = manifest_key(job_id)
-        return decode_manifest(objects.get(key, at_most_bytes=_MANIFEST_BYTES).data)
-    return None
 
 
 def _find_messages(ports: WorkPorts) -> frozenset[str]:

@@ -5,6 +5,7 @@ the writer knows its own write again after a lost answer.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -35,6 +36,8 @@ T = TypeVar("T")
 #: Waits of 0.1 s doubling to 6.4 s: about 13 s in all, well within a lease.
 _TRIES = 8
 _FIRST_PAUSE = timedelta(milliseconds=100)
+#: Of a manifest of 1,000 parts or 8,000 children; JSON takes 30 times as much memory at worst.
+SMALL_BYTES = 256 * 1024
 #: S3 tells in whole seconds when it took an object (Amazon S3 API Reference, "GetObject").
 _STORED_WITHIN = timedelta(seconds=1)
 
@@ -74,6 +77,20 @@ def load_manifest(job_id: str, objects: ObjectStore) -> StoredManifest | None:
             stored_at=stored.modified_at,
         )
     return _read_older(job_id, stored, objects)
+
+
+def read_small_manifest(job_id: str, objects: ObjectStore) -> Manifest | None:
+    """Return the newest manifest of a job, or None if it has none.
+
+    Older versions are not looked for: a worker may write any number of damaged ones.
+
+    Raises:
+        ContractError: it is damaged, or larger than ``SMALL_BYTES``.
+        NewerSchema: a later version of Spindown wrote it.
+    """
+    with suppress(NotFound):
+        return decode_manifest(objects.get(manifest_key(job_id), at_most_bytes=SMALL_BYTES).data)
+    return None
 
 
 def read_older(job_id: str, objects: ObjectStore) -> Iterator[Manifest]:

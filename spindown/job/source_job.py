@@ -9,9 +9,9 @@ from datetime import datetime
 from itertools import islice
 
 from spindown.contract.job.manifest import JOBS, Manifest, manifest_key
-from spindown.contract.job.source import ID_PREFIX, is_source_id
+from spindown.contract.job.source import ADDRESS, ID_PREFIX, is_source_id
 from spindown.error import ContractError, NewerSchema, NotFound
-from spindown.job.manifest_store import load_manifest
+from spindown.job.manifest_store import read_small_manifest
 from spindown.port import ObjectStore
 
 #: Manifests that one search reads, the newest: within seconds.
@@ -19,8 +19,6 @@ SEARCHED_AT_MOST = 5_000
 _READS_AT_ONCE = 16
 #: Keys of one answer of S3.
 _LISTED_AT_ONCE = 1000
-#: With what the address of an object begins.
-_ADDRESS = "s3://"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,7 +45,7 @@ def has_source_jobs(store: ObjectStore) -> bool:
 
 def is_address(name: str) -> bool:
     """Tell whether a name is the address of an object, which no batch and no job is called."""
-    return name.startswith(_ADDRESS)
+    return name.startswith(ADDRESS)
 
 
 def find_by_object(address: str, store: ObjectStore) -> tuple[str, ...]:
@@ -70,10 +68,13 @@ def read_source_jobs(
 ) -> Iterator[tuple[SourceJob, Manifest]]:
     """Yield jobs with their manifests, some read at once; what cannot be read is left out."""
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        manifests = pool.map(lambda one: _read(one.job_id, store), found)
-        for one, manifest in zip(found, manifests, strict=True):
-            if manifest is not None:
-                yield one, manifest
+        # A pool reads all that it is given, whatever has been taken of it.
+        for first in range(0, len(found), _READS_AT_ONCE):
+            some = found[first : first + _READS_AT_ONCE]
+            manifests = pool.map(lambda one: _read(one.job_id, store), some)
+            for one, manifest in zip(some, manifests, strict=True):
+                if manifest is not None:
+                    yield one, manifest
 
 
 def _claimed(store: ObjectStore) -> Iterator[SourceJob]:
@@ -85,7 +86,6 @@ def _claimed(store: ObjectStore) -> Iterator[SourceJob]:
 
 
 def _read(job_id: str, store: ObjectStore) -> Manifest | None:
-    with suppress(ContractError, NewerSchema, NotFound):
-        stored = load_manifest(job_id, store)
-        return None if stored is None else stored.manifest
+    with suppress(ContractError, NewerSchema):
+        return read_small_manifest(job_id, store)
     return None

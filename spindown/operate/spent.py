@@ -37,7 +37,7 @@ class Spent:
 
     def last(self, days: int = 1) -> CostWindow:
         """Return what the last so many times 24 hours have cost and done."""
-        return last_days(self.days, self.now, days)
+        return last_days(self.days, self.now, days, begun=self.begun)
 
     def between(self, start: datetime, end: datetime) -> Mapping[str, SpendRow]:
         """Return the days of UTC between two instants, the last not included."""

@@ -1,6 +1,7 @@
 """``spindown usage``: what jobs have used, by type, by SQL, or as a plot."""
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -273,15 +274,17 @@ def _cell(value: object) -> Text:
 
 def to_json(answer: QueryAnswer) -> str:
     """Return the rows of an answer as JSON."""
-    return json.dumps(_with_text_keys(answer.records), default=_plain)
+    return json.dumps(_as_json(answer.records), default=_plain)
 
 
-def _with_text_keys(value: object) -> object:
-    """Return a value whose maps have keys that JSON has, since DuckDB's may be of any type."""
+def _as_json(value: object) -> object:
+    """Return a value as JSON has it: DuckDB's keys may be of any type, and a number no number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(_plain(key)): _with_text_keys(inner) for key, inner in value.items()}
+        return {str(_plain(key)): _as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_text_keys(inner) for inner in value]
+        return [_as_json(inner) for inner in value]
     return value
 
 

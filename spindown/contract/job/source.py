@@ -22,6 +22,10 @@ _TEST = "s3:TestEvent"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 #: Bytes of a key (Amazon S3 User Guide, "Naming Amazon S3 objects").
 _KEY_BYTES = 1024
+#: With what the address of an object begins.
+ADDRESS = "s3://"
+#: Characters of an address, at most.
+_ADDRESS_LENGTH = len(ADDRESS) + 63 + 1 + _KEY_BYTES
 #: With what the id of such a job begins; the rest of it is a digest.
 ID_PREFIX = "s3-"
 _ID = re.compile(ID_PREFIX + "[0-9a-f]{32}")
@@ -67,7 +71,9 @@ def read_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
 def source_of(job_id: str, items: Sequence[Any] | None) -> str:
     """Return the address of the object of a job that an event asked for; "": none asked for it."""
     first = items[0] if items else None
-    return first if isinstance(first, str) and is_source_id(job_id) else ""
+    # Whoever may send may call a job so, with items of any length.
+    is_told = isinstance(first, str) and len(first) <= _ADDRESS_LENGTH and is_source_id(job_id)
+    return first if is_told and first.startswith(ADDRESS) else ""
 
 
 def is_source_id(job_id: str) -> bool:

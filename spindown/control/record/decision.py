@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from spindown.contract import metric as names
 from spindown.contract import row as rows
@@ -64,6 +64,8 @@ from spindown.port import ControlPorts, Datum
 #: Candidates and deadlines that a decision spells out.
 _CANDIDATES = 50
 _DEADLINES = 20
+#: Within it a tick has seen what was counted, be they spare ones.
+_LAST_SEEN = timedelta(minutes=10)
 
 _log = logging.getLogger(__name__)
 
@@ -444,11 +446,16 @@ def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: Ti
 
 
 def _failed_alone(seen: Observation) -> float:
-    """Return what has failed today of jobs without a batch; 0 where nobody is to be told."""
+    """Return what has failed today of jobs without a batch; 0 where nobody is to be told.
+
+    Just after midnight yesterday's failures count as well: no tick may have seen its last ones.
+    """
     facts = seen.facts
-    today = facts.view.spend.get(facts.now.date().isoformat())
-    is_told = facts.deployment.batches_told is not EndsTold.NONE
-    return today.failed_alone if today is not None and is_told else 0.0
+    if facts.deployment.batches_told is EndsTold.NONE:
+        return 0.0
+    days = {facts.now.date(), (facts.now - _LAST_SEEN).date()}
+    rows = (facts.view.spend.get(day.isoformat()) for day in days)
+    return sum(row.failed_alone for row in rows if row is not None)
 
 
 def _unended(plan: Plan, record: TickRecord, now: datetime) -> Sequence[str]:

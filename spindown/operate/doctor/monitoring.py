@@ -69,26 +69,27 @@ def check_monitoring(
     subject: DoctorSubject, monitoring: MonitoringFacts, at: datetime
 ) -> Iterator[Finding]:
     """Check that ticks come, that alarms ring, and that somebody hears them."""
-    yield from _check_schedules(subject, monitoring.schedules)
+    yield from _check_schedules(subject, monitoring)
     yield from _check_spare_ticks(monitoring.spare_ticks)
     yield from _check_alarms(subject, monitoring.alarms, at)
     for topic, found in monitoring.subscribers.items():
         yield _check_subscribers(subject, topic, found)
 
 
-def _check_schedules(
-    subject: DoctorSubject, schedules: Mapping[str, bool | Unknown]
-) -> Iterator[Finding]:
-    ticks = _ticks(subject)
+def _check_schedules(subject: DoctorSubject, monitoring: MonitoringFacts) -> Iterator[Finding]:
+    ticks, schedules = _ticks(subject), monitoring.schedules
     for name, is_on in schedules.items():
         if is_on is True:
             continue
         is_lost = is_on is False or is_on.is_missing
-        needed = (
-            "on: without it nothing is launched for long, and nothing is ended"
-            if name in ticks
-            else "on: without it types and prices grow old"
-        )
+        is_spared = monitoring.spare_ticks.get(name) is True
+        needed = "on: without it types and prices grow old"
+        if name in ticks:
+            needed = (
+                "on: spare ticks alone run, one in 5 minutes; work waits longer"
+                if is_spared
+                else "on: without it nothing is launched for long, and nothing is ended"
+            )
         yield Finding(
             what=f"schedule {name}",
             found="it is off" if is_on is False else is_on.reason,
@@ -96,7 +97,9 @@ def _check_schedules(
             remedy="enable it in the console of Amazon EventBridge, Scheduler"
             if is_on is False
             else (_REDEPLOY if is_lost else "grant scheduler:GetSchedule"),
-            severity=Severity.BLOCKED if is_lost and name in ticks else Severity.WARNING,
+            severity=Severity.BLOCKED
+            if is_lost and name in ticks and not is_spared
+            else Severity.WARNING,
         )
     if all(is_on is True for is_on in schedules.values()):
         yield Finding(what="schedules", found=f"{join(schedules)} are on")

@@ -166,6 +166,12 @@ def test_keys_of_any_type_become_texts(world: ControlWorld, tmp_path: Path) -> N
     assert told == [{"m": {"2026-01-02": [{"1.5": "x"}]}}]
 
 
+def test_a_number_that_is_none_is_null_in_json(world: ControlWorld, tmp_path: Path) -> None:
+    answer = ask(world, tmp_path, "SELECT 'nan'::DOUBLE AS a, [1e308 * 10, 1.5] AS b")
+
+    assert to_json(answer) == '[{"a": null, "b": [null, 1.5]}]'
+
+
 def test_a_type_without_records_is_told_with_those_there_are() -> None:
     assert "scan" not in say_none(None, {WORKLOAD: ["scan"]}, 14)
     assert f"types are {WORKLOAD}, scan" in say_none("scna", {WORKLOAD: ["scan"]}, 14)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.contract.job.message import JobMessage, encode_job, parse_job
+from spindown.contract.job.source import source_of
 from spindown.error import ContractError
 
 
@@ -207,3 +208,19 @@ def test_whatever_stands_in_an_event_is_a_job_or_one_sentence(
     with suppress(ContractError):
         job = parsed(changed(row, *path, value=value))
         assert parse_job(encode_job(job)) == job
+
+
+@pytest.mark.parametrize(
+    ("items", "source"),
+    [
+        pytest.param(["s3://scans/a.png"], "s3://scans/a.png", id="an address"),
+        pytest.param(["s3://scans/" + "a" * 1024], "s3://scans/" + "a" * 1024, id="a long key"),
+        pytest.param(["s3://" + "a" * 900_000], "", id="longer than any address"),
+        pytest.param(["a.png"], "", id="no address"),
+        pytest.param([7], "", id="no text"),
+        pytest.param([], "", id="none"),
+    ],
+)
+def test_whoever_takes_such_an_id_leaves_no_more_than_an_address(items: Any, source: str) -> None:
+    assert source_of("s3-" + "0" * 32, items) == source
+    assert source_of("notes", items) == ""

@@ -282,6 +282,10 @@ def test_the_last_day_goes_on_over_midnight() -> None:
     assert (half.idle_seconds, half.busy_seconds, half.paid_seconds) == (50.0, 50.0, 100.0)
     assert (early.dollars, early.items) == (4.0, 40.0)
     assert last_days({}, noon).items == 0
+    first = {"2026-01-04": SpendRow(items=9)}
+    evening = noon.replace(day=4, hour=22)
+    assert last_days(first, noon, begun=evening).items == 9
+    assert last_days(first, noon, begun=evening - timedelta(days=1)).items == 4.5
 
 
 def test_the_cost_of_an_item_does_not_begin_anew_at_midnight() -> None:

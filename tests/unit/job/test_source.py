@@ -4,13 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, encode_manifest, manifest_key
 from spindown.contract.job.message import parse_job
 from spindown.error import NotFound
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
-from spindown.job.result import find_jobs
+from spindown.job.manifest_store import SMALL_BYTES
+from spindown.job.result import count_items, find_jobs, read_batch
 from tests.unit.contract.test_source import of_eventbridge, of_s3, parsed
 from tests.work import WorkWorld, a_portion, a_slot_id
 
@@ -38,6 +39,23 @@ def test_a_job_of_an_event_is_found_by_its_object() -> None:
     assert early.manifest.source == "s3://scans/in/a b+é.png"
     with pytest.raises(NotFound):
         find_jobs("s3://scans/in/b.png", world.objects)
+
+
+def test_a_manifest_of_any_length_costs_a_search_nothing() -> None:
+    world = WorkWorld()
+    early = world.hold(of_eventbridge())
+    key = manifest_key("s3-" + "0" * 32)
+    world.objects.put(key, encode_manifest(early.manifest) + b" " * SMALL_BYTES)
+
+    assert find_jobs("s3://scans/in/a b+é.png", world.objects) == (early.job_id,)
+
+
+def test_an_address_is_no_batch_however_long_it_is() -> None:
+    world = WorkWorld()
+
+    with pytest.raises(NotFound):
+        read_batch("s3://scans/" + "a" * 1024, world.objects)
+    assert count_items("s3://scans/" + "a" * 1024, world.objects) is None
 
 
 def test_an_event_that_comes_again_is_not_done_again() -> None:

@@ -46,13 +46,15 @@ def test_before_a_deploy_nothing_is_asked() -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["off", "gone"])
-def test_a_tick_that_never_comes_blocks(*, is_there: bool) -> None:
+def test_ticks_that_come_by_no_way_block(*, is_there: bool) -> None:
     world = Examined()
     if is_there:
         world.account.schedules[REGION, TICK] = False
     else:
         del world.account.schedules[REGION, TICK]
 
+    assert world.severity(f"schedule {TICK}") is Severity.WARNING
+    world.account.rules[REGION, SPARE_TICK] = False
     assert world.severity(f"schedule {TICK}") is Severity.BLOCKED
 
 

@@ -237,6 +237,16 @@ def test_failures_alone_are_told_once_a_day() -> None:
     assert [subject for subject, _ in world.topic.said] == ["demo--classify: failed-jobs"]
 
 
+def test_failures_just_before_midnight_are_told_after_it() -> None:
+    world = ControlWorld()
+    midnight = world.now.replace(hour=0, minute=0, second=0) + timedelta(days=1)
+    world.clock.advance(midnight - world.now + timedelta(seconds=20))
+    world.put_day(world.now - timedelta(minutes=1), items=7, items_failed=1, failed_alone=1)
+    world.run(2)
+
+    assert [subject for subject, _ in world.topic.said] == ["demo--classify: failed-jobs"]
+
+
 def test_failures_alone_are_not_told_where_nobody_asks() -> None:
     world = ControlWorld(batches_told=EndsTold.NONE)
     world.put_day(world.now, items=7, items_failed=1, failed_alone=1)
