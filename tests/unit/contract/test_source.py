@@ -221,6 +221,6 @@ def test_whatever_stands_in_an_event_is_a_job_or_one_sentence(
         pytest.param([], "", id="none"),
     ],
 )
-def test_whoever_takes_such_an_id_leaves_no_more_than_an_address(items: Any, source: str) -> None:
+def test_who_takes_such_an_id_leaves_no_more_than_an_address(items: Any, source: str) -> None:
     assert source_of("s3-" + "0" * 32, items) == source
     assert source_of("notes", items) == ""
