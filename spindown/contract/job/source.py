@@ -71,9 +71,11 @@ def read_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
 def source_of(job_id: str, items: Sequence[Any] | None) -> str:
     """Return the address of the object of a job that an event asked for; "": none asked for it."""
     first = items[0] if items else None
+    if not isinstance(first, str) or not is_source_id(job_id):
+        return ""
     # Whoever may send may call a job so, with items of any length.
-    is_told = isinstance(first, str) and len(first) <= _ADDRESS_LENGTH and is_source_id(job_id)
-    return first if is_told and first.startswith(ADDRESS) else ""
+    is_told = first.startswith(ADDRESS) and len(first) <= _ADDRESS_LENGTH
+    return first if is_told else ""
 
 
 def is_source_id(job_id: str) -> bool:
