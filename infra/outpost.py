@@ -15,7 +15,7 @@ from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.name import failed_events_name, resource_name
 from spindown.contract.settings import RegionSettings, outpost_parameter
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.infra.control.bundle import FunctionBundle, Target
 from spindown.infra.control.teardown import Teardown
 from spindown.infra.control.trigger import EVENT_TRIES, INSTANCE_EVENTS

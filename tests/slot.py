@@ -25,7 +25,7 @@ from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
 from spindown.worker.action import WorkerActions
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
-from spindown.worker.handover import SlotContext
+from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog, open_log

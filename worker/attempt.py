@@ -29,7 +29,7 @@ from spindown.job.split import is_too_large
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, ItemDone
 from spindown.worker.code_folder import DiskFull, TooMuch, check_room
-from spindown.worker.handover import AttemptEnd, Handover, SlotContext
+from spindown.worker.job_ending import AttemptEnd, JobEnding, SlotContext
 from spindown.worker.transfer.prefetch import Prefetch
 from spindown.worker.workplace import Workplace, clear_slot
 from spindown.worker.writer import ResultBuffer, Writer
@@ -67,7 +67,7 @@ class Attempt:
             below=context.scratch,
             now=context.ports.clock.now(),
         )
-        self._handover = Handover(context, self._log)
+        self._ending = JobEnding(context, self._log)
 
     @property
     def held(self) -> ClaimedJob:
@@ -100,17 +100,17 @@ class Attempt:
         except LeaseLost as exc:
             self._log.warning("lease_lost", reason=str(exc))
             rest = self._buffer.take_rest(self._held, context.ports.clock.now())
-            self._end_code(partial(self._handover.abandon, self._held, rest))
+            self._end_code(partial(self._ending.abandon, self._held, rest))
             return AttemptEnd.LOST
         except SpindownError as exc:
             self._log.warning("attempt_broken_off", reason=str(exc))
             rest = self._buffer.take_rest(self._held, context.ports.clock.now())
-            self._end_code(partial(self._handover.break_off, self._held, exc, rest))
+            self._end_code(partial(self._ending.break_off, self._held, exc, rest))
             return AttemptEnd.RELEASED
         except Exception as exc:
             # A fault of this machine or of ours: the job must not be held on to by a heartbeat.
             rest = self._buffer.take_rest(self._held, context.ports.clock.now())
-            self._end_code(partial(self._handover.give_up, self._held, exc, rest))
+            self._end_code(partial(self._ending.give_up, self._held, exc, rest))
             raise
         finally:
             self._place.keep_log(self._held.job_id, context.ports.objects, self._log)
@@ -135,14 +135,14 @@ class Attempt:
             self._values = settle_items(self._held.job, context.ports)
         except ContractError as exc:
             held = settle_rejection(self._held, str(exc), ports=context.ports)
-            return self._handover.dead_letter(held)
+            return self._ending.dead_letter(held)
         if is_too_large(self._held, self._values, context.policy):
-            return self._handover.split(self._held, self._values)
+            return self._ending.split(self._held, self._values)
         self._held = self._held.with_items(len(self._values))
         context.renewer.items = len(self._values)
         self._buffer.expect(self._values)
         if redone:
-            self._handover.report(Progress(items_redone=redone))
+            self._ending.report(Progress(items_redone=redone))
         writer = Writer(self._held, context, buffer=self._buffer, place=self._place, log=self._log)
         ahead = (
             context.next_message.prefetched(self._held, self._values)
@@ -311,7 +311,7 @@ class Attempt:
             portion = Portion(state=state)
         if not end.is_stopped and end.broken is None:
             self._held = writer.commit(portion)
-            return self._handover.complete(self._held)
+            return self._ending.complete(self._held)
         started, before = context.ports.clock.elapsed(), self._held
         larger = self._larger(end.broken)
         if end.broken is None or (larger is not None and not self._had_used_little(end.broken)):
@@ -341,7 +341,7 @@ class Attempt:
             return self._hand_over(end, larger)
         finally:
             # Told afterwards: whoever takes the job next need not wait for our report.
-            self._handover.tell(before, self._held, portion, took, redone=self._buffer.behind_a_gap)
+            self._ending.tell(before, self._held, portion, took, redone=self._buffer.behind_a_gap)
 
     def _larger(self, broken: Broken | None) -> Needs | None:
         """Return what a job asks for next if it has run out of memory; None: nothing."""
@@ -381,13 +381,13 @@ class Attempt:
     def _hand_over(self, end: "_End", larger: Needs | None) -> AttemptEnd:
         match self._held.manifest.state:
             case JobState.COMPLETED:
-                return self._handover.complete(self._held)
+                return self._ending.complete(self._held)
             case JobState.FAILED:
-                return self._handover.dead_letter(self._held)
+                return self._ending.dead_letter(self._held)
             case _ if larger is not None:
-                return self._handover.outgrow(self._held, larger)
+                return self._ending.outgrow(self._held, larger)
             case _:
-                self._handover.release(self._held)
+                self._ending.release(self._held)
                 return AttemptEnd.RELEASED if end.broken is None else AttemptEnd.FAILED
 
 

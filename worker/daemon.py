@@ -40,7 +40,7 @@ from spindown.worker.action import WorkerActions
 from spindown.worker.child.code import Code
 from spindown.worker.child.runner import Runner
 from spindown.worker.code_folder import make_own, make_shared
-from spindown.worker.handover import SlotContext
+from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import EventLog

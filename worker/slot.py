@@ -29,7 +29,7 @@ from spindown.job.progress import Progress
 from spindown.job.route import settle_message
 from spindown.port import Message
 from spindown.worker.attempt import Attempt
-from spindown.worker.handover import AttemptEnd, SlotContext, announce, class_of
+from spindown.worker.job_ending import AttemptEnd, SlotContext, announce, class_of
 from spindown.worker.process_tree.process_tree import Wedged
 
 _ENDS = {

@@ -24,7 +24,7 @@ from spindown.job.claimed_job import ClaimedJob, Finished, LocalFile
 from spindown.job.commit import Portion, commit
 from spindown.worker.child.runner import ItemDone
 from spindown.worker.code_folder import TooMuch, check_amount, find_fault, take_file
-from spindown.worker.handover import Handover, SlotContext
+from spindown.worker.job_ending import JobEnding, SlotContext
 from spindown.worker.log import EventLog
 from spindown.worker.workplace import Workplace
 
@@ -204,7 +204,7 @@ class Writer:
         self._buffer = buffer
         self._place = place
         self._log = log
-        self._handover = Handover(context, log)
+        self._ending = JobEnding(context, log)
         self._pending: Future[None] | None = None
         #: ClaimedJob while the manifest is written.
         self._writing = threading.Lock()
@@ -334,4 +334,4 @@ class Writer:
         if portion.state is not None:
             self._place.state.note_commit(before.manifest, self.held.manifest)
         took = context.ports.clock.elapsed() - started
-        return partial(self._handover.tell, before, self.held, portion, took)
+        return partial(self._ending.tell, before, self.held, portion, took)

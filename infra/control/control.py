@@ -10,7 +10,7 @@ from constructs import Construct
 
 from spindown.contract.row import SCALER_TIMEOUT
 from spindown.contract.settings import ENV_BUCKET, ENV_TABLE, ENV_TOPIC, ENV_WEBHOOK
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.infra.control.function import ControlFunction
 from spindown.infra.control.teardown import Teardown
 from spindown.infra.control.trigger import Triggers

@@ -18,7 +18,7 @@ from constructs import Construct
 
 from spindown.contract.event import TICK
 from spindown.contract.name import resource_name
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.infra.control.function import ControlFunction
 from spindown.infra.iam.statement import allow, make_role, regional
 from spindown.infra.workload import WorkloadResources

@@ -24,7 +24,7 @@ That a machine may thus pay a price of up to an hour ago, ``supply`` takes note 
 
 import math
 
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 
 _NOTICE_HOURS = NOTICE.total_seconds() / 3600.0
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.simulator.scenario import Listing, SimScenario, Steps, Zone
 

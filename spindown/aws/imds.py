@@ -7,7 +7,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 
 from spindown.contract.codec import from_json
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.error import ContractError, NotFound, Unreachable
 from spindown.port import Clock, Identity

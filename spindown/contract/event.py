@@ -13,7 +13,7 @@ from typing import Any
 
 from spindown.contract.codec import decode_instant
 from spindown.contract.name import SEPARATOR, queue_name
-from spindown.domain.interruption import deadline_after
+from spindown.domain.notice_time import deadline_after
 from spindown.error import ContractError
 
 TICK = "spindown.tick"

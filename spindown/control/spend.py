@@ -21,7 +21,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant, replace_fields
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Launch, Worker
-from spindown.domain.interruption import FREE_FOR
+from spindown.domain.notice_time import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.past_cost import (
     CostWindow,

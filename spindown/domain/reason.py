@@ -236,7 +236,7 @@ class ReasonCode(StrEnum):
     #: ``bound`` allows ``allowed`` of ``wanted``; ``why`` is the code of the need.
     CUT_BY_BOUND = "cut-by-bound"
 
-    # What a deadline lets a waiting job be bought (``domain.price_ladder.PurchaseMode``).
+    # What a deadline lets a waiting job be bought (``domain.spot_or_on_demand.PurchaseMode``).
     WAIT_FOR_SPOT = "wait-for-spot"
     TAKE_ANY = "take-any"
     ON_DEMAND_ONLY = "on-demand-only"

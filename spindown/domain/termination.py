@@ -30,9 +30,9 @@ from typing import Protocol
 from spindown.domain.breaker import REQUEST, blamed_party
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
-from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.lease import RELEASE_AFTER
+from spindown.domain.notice_time import RECLAIM_GRACE
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of

@@ -35,9 +35,9 @@ from typing import Self
 from spindown.domain.checkpointing import slowdown
 from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.policy import Policy
-from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.reason import About
 from spindown.domain.relative_throughput import relative_throughput
+from spindown.domain.spot_or_on_demand import price_ceilings
 from spindown.domain.value_range import Amount, Tally
 
 #: EC2 sells spot at a discount of up to 90 % (EC2 User Guide, "Spot Instances"): where nobody knows

@@ -70,7 +70,7 @@ from typing import Any, TypeVar
 from spindown.domain.dead_letter import is_quarantined
 from spindown.domain.fleet import Worker
 from spindown.domain.idle import poll_wait
-from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
+from spindown.domain.notice_time import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import Pool
 from spindown.ec2sim import (
     Ec2,

@@ -19,7 +19,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.name import SEPARATOR, resource_name
 from spindown.control.policy import current_policy
 from spindown.domain.fleet import Backlog, Worker
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.verification import (
     Interruption,

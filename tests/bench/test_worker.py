@@ -37,7 +37,7 @@ from spindown.memory.metric import MemoryMetricSink
 from spindown.port import WorkPorts
 from spindown.worker.child.code import Code
 from spindown.worker.child.runner import ChildRunner
-from spindown.worker.handover import SlotContext
+from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.log import open_log

@@ -20,7 +20,7 @@ from spindown.port import Message
 from spindown.user import Item
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, ItemDone, Task
-from spindown.worker.handover import SlotContext
+from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.slot import Slot
 from tests.proof.fault import Crashed

@@ -19,7 +19,7 @@ from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
 from spindown.domain.breaker import STRIKES
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
-from spindown.domain.interruption import FREE_FOR
+from spindown.domain.notice_time import FREE_FOR
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import ReasonCode
 from spindown.domain.termination import DRAINED_FOR

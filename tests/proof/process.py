@@ -29,7 +29,7 @@ from spindown.job.worker_row import WorkerRow
 from spindown.memory import PortCall, intercept
 from spindown.port import WorkPorts
 from spindown.worker.action import WorkerActions
-from spindown.worker.handover import SlotContext
+from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
 from spindown.worker.lifecycle import WorkerLifecycle
 from spindown.worker.settings import WorkerSettings

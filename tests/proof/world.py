@@ -21,7 +21,7 @@ from spindown.contract.job.message import parse_job
 from spindown.contract.settings import RunSettings, WorkloadSettings
 from spindown.control.interrupt import react
 from spindown.domain.fleet import Lease, Worker
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Ec2Instance

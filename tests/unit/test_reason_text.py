@@ -14,8 +14,8 @@ from spindown.contract.decision import (
     DecisionSummary,
     Outcome,
 )
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from spindown.domain.termination import DueKind
 from spindown.error import printable
 from spindown.reason_text import say, say_action, say_notes, say_outcome, say_shape

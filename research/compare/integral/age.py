@@ -17,7 +17,7 @@ below all charges: of *short* lives, up to ``SHORT`` hours, without a surcharge;
 which are dearer by a surcharge each and cheaper by the hour. A life may choose the cheaper one.
 """
 
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 
 #: Hours up to which a life is short.
 SHORT = 0.4

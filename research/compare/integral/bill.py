@@ -11,7 +11,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 
 from research.compare.integral.market import Market
-from spindown.domain.interruption import NOTICE
+from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import SimScenario
 from spindown.simulator.scenario import Steps, value_at

@@ -15,7 +15,7 @@ from spindown.contract.codec import replace_fields
 from spindown.control.plan.action import Action, ActionKind, PlanDraft, ReopenRow
 from spindown.control.spend import take_back_refund
 from spindown.domain.fleet import Launch, Worker, WorkerState
-from spindown.domain.interruption import NOTICE, RECLAIM_GRACE
+from spindown.domain.notice_time import NOTICE, RECLAIM_GRACE
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.termination import ASKED_FOR, UNSEEN_FOR
 from spindown.port import InstanceView, When

@@ -19,7 +19,6 @@ from spindown.domain.learning import items_per_job, usual_throughput
 from spindown.domain.machine_count import Sizing, count_machines
 from spindown.domain.offer import CapacityType
 from spindown.domain.past_cost import dollars_per_hour
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.ranking import RegionBlock
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.schedule import (
@@ -42,6 +41,7 @@ from spindown.domain.schedule import (
     reserve_of,
     unanswered_dollars,
 )
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from spindown.domain.wasted_work import WastedWork
 
 

@@ -22,9 +22,9 @@ from spindown.control.plan.terminate import change_worker, keep_warm_until
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import worker_throughput
 from spindown.domain.offer import CapacityType
-from spindown.domain.price_ladder import allows
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast, pays_at, reserve_of
+from spindown.domain.spot_or_on_demand import allows
 
 _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 

@@ -27,11 +27,11 @@ from spindown.domain.machine_count import Bounds, Sizing, count_machines, share_
 from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch, Policy
-from spindown.domain.price_ladder import PurchaseMode, ladder_now
 from spindown.domain.pricing import open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
+from spindown.domain.spot_or_on_demand import PurchaseMode, ladder_now
 from spindown.domain.wasted_work import (
     WastedWork,
     is_ever_allowed,

@@ -14,8 +14,8 @@ from spindown.control.plan.launch_need import LaunchNeed, need_for_jobs, work_wa
 from spindown.control.plan.migrate import Moves, plan_moves
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import Knowledge, interruption_rate
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from spindown.domain.wasted_work import WastedWork, may_be_risked, numbers_of, pays_here
 
 

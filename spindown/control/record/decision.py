@@ -54,10 +54,10 @@ from spindown.control.spend import Charge, items_since_yesterday, last_days
 from spindown.domain.alert import Review, review
 from spindown.domain.batch import EndsTold
 from spindown.domain.fleet import Worker
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from spindown.error import SpindownError
 from spindown.port import ControlPorts, Datum
 

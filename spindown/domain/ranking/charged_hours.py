@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from spindown.domain.checkpointing import interval_hours, slowdown
-from spindown.domain.interruption import free_hours
 from spindown.domain.machine_count import Load
+from spindown.domain.notice_time import free_hours
 from spindown.domain.policy import Policy
 
 

@@ -1,6 +1,6 @@
 """What rules an offer out: every constraint is stated once, here or in ``terms``.
 
-Whether spot or on demand is open is decided in ``domain.price_ladder``, which ``ladder`` asks.
+Whether spot or on demand is open is decided in ``domain.spot_or_on_demand``, which ``ladder`` asks.
 
 ``candidate_list`` only asks whether any constraint rules an offer out; the first of ``rejections``
 says which. The numbers of a reason are made when they are read, since most rejections are only

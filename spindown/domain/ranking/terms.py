@@ -27,7 +27,6 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown
-from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.ranking.candidate import RegionBlock
 from spindown.domain.ranking.charged_hours import (
     Overhead,
@@ -40,6 +39,7 @@ from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_tr
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.domain.schedule import Demand
+from spindown.domain.spot_or_on_demand import price_ceilings
 
 _HOUR = timedelta(hours=1)
 _SPOT = CapacityType.SPOT

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import Knowledge, items_per_job, traffic, usual_throughput
 from spindown.domain.policy import Dispatch, Policy
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule.finish_within import DeadlineForecast
 from spindown.domain.schedule.slots import Capacity, window
 from spindown.domain.schedule.start_within import StartPlan
+from spindown.domain.spot_or_on_demand import PurchaseMode
 
 _HOUR = timedelta(hours=1)
 

@@ -22,9 +22,9 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule.jobs import Unfinished
 from spindown.domain.schedule.slots import done_within
+from spindown.domain.spot_or_on_demand import PurchaseMode
 
 _HOUR = timedelta(hours=1)
 _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND

@@ -17,7 +17,7 @@ from spindown.contract.event import StateChange
 from spindown.contract.row import LOCK_LEASE, worker_sort_key
 from spindown.control.interrupt import react
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.interruption import FREE_FOR
+from spindown.domain.notice_time import FREE_FOR
 from spindown.error import SpindownError, Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall

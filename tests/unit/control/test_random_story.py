@@ -22,7 +22,7 @@ from spindown.contract.event import InstanceEvent, InterruptionWarning, StateCha
 from spindown.control.interrupt import react
 from spindown.control.policy import edit_policy, effective_policy
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
-from spindown.domain.interruption import FREE_FOR
+from spindown.domain.notice_time import FREE_FOR
 from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.schedule import unanswered_dollars

@@ -7,7 +7,6 @@ import pytest
 
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import Policy
-from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.pricing import (
     PAID_PRICE,
     Discount,
@@ -16,6 +15,7 @@ from spindown.domain.pricing import (
     adjust,
     open_to_paid,
 )
+from spindown.domain.spot_or_on_demand import price_ceilings
 from tests.builders import a_type, a_worker
 
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.interruption import free_hours
 from spindown.domain.machine_count import Load, share_work
+from spindown.domain.notice_time import free_hours
 from spindown.domain.policy import Policy
 from spindown.domain.ranking.charged_hours import (
     REFUND_SHARE_AT_MOST,

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
-from spindown.domain.price_ladder import price_ceilings
 from spindown.domain.ranking import Candidate, CandidateList, RegionBlock, bands
 from spindown.domain.ranking.constraint import PRECEDENCE, rejections
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.requirement import misfit
+from spindown.domain.spot_or_on_demand import price_ceilings
 from spindown.reason_text import say
 from tests.builders import (
     NOW,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule import Demand, Reserve, forecast_deadlines, hurry
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, a_start_plan, minutes
 from tests.unit.domain.schedule.unfinished import HOUR, RESERVE, a_job
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule import DeadlineForecast, Schedule, make_schedule, missing
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from tests.builders import NOW, a_backlog, a_start_plan, a_worker, minutes
 from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present
 

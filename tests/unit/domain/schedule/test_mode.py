@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule import Reserve, judge, reserve_of
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from tests.builders import NOW, ON_DEMAND, SPOT, a_policy, a_pool, minutes
 from tests.unit.domain.schedule.unfinished import RESERVE, a_job
 

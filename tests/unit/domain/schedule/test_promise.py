@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.offer import CapacityType
-from spindown.domain.price_ladder import PurchaseMode
 from spindown.domain.schedule import Unfinished, judge
+from spindown.domain.spot_or_on_demand import PurchaseMode
 from tests.builders import NOW, ON_DEMAND, SPOT, minutes
 from tests.unit.domain.schedule.unfinished import HOUR, RESERVE
 

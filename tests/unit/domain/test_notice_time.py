@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.interruption import (
+from spindown.domain.notice_time import (
     commit_by,
     deadline_after,
     free_hours,

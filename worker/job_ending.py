@@ -139,7 +139,7 @@ def announce(manifest: Manifest, context: SlotContext) -> None:
     context.transfers.submit(context.outbox.flush)
 
 
-class Handover:
+class JobEnding:
     """The last steps of one attempt. The lease's lock is held, so no heartbeat comes between."""
 
     def __init__(self, context: SlotContext, log: EventLog) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
-from spindown.domain.price_ladder import (
+from spindown.domain.spot_or_on_demand import (
     PurchaseMode,
     allows,
     bring_forward,
