@@ -1,7 +1,6 @@
 """``spindown doctor``: whether a launch can work, before a deploy and after it."""
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -36,8 +35,8 @@ _COLOURS = {Severity.GOOD: "green", Severity.WARNING: "yellow", Severity.BLOCKED
 _MARGIN = " " * 9
 #: Each takes a call: about a minute for all.
 _JOBS_LOOKED_AT = 5_000
-#: CDK commands that read the file; `cdk bootstrap aws://...` does not.
-_CDK = re.compile(r"cdk (?:bootstrap(?! aws://)|deploy --all)")
+#: Commands that read the file -> the option by which each takes it.
+_FILE_OPTIONS = {"spindown cdk bootstrap": "-c config=", "spindown deploy": "--config "}
 
 
 def doctor(
@@ -145,11 +144,13 @@ def _lost_counter(aws: "Aws", deployment: str) -> Callable[[str], int]:
 
 
 def name_file(finding: Finding, config: Path) -> Finding:
-    """Return the finding with the file in its cdk commands; spindown.toml is cdk's default."""
+    """Return the finding with the file in its commands, which else read spindown.toml."""
     if config == option.CONFIG_FILE:
         return finding
-    context = f" -c config={shlex.quote(str(config))}"
-    return replace(finding, remedy=_CDK.sub(lambda found: found[0] + context, finding.remedy))
+    remedy, file = finding.remedy, shlex.quote(str(config))
+    for command, named in _FILE_OPTIONS.items():
+        remedy = remedy.replace(command, f"{command} {named}{file}")
+    return replace(finding, remedy=remedy)
 
 
 def render_finding(finding: Finding) -> Iterator[Text]:

@@ -378,7 +378,7 @@ def _control(given: AlertInput) -> Iterator[Alert]:
                 name="queue-missing",
                 says=f"No work of {workload} can come or be taken: {_sentence(say(note))}",
                 remedy=f"run `spindown drain {workload} --now`, which ends what runs, then "
-                "`cdk deploy --all --revert-drift`, which makes the queue again, and `spindown "
+                "`spindown deploy --revert-drift`, which makes the queue again, and `spindown "
                 f"redrive {workload} --lost`.",
                 for_=_NO_LAG,
             )

@@ -90,7 +90,7 @@ def _check_outposts(subject: DoctorSubject) -> Iterator[Finding]:
             what=f"outpost in {region}",
             found="; ".join(words),
             needed=f"stack {subject.deployment}-outpost-{region}, and the right to read it",
-            remedy=f"cdk bootstrap, once for {region}, then cdk deploy --all",
+            remedy=f"spindown cdk bootstrap, once for {region}, then spindown deploy",
             severity=Severity.WARNING,
         )
 
@@ -104,7 +104,7 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             what=what,
             found="deployed" if is_whole else f"deployed without {', '.join(missing)}",
             needed="" if is_whole else "every workload of the file",
-            remedy="" if is_whole else "cdk deploy --all",
+            remedy="" if is_whole else "spindown deploy",
             severity=Severity.GOOD if is_whole else Severity.WARNING,
         )
         return
@@ -117,7 +117,7 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             severity=Severity.WARNING,
         )
         return
-    yield Finding(what=what, found="not deployed yet", remedy="cdk deploy --all")
+    yield Finding(what=what, found="not deployed yet", remedy="spindown deploy")
     if facts.has_namesake:
         # Each would end instances of the other where both may have some.
         yield Finding(
@@ -136,7 +136,7 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
                 what=f"CDK in {region}",
                 found="not bootstrapped" if found.is_missing else found.reason,
                 needed="once, before the first deploy",
-                remedy=f"cdk bootstrap aws://{_account(facts)}/{region}{qualified}",
+                remedy=f"spindown cdk bootstrap aws://{_account(facts)}/{region}{qualified}",
                 severity=Severity.WARNING,
             )
     for region, count in sorted(facts.vpcs.items()):
@@ -741,7 +741,7 @@ def check_budget(subject: DoctorSubject, choices: Sequence[OfferChoice]) -> Iter
                 what=f"budget for {choice.case.name}",
                 found=f"{subject.budget_usd:g} USD a month",
                 needed=f"{least:.2f} USD, which its cheapest launch sets aside; else none is made",
-                remedy="raise budget_per_month in [deployment], then cdk deploy --all",
+                remedy="raise budget_per_month in [deployment], then spindown deploy",
                 severity=Severity.BLOCKED,
             )
 
@@ -762,7 +762,7 @@ def _check_month(budget: float, committed: float, choices: Sequence[OfferChoice]
         what="budget of the month",
         found=f"{committed:.2f} of {budget:g} USD spent or set aside",
         needed="" if has_room else "room for another launch; otherwise it waits for the next month",
-        remedy="" if has_room else "raise budget_per_month in [deployment], then cdk deploy --all",
+        remedy="" if has_room else "raise budget_per_month in [deployment], then spindown deploy",
         severity=Severity.GOOD if has_room else Severity.WARNING,
     )
 
@@ -947,7 +947,7 @@ def check_webhook(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
         remedy=""
         if trouble is None
         else "fix `alarm_webhook`, or make the secret, encrypted by AWS's key or by `kms_key_arn`; "
-        "then cdk deploy --all",
+        "then spindown deploy",
         severity=Severity.GOOD if trouble is None else Severity.WARNING,
     )
 

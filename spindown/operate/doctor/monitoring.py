@@ -16,7 +16,7 @@ from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorSubject
 from spindown.port import Account, AlarmView, Subscriber
 
-_REDEPLOY = "cdk deploy --all --revert-drift"
+_REDEPLOY = "spindown deploy --revert-drift"
 #: No alarm lacks data for longer: one that has no value rings, or is well.
 _NO_DATA_FOR = timedelta(days=1)
 
@@ -208,7 +208,7 @@ def _check_subscribers(
             what=what,
             found="nobody",
             needed="somebody who hears of trouble",
-            remedy="set `alarm_email` or `alarm_webhook` in [deployment], then cdk deploy --all",
+            remedy="set `alarm_email` or `alarm_webhook` in [deployment], then spindown deploy",
             severity=Severity.WARNING,
         )
     waiting = f"; not confirmed: {join(one.endpoint for one in pending)}" if pending else ""

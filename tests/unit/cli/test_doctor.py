@@ -1,12 +1,15 @@
 """What a person and a script get of an examination: lines, commands whole, an exit code."""
 
+import ast
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import spindown
 from spindown.cli.app import app
 from spindown.cli.doctor import name_file, print_findings, render_finding, webhook_trier
 from spindown.cli.session import is_local
@@ -15,6 +18,19 @@ from spindown.local import environment
 from spindown.operate.doctor.finding import Finding, Severity
 
 CONFIG = str(Path(__file__).parents[3] / "spindown.toml")
+
+
+#: The wheel's console scripts are `spindown` and `spindown-app`.
+BARE_CDK = re.compile(r"(?<!spindown )\bcdk [a-z]")
+
+
+def texts_of(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and words of each text of a module that is no docstring."""
+    nodes = list(ast.walk(module))
+    said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.lineno, node.value
 
 
 def lines_of(finding: Finding) -> list[str]:
@@ -75,20 +91,29 @@ def test_only_an_alarm_that_is_ok_knows_of_no_failure(state: str | None, is_know
 
 
 def test_the_file_asked_about_is_what_is_to_be_deployed() -> None:
-    remedy = "cdk bootstrap, once, then cdk deploy --all"
+    remedy = "spindown cdk bootstrap, once, then spindown deploy"
     finding = Finding(what="outpost", found="", remedy=remedy)
 
     named = name_file(finding, Path("my lab/gpu.toml")).remedy
 
-    file = " -c config='my lab/gpu.toml'"
-    assert named == f"cdk bootstrap{file}, once, then cdk deploy --all{file}"
+    file = "'my lab/gpu.toml'"
+    bootstrap, deploy = f"cdk bootstrap -c config={file}", f"deploy --config {file}"
+    assert named == f"spindown {bootstrap}, once, then spindown {deploy}"
     assert name_file(finding, Path("spindown.toml")).remedy == remedy
 
 
-def test_a_bootstrap_of_a_named_place_asks_no_file() -> None:
-    finding = Finding(what="CDK", found="", remedy="cdk bootstrap aws://1/us-east-1")
+@pytest.mark.parametrize("layer", ["control", "operate"])
+def test_no_text_names_a_command_that_a_wheel_lacks(layer: str) -> None:
+    texts = {
+        f"{path.name}:{line}": text
+        for path in (Path(spindown.__file__).parent / layer).rglob("*.py")
+        for line, text in texts_of(ast.parse(path.read_text(encoding="utf-8")))
+    }
 
-    assert name_file(finding, Path("other.toml")) == finding
+    bare = {at: text for at, text in texts.items() if BARE_CDK.search(text)}
+
+    assert texts
+    assert not bare
 
 
 @pytest.fixture

@@ -57,4 +57,4 @@ def test_people_are_told_of_a_queue_that_is_gone() -> None:
     world.run(5)
 
     (said,) = [text for subject, text in world.topic.said if subject.endswith("queue-missing")]
-    assert "cdk deploy" in said
+    assert "spindown deploy" in said

@@ -118,7 +118,7 @@ def test_what_cannot_be_asked_is_said_and_blocks_nothing(method: str, what: str)
 def test_before_a_deploy_it_says_how_to_deploy() -> None:
     finding = Examined(is_deployed=False).finding("deployment demo")
 
-    assert finding.remedy == "cdk deploy --all"
+    assert finding.remedy == "spindown deploy"
 
 
 def test_before_the_first_deploy_cdk_is_bootstrapped() -> None:
@@ -128,7 +128,7 @@ def test_before_the_first_deploy_cdk_is_bootstrapped() -> None:
     finding = world.finding("CDK in us-west-2")
 
     assert finding.severity is Severity.WARNING
-    assert finding.remedy == "cdk bootstrap aws://123456789012/us-west-2"
+    assert finding.remedy == "spindown cdk bootstrap aws://123456789012/us-west-2"
 
 
 def test_a_workload_of_the_file_that_is_not_deployed_is_named() -> None:

@@ -276,7 +276,7 @@ def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
 
     assert finding.severity is Severity.WARNING
     assert finding.found.startswith("classify: ")
-    assert "cdk deploy --all" in finding.remedy
+    assert "spindown deploy" in finding.remedy
     assert world.report().can_launch
 
 

@@ -91,7 +91,7 @@ def test_what_may_not_be_seen_blocks_nothing(method: str) -> None:
     ("changes", "words"),
     [
         ({"acts": False}, "enable-alarm-actions"),
-        ({"state": "INSUFFICIENT_DATA"}, "cdk deploy"),
+        ({"state": "INSUFFICIENT_DATA"}, "spindown deploy"),
     ],
     ids=["turned off", "blind"],
 )
