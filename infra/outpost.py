@@ -150,7 +150,7 @@ class OutpostStack(DeploymentStack):
             ),
             *grants.encrypt_disks(self.key_arn),
             grants.resolve_images(images),
-            grants.end_workers(deployment=deployment),
+            grants.end_workers(deployment=deployment, home=self._deployment.region),
         ]
 
     def _send_events_home(self) -> None:
@@ -250,6 +250,7 @@ class OutpostStack(DeploymentStack):
                 self,
                 "Teardown",
                 deployment=self._deployment.name,
+                home=self._deployment.region,
                 workloads=[workload.name for workload in self._workloads],
                 code=bundle.code,
             )

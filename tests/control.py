@@ -141,7 +141,11 @@ class ControlWorld:
             self.clock,
             self.market,
             template_tags={
-                template.id: {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
+                template.id: {
+                    tag.DEPLOYMENT: DEPLOYMENT,
+                    tag.WORKLOAD: WORKLOAD,
+                    tag.REGION: REGION,
+                }
                 for template in (TEMPLATE, SPOT_TEMPLATE, AWAY_TEMPLATE)
             },
         )

@@ -222,6 +222,7 @@ class ControlPlane(Construct):
             self,
             "Teardown",
             deployment=shared.deployment.name,
+            home=shared.deployment.region,
             workloads=[one.name for one in self._workloads],
             code=self._code,
             table=shared.ledger.table,
@@ -258,7 +259,9 @@ class ControlPlane(Construct):
             grants.see_instances(),
             grants.see_prices(),
             *self._launch(),
-            grants.end_workers(deployment=self._shared.deployment.name),
+            grants.end_workers(
+                deployment=self._shared.deployment.name, home=self._shared.deployment.region
+            ),
             grants.tell_people(topic_arn=self._shared.topic.topic.topic_arn),
         ]
 

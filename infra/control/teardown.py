@@ -31,6 +31,7 @@ class Teardown(Construct):
         construct_id: str,
         *,
         deployment: str,
+        home: str,
         workloads: Sequence[str],
         code: lambda_.Code,
         table: dynamodb.ITable | None = None,
@@ -42,6 +43,7 @@ class Teardown(Construct):
             scope: what it is part of.
             construct_id: its name there.
             deployment: whose.
+            home: its home region.
             workloads: names of those that run here.
             code: of the function.
             table: the ledger, if it is in this stack.
@@ -55,7 +57,7 @@ class Teardown(Construct):
             name="teardown",
             description="Ends every instance before the stack that it belongs to is deleted",
             code=code,
-            statements=_statements(deployment, table),
+            statements=_statements(deployment, home, table),
             memory_mib=256,
             timeout=_TIMEOUT,
             retries=2,
@@ -65,6 +67,7 @@ class Teardown(Construct):
         self._workloads = list(workloads)
         self._where = {
             "Deployment": deployment,
+            "Home": home,
             "Table": table.table_name if table is not None else "",
         }
         self._fleet = self._ask("Fleet", {"Regions": [Aws.REGION], "Workloads": self._workloads})
@@ -106,7 +109,9 @@ class Teardown(Construct):
             thing.node.add_dependency(self._fleet)
 
 
-def _statements(deployment: str, table: dynamodb.ITable | None) -> list[iam.PolicyStatement]:
+def _statements(
+    deployment: str, home: str, table: dynamodb.ITable | None
+) -> list[iam.PolicyStatement]:
     ledger = (
         []
         if table is None
@@ -116,4 +121,5 @@ def _statements(deployment: str, table: dynamodb.ITable | None) -> list[iam.Poli
             grants.remove_queues(deployment=deployment),
         ]
     )
-    return [*ledger, grants.find_instances(), grants.end_workers(deployment=deployment)]
+    end = grants.end_workers(deployment=deployment, home=home)
+    return [*ledger, grants.find_instances(), end]

@@ -291,13 +291,14 @@ def see_market(*, home: str, regions: Sequence[str]) -> list[iam.PolicyStatement
     ]
 
 
-def end_workers(*, deployment: str) -> iam.PolicyStatement:
-    """Allow terminating instances that carry our tag."""
+def end_workers(*, deployment: str, home: str) -> iam.PolicyStatement:
+    """Allow terminating instances of this deployment: another home may have one of its name."""
+    ours = {tag.DEPLOYMENT: deployment, tag.REGION: home}
     return allow(
         "EndWorkers",
         ["ec2:TerminateInstances"],
         [regional("ec2", "instance/*")],
-        {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment}},
+        {"StringEquals": {f"aws:ResourceTag/{key}": value for key, value in ours.items()}},
     )
 
 

@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,15 @@ from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.session import has_credentials, reach
 from spindown.domain.requirement import unknown_names
-from spindown.error import BadInput, NoCredentials, SpindownError
+from spindown.error import (
+    AccessDenied,
+    BadInput,
+    NoCredentials,
+    NotFound,
+    SpindownError,
+    Throttled,
+    Unreachable,
+)
 from spindown.installed import cdk_command
 
 #: What is not an option of ours goes to CDK.
@@ -94,7 +103,39 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
         return
     _tell_left_stacks(loaded)
     if command == "deploy":
+        _refuse_namesake(loaded)
         _tell_unknown_names(loaded)
+
+
+def _refuse_namesake(config: configuration.Config) -> None:
+    """Raise BadInput where the deployment has a namesake; whoever may not look is not refused."""
+    with suppress(AccessDenied, NoCredentials, NotFound, Throttled, Unreachable):
+        aws, name = reach(config.deployment.region), config.deployment.name
+        check_namesake(name, aws.stacks().find, partial(aws.dashboards().body, name))
+
+
+def check_namesake(
+    name: str, find: Callable[[Sequence[str]], Sequence[str]], read_dashboard: Callable[[], object]
+) -> None:
+    """Raise BadInput where a deployment of this name is at home in another region.
+
+    Dashboards are the account's, in all regions. Of two deployments of one name each would deploy
+    its outpost over the other's, in a region that both use.
+
+    Args:
+        name: of the deployment.
+        find: returns those of some names that stacks of the home region have.
+        read_dashboard: reads its dashboard (raises NotFound).
+    """
+    if find([f"{name}-core", f"{name}-insight"]):
+        return
+    with suppress(NotFound):
+        read_dashboard()
+        remedy = (
+            f"choose another, since there is a dashboard {name}, so a deployment in another region;"
+            " if the dashboard is only left over, delete it"
+        )
+        raise BadInput("deployment.name", name, remedy)
 
 
 def _tell_left_stacks(config: configuration.Config) -> None:

@@ -79,6 +79,8 @@ class Leaving:
     """What of a deployment goes: all of it, or some of its workloads and subnets."""
 
     deployment: str
+    #: Its home region.
+    home: str
     #: Where instances of it may run.
     regions: tuple[str, ...]
     workloads: tuple[str, ...]
@@ -177,6 +179,7 @@ def _fleet_leaving(change: StackChange, new: Mapping[str, Any], old: Mapping[str
     before = _texts("Workloads", old.get("Workloads"))
     return Leaving(
         deployment=_text("Deployment", new.get("Deployment")),
+        home=_text("Home", new.get("Home")),
         # A region that has just left the file may still have instances.
         regions=_union(
             _texts("Regions", new.get("Regions")), _texts("Regions", old.get("Regions"))
@@ -195,6 +198,7 @@ def _subnets_leaving(
     before = () if change is StackChange.DELETE else _texts("Subnets", old.get("Subnets"))
     return Leaving(
         deployment=_text("Deployment", new.get("Deployment")),
+        home=_text("Home", new.get("Home")),
         regions=(_text("Region", new.get("Region")),),
         workloads=(),
         is_whole=False,

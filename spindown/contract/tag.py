@@ -18,7 +18,7 @@ WORKLOAD = "spindown:workload"
 #: Set in the launch call: the id of the launch intent, by which a lost response is adopted.
 LAUNCH = "spindown:launch"
 #: Set in the launch call: from then on whoever finds the instance running may end it, also
-#: somebody who knows nothing but its tags (``DEPLOYMENT`` and ``WORKLOAD`` say whose it is).
+#: somebody who knows nothing but its tags (``whose``).
 LEASE_UNTIL = "spindown:lease-until"
 #: Where home is; without this tag, where the instance runs.
 REGION = "spindown:region"
@@ -45,6 +45,14 @@ MEMORY = "spindown:memory-mib"
 
 #: What only home knows of itself.
 HOME = frozenset({REGION, QUEUE_URL, DLQ_URL, TABLE, BUCKET, CODE, LOG_GROUP})
+
+
+def whose(deployment: DeploymentSettings, workload: str) -> Mapping[str, str]:
+    """Return the tags that only instances of this workload of this deployment bear.
+
+    Home is one of them: a deployment of another region may have the same name, and launch here.
+    """
+    return {DEPLOYMENT: deployment.name, WORKLOAD: workload, REGION: deployment.region}
 
 
 def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Mapping[str, str]:

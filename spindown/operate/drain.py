@@ -77,8 +77,10 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     """
     unread: dict[str, SpindownError] = {}
     settings: WorkloadSettings | None = None
+    ours: Mapping[str, str] = {}
     is_heard, view, queue = False, LedgerView(), NOTHING_WAITS
     with _noted("settings", unread):
+        ours = tag.whose(ports.deployment(), workload)
         settings, _ = ports.settings.workload(workload)
     # In this order: what was launched before the edit was heard of is in what is read after.
     with _noted("ledger", unread):
@@ -87,7 +89,6 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     if settings is not None:
         with _noted("queue", unread):
             queue = all_of(backlogs(queues_of(ports, settings)))
-    ours = {tag.DEPLOYMENT: ports.name, tag.WORKLOAD: workload}
     instances: list[InstanceView] = []
     for region in sorted(settings.deployed_regions) if settings is not None else ():
         with _noted(region, unread):

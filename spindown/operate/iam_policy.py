@@ -235,7 +235,12 @@ def operator(whose: Whose) -> list[Statement]:
             "EndWorkers",
             ["ec2:GetConsoleOutput", "ec2:TerminateInstances"],
             [f"arn:aws:ec2:{region}:{whose.account}:instance/*" for region in whose.regions],
-            {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
+            {
+                "StringEquals": {
+                    f"aws:ResourceTag/{tag.DEPLOYMENT}": name,
+                    f"aws:ResourceTag/{tag.REGION}": whose.regions[0],
+                }
+            },
         ),
         # `spindown doctor`, before the first deploy: what it needs to be there.
         allow(

@@ -153,7 +153,8 @@ def _end_all(leaving: Leaving, ports: TeardownPorts, deadline: datetime) -> froz
 def _running(leaving: Leaving, compute: Compute) -> Iterator[InstanceView]:
     """Yield our instances that exist: even one that shuts down holds its network interface."""
     for region in leaving.regions:
-        for one in compute.instances(region=region, tags={tag.DEPLOYMENT: leaving.deployment}):
+        ours = {tag.DEPLOYMENT: leaving.deployment, tag.REGION: leaving.home}
+        for one in compute.instances(region=region, tags=ours):
             is_leaving = (
                 leaving.is_whole
                 or one.tags.get(tag.WORKLOAD) in leaving.workloads

@@ -379,7 +379,7 @@ class Verification:
 
     def _described_in(self, region: str) -> Sequence[InstanceView]:
         control = self.ports.control
-        ours = {tag.DEPLOYMENT: control.name, tag.WORKLOAD: self.workload}
+        ours = tag.whose(control.deployment(), self.workload)
         return control.compute.instances(region=region, tags=ours)
 
     def _look_at_machines(self, now: datetime) -> None:

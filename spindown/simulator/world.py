@@ -90,7 +90,11 @@ class World:
         self._machines = {
             x.instance_type.name: (x.instance_type, x.speed) for x in scenario.listings
         }
-        ours = {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
+        ours = {
+            tag.DEPLOYMENT: DEPLOYMENT,
+            tag.WORKLOAD: WORKLOAD,
+            tag.REGION: scenario.listings[0].region,
+        }
         self.compute = SimCompute(
             scenario,
             agenda=agenda,

@@ -302,7 +302,9 @@ def test_only_what_bears_our_tag_can_be_ended(assembly: Assembly) -> None:
     statement = assembly.statements("ControlScalerRole")["EndWorkers"]
 
     assert statement["Action"] == "ec2:TerminateInstances"
-    assert statement["Condition"] == {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": "lab"}}
+    ours = {tag.DEPLOYMENT: "lab", tag.REGION: "eu-west-1"}
+    bears = {f"aws:ResourceTag/{key}": value for key, value in ours.items()}
+    assert statement["Condition"] == {"StringEquals": bears}
 
 
 def test_only_worker_roles_are_passed_and_only_to_ec2(assembly: Assembly) -> None:

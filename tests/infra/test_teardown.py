@@ -69,6 +69,7 @@ def test_the_fleet_is_never_replaced_by_an_update(assembly: Assembly) -> None:
         "ServiceToken",
         "ServiceTimeout",
         "Deployment",
+        "Home",
         "Regions",
         "Table",
         "Workloads",

@@ -53,11 +53,7 @@ def observe_launches(facts: TickFacts, ports: ControlPorts) -> TickFacts:
         if request is None or request.region not in facts.settings.deployed_regions:
             continue
         region = request.region
-        tags = {
-            tag.DEPLOYMENT: facts.deployment.name,
-            tag.WORKLOAD: facts.workload,
-            tag.LAUNCH: launch.launch_id,
-        }
+        tags = {**_our_tags(facts), tag.LAUNCH: launch.launch_id}
         try:
             found = tuple(_instances(facts, ports, region, tags))
         except SpindownError as exc:
@@ -162,7 +158,7 @@ def _instances(
 
 
 def _our_tags(facts: TickFacts) -> Mapping[str, str]:
-    return {tag.DEPLOYMENT: facts.deployment.name, tag.WORKLOAD: facts.workload}
+    return tag.whose(facts.deployment, facts.workload)
 
 
 def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:

@@ -119,14 +119,14 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
         return
     yield Finding(what=what, found="not deployed yet", remedy="spindown deploy")
     if facts.has_namesake:
-        # Each would end instances of the other where both may have some.
+        # In a region that both use, each would deploy its outpost over the other's.
         yield Finding(
             what=f"name {subject.deployment}",
             found=f"there is a dashboard {subject.deployment}, so a deployment in another region",
             needed="a name that no other deployment of the account has",
             remedy="choose another `name` in [deployment]; if the dashboard is only left over, "
             "delete it",
-            severity=Severity.WARNING,
+            severity=Severity.BLOCKED,
         )
     named = subject.qualifier
     qualified = "" if named == USUAL_QUALIFIER else f" --qualifier {named}"

@@ -183,10 +183,12 @@ CONTROL_MUST_NOT = [
     Call("dynamodb:DeleteTable", TABLE),
     # What is not ours, or elsewhere.
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1")),
-    Call(
-        "ec2:TerminateInstances",
-        ours("ec2", "instance/i-1"),
-        {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["other"]},
+    *(
+        Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), {**BEARS_OURS, **other})
+        for other in (
+            {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["other"]},
+            {f"aws:ResourceTag/{tag.REGION}": ["ap-south-1"]},
+        )
     ),
     Call("ec2:DescribeInstances", context={"aws:RequestedRegion": ["us-east-1"]}),
     Call("ec2:CreateFleet", ours("ec2", "launch-template/lt-foreign")),

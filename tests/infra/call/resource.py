@@ -23,7 +23,10 @@ WORK_QUEUES = ("plain", "plain--c0m8", "rich", "rich--c4m16")
 SHAPE_QUEUE = ours("sqs", "lab--rich--c4m16")
 HERE = {"aws:RequestedRegion": [REGION]}
 OURS = {f"aws:RequestTag/{tag.DEPLOYMENT}": ["lab"]}
-BEARS_OURS = {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["lab"]}
+BEARS_OURS = {
+    f"aws:ResourceTag/{tag.DEPLOYMENT}": ["lab"],
+    f"aws:ResourceTag/{tag.REGION}": [REGION],
+}
 
 TEMPLATES = [
     ours("ec2", f"launch-template/Workload{name}")

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ from aws_cdk import App, Stack, Stage
 from constructs import Construct
 
 from spindown import config
-from spindown.cli.deploy import cdk, deploy, destroy, say_left_stacks
+from spindown.cli.deploy import cdk, check_namesake, deploy, destroy, say_left_stacks
 from spindown.cli.init import init
-from spindown.error import BadInput, ConfigError
+from spindown.error import BadInput, ConfigError, NotFound
 from spindown.installed import cdk_command
 
 
@@ -152,6 +153,23 @@ def test_stacks_that_left_the_app_are_named(tmp_path: Path, extra: str, told: li
     named = [re.search(r"--region eu-west-1 --stack-name (\S+)$", one) for one in said]
     assert [one[1] for one in named if one] == told
     assert not say_left_stacks(config.load(path), lambda names: [])
+
+
+@pytest.mark.parametrize(
+    ("stacks", "has_dashboard", "is_refused"),
+    [([], True, True), (["lab-core"], True, False), ([], False, False)],
+    ids=["elsewhere", "its own", "new"],
+)
+def test_a_name_of_another_region_is_not_deployed(
+    stacks: list[str], *, has_dashboard: bool, is_refused: bool
+) -> None:
+    def read_dashboard() -> None:
+        if not has_dashboard:
+            raise NotFound("no dashboard lab")
+
+    refused = pytest.raises(BadInput, match="another region") if is_refused else nullcontext()
+    with refused:
+        check_namesake("lab", lambda names: [x for x in names if x in stacks], read_dashboard)
 
 
 def test_what_is_protected_is_not_destroyed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

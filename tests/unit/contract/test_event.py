@@ -58,6 +58,7 @@ def test_reads_that_a_deployment_goes() -> None:
     assert event.answer_to.startswith("https://cloudformation-custom-resource-response.")
     assert event.leaving == Leaving(
         deployment="demo",
+        home="us-west-2",
         regions=("us-west-2",),
         workloads=("classify",),
         is_whole=True,
@@ -93,6 +94,7 @@ def test_of_the_subnets_those_go_that_an_update_leaves_out(
     assert found.stands_for == "subnets"
     assert found.leaving == Leaving(
         deployment="demo",
+        home="us-west-2",
         regions=("us-west-2",),
         workloads=(),
         is_whole=False,

@@ -212,12 +212,12 @@ def test_who_makes_no_vpc_needs_no_room_for_one() -> None:
 
 
 @pytest.mark.parametrize("is_deployed", [True, False], ids=["ours", "another's"])
-def test_a_name_that_another_deployment_has_is_told(*, is_deployed: bool) -> None:
+def test_a_name_that_another_deployment_has_blocks(*, is_deployed: bool) -> None:
     world = Examined(dashboards={"demo"}, is_deployed=is_deployed)
 
     told = [one.severity for one in world.report().findings if one.what == "name demo"]
 
-    assert told == ([] if is_deployed else [Severity.WARNING])
+    assert told == ([] if is_deployed else [Severity.BLOCKED])
 
 
 def test_a_name_that_nobody_has_is_no_finding() -> None:

@@ -18,7 +18,12 @@ from spindown.operate.teardown import LOOK_EVERY, StillRunning, TeardownPorts, t
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ZONES, ControlWorld
 
 WHOLE = Leaving(
-    deployment=DEPLOYMENT, regions=(REGION,), workloads=(WORKLOAD,), is_whole=True, table="ledger"
+    deployment=DEPLOYMENT,
+    home=REGION,
+    regions=(REGION,),
+    workloads=(WORKLOAD,),
+    is_whole=True,
+    table="ledger",
 )
 
 
@@ -73,12 +78,13 @@ def test_every_instance_is_gone_when_it_returns_orphans_too() -> None:
     assert set(scene.states().values()) == {"terminated"}
 
 
-def test_what_is_not_ours_stays() -> None:
+@pytest.mark.parametrize("theirs", [{tag.DEPLOYMENT: "another"}, {tag.REGION: "eu-west-1"}])
+def test_what_is_not_ours_stays(theirs: dict[str, str]) -> None:
     scene = Scene()
-    theirs = scene.world.launch_astray(**{tag.DEPLOYMENT: "another"})
+    astray = scene.world.launch_astray(**theirs)
 
     assert scene.tear_down() == frozenset()
-    assert scene.states()[theirs] != "terminated"
+    assert scene.states()[astray] != "terminated"
 
 
 def test_nothing_is_launched_from_its_beginning_on() -> None:

@@ -99,9 +99,10 @@ def test_an_empty_answer_ends_nobody_who_is_heard() -> None:
     assert [n.about["workers"] for n in doubts] == [6]
 
 
-def test_a_row_that_names_another_s_instance_is_none() -> None:
+@pytest.mark.parametrize("theirs", [{tag.DEPLOYMENT: "other"}, {tag.REGION: "eu-west-1"}])
+def test_a_row_that_names_another_s_instance_is_none(theirs: dict[str, str]) -> None:
     world = _six_at_work()
-    foreign = world.launch_astray(**{tag.DEPLOYMENT: "other"})
+    foreign = world.launch_astray(**theirs)
     named = replace(world.workers()[0], instance_id=foreign)
     world.put(worker_sort_key(foreign), **encode(named))
 
