@@ -9,11 +9,9 @@ start. The cut changes no answer: an operation that `CALLED` does not list is mi
 client.
 """
 
-import compileall
 import gzip
 import hashlib
 import json
-import py_compile
 import shutil
 import subprocess
 import sys
@@ -37,9 +35,13 @@ TABLE_LOCK = PACKAGE / "locks" / "tables.txt"
 
 RUNTIME = lambda_.Runtime.PYTHON_3_14
 ARCHITECTURE = lambda_.Architecture.ARM_64
+_VERSION = RUNTIME.name.removeprefix("python")
 
 #: Where Lambda unpacks the package; tracebacks name it.
 _MOUNTED_AT = "/var/task"
+
+#: Seconds; a download of Python is part of it.
+_COMPILED_WITHIN = 300.0
 
 #: The parts of Spindown that functions import.
 PARTS = (
@@ -76,29 +78,22 @@ class Target(StrEnum):
         if self is Target.HOST:
             return ("--python", sys.executable)
         # Lambda's Python 3.14 has glibc 2.34 (Lambda runtimes: Amazon Linux 2023).
-        return ("--python-platform", "aarch64-manylinux_2_28", "--python-version", "3.14")
+        return ("--python-platform", "aarch64-manylinux_2_28", "--python-version", _VERSION)
 
-    @property
-    def fingerprint(self) -> str:
-        """Return a text that is different where the wheels are different."""
+    def fingerprint(self, python: str) -> str:
+        """Return a text that is different where the wheels are; ``python`` makes the package."""
         if self is Target.HOST:
-            return f"{sysconfig.get_platform()} {sys.version}"
-        return " ".join((*self.options, "compiled" if self.is_compiled else "source"))
-
-    @property
-    def is_compiled(self) -> bool:
-        """Tell whether the package holds bytecode: only if this Python is the target's.
-
-        Lambda keeps no bytecode. Without it in the package each cold start compiles what it
-        imports, which doubles the start (docs/bench/cold_start.json). On this machine Python keeps
-        it.
-        """
-        return self is Target.LAMBDA and RUNTIME.name == "python{}.{}".format(*sys.version_info)
+            return f"{sysconfig.get_platform()} {python}"
+        return " ".join(self.options)
 
 
-def digest(target: Target, locks: Sequence[Path] = (LOCK,)) -> str:
-    """Return the SHA-256 of everything that the package is made from."""
-    found = hashlib.sha256(target.fingerprint.encode())
+def digest(target: Target, locks: Sequence[Path] = (LOCK,), *, python: str = sys.version) -> str:
+    """Return the SHA-256 of everything that the package is made from.
+
+    For Lambda it is the same whoever deploys. Bytecode is not part of it: with or without, the
+    package does the same.
+    """
+    found = hashlib.sha256(target.fingerprint(python).encode())
     # This module decides what is in the package, so it is part of the digest.
     for path in (*locks, PACKAGE / "infra" / "control" / "bundle.py", *files_of(PARTS)):
         found.update(f"\0{path.relative_to(PACKAGE)}\0".encode())
@@ -136,20 +131,39 @@ def make_bundle(directory: Path, target: Target, locks: Sequence[Path] = (LOCK,)
         copy = directory / path.relative_to(PACKAGE.parent)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    if target.is_compiled:
-        compile_sources(directory)
 
 
-def compile_sources(directory: Path) -> None:
-    """Put bytecode beside every module, never checked by time: the zip has no true times."""
-    compileall.compile_dir(
-        directory,
-        quiet=1,
-        workers=0,
-        stripdir=str(directory),
-        prependdir=_MOUNTED_AT,
-        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-    )
+def python_of_lambda(version: tuple[int, int] = sys.version_info[:2]) -> list[str]:
+    """Return the command of Lambda's Python: this one, or that which uv finds or downloads.
+
+    Args:
+        version: of this Python.
+    """
+    if "{}.{}".format(*version) == _VERSION:
+        return [sys.executable]
+    return [find_uv_bin(), "run", "--quiet", "--no-project", "--python", _VERSION, "--", "python"]
+
+
+def compile_sources(directory: Path, python: Sequence[str]) -> str:
+    """Put bytecode beside every module; return why there is none, or "".
+
+    Lambda keeps no bytecode. Without it in the package each cold start compiles what it imports,
+    which doubles the start (docs/bench/cold_start.json). It is never checked by time: the zip has
+    no true times.
+    """
+    how = ["--invalidation-mode", "unchecked-hash", "-q", "-j", "0"]
+    places = ["-s", str(directory), "-p", _MOUNTED_AT, str(directory)]
+    try:
+        done = subprocess.run(
+            [*python, "-I", "-m", "compileall", *how, *places],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_COMPILED_WITHIN,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return str(exc)
+    return "" if done.returncode == 0 else " ".join(f"{done.stderr} {done.stdout}".split())[:300]
 
 
 @jsii.implements(ILocalBundling)
@@ -182,6 +196,14 @@ class FunctionBundle:
         except ConfigError as exc:
             self.failure = exc
             raise
+        if self._target is Target.LAMBDA:
+            why = compile_sources(Path(output_dir), python_of_lambda())
+            if why:
+                sys.stderr.write(
+                    "spindown: functions of this version of Spindown start half a second slower, "
+                    f"since no Python {_VERSION} was found or fetched to compile them: install one "
+                    f"before you deploy ({why})\n"
+                )
         return True
 
 

@@ -20,6 +20,7 @@ from spindown.infra.control.bundle import (
     compile_sources,
     digest,
     make_bundle,
+    python_of_lambda,
     trim,
 )
 from spindown.infra.shared.worker_kit import PACKAGE, WORKER_PARTS, files_of
@@ -88,7 +89,7 @@ def test_the_package_is_far_below_what_lambda_takes(package: Path) -> None:
         for path in package.rglob("*"):
             archive.write(path, path.relative_to(package))
 
-    assert len(packed.getvalue()) < (16 if Target.LAMBDA.is_compiled else 8) * MIB
+    assert len(packed.getvalue()) < 8 * MIB
 
 
 def test_the_package_holds_only_the_code_that_functions_run(package: Path) -> None:
@@ -96,7 +97,6 @@ def test_the_package_holds_only_the_code_that_functions_run(package: Path) -> No
     assert (package / "spindown" / "aws" / "wiring.py").is_file()
     for absent in ("cli", "ec2sim", "local", "memory"):
         assert not (package / "spindown" / absent).exists()
-    assert bool(list(package.rglob("*.pyc"))) is Target.LAMBDA.is_compiled
 
 
 def test_only_the_maker_of_tables_carries_duckdb(package: Path, tmp_path: Path) -> None:
@@ -111,13 +111,29 @@ def test_only_the_maker_of_tables_carries_duckdb(package: Path, tmp_path: Path) 
 def test_bytecode_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
     module = tmp_path / "answer.py"
     module.write_text("print('compiled')")
-    compile_sources(tmp_path)
+    assert compile_sources(tmp_path, [sys.executable]) == ""
     module.write_text("print('from source')")
     command = [sys.executable, "-B", "-c", "import answer"]
 
     done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
 
     assert done.stdout == "compiled\n"
+
+
+def test_who_has_no_python_of_lambda_is_told_why_it_is_slower(tmp_path: Path) -> None:
+    (tmp_path / "answer.py").write_text("print('from source')")
+    refuse = [sys.executable, "-c", "raise SystemExit('no interpreter')"]
+
+    said = [compile_sources(tmp_path, one) for one in (refuse, [str(tmp_path / "none")])]
+
+    assert said[0] == "no interpreter"
+    assert "none" in said[1]
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
+def test_only_lambdas_own_python_compiles_by_itself() -> None:
+    assert python_of_lambda((3, 14)) == [sys.executable]
+    assert python_of_lambda((3, 13))[-4:] == ["--python", "3.14", "--", "python"]
 
 
 def test_the_package_for_this_machine_makes_every_client(tmp_path: Path) -> None:
@@ -134,6 +150,17 @@ def test_an_unchanged_package_keeps_its_name_for_each_target() -> None:
     assert digest(Target.LAMBDA) == digest(Target.LAMBDA)
     assert digest(Target.LAMBDA) != digest(Target.HOST)
     assert digest(Target.LAMBDA) != digest(Target.LAMBDA, (LOCK, TABLE_LOCK))
+
+
+def test_the_name_of_a_package_is_the_same_whoever_deploys() -> None:
+    names = {
+        target: {digest(target, python=version) for version in ("3.11.7", "3.14.2")}
+        for target in Target
+    }
+
+    assert len(names[Target.LAMBDA]) == 1
+    # Wheels for this machine are those of this Python.
+    assert len(names[Target.HOST]) == 2
 
 
 def test_what_goes_into_the_package_is_source_alone() -> None:
