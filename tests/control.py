@@ -354,6 +354,7 @@ class ControlWorld:
             instance_id,
             state=WorkerState.IDLE,
             checked_in_at=self.now,
+            first_item_at=self.now,
             heartbeat_at=self.now,
             idle_since=self.now,
         )

@@ -61,6 +61,11 @@ class ScriptedRunner:
     polls: int = 0
     _events: list[Event | None] = field(default_factory=list)
 
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether there is a batch: a script is always ready."""
+        return bool(self._events)
+
     def warm(self) -> None:
         """Do nothing: a script is always ready."""
 

@@ -53,8 +53,16 @@ _WASTED = Broken(
 class Attempt:
     """Works on one held job until it is completed, given back, failed or lost."""
 
-    def __init__(self, held: ClaimedJob, context: SlotContext) -> None:
+    def __init__(
+        self,
+        held: ClaimedJob,
+        context: SlotContext,
+        *,
+        on_begun: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Hold a job; ``on_begun`` is called once, when the code has its first item."""
         self._context = context
+        self._on_begun: Callable[[], None] | None = on_begun
         self._held = held
         self._claimed = held.manifest
         self._log = context.log.bind(job_id=held.job_id, epoch=held.manifest.epoch)
@@ -247,6 +255,9 @@ class Attempt:
         context = self._context
         for polls in itertools.count(1):
             event = context.runner.poll(_LOOK_UP)
+            if self._on_begun and (context.runner.has_begun or isinstance(event, ItemDone)):
+                self._on_begun()
+                self._on_begun = None
             match event:
                 case ItemDone():
                     self._keep(event)

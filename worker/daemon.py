@@ -114,7 +114,7 @@ class Daemon:
         self._slots: Sequence[Slot] = ()
         #: When each phase of the boot was over.
         self._booted = dict(parts.booted)
-        self._first_poll = threading.Lock()
+        self._first = threading.Lock()
 
     def run(self) -> None:
         """Work until the end, then power the instance off.
@@ -175,21 +175,24 @@ class Daemon:
         reporter = Reporter(
             deployment=home.deployment, workload=home.workload, worker=worker, ports=self._ports
         )
-        booted = self._ports.clock.now() - worker.launched_at
-        self._booted[BootPhase.FITNESS] = self._ports.clock.now()
-        self._log.info("checked_in", slots=worker.slots, boot_seconds=booted.total_seconds())
-        reporter.emit({"BootSeconds": booted.total_seconds()})
+        now = self._ports.clock.now()
+        seconds = (now - worker.launched_at).total_seconds()
+        self._booted[BootPhase.FITNESS] = now
+        self._log.info("checked_in", slots=worker.slots, seconds_since_launch=seconds)
         return reporter
 
-    def _note_first_poll(self, worker: Worker) -> None:
-        """Tell the phases of the boot, once: a slot asks for its first message."""
-        with self._first_poll:
-            if BootPhase.FIRST_POLL in self._booted:
+    def _note_first_item(self, worker: Worker, reporter: Reporter) -> None:
+        """Tell the boot and its phases, once: the code of a slot has its first item."""
+        now = self._ports.clock.now()
+        with self._first:
+            # An earlier process of this machine has booted it, and may have worked.
+            if BootPhase.FIRST_ITEM in self._booted or worker.checked_in_at != worker.heartbeat_at:
                 return
-            self._booted[BootPhase.FIRST_POLL] = self._ports.clock.now()
+            self._booted[BootPhase.FIRST_ITEM] = now
+        reporter.emit({"BootSeconds": (now - worker.launched_at).total_seconds()})
         phases = boot_phases(worker.launched_at, self._booted)
         self._log.info("booted", **{phase.replace("-", "_"): phases[phase] for phase in phases})
-        self._worker_row.note_boot(phases)
+        self._worker_row.note_first_item(phases)
 
     def _make_sampler(self, worker: Worker) -> Sampler:
         return Sampler(
@@ -254,7 +257,8 @@ class Daemon:
             outbox=self._outbox,
             deployment=parts.home.deployment,
             next_message=self._look_ahead(batch_size, scratch, transfers),
-            on_ready=partial(self._note_first_poll, worker),
+            on_ready=self._worker_row.note_first_poll,
+            on_first_item=partial(self._note_first_item, worker, reporter),
         )
         return Slot(context)
 

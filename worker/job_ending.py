@@ -116,8 +116,10 @@ class SlotContext:
     #: Whether a job in which every item failed speaks against the machine; not where each job
     #: brings its own command.
     is_judged_by_items: bool = True
-    #: Called before the first poll, when the code is loaded.
+    #: Called before the first poll.
     on_ready: Callable[[], None] = lambda: None
+    #: Called when the code has its first item, which it had not to wait for.
+    on_first_item: Callable[[], None] = lambda: None
 
     @property
     def policy(self) -> Policy:

@@ -3,6 +3,7 @@
 import threading
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from spindown.contract.usage import UsageEnd
 from spindown.domain.lease import outage_wait
@@ -40,6 +41,8 @@ _ENDS = {
     AttemptEnd.DEAD_LETTERED: UsageEnd.FAILED,
     AttemptEnd.LOST: UsageEnd.LOST,
 }
+#: Of a poll that did not have to wait for a message.
+_AT_ONCE = timedelta(seconds=2)
 _COUNTED = {AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.DEAD_LETTERED}
 
 
@@ -53,6 +56,8 @@ class Slot:
         #: A message that is not dealt with yet.
         self._message: Message | None = None
         self._has_dealt = self._has_ended = False
+        #: Whether it has stood without work, or has begun some: no boot is timed from then on.
+        self._is_past_boot = False
         self.renewer = context.renewer
         self.thread = threading.Thread(target=self._run, name=f"slot-{self._number}")
         self.thread.daemon = True
@@ -113,9 +118,13 @@ class Slot:
         # What a job that went wrong had received ahead comes first.
         self._message = self._take_ahead()
         if self._message is None and not self._life.is_finishing:
+            clock = self._context.ports.clock
+            asked_at = clock.elapsed()
             self._message = self._context.ports.queue.receive(
                 wait=wait, visibility=self._context.policy.lease_duration
             )
+            if self._message is None or clock.elapsed() - asked_at > _AT_ONCE:
+                self._is_past_boot = True
         self._life.tell(Polled, self._number, self._message is not None)
 
     def _deal(self) -> None:
@@ -189,10 +198,7 @@ class Slot:
             next_item=manifest.next_item,
             receive_count=held.message.receive_count,
         )
-        if manifest.epoch == 1:
-            waited = context.ports.clock.now() - held.message.sent_at
-            context.reporter.emit({"WaitSeconds": waited.total_seconds()})
-        attempt = Attempt(held, context)
+        attempt = Attempt(held, context, on_begun=partial(self._note_begin, held))
         if context.recorder is not None:
             context.recorder.begin()
         ending = attempt.run()
@@ -201,6 +207,16 @@ class Slot:
             return None
         is_useless = attempt.all_failed and context.is_judged_by_items
         return held.job_id, ending is not AttemptEnd.COMPLETED or is_useless
+
+    def _note_begin(self, held: ClaimedJob) -> None:
+        """Tell how long a job has waited, and the machine's boot, now that its code has an item."""
+        context = self._context
+        if held.manifest.epoch == 1:
+            waited = context.ports.clock.now() - held.message.sent_at
+            context.reporter.emit({"WaitSeconds": waited.total_seconds()})
+        if not self._is_past_boot:
+            context.on_first_item()
+        self._is_past_boot = True
 
     def _record(self, taken: ClaimedJob, attempt: Attempt, ending: AttemptEnd) -> None:
         """Note how the machine was used; a job that was only split has not used it.

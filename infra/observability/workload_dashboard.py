@@ -80,7 +80,7 @@ def _flow(metrics: MetricScope, policy: Policy) -> Section:
                 left=[
                     metrics.level("BacklogAge", label="backlog without a claim"),
                     metrics.level("WaitingAge", label="oldest visible message"),
-                    metrics.metric("WaitSeconds", "p95", label="first claim, p95"),
+                    metrics.metric("WaitSeconds", "p95", label="first item, p95"),
                 ],
                 right=[metrics.metric("JobSeconds", "p95", label="time of a job, p95")],
                 left_label="seconds",

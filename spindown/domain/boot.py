@@ -12,7 +12,7 @@ from statistics import median
 
 
 class BootPhase(StrEnum):
-    """What an instance goes through, in this order, from its launch to its first poll."""
+    """What an instance goes through, in this order, from its launch to its first item."""
 
     #: EC2 places it and starts the kernel; a disk of a large image is read from S3 at first.
     IMAGE = "image"
@@ -22,8 +22,8 @@ class BootPhase(StrEnum):
     INSTALL = "install"
     #: The worker fetches its code, tests the machine and checks in.
     FITNESS = "fitness"
-    #: The user's code is loaded, with what its setup does.
-    FIRST_POLL = "first-poll"
+    #: The user's code is loaded, with what its setup does, and is given the first item of a job.
+    FIRST_ITEM = "first-item"
 
 
 def boot_phases(

@@ -72,8 +72,11 @@ class Worker:
     launched_at: datetime
     checked_in_at: datetime | None = None
     heartbeat_at: datetime | None = None
-    #: When it first asked for a message, and the seconds of each phase of its boot up to then.
+    #: When it first asked for a message.
     polled_at: datetime | None = None
+    #: When its code was given the first item, and the seconds of each phase of the boot up to then;
+    #: None, too, of one that had to wait for work.
+    first_item_at: datetime | None = None
     boot_phases: Mapping[str, Amount] = field(default_factory=dict)
     #: Since when every slot has been without a job; None while one is busy.
     idle_since: datetime | None = None

@@ -93,7 +93,7 @@ class Knowledge:
     alive: frozenset[Processor] = frozenset()
     #: Seconds from the launch to the check-in.
     boots: tuple[float, ...] = ()
-    #: The same by phases, up to the first poll.
+    #: The same by phases.
     boot_phases: Mapping[BootPhase, tuple[float, ...]] = field(default_factory=dict)
     #: Seconds without work until the next work came. They are seen at the queue: a worker would see
     #: none that is longer than its own idle timeout, so the timeout could only become shorter.

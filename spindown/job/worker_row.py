@@ -258,20 +258,21 @@ class WorkerRow:
                 self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={"unanswered_at": None}))
                 self._noted.discard("unanswered_at")
 
-    def note_boot(self, phases: Mapping[BootPhase, float]) -> None:
-        """Note the seconds of each phase of the boot, unless an earlier process has done so."""
-        when = replace(_NOT_CONDEMNED, absent=_NOT_CONDEMNED.absent | {"polled_at"})
-        texts = {str(phase): seconds for phase, seconds in phases.items()}
-        now = encode_instant(self._ports.clock.now())
-        with suppress(SpindownError):
-            self._try(Write(key=self._key, when=when, set={"boot_phases": texts, "polled_at": now}))
+    def note_first_poll(self) -> None:
+        """Note that messages are asked for now."""
+        self._note_once("polled_at")
 
-    def _note_once(self, name: str) -> None:
+    def note_first_item(self, phases: Mapping[BootPhase, float]) -> None:
+        """Note that the code has its first item, and the seconds of each phase of the boot."""
+        texts = {str(phase): seconds for phase, seconds in phases.items()}
+        self._note_once("first_item_at", boot_phases=texts)
+
+    def _note_once(self, name: str, **fields: Any) -> None:
         if name in self._noted:
             return
         now = encode_instant(self._ports.clock.now())
         with suppress(SpindownError):
-            self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={name: now}))
+            self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={name: now, **fields}))
             self._noted.add(name)
 
     def note_newer_message(self, message: Message, error: NewerSchema, until: datetime) -> bool:

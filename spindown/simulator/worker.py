@@ -22,6 +22,7 @@ from spindown.contract.job.message import needs_of
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.contract.row import POLICY, control_partition, processor_kind
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
+from spindown.domain.boot import BootPhase
 from spindown.domain.checkpointing import commit_after, commit_due
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import RELEASE_AFTER
@@ -251,6 +252,11 @@ class SimWorker:
         for number in range(self.row.slots):
             self.tell(SlotReady(now, number))
 
+    def note_first_item(self) -> None:
+        """Tell the boot, once: a slot has its first item."""
+        seconds = (self.site.agenda.now - self.launched_at).total_seconds()
+        self.worker_row.note_first_item({BootPhase.FIRST_ITEM: seconds})
+
     def beat(self) -> None:
         """Extend each lease, say that it lives, read the policy in force."""
         if self.ended_at is not None:
@@ -395,10 +401,13 @@ class SimSlot:
         self.attempt: SimAttempt | None = None
         self._poll: WaitingPoll | None = None
         self._message: Message | None = None
+        #: Whether it has stood without work, or has begun some.
+        self._is_past_boot = False
 
     def poll(self, wait: timedelta) -> None:
         """Ask for a message, and wait for one."""
         message = self.site.poll_queue.receive(self.worker.policy.lease_duration)
+        self._is_past_boot |= message is None
         if message is None and wait > _ZERO:
             self._poll = self.site.poll_queue.wait(self._heard, wait)
         else:
@@ -489,6 +498,9 @@ class SimSlot:
         redone = held.lease.items_done - held.manifest.next_item
         if redone > 0:
             worker.reporter.report(Progress(items_redone=redone))
+        if not self._is_past_boot:
+            worker.note_first_item()
+        self._is_past_boot = True
         self.attempt = SimAttempt(self, held.with_items(len(values)), len(values))
         if worker.life.deadline is not None:
             self.attempt.bound(worker.life.deadline)

@@ -108,7 +108,7 @@ class Hand:
     def step(self, *, count: float = 2, failing: bool = False) -> None:
         """Do whatever comes next."""
         self.budget, self.is_failing = count, failing
-        self._go_on(self.slot.step)
+        self._go_on(self._poll)
 
     @property
     def has_orders(self) -> bool:
@@ -125,7 +125,7 @@ class Hand:
         """Let the attempt look whether a commit is due."""
         if self.at is At.COMPUTING:
             self.looks_up, self.budget = True, 0
-            self._go_on(self.slot.step)
+            self._go_on(self._poll)
 
     def fail(self, reason: str) -> None:
         """Let the code break."""
@@ -138,14 +138,19 @@ class Hand:
         self._pauses, self.budget, self.is_failing = False, math.inf, False
         self.looks_up = self.at is At.COMPUTING
         while not self.is_free:
-            self._go_on(self.slot.step)
+            self._go_on(self._poll)
         self._pauses = True
 
     def work(self) -> None:
         """Take and work off one job without a pause (raises SpindownError)."""
         self.end()
         self.budget = math.inf
-        self.slot.step()
+        self._poll()
+
+    def _poll(self) -> bool:
+        # What a slot's own thread tells before it begins.
+        self.context.on_ready()
+        return self.slot.step()
 
     def die(self) -> None:
         """Be gone; who is in the middle of a step unwinds by itself."""
@@ -183,6 +188,11 @@ class HandRunner:
         self._hand = hand
         self._shared = shared
         self._events: list[Event | None] = []
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether there is a batch: a script is always ready."""
+        return bool(self._events)
 
     def warm(self) -> None:
         """Do nothing: a script is always ready."""

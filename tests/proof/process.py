@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,8 @@ class Process:
             batch_size=sys.maxsize,
             transfers=Inline(),
             scratch=_SCRATCH,
+            on_ready=self.worker_row.note_first_poll,
+            on_first_item=partial(self.worker_row.note_first_item, {}),
         )
         return Hand(context, self.runner)
 

@@ -84,6 +84,11 @@ class CommandRunner:
             self._first = (program, found)
         return self._first[1]
 
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the program runs."""
+        return self._program is not None
+
     def warm(self) -> None:
         """Begin what must come before the first call, such as the pull of an image."""
         if self._is_prepared or self._preparation is not None:

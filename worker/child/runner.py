@@ -92,6 +92,11 @@ class Runner(Protocol):
         """Return the process that the code runs in, None if there is none."""
         ...
 
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the code has the batch: it is loaded, and what must come first has come."""
+        ...
+
     def warm(self) -> None:
         """Start loading the user's code, without waiting for it."""
         ...
@@ -161,6 +166,11 @@ class ChildRunner:
         """Return the process of the child, None if there is none."""
         child = self._child
         return None if child is None else child.pid
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the child has the batch."""
+        return self._batch is not None and self._child is not None and self._child.is_ready
 
     def warm(self) -> None:
         """Start the child if none runs."""

@@ -31,7 +31,9 @@ _WARM_AT_MOST = timedelta(hours=1)
 _RUNNING = frozenset({"pending", "running"})
 #: Instants of a worker's row that may lie ahead, are checked by themselves, or by which nothing is
 #: decided: all others have happened.
-_CHECKED_APART = frozenset({"interrupted_at", "warm_until", "accrued_until", "polled_at"})
+_CHECKED_APART = frozenset(
+    {"interrupted_at", "warm_until", "accrued_until", "polled_at", "first_item_at"}
+)
 _PAST = rows.names_of(Worker, but=_CHECKED_APART, instants=True)
 _past_of = attrgetter(*_PAST)
 
@@ -118,10 +120,12 @@ def _corrections_to_write(
 ) -> dict[str, object]:
     now, changes = draft.facts.now, dict[str, object]()
     if worker.checked_in_at is not None and worker.checked_in_at > now + _SKEW:
-        # Left alone it would come true in hours, and a boot of hours would be learned. In truth the
-        # worker checked in after the last tick.
+        # In truth the worker checked in after the last tick.
         last = draft.facts.view.backlog.seen_at
         changes["checked_in_at"] = worker.launched_at if last is None else min(last, now)
+    if worker.first_item_at is not None and worker.first_item_at > now + _SKEW:
+        # Left alone it would come true in hours, and a boot of hours would be learned.
+        changes["first_item_at"] = None
     launched_at = _launched_at(draft, worker, launch, instance)
     if launched_at != worker.launched_at:
         changes["launched_at"] = launched_at

@@ -1,6 +1,6 @@
 """Learn from what a tick has found: how long boots take, how much GPU memory is used."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from spindown.contract import row as rows
@@ -25,42 +25,35 @@ def learn(draft: PlanDraft, sort: str, values: Sequence[float]) -> Action:
 
 
 def learn_boots(draft: PlanDraft) -> PlanDraft:
-    """Learn from the workers that have checked in since the last tick."""
-    booted = [
-        worker
-        for worker in draft.fleet.present
-        if _has_just(draft, worker, _as_written(draft, worker).checked_in_at)
-    ]
-    most = draft.facts.policy.max_lifetime
+    """Learn from the workers that have begun to work since the last tick, or have checked in.
+
+    A boot is over when code has its first item: a model that is loaded after the check-in makes
+    work wait as well.
+    """
     samples: dict[str, list[float]] = {}
-    for worker in booted:
-        # One that was adopted may have waited for its row, or was asked for more than once.
-        if worker.checked_in_at is not None and not _was_adopted(draft, worker):
-            seconds = min(worker.checked_in_at - worker.launched_at, most).total_seconds()
-            rate = rows.BAKED_RATE if _was_baked(draft, worker) else rows.BOOT_RATE
-            samples.setdefault(rate, []).append(seconds)
-    draft = draft.act([learn(draft, rate, found) for rate, found in sorted(samples.items())])
-    draft = draft.act(_learn_phases(draft))
-    for worker in booted:
-        draft = forget_silence(draft, worker)
-    return draft
-
-
-def _learn_phases(draft: PlanDraft) -> list[Action]:
-    """Return what teaches the phases of boots that are over since the last tick."""
-    polled = [
-        (rows.BAKED_PHASE if _was_baked(draft, worker) else rows.BOOT_PHASE, worker.boot_phases)
-        for worker in draft.fleet.present
-        if _has_just(draft, worker, _as_written(draft, worker).polled_at)
-        and not _was_adopted(draft, worker)
-    ]
     most = draft.facts.policy.max_lifetime.total_seconds()
-    samples: dict[str, list[float]] = {}
+    for worker in draft.fleet.present:
+        if _has_just(draft, worker, _as_written(draft, worker).checked_in_at):
+            draft = forget_silence(draft, worker)
+        for sort, seconds in _boot_of(draft, worker):
+            samples.setdefault(sort, []).append(min(seconds, most))
+    return draft.act([learn(draft, sort, found) for sort, found in sorted(samples.items())])
+
+
+def _boot_of(draft: PlanDraft, worker: Worker) -> Iterator[tuple[str, float]]:
+    """Yield what a worker's boot teaches, as a whole and by phases, if it has just ended."""
+    at = _as_written(draft, worker).first_item_at
+    # One that was adopted may have waited for its row, or was asked for more than once.
+    if at is None or not _has_just(draft, worker, at) or _was_adopted(draft, worker):
+        return
+    is_baked = _was_baked(draft, worker)
+    rate, phases = (
+        (rows.BAKED_RATE, rows.BAKED_PHASE) if is_baked else (rows.BOOT_RATE, rows.BOOT_PHASE)
+    )
+    yield rate, (at - worker.launched_at).total_seconds()
     for phase in BootPhase:
-        for phases, taken in polled:
-            if phase in taken:
-                samples.setdefault(f"{phases}{phase}", []).append(min(taken[phase], most))
-    return [learn(draft, sort, taken) for sort, taken in samples.items()]
+        if phase in worker.boot_phases:
+            yield f"{phases}{phase}", worker.boot_phases[phase]
 
 
 def _was_baked(draft: PlanDraft, worker: Worker) -> bool:

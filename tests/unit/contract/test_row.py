@@ -27,6 +27,7 @@ OF_THE_OWN_ROW = {
     "checked_in_at",
     "heartbeat_at",
     "polled_at",
+    "first_item_at",
     "boot_phases",
     "idle_since",
     "busy_slots",

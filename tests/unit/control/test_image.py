@@ -259,7 +259,7 @@ def test_boots_are_learned_for_each_image() -> None:
         if worker.checked_in_at is None:
             world.check_in(worker.instance_id)
             phases = encode({"install": 2.0})
-            world.change(worker.instance_id, boot_phases=phases, polled_at=world.now)
+            world.change(worker.instance_id, boot_phases=phases, first_item_at=world.now)
     world.tick()
 
     rates = world.view().rates

@@ -118,13 +118,27 @@ def test_the_idle_timeout_follows_learned_boots_and_gaps() -> None:
     assert standing.idle_timeout == pytest.approx(minutes(1), abs=timedelta(seconds=1))
 
 
+def test_a_boot_lasts_until_code_has_its_first_item() -> None:
+    world = with_policy()
+    worker = world.launched()
+    world.put(worker_sort_key(worker.instance_id), first_item_at=None)
+    world.tick(minutes(1))
+    before = world.view().rates
+    world.beat()
+    world.put(worker_sort_key(worker.instance_id), first_item_at=world.now)
+    world.tick(minutes(1))
+
+    assert BOOT_RATE not in before
+    assert world.view().rates[BOOT_RATE].samples == (180.0,)
+
+
 def test_the_phases_of_a_boot_are_learned_once() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.tick(minutes(1))
-    told = {"install": 90.0, "first-poll": 4.0, "dance": 5.0, "image": 1e12}
+    told = {"install": 90.0, "first-item": 4.0, "dance": 5.0, "image": 1e12}
     sort = worker_sort_key(worker.instance_id)
-    world.put(sort, polled_at=world.now + minutes(0.5), boot_phases=told)
+    world.put(sort, first_item_at=world.now + minutes(0.5), boot_phases=told)
     for _ in range(3):
         world.beat()
         world.tick(minutes(1))
@@ -132,7 +146,7 @@ def test_the_phases_of_a_boot_are_learned_once() -> None:
     rates = world.view().rates
     lifetime = with_policy().policy.max_lifetime.total_seconds()
     assert rates[f"{BOOT_PHASE}install"].samples == (90.0,)
-    assert rates[f"{BOOT_PHASE}first-poll"].samples == (4.0,)
+    assert rates[f"{BOOT_PHASE}first-item"].samples == (4.0,)
     assert rates[f"{BOOT_PHASE}image"].samples == (lifetime,)
     assert not [sort for sort in rates if "dance" in sort]
 
@@ -142,7 +156,8 @@ def test_a_worker_whose_clock_is_ahead_teaches_no_long_boot(hours: int) -> None:
     world = ControlWorld()
     worker = world.launched()
     ahead = world.now + timedelta(hours=hours)
-    world.put(worker_sort_key(worker.instance_id), checked_in_at=ahead, heartbeat_at=ahead)
+    signs = dict.fromkeys(("checked_in_at", "first_item_at", "heartbeat_at"), ahead)
+    world.put(worker_sort_key(worker.instance_id), **signs)
     world.claim(worker.instance_id)
 
     world.run(hours * 60 + 10, beats=True)
