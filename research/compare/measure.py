@@ -1,21 +1,24 @@
 """Run one scenario with one seed under everybody, and keep what a table needs."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 
 from research.baseline import ALL, DEADLINE_RULES, simulate_any, simulate_deadline
 from research.bound import bought_work, bound, generous, optimal_schedule
 from research.compare.case import MAX_WORKERS, Case, deadline_policy, patient_policy
 from research.compare.claim.call import counted
-from research.compare.claim.rival import AT_ITS_SPEED, ONLY, cheapest
+from research.compare.claim.rival import AT_ITS_SPEED, ONLY, USUAL_TYPE, cheapest
 from research.compare.relaxation import relaxed
 from research.compare.source import Part
 from research.compare.world.dead import die
 from research.compare.world.trouble import noticed
 from spindown.simulator import (
     OURS_ON_DEMAND,
+    Listing,
     SimResult,
     SimScenario,
     on_demand_only,
@@ -73,7 +76,7 @@ def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figur
     if case.name in RANKED:
         found |= {
             f"{ONLY}{name}": _told(_alone(scenario, name, seed))
-            for name in sorted({each.instance_type.name for each in scenario.listings})
+            for name in {USUAL_TYPE, _best_type(scenario)}
         }
     return found
 
@@ -118,6 +121,16 @@ def _measure_deadline(scenario: SimScenario, hours: float, seed: int) -> Mapping
         "charged": optimal_schedule(scenario, deadline=deadline, is_refunded=False),
     }
     return found
+
+
+def _best_type(scenario: SimScenario) -> str:
+    """Return the type whose work costs least as spot, by the mean of its cheapest zone."""
+
+    def price(listing: Listing) -> float:
+        zones = [fmean(p for _, p in zone.spot) for zone in listing.zones.values() if zone.spot]
+        return min(zones, default=math.inf) / scenario.throughput(listing)
+
+    return min(scenario.listings, key=price).instance_type.name
 
 
 def _alone(scenario: SimScenario, name: str, seed: int) -> SimResult:

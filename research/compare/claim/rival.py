@@ -34,7 +34,7 @@ in minutes. The first seed; none where the rival is faster than a boot.
 #: Figures of ours on a market of one type: its name follows.
 ONLY = "only "
 #: What people take who do not choose.
-_USUAL_TYPE = "g4dn.xlarge"
+USUAL_TYPE = "g4dn.xlarge"
 #: Figures of ours with the cheapest rival's speed as its promise.
 AT_ITS_SPEED = "ours at the cheapest's speed"
 
@@ -178,7 +178,7 @@ def _ranked(results: Results) -> list[str]:
         best = min(factors, key=lambda who: factors[who][0])
         told = [
             f"{who.removeprefix(ONLY)} {ranged(factors[who])}{_mark(seeds, who)}"
-            for who in dict.fromkeys((f"{ONLY}{_USUAL_TYPE}", best))
+            for who in dict.fromkeys((f"{ONLY}{USUAL_TYPE}", best))
         ]
         lines.append(
             f"| {name}: the usual and the best single type on spot, over the ranking |"
