@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event
@@ -36,7 +37,7 @@ from spindown.operate.log import (
     read_kept,
 )
 
-#: Between two looks, seconds.
+#: From one look to the next, what it takes included, seconds.
 LOOK_SECONDS = 1.0
 #: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
@@ -134,13 +135,14 @@ def _show_until_over(
 ) -> None:
     pause = Event()
     while True:
+        next_at = time.monotonic() + LOOK_SECONDS
         meanwhile()
         # Asked first: what comes with the end is shown by the look after it.
         is_over = follower.is_over
         screen.show(follower)
         if is_over:
             return
-        pause.wait(LOOK_SECONDS)
+        pause.wait(max(0.0, next_at - time.monotonic()))
 
 
 def _owner_of(session: Session, instance_id: str) -> str:

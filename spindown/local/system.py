@@ -327,7 +327,6 @@ class LocalSystem:
                 **shared,
                 **mine,
                 "PYTHONPATH": str(Path(spindown.__file__).parent.parent),
-                "PYTHONUNBUFFERED": "1",
                 TOKEN_VARIABLE: self._token,
             },
             metadata=f"{self.endpoint}{METADATA_PATH}",

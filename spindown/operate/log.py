@@ -9,9 +9,12 @@ that a copy is known by being equal.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from spindown.contract.job.manifest import JobState, Manifest
@@ -37,6 +40,7 @@ LATE_BY = timedelta(seconds=10)
 LINGER = timedelta(seconds=3)
 #: Jobs whose state is read in one look; a batch of more is gone through in turn.
 _STATES_A_LOOK = 20
+_READS_AT_ONCE = 10
 #: Lost attempts of one job that are named.
 _LOST_SHOWN = 100
 #: How long the log group keeps its events (``infra.shared.resources.make_log``).
@@ -251,9 +255,10 @@ class JobEnds:
 
     def look(self) -> bool:
         """Look at some of those that are not over, while AWS answers; tell whether all are."""
-        with suppress(Throttled, Unreachable):
-            for _ in range(min(len(self._open), self._at_once)):
-                progress = read_progress(self._open[0], self._store)
+        names = list(islice(self._open, self._at_once))
+        read = partial(read_progress, store=self._store)
+        with suppress(Throttled, Unreachable), ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            for progress in pool.map(read, names):
                 job_id = self._open.popleft()
                 self.latest[job_id] = progress
                 if progress.is_over:

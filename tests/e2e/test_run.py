@@ -232,7 +232,13 @@ def test_a_log_is_followed_from_machine_to_machine(world: World, gate: Path) -> 
         assert first["instance_id"] == world.worker_at_work("count", job_id=job_id).instance_id
         progress = found(lambda: progress_of(world, job_id))
         assert (progress.done, progress.of) == (2, 2)
-        world.system.market.interrupt(first["instance_id"], notice=timedelta(seconds=30))
+        with world.followed("logs", first["instance_id"], "--follow") as watcher:
+            assert watcher.stdout is not None
+            assert any(job_id in line for line in watcher.stdout)
+            world.system.market.interrupt(first["instance_id"], notice=timedelta(seconds=30))
+            # It ends with the machine.
+            assert str(gate) in watcher.stdout.read()
+            assert watcher.wait(HANGING) == 0
         second = next(lines)
         assert (second["attempt"], second["value"]) == (2, first["value"])
         # What was committed is not in the batch any more.
@@ -283,9 +289,13 @@ def test_a_command_is_run_in_a_copy_of_a_folder(world: World, tmp_path: Path) ->
 
 def test_an_interrupted_run_goes_on_without_its_sender(world: World, tmp_path: Path) -> None:
     gate = world.directory / "lab-gate"
-    waits = f"echo begun; while [ ! -e {gate} ]; do sleep 0.1; done; echo over"
+    # Its line is seen though it flushes none.
+    waits = (
+        f"import os, time\nprint('begun')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.1)"
+    )
+    command = (sys.executable, "-c", waits)
 
-    with world.followed("run", "--folder", str(tmp_path), "--", "sh", "-c", waits) as runner:
+    with world.followed("run", "--folder", str(tmp_path), "--", *command) as runner:
         assert runner.stdout is not None
         title = next(runner.stdout)
         assert next(runner.stdout) == "begun\n"

@@ -20,8 +20,9 @@ from tests.slot import a_lifecycle
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items
 
 
-def test_what_code_prints_is_seen_within_two_seconds() -> None:
-    assert OUTPUT_INTERVAL.total_seconds() + LOOK_SECONDS <= 2.0
+def test_half_a_second_of_two_is_left_for_calls_of_the_log() -> None:
+    # What comes of it is measured by tests/bench/test_log.py.
+    assert OUTPUT_INTERVAL.total_seconds() + LOOK_SECONDS <= 1.5
 
 
 def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(

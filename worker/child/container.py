@@ -15,6 +15,7 @@ from typing import Protocol
 
 from spindown.error import SpindownError
 from spindown.worker.child.call import HOME, Call
+from spindown.worker.child.process import UNBUFFERED
 
 #: In the order of preference. Each understands the arguments below.
 RUNTIMES = ("docker", "podman", "nerdctl")
@@ -79,7 +80,7 @@ class Machine:
 
     def environment(self, call: Call | None) -> Mapping[str, str]:
         """Return the command's environment."""
-        return {**self.env, **(call.env if call else {})}
+        return {**UNBUFFERED, **self.env, **(call.env if call else {})}
 
     def first_process(self, call: Call, started: int) -> int | None:  # noqa: ARG002 - one for all
         """Return the process itself."""
@@ -158,7 +159,8 @@ class Container:
             *self._code_options(),
         ]
         # The user has no home in the image; what keeps files there finds a place that it may write.
-        for name, value in sorted({"HOME": str(job / HOME), **self.env, **call.env}.items()):
+        env = {"HOME": str(job / HOME), **UNBUFFERED, **self.env, **call.env}
+        for name, value in sorted(env.items()):
             options += ["--env", name if name in self.secrets else f"{name}={value}"]
         return (self.runtime, "run", *options, self.image, *self.argv)
 

@@ -10,6 +10,9 @@ from spindown.worker.child.frame import Frame, FrameReader, encode_frame, write_
 from spindown.worker.child.output import Output
 from spindown.worker.process_tree.process_tree import ProcessTree
 
+#: Of all code: Python then passes each line on as it prints it, and `logs --follow` shows it. The
+#: user's own `env` comes after it.
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 #: A child that stands ready reads at once; more means that it hangs.
 _WRITE_SECONDS = 60.0
 #: What a process that ended may have left in the pipe is read for so long. The line to a child
@@ -78,7 +81,7 @@ class Child(Program):
             super().__init__(
                 command(down_read, up_write),
                 cwd=cwd,
-                env={**env, "PYTHONUNBUFFERED": "1"},
+                env={**UNBUFFERED, **env},
                 output=output,
                 pass_fds=(down_read, up_write),
                 group=group,

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -24,7 +25,7 @@ from spindown.operate.log import (
     live_of_jobs,
     read_kept,
 )
-from spindown.port import LogEvent
+from spindown.port import LogEvent, StoredObject
 
 
 class Scene:
@@ -244,6 +245,21 @@ def test_a_large_batch_is_looked_at_in_turn(scene: Scene) -> None:
     looks = [ends.look() for _ in range(3)]
     assert looks == [False, False, True]
     assert set(ends.ended) == set(jobs)
+
+
+def test_states_are_read_beside_each_other(scene: Scene) -> None:
+    both = threading.Barrier(2)
+
+    class Slow(MemoryObjectStore):
+        def get(self, key: str, **asked: Any) -> StoredObject:
+            both.wait(20)
+            return super().get(key, **asked)
+
+    scene.store = Slow(scene.clock)
+    for job_id in ("a", "b"):
+        scene.leave(job_id=job_id, state=JobState.COMPLETED)
+
+    assert JobEnds(["a", "b"], scene.store).look()
 
 
 def test_an_outage_of_the_log_ends_nothing(scene: Scene) -> None:

@@ -341,6 +341,26 @@ def test_cannot_make_the_worker_read_another_file_as_results(make: Make, tmp_pat
     assert failed(run_batch(runner, tmp_path, 2)) == {0, 1}
 
 
+def test_a_line_that_python_prints_is_seen_while_it_runs(make: Make, tmp_path: Path) -> None:
+    gate, output_log = tmp_path / "gate", OutputLog()
+    os.mkfifo(gate)
+    runner = make("print('begun'); open(params['gate']).read()")
+    task = a_task(tmp_path, params={"gate": str(gate)}, output_log=output_log)
+    runner.begin(task, [Item(0, {"n": 0})])
+    runner.poll(timedelta(0))
+
+    until(lambda: output_log.read() == b"begun\n")
+
+    gate.write_text("")
+    drain(runner)
+
+
+def test_the_user_says_whether_python_holds_lines_back() -> None:
+    own = Machine(argv=("a",), env={"PYTHONUNBUFFERED": ""}).environment(None)
+
+    assert own == {"PYTHONUNBUFFERED": ""}
+
+
 def test_output_goes_to_the_tape_of_its_job(make: Make, tmp_path: Path) -> None:
     output_log = OutputLog(head_bytes=40, tail_bytes=30)
     runner = make("for n in range(20): print(f'line {n:02}')")
