@@ -71,7 +71,7 @@ compare: setup ## Compare with fifteen others and the bounds: docs/benchmarks.md
 research: setup ## Run the tests of bounds, rare baselines and the comparison
 	@$(PYTEST) -n logical --dist loadfile research/tests $(ARGS)
 
-pictures: setup ## Make the picture of the dashboard in the docs anew, in a local system; needs chromium
+pictures: setup ## Make the pictures of the docs anew, or one: ARGS=dashboard, ARGS=simulate; needs chromium
 	@$(BIN)/python -m tools.picture $(ARGS)
 
 # These compute and wait for nothing; the others wait for seconds to pass, and run one by one.

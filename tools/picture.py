@@ -1,6 +1,8 @@
-"""Make the pictures of the docs anew: ``make pictures``; needs Chromium.
+"""Make the pictures of the docs anew: ``make pictures``; needs Chromium, takes some minutes.
 
-With arguments it takes the picture of any page: ``python -m tools.picture PAGE PNG [HEIGHT]``.
+With a name, ``dashboard`` or ``simulate``, it makes that one. The table of ``simulate`` is printed,
+since docs/simulate.md shows the same figures. With more arguments it takes the picture of any page:
+``python -m tools.picture PAGE PNG [HEIGHT]``.
 """
 
 import json
@@ -13,8 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WIDTH, HEIGHT = 1400, 1500
-#: Of the picture of the docs: batches one after the other, files in each, pixels.
+#: Of the picture of the dashboard: batches one after the other, files in each, pixels.
 BATCHES, FILES, DASHBOARD_HEIGHT = 8, 200, 2330
+#: Of the picture of `simulate`: as docs/simulate.md has it, the part of its page, pixels.
+SIMULATE = ("simulate", "--against", "warm,asg-backlog,batch,classic")
+PART = ("<h2>Cost against delay</h2>", "<h2>Queue and fleet over time</h2>")
+SIMULATE_WIDTH, SIMULATE_HEIGHT = 1040, 1300
 #: A browser that calls nobody.
 QUIET = (
     "--headless",
@@ -46,10 +52,18 @@ def browse(address: str, *options: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-def take(page: Path, picture: Path, height: int = HEIGHT) -> None:
+def take(page: Path, picture: Path, height: int = HEIGHT, width: int = WIDTH) -> None:
     """Write what a page looks like into a PNG."""
-    size = f"--window-size={WIDTH},{height}"
+    size = f"--window-size={width},{height}"
     browse(page.resolve().as_uri(), f"--screenshot={picture.resolve()}", size)
+
+
+def spindown(directory: Path, *arguments: str) -> str:
+    """Run a command in a directory; return what it prints."""
+    command = [str(Path(sys.executable).with_name("spindown")), *arguments]
+    return subprocess.run(
+        command, cwd=directory, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def take_dashboard(directory: Path) -> None:
@@ -59,33 +73,49 @@ def take_dashboard(directory: Path) -> None:
     for source in sorted((ROOT / "spindown").rglob("*.py"))[:FILES]:
         shutil.copy(source, work / f"{source.parent.name}-{source.name}")
 
-    def spindown(*arguments: str) -> str:
-        command = [str(Path(sys.executable).with_name("spindown")), *arguments]
-        return subprocess.run(
-            command, cwd=directory, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
-
-    spindown("local", "up", "--config", str(ROOT / "examples/demo.toml"), "--scenario", "demo")
+    up = ("local", "up", "--config", str(ROOT / "examples/demo.toml"), "--scenario", "demo")
+    spindown(directory, *up)
     try:
         place = ("--local", "--deployment", "demo")
         submit = ("submit", "classify", str(work), *place, "--json")
-        for _ in range(BATCHES):
-            batch = json.loads(spindown(*submit))["batch_id"]
-            spindown("results", batch, "--wait", *place)
-        spindown("dashboard", "classify", "--since", "15m", "--html", "page.html", *place)
+        before = json.loads(spindown(directory, *submit))["batch_id"]
+        for _ in range(BATCHES - 1):
+            batch = json.loads(spindown(directory, *submit))["batch_id"]
+            spindown(directory, "results", before, "--wait", *place)
+            before = batch
+        page = ("dashboard", "classify", "--since", "15m", "--html", "page.html")
+        spindown(directory, *page, *place)
         take(directory / "page.html", ROOT / "docs/dashboard.png", DASHBOARD_HEIGHT)
     finally:
-        spindown("local", "down", "--yes")
+        spindown(directory, "local", "down", "--yes")
+
+
+def take_simulate(directory: Path) -> None:
+    """Simulate as docs/simulate.md does, print the table, and take two plots of the page."""
+    page = directory / "page.html"
+    print(spindown(directory, *SIMULATE, "--html", page.name))
+    text = page.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(PART[0])
+    plots, end, _ = rest.partition(PART[1])
+    if not end:
+        raise ValueError(f"the page has no {PART[0] if not begin else PART[1]}: mend PART")
+    top = head[: head.index("<main>") + len("<main>")]
+    page.write_text(f"{top}{begin}{plots}</main></body></html>", encoding="utf-8")
+    take(page, ROOT / "docs/simulate.png", SIMULATE_HEIGHT, SIMULATE_WIDTH)
+
+
+PICTURES = {"dashboard": take_dashboard, "simulate": take_simulate}
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Take a picture, as the command line says, or make that of the docs."""
-    if not arguments:
-        with tempfile.TemporaryDirectory(prefix="picture-") as directory:
-            take_dashboard(Path(directory))
+    """Take a picture, as the command line says, or make those of the docs."""
+    if len(arguments) > 1:
+        page, picture, *height = arguments
+        take(Path(page), Path(picture), *map(int, height))
         return
-    page, picture, *height = arguments
-    take(Path(page), Path(picture), *map(int, height))
+    for name in arguments or PICTURES:
+        with tempfile.TemporaryDirectory(prefix="picture-") as directory:
+            PICTURES[name](Path(directory))
 
 
 if __name__ == "__main__":

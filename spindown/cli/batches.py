@@ -160,7 +160,8 @@ def _source_table(found: Sequence[tuple[datetime, JobProgress]], now: datetime) 
 
 def _say_spent(spent: Spent) -> Iterator[str]:
     """Yield what an item has cost, all in, and what was saved, as ``status`` tells them."""
-    if said := say_item_cost(spent.last(), say_span_until(spent.now, spent.begun, 1)):
+    span = say_span_until(spent.now, spent.begun, 1)
+    if said := say_item_cost(spent.last(), span, spent.last(7)):
         yield said
     if said := say_saving(spent.saving, shortly=True):
         yield f"{say_span_until(spent.now, spent.begun, 7)} {said}"

@@ -244,7 +244,8 @@ def _workload_table(session: Session, looked: Looked) -> str:
     rows = []
     for name in session.deployment.workloads:
         status = session.status(name)
-        cost = say_item_cost(status.last_day, say_span_until(status.at, status.begun, 1))
+        span = say_span_until(status.at, status.begun, 1)
+        cost = say_item_cost(status.last_day, span, status.last_week)
         rows.append(
             (
                 _link(looked, "w", name),

@@ -44,19 +44,24 @@ def format_item_cost(dollars: float) -> str:
     return f"${say_number(dollars * 1000)} for 1,000 items"
 
 
-def say_item_cost(window: CostWindow, span: str) -> str:
-    """Return what an item has cost, in a clause; "" before the first.
+def say_item_cost(window: CostWindow, span: str, week: CostWindow) -> str:
+    """Return what an item has cost, and by how much the week's differ; "" before the first.
 
     Args:
         window: of which span.
         span: that span in words, as ``in 24 hours``.
+        week: the last seven days; of a workload that is younger than the span both are the same.
     """
     cost = window.cost_per_item
     if cost is None:
         return ""
     if window.items < FEW_ITEMS:
         return f"too few items {span} to say what one costs"
-    return f"{format_item_cost(cost)} all in, {span}"
+    said = f"{format_item_cost(cost)} all in, {span}"
+    usual = week.cost_per_item
+    if usual is None or week == window:
+        return said
+    return f"{said} ({cost / usual - 1:+.0%} on 7 days)".replace("%", " %")
 
 
 def say_span_until(now: datetime, begun: datetime | None, days: int) -> str:

@@ -199,16 +199,12 @@ def _money_line(status: Status) -> Text:
     if today.items_failed:
         line.append(f" done, {today.items_failed:,} failed", style="bold red")
     line.append(f", ${today.dollars:.4f}")
-    day, week = status.last_day.cost_per_item, status.last_week.cost_per_item
-    said = say_item_cost(status.last_day, say_span_until(status.at, status.begun, 1))
-    if day is not None and status.last_day.items < FEW_ITEMS:
+    last, span = status.last_day, say_span_until(status.at, status.begun, 1)
+    said = say_item_cost(last, span, status.last_week)
+    if said and last.items < FEW_ITEMS:
         line.append(f", {said}")
-    elif day is not None:
+    elif said:
         line.append(f", {said}", style="bold green")
-        # Of a workload that is younger than a day both are the same.
-        if week is not None and status.last_week != status.last_day:
-            line.append(f" ({day / week - 1:+.0%} on 7 days)".replace("%", " %"))
-        last = status.last_day
         if (paid := last.paid_seconds) > 0.0 and last.busy_seconds < _MOSTLY * paid:
             # Of the first minutes nearly all is boot: the next items cost far less.
             boot, idle = last.boot_seconds / paid, last.idle_seconds / paid

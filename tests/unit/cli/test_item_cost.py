@@ -30,7 +30,18 @@ def a_window(items: float) -> CostWindow:
     ],
 )
 def test_of_a_few_items_no_cost_is_told(items: float, said: str) -> None:
-    assert say_item_cost(a_window(items), "in 24 hours") == said
+    window = a_window(items)
+
+    assert say_item_cost(window, "in 24 hours", window) == said
+
+
+@pytest.mark.parametrize(
+    ("items_of_week", "trend"), [(0, ""), (20, " (+100 % on 7 days)"), (5, " (-50 % on 7 days)")]
+)
+def test_the_cost_of_an_item_is_told_with_its_trend(items_of_week: float, trend: str) -> None:
+    said = say_item_cost(a_window(10), "in 24 hours", a_window(items_of_week))
+
+    assert said == f"$0.1 an item all in, in 24 hours{trend}"
 
 
 @pytest.mark.parametrize(
