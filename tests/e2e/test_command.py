@@ -61,7 +61,7 @@ OTHERS: Mapping[str, str] = {
     "aws": "held against AWS's models below",
     "cdk": "it is for an AWS account",
     "make": "tests/unit/test_document.py holds it against the Makefile",
-    "python": "sends a message by boto3",
+    "python": "sends a message by boto3, or merges JSON",
     "uv": "tests/proof/test_wheel.py installs the wheel by it",
 }
 #: Words that stand for something in the project of these tests.
