@@ -17,6 +17,8 @@ _SHELLS = frozenset({"sh", "console"})
 #: Between two commands of one line.
 _JOINS = frozenset({"&&", "|", ";"})
 #: A part of a usage line that may be left out.
+_MACHINE = re.compile(r"\b[a-z]\w+\.\w*xlarge(/\S+)?|\bi-[0-9a-f]+\b")
+_NUMBER = re.compile(r"\d[\w.,/:]*\b")
 _OPTIONAL = re.compile(r"\[(--[^\]]+)\]")
 #: Words of pages that stand for what a person has.
 _STANDS_FOR = {
@@ -82,6 +84,20 @@ def commands() -> Iterator[Command]:
             typed = _OPTIONAL.sub(lambda found: found[1].partition("|")[0], line.removeprefix("$ "))
             for words in _split(typed.replace("...", "")):
                 yield Command(page=block.page, line=block.line + number, words=tuple(words))
+
+
+def shown(command: str) -> Iterator[str]:
+    """Yield what the pages show below each command that begins so."""
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE):
+            if part.startswith(command):
+                yield part.partition("\n")[2]
+
+
+def form(text: str) -> list[str]:
+    """Return the words of a text without its numbers, its frame and the names of machines."""
+    words = [_MACHINE.sub("M", word) for word in text.split() if word.strip("─│╭╮╰╯")]
+    return [_NUMBER.sub("N", word) for word in words]
 
 
 def filled(words: Sequence[str], known: Mapping[str, str]) -> list[str]:

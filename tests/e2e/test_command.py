@@ -28,7 +28,7 @@ from spindown.cli.init import init
 from spindown.cli.main import main
 from spindown.contract.job.message import parse_job
 from tests.e2e.world import HANGING, SPINDOWN, SWIFT, Deployed, found, in_background
-from tests.page import ROOT, Block, Command, blocks, commands, filled
+from tests.page import ROOT, Block, Command, blocks, commands, filled, form, shown
 
 EVERY = tuple(commands())
 OURS = tuple(one for one in EVERY if one.program == "spindown")
@@ -327,7 +327,7 @@ def test_every_simulation_runs(deployed: Deployed, command: Command) -> None:
 
 @pytest.mark.proof
 def test_rightsize_says_what_its_example_shows(tmp_path: Path) -> None:
-    (shown,) = (one.text for one in blocks("console") if "$ spindown rightsize" in one.text)
+    (example,) = shown("spindown rightsize")
     text = (ROOT / "examples" / "demo.toml").read_text(encoding="utf-8")
     needs = "gpu_memory_gib_min = 8\n"
     assert needs in text
@@ -348,13 +348,7 @@ def test_rightsize_says_what_its_example_shows(tmp_path: Path) -> None:
             )
         )
 
-    assert form(said) == form(shown.partition("\n")[2])
-
-
-def form(text: str) -> set[str]:
-    """Return the words of what `rightsize` says, without its numbers and the names of machines."""
-    machine = re.compile(r"\b[a-z]\w+\.\w*xlarge(/\S+)?")
-    return {re.sub(r"\d[\w.]*", "N", machine.sub("M", word)) for word in text.split()}
+    assert set(form(said)) == set(form(example))
 
 
 def typed(words: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
