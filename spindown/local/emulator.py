@@ -12,6 +12,7 @@ Pinned: ministack==1.5.33. Each function has a test that fails when that API cha
 # environment when it is imported.
 # ruff: noqa: PLC0415, SLF001
 
+import asyncio
 import json
 import logging
 import tempfile
@@ -25,6 +26,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +36,8 @@ from spindown.local.market.wire.asgi import App
 from spindown.local.metric_math import MetricName, evaluate_queries
 
 _LOGGER = logging.getLogger(__name__)
+#: How long CloudFormation's answer waits for the end of a change at most, and between two looks.
+_ANSWER_WITHIN_SECONDS, _LOOK_SECONDS = 10.0, 0.05
 #: The metric of SQS that tells the traffic of a queue.
 SENT = "NumberOfMessagesSent"
 
@@ -69,7 +73,14 @@ def load(port: int) -> App:
     handlers, level = list(root.handlers), root.level
     from ministack import app as gateway
     from ministack.core import lambda_runtime
-    from ministack.services import cloudwatch, cloudwatch_logs, eventbridge, scheduler, sqs
+    from ministack.services import (
+        cloudformation,
+        cloudwatch,
+        cloudwatch_logs,
+        eventbridge,
+        scheduler,
+        sqs,
+    )
     from ministack.services.cloudformation import custom_resource
 
     root.handlers[:] = handlers
@@ -84,6 +95,7 @@ def load(port: int) -> App:
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     # Where custom resources answer.
     custom_resource._HOST, custom_resource._PORT = "127.0.0.1", str(port)
+    _wrap(cloudformation, "handle_request", _waiting)
     # Its own evaluation mixes all dimensions of a metric; its tickers know no faster minute.
     cloudwatch._evaluate_alarm = _leave_to_monitor
     _wrap(cloudwatch, "_get_metric_data", _calculating)
@@ -108,6 +120,31 @@ def _leave_to_monitor(alarm: Mapping[str, Any]) -> None:
 
 def _leave_to_schedule() -> None:
     _LOGGER.debug("tickers are left to schedule")
+
+
+def _waiting(handle: Any) -> Any:
+    """Return what answers for CloudFormation, made to tell of stacks once nothing changes them.
+
+    `cdk` asks every five seconds, and a stack is made in two.
+    """
+
+    async def handle_when_done(*request: Any) -> Any:
+        _, _, _, body, _ = request
+        left = _ANSWER_WITHIN_SECONDS if b"Action=DescribeStacks" in body else 0.0
+        ends_at = monotonic() + left
+        while monotonic() < ends_at and _is_changing():  # noqa: ASYNC110 - nothing tells of the end
+            await asyncio.sleep(_LOOK_SECONDS)
+        return await handle(*request)
+
+    return handle_when_done
+
+
+def _is_changing() -> bool:
+    """Tell whether a stack of this region is being made, changed or deleted."""
+    from ministack.services import cloudformation
+
+    states = [str(stack["StackStatus"]) for stack in cloudformation._stacks.values()]
+    return any(one.endswith("_IN_PROGRESS") and not one.startswith("REVIEW") for one in states)
 
 
 def stop_functions() -> None:

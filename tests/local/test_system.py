@@ -91,6 +91,21 @@ def state_of(system: LocalSystem, alarm: str) -> str:
     return str(found["StateValue"])
 
 
+def test_a_stack_is_told_of_once_nothing_changes_it(system: LocalSystem) -> None:
+    never = {"Handle": {"Ref": "Handle"}, "Timeout": "1"}
+    resources = {
+        "Handle": {"Type": "AWS::CloudFormation::WaitConditionHandle"},
+        "Wait": {"Type": "AWS::CloudFormation::WaitCondition", "Properties": never},
+    }
+    cloudformation = system.client("cloudformation")
+    text = json.dumps({"Resources": resources})
+    cloudformation.create_stack(StackName="waits", TemplateBody=text, OnFailure="DO_NOTHING")
+
+    (stack,) = cloudformation.describe_stacks(StackName="waits")["Stacks"]
+
+    assert stack["StackStatus"] == "CREATE_FAILED"
+
+
 def test_a_full_queue_turns_its_own_alarm_and_no_other(
     system: LocalSystem, recorder: Recorder
 ) -> None:
