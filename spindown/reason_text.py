@@ -56,9 +56,10 @@ def say(reason: Reason) -> str:
     return _line(_say_code(reason.code, reason.about))
 
 
-def say_outgrown(reason: Reason, memory_gib: float) -> str:
+def say_outgrown(reason: Reason, memory_gib: float, *, is_of_gpu: bool) -> str:
     """Return why a job fails that has run out of memory with so many GiB, and may have no more."""
-    return _line(f"ran out of memory with {memory_gib:g} GiB; {say(reason)}")
+    what = "GPU memory" if is_of_gpu else "memory"
+    return _line(f"ran out of {what} with {memory_gib:g} GiB; {say(reason)}")
 
 
 def say_mode(deadline: DeadlineRecord) -> str:

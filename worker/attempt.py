@@ -19,6 +19,7 @@ from spindown.contract.log import ATTEMPT_FAILED
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.domain.out_of_memory import had_used_little, larger_needs, memory_of
 from spindown.domain.policy import Needs
+from spindown.domain.rightsizing import MEMORY, VRAM
 from spindown.error import ContractError, LeaseLost, SpindownError, printable
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import Portion
@@ -43,6 +44,8 @@ _UNANSWERED = Broken(
     FailureCause.UNANSWERED,
     "the code said that it was done and had given no answer for some items",
 )
+#: What runs out -> the need that the job has more of next.
+_LACKED = {FailureCause.OUT_OF_MEMORY: MEMORY, FailureCause.OUT_OF_GPU_MEMORY: VRAM}
 _WASTED = Broken(
     FailureCause.NO_PROGRESS,
     f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
@@ -205,7 +208,9 @@ class Attempt:
             for index, why in batch.failed.items():
                 self._keep(ItemDone(index=index, error=why))
             if batch.items:
-                context.runner.begin(self._place.task(self._held), batch.items)
+                may_get_vram = self._next_needs(VRAM) is not None
+                task = self._place.task(self._held, may_get_vram=may_get_vram)
+                context.runner.begin(task, batch.items)
                 end = self._take_answers(writer, started)
                 if end is not None:
                     return end
@@ -356,32 +361,54 @@ class Attempt:
 
     def _larger(self, broken: Broken | None) -> Needs | None:
         """Return what a job asks for next if it has run out of memory; None: nothing."""
-        context, job = self._context, self._held.job
-        if broken is None or broken.cause is not FailureCause.OUT_OF_MEMORY:
+        need = None if broken is None else _LACKED.get(broken.cause)
+        if need is None:
             return None
-        larger = larger_needs(
-            job.type or "",
-            needs_of(job),
-            shape=context.slot_id.shape,
-            memory_gib=context.memory_gib,
-            policy=context.policy,
+        larger, is_of_gpu = self._next_needs(need), need == VRAM
+        ran_out = replace(
+            self._held.manifest,
+            ran_out_gib=round(self._had(need), 1),
+            ran_out_of_vram=is_of_gpu,
         )
-        had = memory_of(context.slot_id.shape, context.memory_gib)
-        self._held = replace(
-            self._held, manifest=replace(self._held.manifest, ran_out_gib=round(had, 1))
-        )
+        self._held = replace(self._held, manifest=ran_out)
         if larger is not None:
-            why = f"out of memory: goes on with {larger.memory_gib:g} GiB"
+            what = "GPU memory" if is_of_gpu else "memory"
+            why = f"out of {what}: goes on with {getattr(larger, need):g} GiB"
             self._place.output_log.add(f"[spindown] {why}")
         return larger
 
+    def _next_needs(self, need: str) -> Needs | None:
+        """Return what the job asks for once a memory runs out; None: it may have no more of it."""
+        context, job = self._context, self._held.job
+        return larger_needs(
+            job.type or "",
+            needs_of(job),
+            shape=context.slot_id.shape,
+            memory_gib=self._had(need),
+            policy=context.policy,
+            need=need,
+        )
+
+    def _had(self, need: str) -> float:
+        """Return the GiB of a memory that the job has here, as far as that is known."""
+        context = self._context
+        if need == MEMORY:
+            known = context.memory_gib
+        else:
+            known = 0.0 if context.recorder is None else context.recorder.vram_gib
+        return memory_of(context.slot_id.shape, known, need)
+
     def _had_used_little(self, broken: Broken) -> bool:
         """Tell whether it had memory left by far, so that its attempts must not be many."""
-        context = self._context
-        seen = None if context.recorder is None else context.recorder.memory_peak
-        peak = None if broken.peak_gib is None else max(broken.peak_gib, seen or 0.0)
-        had, job = memory_of(context.slot_id.shape, context.memory_gib), self._held.job
-        return had_used_little(peak, had, job.type or "", needs_of(job), context.policy)
+        recorder, job = self._context.recorder, self._held.job
+        need = _LACKED[broken.cause]
+        if need == MEMORY:
+            seen = None if recorder is None else recorder.memory_peak
+            peak = None if broken.peak_gib is None else max(broken.peak_gib, seen or 0.0)
+        else:
+            peak = None if recorder is None else recorder.vram_peak
+        policy = self._context.policy
+        return had_used_little(peak, self._had(need), job.type or "", needs_of(job), policy, need)
 
     def _has_moved(self, last: Portion) -> bool:
         """Tell whether the job is further than it was claimed, the last portion included."""
@@ -395,8 +422,8 @@ class Attempt:
                 return self._ending.complete(self._held)
             case JobState.FAILED:
                 return self._ending.dead_letter(self._held)
-            case _ if larger is not None:
-                return self._ending.outgrow(self._held, larger)
+            case _ if larger is not None and end.broken is not None:
+                return self._ending.outgrow(self._held, larger, _LACKED[end.broken.cause])
             case _:
                 self._ending.release(self._held)
                 return AttemptEnd.RELEASED if end.broken is None else AttemptEnd.FAILED

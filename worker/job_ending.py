@@ -21,6 +21,7 @@ from spindown.domain.dead_letter import is_excused
 from spindown.domain.lease import outage_wait
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import ReasonCode
+from spindown.domain.rightsizing import VRAM
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.claimed_job import ClaimedJob, SlotId
 from spindown.job.commit import Portion, begun, complete
@@ -54,8 +55,9 @@ class AttemptEnd(StrEnum):
     SPLIT = "split"
     #: Given back with what was done; somebody goes on from there.
     RELEASED = "released"
-    #: Sent to a larger machine, since it ran out of memory.
+    #: Sent to a larger machine, since it ran out of memory, or of that of a GPU.
     OUTGROWN = "outgrown"
+    OUTGROWN_GPU = "outgrown-gpu"
     #: Given back, and counted against the job.
     FAILED = "failed"
     DEAD_LETTERED = "dead-lettered"
@@ -179,12 +181,12 @@ class JobEnding:
         self._log.info("job_released", next_item=held.manifest.next_item)
         return AttemptEnd.RELEASED
 
-    def outgrow(self, held: ClaimedJob, needs: Needs) -> AttemptEnd:
-        """Send a job that has run out of memory to a larger machine."""
+    def outgrow(self, held: ClaimedJob, needs: Needs, need: str) -> AttemptEnd:
+        """Send a job that has run out of memory to a larger machine; ``need`` says of which."""
         with self._letting_go(held) as job:
             send_to_larger(job, needs, **self._ours)
-        self._log.info("job_outgrown", memory_gib=needs.memory_gib)
-        return AttemptEnd.OUTGROWN
+        self._log.info("job_outgrown", **{need: getattr(needs, need)})
+        return AttemptEnd.OUTGROWN_GPU if need == VRAM else AttemptEnd.OUTGROWN
 
     def break_off(self, held: ClaimedJob, cause: SpindownError, rest: Portion) -> None:
         """Give a job back; an outage says nothing of it, so it is not counted, and can wait."""

@@ -36,6 +36,7 @@ from spindown.worker.process_tree.process_tree import Wedged
 _ENDS = {
     AttemptEnd.COMPLETED: UsageEnd.COMPLETED,
     AttemptEnd.OUTGROWN: UsageEnd.OUTGROWN,
+    AttemptEnd.OUTGROWN_GPU: UsageEnd.OUTGROWN_GPU,
     AttemptEnd.RELEASED: UsageEnd.RELEASED,
     AttemptEnd.FAILED: UsageEnd.FAILED,
     AttemptEnd.DEAD_LETTERED: UsageEnd.FAILED,

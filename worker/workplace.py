@@ -60,11 +60,12 @@ class Workplace:
             self._private = Path(tempfile.mkdtemp(prefix=prefix, dir=self._parent))
         return self._private
 
-    def task(self, held: ClaimedJob) -> Task:
+    def task(self, held: ClaimedJob, *, may_get_vram: bool) -> Task:
         """Return what a batch of the job is part of."""
         return Task(
             job_id=held.job_id,
             epoch=self._epoch,
+            may_get_vram=may_get_vram,
             params=held.job.params,
             outputs=self.outputs,
             state=self.state.root,

@@ -67,8 +67,9 @@ class UsageEnd(StrEnum):
 
     COMPLETED = "completed"
     FAILED = "failed"
-    #: Sent to a larger machine, since it ran out of memory.
+    #: Sent to a larger machine, since it ran out of memory, or of that of a GPU.
     OUTGROWN = "outgrown"
+    OUTGROWN_GPU = "outgrown-gpu"
     #: Given back at a drain or at the hard cap of a lease.
     RELEASED = "released"
     #: Given back because EC2 takes the instance.

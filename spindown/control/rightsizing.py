@@ -185,6 +185,7 @@ def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
         ends_job=record.end in _ENDED,
         has_failed=is_useless,
         ran_out=record.end is UsageEnd.OUTGROWN,
+        ran_out_of_vram=record.end is UsageEnd.OUTGROWN_GPU,
     )
     return record.type, seen
 

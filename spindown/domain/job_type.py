@@ -164,7 +164,8 @@ def own_shapes(
     """Return the shapes that no sender has made up.
 
     They are those of jobs that ask for nothing beside their types, or have no type, and the same
-    with more memory, up to the ceiling: there go jobs that have run out of it.
+    with more memory, or with more of a GPU's, up to the ceiling: there go jobs that have run out of
+    it.
 
     Args:
         policy: the types, and the ceilings.
@@ -172,13 +173,23 @@ def own_shapes(
     """
     found = set()
     for each in (JobType(name=""), *policy.types):
-        bound = most_of("memory_gib", each.needs, policy.requirements_at_most)
-        most = size_up("memory_gib", bound)
+        bounds = {
+            need: size_up(need, most_of(need, each.needs, policy.requirements_at_most))
+            for need in ("memory_gib", "gpu_memory_gib")
+        }
         for one in (None, *sized.get(each.name, ())):
             shape = settle(each.name, None, policy, one).shape
-            larger = (m for m in SCALES["memory_gib"] if shape.memory_gib < m <= most)
-            found |= {shape, *(replace(shape, memory_gib=gib) for gib in larger)}
+            found.add(shape)
+            for need, most in bounds.items():
+                larger = (gib for gib in SCALES[need] if getattr(shape, need) < gib <= most)
+                found |= {_with_memory(shape, need, gib) for gib in larger}
     return frozenset(found)
+
+
+def _with_memory(shape: Shape, need: str, gib: int) -> Shape:
+    given: dict[str, Any] = {need: gib}
+    larger = replace(shape, **given)
+    return replace(larger, gpus=max(larger.gpus, 1)) if larger.gpu_memory_gib else larger
 
 
 def own_shape(policy: Policy) -> Shape:

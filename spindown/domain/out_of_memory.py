@@ -1,29 +1,45 @@
 """What becomes of a job that has run out of memory: it is tried again on the next larger size.
 
+The memory is that of its machine or that of a GPU, the needs ``MEMORY`` and ``VRAM``.
+
 Where this is not possible, its attempt has failed like any other (``dead_letter``). An attempt that
 had used little (``had_used_little``) has failed too, and yet the job goes on with more. What later
 jobs of the type get: ``rightsizing``.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from spindown.domain.job_type import SCALES, most_of, parse_shape, settle, size_up
-from spindown.domain.policy import Needs, Policy
+from spindown.domain.policy import Dispatch, Needs, Policy
+from spindown.domain.rightsizing import MEMORY, VRAM
 
 #: Share of the memory: code that has used less may raise MemoryError for another reason.
 _LITTLE = 0.25
 #: Of the memory of a machine its system tells so much at least: firmware and kernel take the rest.
+#: A driver tells a GPU's in the same way.
 _TOLD = 0.9
 
 
-def memory_of(shape: str, memory_gib: float) -> float:
-    """Return the GiB that a job had: those of its machine's shape, or what is known to be more."""
+def memory_of(shape: str, memory_gib: float, need: str = MEMORY) -> float:
+    """Return the GiB that a job had: those of its machine's shape, or what is known to be more.
+
+    On a GPU that jobs share it had what the shape says.
+    """
     known = parse_shape(shape)
-    return max(float(known.memory_gib) if known else 0.0, memory_gib)
+    own = float(getattr(known, need)) if known else 0.0
+    if known is not None and known.dispatch is Dispatch.SHARED and need == VRAM and own:
+        return own
+    return max(own, memory_gib)
 
 
 def had_used_little(
-    peak_gib: float | None, memory_gib: float, type_name: str, asked: Needs | None, policy: Policy
+    peak_gib: float | None,
+    memory_gib: float,
+    type_name: str,
+    asked: Needs | None,
+    policy: Policy,
+    need: str = MEMORY,
 ) -> bool:
     """Tell whether a job said that memory ran out and had used less than a quarter of it.
 
@@ -37,38 +53,47 @@ def had_used_little(
         type_name: its type; "": none.
         asked: what its message asks for itself.
         policy: the types, and the ceilings.
+        need: which memory it is.
     """
-    wanted = settle(type_name, asked, policy).needs.memory_gib or 0.0
+    wanted = getattr(settle(type_name, asked, policy).needs, need) or 0.0
     has_little = peak_gib is not None and peak_gib < _LITTLE * memory_gib
     return has_little and memory_gib >= wanted
 
 
 def larger_needs(
-    type_name: str, asked: Needs | None, *, shape: str, memory_gib: float, policy: Policy
+    type_name: str,
+    asked: Needs | None,
+    *,
+    shape: str,
+    memory_gib: float,
+    policy: Policy,
+    need: str = MEMORY,
 ) -> Needs | None:
     """Return what a job asks for next that has run out of memory; None: its attempt has failed.
 
     It asks for the next step above what its machine had, or for the most that the policy allows, if
-    that is less. It has failed if its machine is not one of several sizes, if none is larger, and
-    if the policy allows it no more than it had.
+    that is less. It has failed if its machine is not one of several sizes, if none is larger, if
+    the policy allows it no more than it had, and for want of GPU memory if no GPU is known.
 
     Args:
         type_name: the message's ``type``; "": it has none.
         asked: its ``requirements``; None: it has none.
         shape: of its machine; "": the workload has no types.
-        memory_gib: what its machine had, as far as that is known.
+        memory_gib: what its machine had, or one of its GPUs, as far as that is known.
         policy: the types, and the ceilings.
+        need: which memory has run out.
     """
-    if parse_shape(shape) is None:
+    had = memory_of(shape, memory_gib, need)
+    if parse_shape(shape) is None or (need == VRAM and not had):
         return None
-    had = memory_of(shape, memory_gib)
     # A machine of 16 GiB tells 15.4: asking for 16 would be asking for the same again.
-    sold = size_up("memory_gib", had)
+    sold = size_up(need, had)
     had = max(had, sold) if had >= _TOLD * sold else had
-    larger = next((size for size in SCALES["memory_gib"] if size > had), None)
+    larger = next((size for size in SCALES[need] if size > had), None)
     usual = next((each.needs for each in policy.types if each.name == type_name), Needs())
-    most = most_of("memory_gib", usual, policy.requirements_at_most)
+    most = most_of(need, usual, policy.requirements_at_most)
     if larger is None or most <= had:
         return None
-    needs = replace(asked or Needs(), memory_gib=min(larger, most))
+    more: dict[str, Any] = {need: min(larger, most)}
+    needs = replace(asked or Needs(), **more)
     return None if settle(type_name, needs, policy).rejected else needs

@@ -95,9 +95,16 @@ class SeenAttempt:
     #: Whether its job has completed or failed with it. An attempt that another goes on from is not
     #: counted as a job, and its peak does not count.
     ends_job: bool = True
-    #: It failed, or ran out of memory.
+    #: It failed; or it ran out of memory, or of that of a GPU.
     has_failed: bool = False
     ran_out: bool = False
+    ran_out_of_vram: bool = False
+
+    def tells_of(self, need: str) -> bool:
+        """Tell whether it counts where a need is sized: what ran out of another says nothing."""
+        if self.ran_out:
+            return need == MEMORY
+        return need == VRAM or not self.ran_out_of_vram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +181,13 @@ class SizeTrial:
 
     def with_one(self, one: SeenAttempt) -> "SizeTrial":
         """Return it with one more attempt; one that others go on from is not counted as a job."""
-        has_failed = one.has_failed or one.ran_out
+        ran_out = one.ran_out or one.ran_out_of_vram
+        has_failed = one.has_failed or ran_out
         return SizeTrial(
             jobs=_sum(self.jobs, one.ends_job or has_failed),
             count=_sum(self.count, one.ends_job or has_failed),
             failed=_sum(self.failed, has_failed),
-            ran_out=_sum(self.ran_out, one.ran_out),
+            ran_out=_sum(self.ran_out, ran_out),
             items=_sum(self.items, one.items),
             dollars=_sum(self.dollars, one.dollars),
             dollars_squared=_sum(self.dollars_squared, one.dollars * one.dollars),
@@ -202,8 +210,8 @@ def _sum(known: float, more: float) -> float:
 class SizeInForce:
     """The size of one need that is in force for a type, and how it came to that."""
 
-    #: On the need's scale; 0: the type states no such need. Of memory it is learned once jobs run
-    #: out of it.
+    #: On the need's scale; 0: the type states no such need. Of memory, and of that of a GPU, it is
+    #: learned once jobs run out of it.
     size: Tally = 0
     #: What attempts came to since the last change.
     tried: SizeTrial = SizeTrial()
@@ -497,12 +505,10 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
     }
     for one in seen:
         for need, size in sizes.items():
-            # What runs out of memory says nothing of cores.
-            is_evidence = not (one.ran_out and need == VCPUS)
-            may_grow = size.size > 0 or need == MEMORY
-            if is_evidence and may_grow and size.size == getattr(one.shape, need):
+            may_grow = size.size > 0 or need in _PEAKS
+            if one.tells_of(need) and may_grow and size.size == getattr(one.shape, need):
                 sizes[need] = replace(size, tried=size.tried.with_one(one))
-        if not one.ran_out:
+        if one.tells_of(VCPUS):
             vcpus = str(max(n for n in SCALES[VCPUS] if n <= max(one.vcpus, 0.0)))
             scaling[vcpus] = scaling.get(vcpus, SizeTrial()).with_one(one)
     peaks = {

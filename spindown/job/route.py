@@ -165,7 +165,8 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
             is_held = bool(known.owner) and not known.released
             if known.state is not JobState.RUNNING or is_held or is_other_body(known, job):
                 return words
-            words = say_outgrown(reason, known.ran_out_gib) if known.ran_out_gib else words
+            if known.ran_out_gib:
+                words = say_outgrown(reason, known.ran_out_gib, is_of_gpu=known.ran_out_of_vram)
         failed = replace(
             known,
             state=JobState.FAILED,

@@ -30,7 +30,7 @@ from spindown.domain.offer import InstanceType
 from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason
-from spindown.domain.rightsizing import SYSTEM_GIB
+from spindown.domain.rightsizing import MEMORY, SYSTEM_GIB, VRAM
 from spindown.domain.worker_lifecycle import (
     AskToEnd,
     BeginDraining,
@@ -607,16 +607,19 @@ class SimAttempt:
 
     def _fail(self) -> None:
         """Send the job to the next size of memory, or count a failure (``worker.attempt``)."""
-        larger = None
-        if self._lacks_memory:
-            larger = larger_needs(
-                self.held.job.type or "",
-                needs_of(self.held.job),
-                shape=self._site.shape,
-                memory_gib=self._worker.machine.memory_mib / _MIB_PER_GIB,
-                policy=self._worker.policy,
-            )
-        self._leave(UsageEnd.FAILED if larger is None else UsageEnd.OUTGROWN, larger)
+        machine, need, end = self._worker.machine, MEMORY, UsageEnd.OUTGROWN
+        has_mib = machine.memory_mib
+        if not self._lacks_memory:
+            need, end, has_mib = VRAM, UsageEnd.OUTGROWN_GPU, machine.gpu_memory_mib
+        larger = larger_needs(
+            self.held.job.type or "",
+            needs_of(self.held.job),
+            shape=self._site.shape,
+            memory_gib=has_mib / _MIB_PER_GIB,
+            policy=self._worker.policy,
+            need=need,
+        )
+        self._leave(UsageEnd.FAILED if larger is None else end, larger)
 
     def _leave(self, end: UsageEnd, larger: Needs | None = None) -> None:
         """Commit what is done, and let the job go on elsewhere."""

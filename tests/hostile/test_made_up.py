@@ -10,6 +10,7 @@ from spindown.control.market import refresh
 from spindown.domain.job_type import SCALES
 from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.rightsizing import VRAM
 from spindown.job.route import SHAPES_AT_MOST, MessageRouter
 from spindown.job.shape_queue import remove_unused
 from tests.builders import a_type, minutes
@@ -71,6 +72,22 @@ def test_what_ran_out_of_memory_goes_one_step_up(
         "grown": "c0m16",
         "plain": "c0m0",
     }
+
+
+def test_what_ran_out_of_vram_goes_one_step_up() -> None:
+    train = JobType(name="train", needs=Needs(gpu_memory_gib=15))
+    most = Needs(memory_gib=500, vcpus=64, gpu_memory_gib=48)
+    policy = replace(POLICY, types=(*TYPES, train), requirements_at_most=most)
+    world = ControlWorld(policy=policy)
+    make_up(world, type="train")
+    larger = larger_needs(
+        "train", None, shape="c0m0g1v15", memory_gib=15.0, policy=policy, need=VRAM
+    )
+    assert larger is not None
+    world.ask("grown", type="train", requirements={"gpu_memory_gib": larger.gpu_memory_gib})
+    route_all(world)
+
+    assert where(world) == {"grown": "c0m0g1v16"}
 
 
 def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> None:

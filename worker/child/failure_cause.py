@@ -23,6 +23,8 @@ class FailureCause(StrEnum):
     KILLED = "killed"
     #: Memory ran out: the code or the kernel says so.
     OUT_OF_MEMORY = "out-of-memory"
+    #: Memory of a GPU ran out: the code says so.
+    OUT_OF_GPU_MEMORY = "out-of-gpu-memory"
     #: A setup, a batch, a call or a job took longer than its timeout.
     TIMEOUT = "timeout"
     #: The process lives, and does not speak with the worker any more.

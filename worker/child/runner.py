@@ -35,6 +35,8 @@ class Task:
     params: Mapping[str, Any] = field(default_factory=dict)
     #: Where the items leave their files.
     outputs: Path
+    #: Whether its job goes on with more memory of a GPU, if that runs out.
+    may_get_vram: bool = False
     #: The user's own checkpoint; None: it is not kept.
     state: Path | None = None
     #: Keeps what the code prints; None: nobody does.
@@ -233,6 +235,9 @@ class ChildRunner:
             case "memory":
                 reason = f"memory ran out: {_read_text(frame, 'reason')}"
                 return self._break(Broken(FailureCause.OUT_OF_MEMORY, reason, _read_peak(frame)))
+            case "gpu-memory":
+                reason = f"GPU memory ran out: {_read_text(frame, 'reason')}"
+                return self._break(Broken(FailureCause.OUT_OF_GPU_MEMORY, reason))
             case "end":
                 return self._break(child.describe_end(out_of_memory=self._kills.has_killed))
             case _:
@@ -279,6 +284,7 @@ class ChildRunner:
                 "type": "batch",
                 "job_id": task.job_id,
                 "params": dict(task.params),
+                "may_get_vram": task.may_get_vram,
                 "outputs": str(task.outputs),
                 "state": None if task.state is None else str(task.state),
                 "items": [

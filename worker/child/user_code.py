@@ -42,6 +42,9 @@ _OWN_PID = os.getpid()
 #: Whatever user code raises concerns the item alone. Extensions written in Rust panic by an
 #: exception of their own below BaseException (pyo3, ``PanicException``).
 _USER_ERRORS = BaseException
+#: What frameworks call the error that memory of a GPU ran out: PyTorch and CuPy (whose own is a
+#: MemoryError besides), TensorFlow.
+_GPU_MEMORY_ERRORS = frozenset({"OutOfMemoryError", "ResourceExhaustedError"})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -59,7 +62,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     except _USER_ERRORS as exc:
         sys.stderr.write(f"{describe_whole(exc)}\n")
-        _send(answers, encode_frame({"type": "broken", "reason": describe(exc)}))
+        broken: Frame = {"type": "broken", "reason": describe(exc)}
+        _send(answers, encode_frame(frame_of_lack(exc, "while loading") or broken))
         return
     _send(answers, encode_frame({"type": "ready"}))
     while True:
@@ -105,6 +109,17 @@ def describe_whole(exc: BaseException) -> str:
         place = place.tb_next
     text = "".join(traceback.format_exception(type(exc), exc, place or exc.__traceback__))
     return text.rstrip()[-_TRACEBACK_CHARACTERS:]
+
+
+def frame_of_lack(exc: BaseException, where: str) -> Frame | None:
+    """Return what tells that memory, or that of a GPU, ran out; None: the exception is another."""
+    reason = f"{describe(exc)} {where}"
+    if any(each.__name__ in _GPU_MEMORY_ERRORS for each in type(exc).__mro__):
+        # How much of it was used the worker sees.
+        return {"type": "gpu-memory", "reason": reason}
+    if isinstance(exc, MemoryError):
+        return {"type": "memory", "reason": reason, "peak_bytes": _peak_bytes()}
+    return None
 
 
 def _listen(stream: BinaryIO) -> "queue.Queue[Frame]":
@@ -160,19 +175,25 @@ class ServedBatch:
         #: Answers that were not sent yet.
         self._ready: list[Frame] = []
         self._is_out_of_memory = False
+        #: Whether the job goes on with more of a GPU's memory, if that runs out. Else, since the
+        #: process goes on, its want is a fault of the item alone.
+        self._may_get_vram = bool(frame.get("may_get_vram"))
 
     def serve(self) -> None:
         """Answer the batch; what raises as a batch is tried again item by item."""
         failure: BaseException | None = None
+        has_failed = False
         try:
             self._try(self._items)
         except _USER_ERRORS as exc:
-            failure = exc
+            has_failed = True
+            # What that of many items refers to, such as memory of a GPU, a single one may need.
+            failure = exc if len(self._items) == 1 else None
         # Outside, or what an item raises would seem to come of what the batch has raised.
-        if failure is not None and len(self._items) > 1:
-            self._serve_singly()
-        elif failure is not None:
+        if failure is not None:
             self._fail(self._items[0], failure)
+        elif has_failed:
+            self._serve_singly()
         if self._is_out_of_memory:
             return
         for item in list(self._rest.values()):
@@ -227,14 +248,13 @@ class ServedBatch:
 
     def _fail(self, item: Item, exc: BaseException) -> None:
         self._show(exc)
-        if isinstance(exc, MemoryError):
+        lack = frame_of_lack(exc, f"at item {item.index}")
+        if lack is not None and (lack["type"] == "memory" or self._may_get_vram):
             # That says something of this machine, and nothing for good of the item.
             self._is_out_of_memory = True
             if self._ready:
                 self._flush()
-            reason = f"{describe(exc)} at item {item.index}"
-            frame = {"type": "memory", "reason": reason, "peak_bytes": _peak_bytes()}
-            self._send(encode_frame(frame))
+            self._send(encode_frame(lack))
             return
         if item.index in self._rest:
             self._keep(Result(item, error=describe(exc)), 0.0, describe_whole(exc))

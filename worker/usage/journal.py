@@ -116,6 +116,16 @@ class UsageRecorder:
         """Return the most memory that the job was seen to use, GiB; None: nobody has looked."""
         return self._meter.memory_peak
 
+    @property
+    def vram_peak(self) -> float | None:
+        """Return the most memory of one GPU that was seen in use, GiB; None: nobody has looked."""
+        return self._meter.vram_peak
+
+    @property
+    def vram_gib(self) -> float:
+        """Return the memory of a GPU of the slot, GiB; 0: there is none, or its driver is mute."""
+        return self._meter.vram_gib
+
     def end(
         self,
         taken: ClaimedJob,

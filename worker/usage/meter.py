@@ -113,6 +113,12 @@ class _Job:
         return max(peaks, default=None)
 
     @property
+    def vram_peak(self) -> float | None:
+        """Return the most memory of one GPU that was seen in use, GiB; None: nobody has looked."""
+        peaks = [peak for each in self._devices.values() if (peak := each.vram.max) is not None]
+        return max(peaks, default=None)
+
+    @property
     def _memory_max(self) -> float | None:
         """Return the most memory in use, GiB: of looks, or of few looks what the kernel bounds."""
         if self._at_most is None or self._looks >= _LOOKS_ENOUGH:
@@ -244,6 +250,8 @@ class Meter:
         self._job = _Job(slots, gpus)
         #: Of the machine: vCPUs and GiB.
         self._share = (0.0, 0.0)
+        #: Of the smallest GPU of the slot, GiB; 0: not known.
+        self.vram_gib = 0.0
         #: Whether the slot holds a job.
         self.is_open = False
 
@@ -263,6 +271,17 @@ class Meter:
         """Return the most memory that the job was seen to use, GiB; None: nobody has looked."""
         with self._lock:
             return self._job.memory_peak
+
+    @property
+    def vram_peak(self) -> float | None:
+        """Return the most memory of one GPU that was seen in use, GiB; None: nobody has looked."""
+        with self._lock:
+            return self._job.vram_peak
+
+    def note_gpus(self, gpus: Mapping[int, Gpu]) -> None:
+        """Note the GPUs of the machine, which are the same from job to job."""
+        own = (gpu for n, gpu in gpus.items() if self._gpus is None or n in self._gpus)
+        self.vram_gib = min((gpu.memory_total or 0.0 for gpu in own), default=0.0) / _GIB
 
     def take(self, machine: MeteredMachine, use: SlotUse | None) -> None:
         """Add the machine as it stands; ``use`` is None while no process of the slot runs."""

@@ -111,6 +111,10 @@ class Sampler:
         """Look once for the GPUs of this machine."""
         if self._worker.gpu_count:
             self._gpus = self._find_gpus()
+        if self._gpus is not None:
+            found = self._gpus.read()
+            for meter, _ in self._watched:
+                meter.note_gpus(found)
 
     def sample(self, *, with_cores: bool = True) -> None:
         """Look at the machine once; do not if it holds no job."""

@@ -115,8 +115,10 @@ class Manifest:
     failures: tuple[Failure, ...] = ()
     interruptions: Tally = 0
     losses: Tally = 0
-    #: GiB that the attempt had which last ran out of memory; 0: none has.
+    #: GiB that the attempt had which last ran out of memory, and whether it was that of a GPU; 0:
+    #: none has.
     ran_out_gib: Amount = 0.0
+    ran_out_of_vram: bool = False
     #: Epochs that ended without a release, whatever the reason: nobody saved their output.
     lost_epochs: tuple[Tally, ...] = ()
     #: Whether the present epoch has ended in an orderly release.

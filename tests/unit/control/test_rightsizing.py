@@ -130,6 +130,22 @@ def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
     assert shapes_with_jobs(world) == ["c0m16"]
 
 
+def test_memory_that_ran_out_raises_nothing_else() -> None:
+    """Of host memory and VRAM, both stated, only the one grows that jobs have run out of."""
+    needs = Needs(memory_gib=16, gpu_memory_gib=15)
+    scan, most = replace(SCAN, needs=needs), Needs(memory_gib=32, gpu_memory_gib=48)
+    world = ControlWorld(policy=replace(POLICY, types=(scan,), requirements_at_most=most))
+    shape = Shape(memory_gib=16, gpus=1, gpu_memory_gib=15).name
+    measure(world, 6, shape=shape, end=UsageEnd.OUTGROWN, items=0)
+    learn_sizes(WORKLOAD, world.ports)
+    assert learned(world).needs == Needs(memory_gib=32)
+
+    shape = Shape(memory_gib=32, gpus=1, gpu_memory_gib=15).name
+    measure(world, 6, shape=shape, end=UsageEnd.OUTGROWN_GPU, items=0, memory_max=None)
+    learn_sizes(WORKLOAD, world.ports)
+    assert learned(world).needs == Needs(memory_gib=32, gpu_memory_gib=16)
+
+
 @pytest.mark.parametrize("mode", [Rightsize.APPLY, Rightsize.ADVISE])
 def test_dollars_without_a_square_stop_no_learning(mode: Rightsize) -> None:
     scan = JobType(name="scan", needs=Needs(vcpus=16))

@@ -3,10 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spindown.domain.job_type import SCALES
+from spindown.domain.job_type import SCALES, settle
 from spindown.domain.out_of_memory import had_used_little, larger_needs
 from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.rightsizing import MEMORY, VRAM
 
 TYPED = replace(
     Policy(),
@@ -63,6 +66,71 @@ def test_a_most_between_two_steps_is_asked_for(
     needs = larger_needs("scan", None, shape="c0m4", memory_gib=had, policy=policy)
 
     assert (None if needs is None else needs.memory_gib) == wanted
+
+
+GPUS = replace(
+    Policy(),
+    types=(
+        JobType(name="train", needs=Needs(gpu_memory_gib=16)),
+        JobType(name="any", needs=Needs(gpus=1)),
+        JobType(name="plain", needs=Needs(vcpus=4, memory_gib=8)),
+    ),
+    requirements_at_most=Needs(memory_gib=64, vcpus=32, gpus=1, gpu_memory_gib=48),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "shape", "had", "wanted"),
+    [
+        pytest.param("train", None, "c0m0g1v16", 0, 20, id="the next step"),
+        pytest.param("train", None, "c0m0g1v16", 22.5, 32, id="above what the GPU had"),
+        pytest.param("train", None, "c0m0g1v16s", 80, 20, id="above its share of a GPU"),
+        pytest.param("train", None, "c0m0g1v5", 5, 6, id="what is learned to be less"),
+        pytest.param("train", Needs(memory_gib=8), "c0m8g1v44", 44, 48, id="with its other needs"),
+        pytest.param("train", Needs(gpu_memory_gib=48), "c0m0g1v48", 48, None, id="no further"),
+        pytest.param("train", Needs(vcpus=64), "c64m0g1v16", 16, None, id="the rest is forbidden"),
+        pytest.param("train", None, "", 16, None, id="its machine is not one of several sizes"),
+        pytest.param("any", None, "c0m0g1v0", 15.0, 16, id="the GPU that there is"),
+        pytest.param("any", None, "c0m0g1v0", 0, None, id="its GPU is not known"),
+        pytest.param("plain", None, "c4m8", 0, None, id="it has no GPU"),
+    ],
+)
+def test_what_a_gpu_is_too_small_for_asks_for_a_larger(
+    name: str, asked: Needs | None, shape: str, had: float, wanted: float | None
+) -> None:
+    needs = larger_needs(name, asked, shape=shape, memory_gib=had, policy=GPUS, need=VRAM)
+
+    if wanted is None:
+        assert needs is None
+    else:
+        assert needs == replace(asked or Needs(), gpu_memory_gib=wanted)
+
+
+@given(
+    need=st.sampled_from([MEMORY, VRAM]),
+    most=st.integers(1, 300),
+    stated=st.integers(1, 300),
+    had=st.floats(0.0, 400.0),
+)
+def test_who_always_says_so_ends_at_the_ceiling(
+    need: str, most: int, stated: int, had: float
+) -> None:
+    def of(gib: float) -> Needs:
+        return Needs(memory_gib=gib) if need == MEMORY else Needs(gpu_memory_gib=gib)
+
+    policy = replace(
+        Policy(), types=(JobType(name="t", needs=of(stated)),), requirements_at_most=of(most)
+    )
+    asked, steps, shape = None, 0, settle("t", None, policy).shape
+    while larger := larger_needs(
+        "t", asked, shape=shape.name, memory_gib=had, policy=policy, need=need
+    ):
+        more = getattr(larger, need)
+        assert max(had, getattr(asked or of(0), need)) < more <= max(most, stated)
+        asked, steps, had = larger, steps + 1, more
+        shape = settle("t", asked, policy).shape
+
+    assert steps <= len(SCALES[need])
 
 
 def test_without_types_it_has_failed() -> None:

@@ -161,10 +161,14 @@ def test_so_few_run_out_of_what_is_enough(peaks: list[tuple[float, float]]) -> N
 
 STEPS = st.builds(
     SizeInForce,
+    # All are sizes of VRAM too.
     size=st.sampled_from([s for s in SCALES[MEMORY] if 4 <= s <= 96]),
     before=st.sampled_from([0, 8, 64, 128]),
     tried=st.builds(
-        lambda jobs, bad: a_trial(jobs, failed=bad * jobs), st.floats(0, 50), st.floats(0, 1)
+        lambda jobs, bad, out: a_trial(jobs, failed=bad * jobs, ran_out=out * bad * jobs),
+        st.floats(0, 50),
+        st.floats(0, 1),
+        st.floats(0, 1),
     ),
     earlier=st.builds(a_trial, st.floats(0, 50)),
     not_below=st.sampled_from([0, 16]),
@@ -172,11 +176,11 @@ STEPS = st.builds(
 )
 
 
-@given(step=STEPS, peaks=PEAKS)
+@given(step=STEPS, peaks=PEAKS, need=st.sampled_from([MEMORY, VRAM]))
 def test_a_size_moves_to_a_neighbour_within_its_bounds(
-    step: SizeInForce, peaks: list[tuple[float, float]]
+    step: SizeInForce, peaks: list[tuple[float, float]], need: str
 ) -> None:
-    sizes = a_range(4, 128)
+    sizes = a_range(4, 128, need=need, prices={n: 0.01 * n for n in SCALES[need] if n})
     after = decide_size(step, enough(peaks, sizes), sizes, MONDAY)
 
     assert 4 <= after.size <= 128
@@ -571,3 +575,65 @@ def test_nothing_is_learned_of_needs_that_a_type_does_not_state() -> None:
 
     assert size.needs.memory_gib is None
     assert size.advised.memory_gib is None
+
+
+GPU = Needs(memory_gib=64, gpu_memory_gib=44)
+GPU_RANGES = {
+    MEMORY: a_range(most=128),
+    VRAM: SizeRange(
+        need=VRAM, least=1, most=96, prices={size: 0.1 * size for size in SCALES[VRAM] if size}
+    ),
+    VCPUS: SizeRange(need=VCPUS, least=0, most=0),
+}
+
+
+def on_gpu(vram: float | None, size: int, **changes: Any) -> SeenAttempt:
+    shape = Shape(memory_gib=64, gpus=1, gpu_memory_gib=size)
+    return an_attempt(None, shape=shape, vram_gib=vram, **changes)
+
+
+def test_vram_comes_down_and_grows_once_it_runs_out() -> None:
+    history, now, sizes, codes = begin(GPU, MONDAY), MONDAY, [], []
+    for hour in range(11):
+        now += timedelta(hours=1)
+        size = history.sizes[VRAM].size
+        sizes.append(size)
+        need = 14.0 if hour < 8 else 21.0
+        fits = need <= size
+        vram = need if fits else None
+        seen = [on_gpu(vram, size, at=now, ends_job=fits, ran_out_of_vram=not fits)] * 6
+        history, _ = decide(learn(history, seen, now), GPU_RANGES, now, applies=True)
+        codes.append(history.sizes[VRAM].reason.code)
+
+    assert sizes == [44, 40, 32, 24, 22, 20, 16, 16, 16, 20, 22]
+    assert codes[8:10] == [ReasonCode.SIZE_BACK_FAILURES, ReasonCode.SIZE_RAN_OUT]
+    assert history.sizes[MEMORY].size == 64
+
+
+@pytest.mark.parametrize(
+    ("ran_out", "sizes"),
+    [
+        pytest.param({"ran_out": True}, (96, 44, 8), id="memory"),
+        pytest.param({"ran_out_of_vram": True}, (64, 48, 8), id="memory of a GPU"),
+    ],
+)
+def test_what_ran_out_is_all_that_grows(
+    ran_out: dict[str, bool], sizes: tuple[int, int, int]
+) -> None:
+    history = begin(replace(GPU, vcpus=8), MONDAY)
+    shape = Shape(vcpus=8, memory_gib=64, gpus=1, gpu_memory_gib=44)
+    seen = [an_attempt(None, shape=shape, ends_job=False, **ran_out)] * 5
+    ranges = {**GPU_RANGES, VCPUS: RANGES[VCPUS]}
+    history, _ = decide(learn(history, seen, MONDAY), ranges, MONDAY, applies=True)
+
+    assert tuple(history.sizes[need].size for need in (MEMORY, VRAM, VCPUS)) == sizes
+    assert history.scaling == {}
+
+
+def test_vram_that_nobody_states_is_learned_once_it_runs_out() -> None:
+    out = on_gpu(None, 0, ends_job=False, ran_out_of_vram=True)
+    history = learn(begin(Needs(gpus=1), MONDAY), [out, on_gpu(13.0, 15)] * 30, MONDAY)
+    ranges = {**GPU_RANGES, VRAM: replace(GPU_RANGES[VRAM], least=0)}
+    _, size = decide(history, ranges, MONDAY, applies=True)
+
+    assert size.needs == Needs(gpu_memory_gib=15)

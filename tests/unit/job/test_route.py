@@ -544,7 +544,8 @@ def test_a_size_that_nobody_sells_fails_at_once() -> None:
     assert manifest_of(world, "k") is None
 
 
-def test_a_job_that_outgrows_what_is_sold_fails() -> None:
+@pytest.mark.parametrize("is_of_gpu", [False, True])
+def test_a_job_that_outgrows_what_is_sold_fails(is_of_gpu: bool) -> None:
     world = a_world_with_prices()
     begun = JobMessage(items=("a",), job_id="j", type="small")
     manifest = Manifest(
@@ -556,6 +557,7 @@ def test_a_job_that_outgrows_what_is_sold_fails() -> None:
         body_digest=body_digest(begun),
         next_item=1,
         ran_out_gib=64,
+        ran_out_of_vram=is_of_gpu,
     )
     save_manifest(manifest, None, world.work_ports())
     world.ask("j", type="small", requirements={"memory_gib": 96})
@@ -566,6 +568,7 @@ def test_a_job_that_outgrows_what_is_sold_fails() -> None:
     assert (told.state, told.next_item, told.epoch) == (JobState.FAILED, 1, 3)
     # What happened comes first.
     assert told.reason.index("64") < told.reason.index("96")
+    assert ("GPU" in told.reason) is is_of_gpu
     assert letters(world) == {"j": ReasonCode.NO_SUCH_SIZE.value}
 
 

@@ -17,7 +17,7 @@ from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.frame import ANSWERS_BYTES_MAX, FrameReader
 from spindown.worker.child.runner import ChildRunner, Event, ItemDone, Task
 from spindown.worker.process_tree.process_tree import Wedged, reap
-from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
+from tests.worker.child.batch import PRELUDE, Make, answers, failed, run_batch
 
 
 def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: Path) -> None:
@@ -136,6 +136,83 @@ def test_running_out_of_memory_fails_the_attempt_and_keeps_work(make: Make, tmp_
     # A Python with the module, and not the 16 GiB for which there was no room.
     assert 0.001 < end.peak_gib < 4
     assert runner.pid is None
+
+
+#: As PyTorch and CuPy have it, and one of the user's own.
+NO_GPU_MEMORY = """
+    class OutOfMemoryError({}):
+        pass
+    class Own(OutOfMemoryError):
+        pass
+    def run(batch, ctx):
+        for item in batch:
+            if item.index == 1:
+                raise Own("CUDA out of memory")
+            yield Result(item, "done")
+"""
+
+
+@pytest.mark.parametrize("base", ["RuntimeError", "MemoryError"])
+def test_want_of_gpu_memory_ends_the_attempt_and_keeps_work(
+    make: Make, tmp_path: Path, base: str
+) -> None:
+    runner = make(NO_GPU_MEMORY.format(base))
+    *done, end = run_batch(runner, tmp_path, may_get_vram=True)
+
+    assert answers(done) == {0: "done"}
+    assert isinstance(end, Broken)
+    assert (end.cause, end.peak_gib) == (FailureCause.OUT_OF_GPU_MEMORY, None)
+    assert runner.pid is None
+
+
+def test_on_the_largest_gpu_want_of_memory_fails_one_item(make: Make, tmp_path: Path) -> None:
+    runner = make(NO_GPU_MEMORY.format("RuntimeError"))
+    events = run_batch(runner, tmp_path)
+
+    assert answers(events).keys() == {0, 1, 2}
+    assert failed(events) == {1}
+    assert not isinstance(events[-1], Broken)
+
+
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [
+        ("MemoryError", FailureCause.OUT_OF_MEMORY),
+        ("type('OutOfMemoryError', (RuntimeError,), {})", FailureCause.OUT_OF_GPU_MEMORY),
+    ],
+)
+def test_a_model_that_does_not_fit_while_loading_is_told(
+    make: Make, tmp_path: Path, raised: str, cause: FailureCause
+) -> None:
+    runner = make(f"def setup(ctx):\n    raise {raised}\ndef run(batch, ctx):\n    pass\n")
+    [end] = run_batch(runner, tmp_path)
+
+    assert isinstance(end, Broken)
+    assert end.cause is cause
+
+
+def test_what_a_failed_batch_held_is_free_for_single_items(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        import weakref
+        class OutOfMemoryError(RuntimeError):
+            pass
+        class Tensor:
+            pass
+        held = weakref.WeakSet()
+        def run(batch, ctx):
+            if held:
+                raise OutOfMemoryError
+            mine = Tensor()
+            held.add(mine)
+            if len(batch) > 1:
+                raise OutOfMemoryError
+            return [Result(batch[0], "done")]
+        """
+    )
+    events = run_batch(runner, tmp_path, may_get_vram=True)
+
+    assert answers(events) == {0: "done", 1: "done", 2: "done"}
 
 
 def test_a_hang_is_ended_after_the_item_timeout(make: Make, tmp_path: Path) -> None:

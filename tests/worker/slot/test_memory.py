@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from spindown.port import Outgoing
 from spindown.user import Item
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, Task
+from spindown.worker.usage.journal import UsageRecorder
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
 
@@ -128,6 +129,86 @@ def test_beyond_the_ceiling_it_has_failed(tmp_path: Path, shape: str, policy: Po
     assert intake.bodies() == []
     assert len(slot.world.manifest("j").failures) == 1
     assert slot.world.queue.backlog().visible == 1
+
+
+GPU_TYPED = replace(
+    Policy(),
+    types=(JobType(name="train", needs=Needs(gpu_memory_gib=15)),),
+    requirements_at_most=Needs(gpu_memory_gib=22),
+)
+TRAIN = {**JOB, "type": "train"}
+NO_VRAM = Broken(FailureCause.OUT_OF_GPU_MEMORY, "OutOfMemoryError")
+
+
+@dataclass(frozen=True)
+class SeenGpu:
+    """A recorder that has seen so much of a GPU."""
+
+    vram_peak: float | None = None
+    vram_gib: float = 0.0
+
+    def begin(self) -> None:
+        """Note nothing."""
+
+    def end(self, *args: Any, **kwargs: Any) -> None:
+        """Note nothing."""
+
+
+def on_gpu(
+    tmp_path: Path, shape: str, recorder: SeenGpu, policy: Policy = GPU_TYPED
+) -> tuple[SlotWorld, MemoryJobQueue, list[bool]]:
+    """Return a slot that lacks VRAM, the entry queue, and what the code was told of more."""
+    slot, intake = a_slot(tmp_path, shape, policy)
+    told: list[bool] = []
+
+    def script(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        told.append(task.may_get_vram)
+        return [NO_VRAM]
+
+    slot.runner.script = script
+    slot.slot._context = replace(slot.context, recorder=cast("UsageRecorder", recorder))
+    slot.world.send(TRAIN)
+    slot.step()
+    return slot, intake, told
+
+
+@pytest.mark.parametrize(
+    ("peak", "gib", "step", "failures"),
+    [(None, 0.0, 16, 0), (14.0, 15.0, 16, 0), (3.0, 15.0, 16, 1), (14.0, 16.0, 20, 0)],
+)
+def test_a_job_without_vram_is_sent_to_the_next_step(
+    tmp_path: Path, peak: float | None, gib: float, step: int, failures: int
+) -> None:
+    slot, intake, told = on_gpu(tmp_path, "c0m0g1v15", SeenGpu(peak, gib))
+
+    manifest = slot.world.manifest("j")
+    assert told == [True]
+    assert len(manifest.failures) == failures
+    assert (manifest.ran_out_gib, manifest.ran_out_of_vram) == (max(gib, 15.0), True)
+    assert only(intake)["requirements"] == {"gpu_memory_gib": step}
+    assert [event["gpu_memory_gib"] for event in slot.events("job_outgrown")] == [step]
+
+
+@pytest.mark.parametrize(
+    ("shape", "policy"),
+    [
+        ("c0m0g1v22", GPU_TYPED),
+        ("c0m0g1v15", replace(GPU_TYPED, requirements_at_most=Needs())),
+        ("c4m8", GPU_TYPED),
+    ],
+    ids=["at-the-ceiling", "no-ceiling", "no-gpu"],
+)
+def test_who_says_so_beyond_the_ceiling_has_failed(
+    tmp_path: Path, shape: str, policy: Policy
+) -> None:
+    if shape == "c4m8":
+        types = (JobType(name="train", needs=Needs(vcpus=4, memory_gib=8)),)
+        policy = replace(policy, types=types)
+    slot, intake, told = on_gpu(tmp_path, shape, SeenGpu(), policy)
+
+    assert told == [False]
+    assert intake.bodies() == []
+    assert len(slot.world.manifest("j").failures) == 1
 
 
 def test_without_types_it_has_failed(tmp_path: Path) -> None:

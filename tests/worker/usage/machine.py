@@ -42,7 +42,7 @@ NO = NVMLError("Not Supported")
 
 @dataclass(frozen=True)
 class Device:
-    """What one GPU was seen to answer; an error is raised. Bytes, percent, milliwatts."""
+    """What one GPU answers; an error is raised. Bytes, percent, milliwatts."""
 
     gpu: int | NVMLError
     used: int
@@ -50,14 +50,13 @@ class Device:
     power: int | NVMLError
 
 
-#: As the machines answered: a T4 at work, an H100 that is partitioned (MIG), a fraction of an L4
-#: (vGPU), and a GPU that has fallen off its bus.
+#: Made up: a T4 at work, an H100 that is partitioned (MIG), and a fraction of an L4 (vGPU).
 T4 = Device(gpu=35, used=1 * GIB, total=15 * GIB, power=27_345)
 H100_MIG = Device(gpu=NO, used=3_145_728, total=85_520_809_984, power=118_202)
 L4_FRACTION = Device(gpu=12, used=2 * GIB, total=3 * GIB, power=NO)
 
 
-class RecordedNvml(SimpleNamespace):
+class TableNvml(SimpleNamespace):
     """The calls of NVIDIA's library that are made, over a table of devices; None: a lost one."""
 
     NVMLError = NVMLError
@@ -101,7 +100,7 @@ class RecordedNvml(SimpleNamespace):
 
 
 def gpus_of(*devices: Device) -> Gpus:
-    return Gpus(RecordedNvml(devices))
+    return Gpus(TableNvml(devices))
 
 
 def read_all(objects: MemoryObjectStore) -> list[UsageRecord]:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from spindown.worker.usage.gpu import Gpu, Gpus, open_gpus
-from tests.worker.usage.machine import GIB, H100_MIG, L4_FRACTION, T4, RecordedNvml, gpus_of
+from tests.worker.usage.machine import GIB, H100_MIG, L4_FRACTION, T4, TableNvml, gpus_of
 
 
 def test_each_device_tells_what_it_can() -> None:
@@ -17,7 +17,7 @@ def test_each_device_tells_what_it_can() -> None:
 
 
 def test_a_gpu_that_falls_off_its_bus_hides_no_other() -> None:
-    nvml = RecordedNvml([T4, T4, None])
+    nvml = TableNvml([T4, T4, None])
     gpus = Gpus(nvml)
     nvml.devices[0] = None
 
@@ -25,7 +25,7 @@ def test_a_gpu_that_falls_off_its_bus_hides_no_other() -> None:
 
 
 def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", RecordedNvml([]))
+    monkeypatch.setitem(sys.modules, "pynvml", TableNvml([]))
 
     assert open_gpus() is None
 

@@ -42,6 +42,9 @@ def test_a_meter_tells_what_the_slot_used_of_its_share() -> None:
     found = meter.end(a_usage_record())
 
     assert (found.vcpus, found.memory_gib, found.vram_gib) == (4.0, 8.0, 8.0)
+    assert (meter.vram_peak, meter.vram_gib) == (4.0, 0.0)
+    meter.note_gpus({**busy, 0: Gpu(None, None, 2 * GIB)})
+    assert meter.vram_gib == 8.0
     assert (found.cpu_seconds, found.cpu_mean, found.cpu_max) == (30.0, 3.0, 4.0)
     assert found.cpu_p95 == pytest.approx(4.0, rel=0.01)
     assert found.memory_mean == pytest.approx(3.5, abs=0.001)

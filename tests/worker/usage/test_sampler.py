@@ -15,7 +15,7 @@ from spindown.contract.codec import encode, to_json
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, measured_prefix
 from spindown.domain.fleet import GpuUse, Worker
-from spindown.domain.job_type import Sized
+from spindown.domain.job_type import Sized, shape_of
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.cancel import cancel
@@ -196,11 +196,21 @@ def test_usage_and_manifest_tell_the_same_dollars(plant: Callable[..., Plant]) -
     assert manifest.cost_usd > 0.0
 
 
-def test_what_ran_out_of_memory_costs_the_same_everywhere(tmp_path: Path, proc: Path) -> None:
-    types = (JobType(name="small", needs=Needs(memory_gib=8)),)
-    policy = replace(Policy(), types=types, requirements_at_most=Needs(memory_gib=24))
-    runner = ScriptedRunner(script=lambda *_: [Broken(FailureCause.OUT_OF_MEMORY, "killed")])
-    one = Plant(tmp_path, proc, runner, policy=policy, shape="c0m8")
+@pytest.mark.parametrize(
+    ("cause", "needs", "end"),
+    [
+        (FailureCause.OUT_OF_MEMORY, Needs(memory_gib=8), UsageEnd.OUTGROWN),
+        (FailureCause.OUT_OF_GPU_MEMORY, Needs(gpu_memory_gib=15), UsageEnd.OUTGROWN_GPU),
+    ],
+)
+def test_what_ran_out_of_memory_costs_the_same_everywhere(
+    tmp_path: Path, proc: Path, cause: FailureCause, needs: Needs, end: UsageEnd
+) -> None:
+    most = Needs(memory_gib=24, gpu_memory_gib=22)
+    types = (JobType(name="small", needs=needs),)
+    policy = replace(Policy(), types=types, requirements_at_most=most)
+    runner = ScriptedRunner(script=lambda *_: [Broken(cause, "no room")])
+    one = Plant(tmp_path, proc, runner, policy=policy, shape=shape_of(needs).name)
     intake = MemoryJobQueue(one.world.clock, one.world.ports.random, name="intake")
     one.slot.context = replace(
         one.slot.context,
@@ -214,7 +224,7 @@ def test_what_ran_out_of_memory_costs_the_same_everywhere(tmp_path: Path, proc: 
     one.slot.step()
 
     [record] = one.records()
-    assert record.end is UsageEnd.OUTGROWN
+    assert record.end is end
     assert record.dollars == pytest.approx(one.world.manifest("j").cost_usd)
     assert record.dollars > 0.0
 
