@@ -38,8 +38,10 @@ _GPU_TYPES = ("g4dn.xlarge", "g4dn.4xlarge", "g5.xlarge", "g5.4xlarge", "g6.xlar
 _GPU_TYPES_ALL = (*_GPU_TYPES, "g6e.xlarge", "g6e.4xlarge")
 _SPEEDS = {"T4": 1.0, "L4": 2.09, "A10G": 2.90, "L40S": 7.52}
 _GIB = 1024
-#: That of machines without a GPU.
-ROOT_GIB = 30
+#: That of machines without a GPU. Images with NVIDIA's drivers take more, whose price is added to
+#: that of the machines which have them: the market of a simulation has one size of root volumes.
+ROOT_GIB, _GPU_ROOT_GIB = 30, 100
+_MORE_ROOT = extra_price_per_hour(_GPU_ROOT_GIB) - extra_price_per_hour(ROOT_GIB)
 #: How often EC2 takes a spot instance, per hour.
 _RECLAIMS = 0.02
 #: Share of a trace at either end that is left out.
@@ -48,6 +50,8 @@ _LEFT_OUT = 0.05
 _TRAINING = frozenset({"model", "forecast"})
 #: A month of prices that every run begins with.
 _PRICE_DAYS = 34
+#: Zone -> (second, USD an hour).
+Zones = Mapping[str, Sequence[tuple[float, float]]]
 _ZONES = {"a": "low_usd_h", "b": "avg_usd_h", "c": "high_usd_h"}
 
 
@@ -182,7 +186,9 @@ def market(data: Path) -> tuple[Listing, ...]:
             price = float(row[column])
             spot.setdefault(name, {}).setdefault(zone, []).append((day * DAY, price))
             ratios[day, zone].append(price / listed[name])
-    found = [_listing(name, listed[name], spot[name]) for name in _GPU_TYPES_ALL]
+    found = [
+        _listing(name, listed[name] + _MORE_ROOT, _dearer(spot[name])) for name in _GPU_TYPES_ALL
+    ]
     days = sorted({day for day, _ in ratios})
     for name, price in _cpu_prices().items():
         steps = {
@@ -191,6 +197,13 @@ def market(data: Path) -> tuple[Listing, ...]:
         }
         found.append(_listing(name, price, steps))
     return tuple(found)
+
+
+def _dearer(zones: Zones) -> Zones:
+    """Return prices with the larger root volume that a machine with a GPU has."""
+    return {
+        zone: [(at, price + _MORE_ROOT) for at, price in steps] for zone, steps in zones.items()
+    }
 
 
 def mean_prices(sold: Sequence[Listing], *, spot: bool = True) -> Mapping[str, float]:
@@ -220,7 +233,7 @@ def prices_of_day(sold: Sequence[Listing], day: int) -> Mapping[str, float]:
     }
 
 
-def _listing(name: str, price: float, steps: Mapping[str, list[tuple[float, float]]]) -> Listing:
+def _listing(name: str, price: float, steps: Zones) -> Listing:
     machine = _machine(name)
     zones = {
         f"{REGION}{zone}": Zone(spot=tuple(sorted(prices)), reclaims_per_hour=_RECLAIMS)
