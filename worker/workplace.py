@@ -12,7 +12,7 @@ from spindown.worker.child.output import OutputLog
 from spindown.worker.child.runner import Task
 from spindown.worker.code_folder import make_own, make_shared, remove_entries, remove_tree
 from spindown.worker.log import EventLog
-from spindown.worker.transfer.state import UserState
+from spindown.worker.transfer.checkpoint_folder import UserState
 
 #: In the directory of a slot: the code's temporary directory, and what ``setup`` may write.
 TEMPORARY, SETUP = "tmp", "setup"

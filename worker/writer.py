@@ -19,7 +19,7 @@ from typing import Any
 
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import COMMIT_BYTES, commit_due
-from spindown.job.attachment.state import State, upload_state
+from spindown.job.attachment.checkpoint_store import State, upload_state
 from spindown.job.claimed_job import ClaimedJob, Finished, LocalFile
 from spindown.job.commit import Portion, commit
 from spindown.worker.child.runner import ItemDone

@@ -28,7 +28,7 @@ from spindown.contract.job.result import ItemStatus, OutputFile, Record, to_row
 from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
 from spindown.contract.run import RunMode
 from spindown.error import BadInput, ContractError, SpindownError, printable
-from spindown.job.attachment.state import measure
+from spindown.job.attachment.checkpoint_store import measure
 from spindown.reason_text import say_count
 from spindown.user import Item
 from spindown.worker.child.code import Code, has_code, unpack

@@ -2,7 +2,7 @@
 
 A commit that is due waits while one is under way, and the last one goes with the end of the job
 (``worker.writer.Writer.write_if_due``). That the last commit is made in time at a notice is decided
-in ``interruption`` (``commit_by``) and ``worker_lifecycle``.
+in ``notice_time`` (``commit_by``) and ``worker_lifecycle``. A commit is written in ``job.commit``.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What a workload has shown so far: throughput, interruptions, boot time, job size.
+"""What a workload has shown so far: throughput, interruptions, boot time, items per job.
 
 Every estimate has one shape: reports, weighed by the hours that they took, and pulled toward a
 prior. The prior counts as a few seconds or hours of reports. With no report it *is* the prior.

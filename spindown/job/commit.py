@@ -24,7 +24,7 @@ from spindown.contract.job.result import (
 )
 from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import LeaseLost, PreconditionFailed
-from spindown.job.attachment.state import State, measure, upload_state
+from spindown.job.attachment.checkpoint_store import State, measure, upload_state
 from spindown.job.claimed_job import ClaimedJob, Finished, SlotId, current_handle
 from spindown.job.manifest_store import save_manifest, write_patiently
 from spindown.job.message import delete

@@ -69,7 +69,7 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.error import LeaseLost, NotFound
-from spindown.job.attachment.state import State
+from spindown.job.attachment.checkpoint_store import State
 from spindown.job.claim import ClaimOutcome, claim
 from spindown.job.claimed_job import ClaimedJob, Finished, SlotId
 from spindown.job.commit import Portion, begun, commit, complete

@@ -9,7 +9,7 @@ import pytest
 
 from spindown.job.claimed_job import LocalFile
 from spindown.worker.code_folder import list_files, take_file
-from spindown.worker.transfer.state import UserState
+from spindown.worker.transfer.checkpoint_folder import UserState
 from tests.work import items
 from tests.worker.settled import write_settled
 

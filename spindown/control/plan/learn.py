@@ -1,4 +1,7 @@
-"""Learn from what a tick has found: how long boots take, how much GPU memory is used."""
+"""Learn from what a tick has found: how long boots take, how much GPU memory is used.
+
+``domain.learning`` (``boot_p50``, ``boot_p95``) makes estimates of it.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -1,5 +1,6 @@
 """Whose jobs the scaler requeues: those of machines that are gone, once their rows say so.
 
+Which machine is gone, a silent one among them, is decided in ``domain.termination`` (``_stale``).
 Carried out in ``control.free_lease``. A worker that lives gives its jobs back itself
 (``job.release``).
 """

@@ -13,7 +13,7 @@ from spindown.contract.job.manifest import Manifest, manifest_key, state_key
 from spindown.domain.policy import Policy
 from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable
-from spindown.job.attachment.state import restore_state, upload_state
+from spindown.job.attachment.checkpoint_store import restore_state, upload_state
 from spindown.job.claimed_job import ClaimedJob, LocalFile
 from spindown.job.commit import commit
 from spindown.job.manifest_store import load_manifest, read_older

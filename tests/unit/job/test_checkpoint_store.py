@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spindown.contract.job.manifest import Manifest, StateFile, state_key
-from spindown.job.attachment.state import measure, restore_state, upload_state
+from spindown.job.attachment.checkpoint_store import measure, restore_state, upload_state
 from spindown.job.claimed_job import LocalFile
 from tests.work import WorkWorld
 

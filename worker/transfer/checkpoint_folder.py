@@ -2,7 +2,8 @@
 
 Only what has changed since the last commit is uploaded. What is uploaded is what lay there when
 it was taken: the code replaces files by renaming, as it is told to, and a file that it changes in
-place is left for the next time.
+place is left for the next time. Committed in ``job.commit``, uploaded by
+``job.attachment.checkpoint_store``.
 """
 
 import time
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from spindown.contract.job.manifest import Manifest, StateFile
-from spindown.job.attachment.state import State, restore_state
+from spindown.job.attachment.checkpoint_store import State, restore_state
 from spindown.job.claimed_job import LocalFile
 from spindown.port import WorkPorts
 from spindown.worker.code_folder import (
