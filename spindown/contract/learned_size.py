@@ -1,6 +1,7 @@
 """What is learned of the sizes of jobs: one object a workload, which the hourly function writes.
 
-``sizes/{workload}.json``. Sizes are decided in ``domain.rightsizing``. No worker can write it; ``intake`` reads it if the policy applies it.
+``sizes/{workload}.json``. Sizes are decided in ``domain.rightsizing``. No worker can write it;
+``intake`` reads it if the policy applies it.
 """
 
 from collections.abc import Mapping
