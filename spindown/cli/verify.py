@@ -19,7 +19,14 @@ from spindown.cli.session import Session, is_local, open_session
 from spindown.cli.verify_page import render_page, word_of
 from spindown.contract.codec import encode
 from spindown.control.policy import current_policy
-from spindown.domain.verification import CheckResult, Interruption, VerifyRun, has_passed, judge_run
+from spindown.domain.verification import (
+    FAULT_USD,
+    CheckResult,
+    Interruption,
+    VerifyRun,
+    has_passed,
+    judge_run,
+)
 from spindown.error import BadInput, SpindownError
 from spindown.operate.verify import (
     TO_HAVE_ONE,
@@ -44,7 +51,7 @@ _END_LOOKS = 120
 _ITEMS = 60
 
 _EARLY = {
-    EarlyEnd.TOO_DEAR: "stopped: the machines have cost more than --max-dollars",
+    EarlyEnd.TOO_DEAR: "stopped: it has cost more than --max-dollars",
     EarlyEnd.TOO_LONG: "stopped: it took longer than --timeout",
     EarlyEnd.JOB_FAILED: "stopped: the job has failed",
     EarlyEnd.STOPPED: "stopped by hand",
@@ -57,7 +64,7 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     ] = "verify",
     *,
     max_dollars: Annotated[
-        float, typer.Option(min=0.01, help="What its machines may cost; it stops there.")
+        float, typer.Option(min=0.01, help="What it may cost; it stops there.")
     ] = 1.0,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
@@ -134,7 +141,7 @@ def _ask(workload: str, plan: VerifyPlan, ports: VerifyPorts, *, yes: bool) -> N
         remedy = f"allow ${foreseen.dollars:.2f}, or verify with cheaper machines"
         raise BadInput("--max-dollars", plan.max_usd, remedy)
     how = (
-        "AWS Fault Injection Service"
+        f"AWS Fault Injection Service (${FAULT_USD:.2f} of it)"
         if foreseen.interruption is Interruption.FAULT_INJECTION
         else "hand (TerminateInstances): no experiment template is deployed, or may be seen"
     )

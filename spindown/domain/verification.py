@@ -27,6 +27,11 @@ class VerifyCheck(StrEnum):
     WITHIN_AMOUNT = "within-amount"
 
 
+#: USD that AWS bills for an interruption by Fault Injection Service: two minutes, which its notice
+#: lasts, of one action, each $0.10 (AWS Fault Injection Service pricing).
+FAULT_USD = 2 * 0.10
+
+
 class Interruption(StrEnum):
     """How a machine was taken from its job."""
 
@@ -106,6 +111,8 @@ class VerifyRun:
     #: Alarm -> its state at the end; None: they could not be read.
     alarms: Mapping[str, str] | None = None
     max_usd: float
+    #: What AWS bills for the experiment, beside the machines.
+    fault_usd: float = 0.0
     #: How far apart the looks were.
     every: timedelta
     #: Alarms that may be in alarm: they wake functions, and tell nobody.
@@ -139,6 +146,7 @@ _CHARGED_SHARE = 0.2
 
 def judge_run(run: VerifyRun) -> tuple[CheckResult, ...]:
     """Judge each check of a run by what was seen."""
+    dollars = max(run.charged_usd, run.worth_usd) + run.fault_usd
     return (
         _launched(run),
         _timed(VerifyCheck.FIRST_ITEM, run.sent_at, run.first_item_at),
@@ -152,8 +160,8 @@ def judge_run(run: VerifyRun) -> tuple[CheckResult, ...]:
         _charged(run),
         CheckResult(
             check=VerifyCheck.WITHIN_AMOUNT,
-            passed=max(run.charged_usd, run.worth_usd) <= run.max_usd,
-            about={"dollars": max(run.charged_usd, run.worth_usd), "at_most": run.max_usd},
+            passed=dollars <= run.max_usd,
+            about={"dollars": dollars, "at_most": run.max_usd},
         ),
     )
 

@@ -22,6 +22,7 @@ from spindown.domain.fleet import Backlog, Worker
 from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.verification import (
+    FAULT_USD,
     Interruption,
     ItemCount,
     VerifiedMachine,
@@ -96,7 +97,7 @@ class VerifyEstimate:
     offer: str
     price_per_hour: float
     dollars: float
-    #: How its machine will be interrupted.
+    #: How its machine will be interrupted; ``dollars`` hold what that costs.
     interruption: Interruption
 
 
@@ -132,7 +133,7 @@ class VerifyLook:
     items: int
     #: Instances that run.
     running: int
-    #: What they have cost so far, at their prices.
+    #: What they have cost so far, at their prices, and the experiment.
     dollars: float
 
 
@@ -190,13 +191,12 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     idle = policy.idle_timeout or _IDLE
     each = policy.boot_estimate + idle + policy.scale_down_delay
     hours = (2 * each + work + NOTICE) / timedelta(hours=1)
+    is_injected = bool(find_template(workload, ports))
     return VerifyEstimate(
         offer=str(best.offer),
         price_per_hour=best.offer.price,
-        dollars=best.offer.price * hours,
-        interruption=Interruption.FAULT_INJECTION
-        if find_template(workload, ports)
-        else Interruption.BY_HAND,
+        dollars=best.offer.price * hours + (FAULT_USD if is_injected else 0.0),
+        interruption=Interruption.FAULT_INJECTION if is_injected else Interruption.BY_HAND,
     )
 
 
@@ -249,6 +249,8 @@ class Verification:
     _before: frozenset[str] = frozenset()
     _epoch: int = 0
     _experiment: str = ""
+    #: What AWS bills for it, also if it fails.
+    _fault_usd: float = 0.0
     _first_item_at: datetime | None = None
     _interruption: Interruption | None = None
     _interrupted_at: datetime | None = None
@@ -363,6 +365,7 @@ class Verification:
             alarms=alarms,
             quiet_alarms=frozenset(filter(self._is_quiet, alarms or ())),
             max_usd=self.plan.max_usd,
+            fault_usd=self._fault_usd,
             every=self.plan.every,
         )
 
@@ -406,7 +409,9 @@ class Verification:
             self._target, self._epoch = holder, epoch
             if self._instances[holder].capacity_type is CapacityType.SPOT:
                 self._experiment = self._start_experiment()
-            if not self._experiment:
+            if self._experiment:
+                self._fault_usd = FAULT_USD
+            else:
                 self._terminate_target()
             by_hand, injected = Interruption.BY_HAND, Interruption.FAULT_INJECTION
             self._interruption = injected if self._experiment else by_hand
@@ -482,7 +487,7 @@ class Verification:
 
     def _dollars(self, now: datetime) -> float:
         hour = timedelta(hours=1)
-        return sum(
+        return self._fault_usd + sum(
             self._price(name) * ((self._ended_at.get(name, now) - one.launched_at) / hour)
             for name, one in self._instances.items()
         )

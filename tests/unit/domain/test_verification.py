@@ -95,6 +95,7 @@ def test_a_good_run_passes_every_check() -> None:
             {"alarms": {"demo--verify--idle": "ALARM"}}, VerifyCheck.ALARMS, id="an alarm rings"
         ),
         pytest.param({"max_usd": 0.10}, VerifyCheck.WITHIN_AMOUNT, id="too dear"),
+        pytest.param({"fault_usd": 0.99}, VerifyCheck.WITHIN_AMOUNT, id="a dear experiment"),
         pytest.param(
             {"machines": (FIRST, replace(SECOND, charged_usd=0.30))},
             VerifyCheck.CHARGED,

@@ -7,7 +7,7 @@ import pytest
 
 from spindown.contract.row import lease_sort_key
 from spindown.domain.policy import Policy
-from spindown.domain.verification import Interruption
+from spindown.domain.verification import FAULT_USD, Interruption
 from spindown.error import AccessDenied, NotFound, Throttled
 from spindown.operate.drain import read_remainder
 from spindown.operate.verify import (
@@ -16,6 +16,7 @@ from spindown.operate.verify import (
     VerifyPlan,
     VerifyPorts,
     ask_again,
+    estimate,
     usual_item_seconds,
 )
 from spindown.port import Experiment
@@ -51,9 +52,29 @@ class NoFaults:
         return {}
 
 
-def begun(world: ControlWorld) -> Verification:
+class DeafFaults(NoFaults):
+    """An experiment that interrupts nothing, and may say so."""
+
+    def __init__(self, *, has_failed: bool) -> None:
+        self.has_failed = has_failed
+        self.started: list[str] = []
+
+    def find(self, tags: Mapping[str, str]) -> str:
+        del tags
+        return "template"
+
+    def start(self, template_id: str, *, token: str, tags: Mapping[str, str]) -> str:
+        del template_id, tags
+        self.started.append(token)
+        return "experiment"
+
+    def read(self, experiment_id: str) -> Experiment:
+        return Experiment(state=experiment_id, has_failed=self.has_failed)
+
+
+def begun(world: ControlWorld, faults: NoFaults | None = None) -> Verification:
     """Begin a run, for which one machine comes up."""
-    faults = NoFaults()
+    faults = faults or NoFaults()
     ports = VerifyPorts(
         control=world.ports,
         work=world.work_ports(),
@@ -169,6 +190,38 @@ def test_a_throttled_interruption_is_made_by_the_next_look() -> None:
 
     assert running(world) == 0
     assert run.result().interruption is Interruption.BY_HAND
+
+
+@pytest.mark.parametrize(("has_failed", "after"), [(True, 5), (False, 181)])
+def test_a_machine_no_experiment_takes_is_ended_by_hand(*, has_failed: bool, after: int) -> None:
+    world, faults = ControlWorld(), DeafFaults(has_failed=has_failed)
+    run = begun(world, faults)
+    (worker,) = world.workers()
+    world.check_in(worker.instance_id)
+    world.claim(worker.instance_id, job_id=run.job_id)
+    world.put(lease_sort_key(worker.instance_id, 0), items_done=1)
+
+    run.look()
+    before = running(world), run.result().interruption
+    world.clock.advance(timedelta(seconds=after))
+    run.look()
+
+    assert before == (1, Interruption.FAULT_INJECTION)
+    assert (running(world), run.result().interruption) == (0, Interruption.BY_HAND)
+    assert faults.started == [run.job_id]
+    assert run.result().fault_usd == FAULT_USD
+
+
+@pytest.mark.parametrize("faults", [NoFaults(), DeafFaults(has_failed=False)])
+def test_the_estimate_holds_what_an_experiment_costs(faults: NoFaults) -> None:
+    run = begun(ControlWorld(), faults)
+
+    foreseen = estimate(WORKLOAD, PLAN, run.ports)
+
+    machines = 2 * Policy().boot_estimate.total_seconds() / 3600 * foreseen.price_per_hour
+    is_injected = foreseen.interruption is Interruption.FAULT_INJECTION
+    assert is_injected is isinstance(faults, DeafFaults)
+    assert machines < foreseen.dollars - FAULT_USD * is_injected < 20 * machines
 
 
 def test_what_never_began_is_over() -> None:
