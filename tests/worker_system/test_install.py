@@ -95,7 +95,8 @@ def test_nothing_is_updated_beside_a_worker(installed: Prefix) -> None:
 
     masked = {path.name for path in units.iterdir() if path.is_symlink()}
 
-    assert {"apt-daily.timer", "apt-daily-upgrade.timer"} <= masked
+    updates = {"apt-daily", "apt-daily-upgrade"}
+    assert {f"{one}.{kind}" for one in updates for kind in ("timer", "service")} <= masked
     assert {str((units / name).readlink()) for name in masked} == {"/dev/null"}
     assert (installed.root / "etc/needrestart/conf.d/spindown.conf").read_text().strip() == (
         "$nrconf{restart} = 'l';"

@@ -48,6 +48,16 @@ apt_get() {
     done
 }
 
+# Whether systemd runs one of the updates; such a unit is "activating" until it ends.
+is_updating() {
+    for update in $updates; do
+        case $(systemctl is-active "$update.service" 2>/dev/null) in
+            active | activating | deactivating | reloading) return 0 ;;
+        esac
+    done
+    return 1
+}
+
 # Packages of the system that are not there yet, installed together: each list that is read costs
 # seconds.
 absent=''
@@ -72,17 +82,28 @@ provide() {
 # Beside a worker nothing is updated. That would replace the driver of a GPU in use, and restart
 # what uses a replaced library (needrestart). Workers live for a day; their images are renewed.
 step "no updates beside a worker"
-updates='apt-daily.timer apt-daily-upgrade.timer dnf-automatic.timer dnf-automatic-install.timer'
+updates='apt-daily apt-daily-upgrade dnf-automatic dnf-automatic-install'
 mkdir -p "$root/etc/systemd/system" "$root/etc/needrestart/conf.d"
-for unit in $updates; do
-    [ -n "$root" ] || systemctl --quiet stop "$unit" 2>/dev/null || :
-    ln -sf /dev/null "$root/etc/systemd/system/$unit"
+for update in $updates; do
+    [ -n "$root" ] || systemctl --quiet stop "$update.timer" 2>/dev/null || :
+    # The service too: a timer may have begun it already, and it waits for the network first.
+    for unit in "$update.timer" "$update.service"; do
+        ln -sf /dev/null "$root/etc/systemd/system/$unit"
+    done
 done
 # It lists what it would restart.
 echo "\$nrconf{restart} = 'l';" >"$root/etc/needrestart/conf.d/spindown.conf"
 
 if [ -z "$root" ]; then
-    # An update under way ends first: it is not stopped between two packages.
+    # What waits to begin is refused from here on. An update under way ends first: it is not
+    # stopped between two packages, and holds no lock of apt at its begin.
+    systemctl daemon-reload 2>/dev/null || :
+    waited=0
+    while [ $waited -lt $wait_s ] && is_updating; do
+        step "an update of the system is under way; once more in 5 s"
+        sleep 5
+        waited=$((waited + 5))
+    done
     if command -v apt-get >/dev/null; then
         apt-get -qq -o DPkg::Lock::Timeout=$wait_s check || step "apt is not in order; going on"
     fi

@@ -8,6 +8,7 @@ launched.
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TypeVar
 
 from spindown.contract.rehearsal import (
     POOLS_AT_MOST,
@@ -23,6 +24,7 @@ from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.port import RefusalKind
 from spindown.reason_text import say_count
 
+_Key = TypeVar("_Key", bound=Hashable)
 Rehearser = Callable[[RehearsalRequest], Rehearsal]
 
 #: Pools of all workloads together, below what a minute has room for; and of one, whatever that is.
@@ -39,6 +41,8 @@ class Rehearsed:
     answer: Rehearsal | Unknown
     #: Offers that may be bought, of which a sample was asked about.
     offers: int
+    #: Templates, zones and capacity types of these of which there was no room for a single one.
+    unasked: tuple[str, ...] = ()
 
 
 def rehearse_all(
@@ -52,9 +56,11 @@ def rehearse_all(
         offers = [one for one in choice.fitting if case.places[one.region].templates]
         if rehearse is None or not case.is_deployed or not offers:
             continue
-        pools = tuple(map(_pool, sample(offers, at_most)))
-        request = RehearsalRequest(workload=case.name, pools=pools)
-        found[case.name] = Rehearsed(answer=_ask(rehearse, request), offers=len(offers))
+        asked = sample(offers, at_most)
+        request = RehearsalRequest(workload=case.name, pools=tuple(map(_pool, asked)))
+        found[case.name] = Rehearsed(
+            answer=_ask(rehearse, request), offers=len(offers), unasked=name_unasked(offers, asked)
+        )
     return found
 
 
@@ -69,17 +75,28 @@ def sample(offers: Sequence[Offer], at_most: int = POOLS_AT_MOST) -> list[Offer]
     capacity type, then the others by their rank: what is refused by zone, by type or by capacity
     type shows with few questions.
     """
-    by_zone = _firsts(offers, lambda o: (o.zone, o.instance_type.architecture, o.capacity_type))
-    by_type = _firsts(offers, lambda o: (o.instance_type.name, o.capacity_type))
+    by_zone = _firsts(offers, _way).values()
+    by_type = _firsts(offers, lambda o: (o.instance_type.name, o.capacity_type)).values()
     ordered = {offer.pool: offer for offer in chain(by_zone, by_type, offers)}
     return list(ordered.values())[:at_most]
 
 
-def _firsts(offers: Sequence[Offer], key: Callable[[Offer], Hashable]) -> list[Offer]:
-    found: dict[Hashable, Offer] = {}
+def name_unasked(offers: Sequence[Offer], asked: Sequence[Offer]) -> tuple[str, ...]:
+    """Name each zone with capacity type and template of which no offer is asked about."""
+    left = _firsts(offers, _way).keys() - _firsts(asked, _way).keys()
+    return tuple(f"{zone}, {kind}, {template}" for zone, template, kind in sorted(left))
+
+
+def _way(offer: Offer) -> tuple[str, str, str]:
+    """Return zone, template and capacity type, each of which an account's rule may refuse."""
+    return offer.zone, offer.instance_type.architecture, offer.capacity_type
+
+
+def _firsts(offers: Sequence[Offer], key: Callable[[Offer], _Key]) -> dict[_Key, Offer]:
+    found: dict[_Key, Offer] = {}
     for offer in offers:
         found.setdefault(key(offer), offer)
-    return list(found.values())
+    return found
 
 
 def _pool(offer: Offer) -> RehearsedPool:
@@ -128,6 +145,12 @@ def _check(what: str, one: Rehearsed) -> Iterator[Finding]:
     if good:
         found = f"EC2 would launch {len(good)} of {len(launches)} pools that were asked about"
         yield Finding(what=what, found=f"{found}, of {say_count(one.offers, 'offer')}")
+    if one.unasked:
+        yield Finding(
+            what=what,
+            found=f"there was no room to ask about any pool of {'; '.join(one.unasked)}; ticks try "
+            "them, and leave out what EC2 refuses",
+        )
     if one.answer.ended:
         yield Finding(
             what=what,

@@ -11,7 +11,12 @@ from spindown.domain.offer import CapacityType, Offer
 from spindown.error import AccessDenied
 from spindown.operate.doctor.examine import find
 from spindown.operate.doctor.finding import Severity
-from spindown.operate.doctor.rehearsal import Rehearsed, check_rehearsals, sample
+from spindown.operate.doctor.rehearsal import (
+    Rehearsed,
+    check_rehearsals,
+    name_unasked,
+    sample,
+)
 from spindown.port import RefusalKind
 from tests.builders import a_type, an_offer
 from tests.unit.operate.examined import ZONES, Examined
@@ -141,6 +146,18 @@ def test_of_hundreds_a_sample_has_every_zone_and_many_types() -> None:
     }
     # 8 pools of the best type, then the best of 8 further types on spot and on demand.
     assert len({one.instance_type.name for one in asked}) == 9
+
+
+def test_zones_that_nobody_asked_about_are_named() -> None:
+    offers = many(1, 13)
+
+    unasked = name_unasked(offers, sample(offers))
+
+    assert unasked == ("us-west-2l, on-demand, x86_64", "us-west-2m, on-demand, x86_64")
+    one = Rehearsed(offers=26, answer=Rehearsal(), unasked=unasked)
+    (finding,) = check_rehearsals({"ocr": one})
+    assert all(each in finding.found for each in unasked)
+    assert name_unasked(many(60, 4), sample(many(60, 4))) == ()
 
 
 def test_of_few_all_are_asked_the_best_first() -> None:
