@@ -208,7 +208,7 @@ def _choose_stacks(command: str, words: Sequence[str]) -> bool:
 
     A bare word names a stack, unless it is the value of the option before it.
     """
-    registry = json.loads((Path(cdk_command()[1]).parents[1] / _OPTIONS_OF_CDK).read_bytes())
+    registry = json.loads((Path(cdk_command()[1]).parents[1] / OPTIONS_OF_CDK).read_bytes())
     options = registry["globalOptions"] | registry["commands"][command]["options"]
     with_value = {
         written
@@ -224,7 +224,7 @@ def _choose_stacks(command: str, words: Sequence[str]) -> bool:
 
 
 #: Where the package of CDK's command line says which options there are, and which take a value.
-_OPTIONS_OF_CDK = Path("lib", "cli", "cli-type-registry.json")
+OPTIONS_OF_CDK = Path("lib", "cli", "cli-type-registry.json")
 
 
 def _own_stacks(path: Path) -> str:

@@ -37,7 +37,6 @@ OURS = tuple(one for one in EVERY if one.program == "spindown")
 NOT_RUN: Mapping[str, str] = {
     "--install-completion": "it changes the files of a person's shell",
     "bill --export": "it reads AWS's own bill: tests/e2e/test_run.py has one",
-    "cdk": "it is for an AWS account",
     "dashboard --open": "it serves until Ctrl-C: tests/unit/cli/test_dashboard.py asks it",
     "dashboard --since": "likewise",
     "dashboard WORKLOAD": "likewise; with --html it is run",
@@ -59,7 +58,6 @@ ALONE = ("iam", "init --function", "local run")
 OTHERS: Mapping[str, str] = {
     **dict.fromkeys((".", "cd", "do", "done", "for", "head", "mkdir", "tail"), "the shell's own"),
     "aws": "held against AWS's models below",
-    "cdk": "it is for an AWS account",
     "make": "tests/unit/test_document.py holds it against the Makefile",
     "python": "sends a message by boto3, or merges JSON",
     "uv": "tests/proof/test_wheel.py installs the wheel by it",

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from spindown.cli.app import COMMANDS, load
+from spindown.cli.deploy import OPTIONS_OF_CDK
 from spindown.contract.metric import METRICS
+from spindown.installed import cdk_command
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "research" / "notes"
@@ -123,8 +125,17 @@ def is_command(line: str) -> bool:
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]
     known = {name for parameter in command.params for name in parameter.opts}
+    if command.context_settings.get("ignore_unknown_options"):
+        known |= options_of_cdk(name)
     given = {word.strip("[]").partition("=")[0] for word in words if re.match(r"\[?--[a-z]", word)}
     return given <= known
+
+
+def options_of_cdk(command: str) -> set[str]:
+    """Return the options of a command of CDK, to which ours pass on what they do not know."""
+    registry = json.loads((Path(cdk_command()[1]).parents[1] / OPTIONS_OF_CDK).read_bytes())
+    own = registry["commands"].get(command, {}).get("options", {})
+    return {f"--{name}" for name in registry["globalOptions"] | own}
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
