@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from aws_cdk import Aws, Duration, IStackSynthesizer, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -119,6 +119,23 @@ class DeploymentBucket(Construct):
             ],
         )
         self._let_nobody_replace_batches(workloads)
+        self._tell_of_access()
+
+    def _tell_of_access(self) -> None:
+        """Log access and tell of objects, where the account's rules ask for it."""
+        deployment = DeploymentStack.holding(self).deployment
+        bucket = cast("s3.CfnBucket", self.bucket.node.default_child)
+        if deployment.access_log_bucket is not None:
+            bucket.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
+                destination_bucket_name=deployment.access_log_bucket,
+                log_file_prefix=f"{deployment.name}/",
+            )
+        if deployment.bucket_events:
+            # What CDK itself makes for this is a function that edits the bucket.
+            on = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+            bucket.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+                event_bridge_configuration=on
+            )
 
     def _expire_work(self) -> list[s3.LifecycleRule]:
         kept = DeploymentStack.holding(self).deployment.work_retention

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from spindown.config.form import (
     AccountId,
     AddressRange,
+    BucketName,
     Destination,
     Duration,
     EmailAddress,
@@ -136,6 +137,10 @@ class DeploymentConfig(TomlTable):
     flow_log: Flag = False
     #: Whether CloudWatch looks at workers' instances each minute, which AWS bills.
     detailed_monitoring: Flag = False
+    #: A bucket of the region that takes access logs of the deployment's own; None: there are none.
+    access_log_bucket: BucketName | None = None
+    #: Whether the bucket tells EventBridge of its objects.
+    bucket_events: Flag = False
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
     #: Whether `spindown verify` may have AWS Fault Injection Service interrupt its machines.

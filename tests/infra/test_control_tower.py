@@ -27,6 +27,8 @@ ANSWERED = {
     "CT.EC2.PR.10": "detailed_monitoring",
     "CT.EC2.PR.11": "public_addresses",
     "CT.S3.PR.10": "kms_key_arn",
+    "CT.S3.PR.2": "access_log_bucket",
+    "CT.S3.PR.4": "bucket_events",
 }
 #: The rules that a setting breaks.
 BROKEN = {"CT.EC2.PR.2": "metadata_access"}
@@ -34,8 +36,6 @@ BROKEN = {"CT.EC2.PR.2": "metadata_access"}
 KEPT = {
     "CT.LAMBDA.PR.2": "both sources are there; the rule reads no reference to the account",
     "CT.LAMBDA.PR.3": "in a network the functions would need NAT, billed by the hour",
-    "CT.S3.PR.2": "access logs would cost more than the bucket; CloudTrail can record access",
-    "CT.S3.PR.4": "nobody needs to hear of each object",
     "CT.S3.PR.9": "locked objects could not expire",
     "CT.SQS.PR.1": "queues of dead letters, and of events that failed, are where messages end",
 }
