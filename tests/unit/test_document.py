@@ -128,7 +128,9 @@ def is_command(line: str) -> bool:
     if command.context_settings.get("ignore_unknown_options"):
         known |= options_of_cdk(name)
     given = {word.strip("[]").partition("=")[0] for word in words if re.match(r"\[?--[a-z]", word)}
-    return given <= known
+    # `deploy` and the like pass on what they do not know: it is an option of cdk.
+    passes_on = bool(command.context_settings.get("ignore_unknown_options"))
+    return passes_on or given <= known
 
 
 def options_of_cdk(command: str) -> set[str]:
