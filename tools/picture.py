@@ -94,6 +94,12 @@ def take_simulate(directory: Path) -> None:
     """Simulate as docs/simulate.md does, print the table, and take two plots of the page."""
     page = directory / "page.html"
     print(spindown(directory, *SIMULATE, "--html", page.name))
+    cut(page)
+    take(page, ROOT / "docs/simulate.png", SIMULATE_HEIGHT, SIMULATE_WIDTH)
+
+
+def cut(page: Path) -> None:
+    """Leave of a page of `simulate` the two plots of the docs."""
     text = page.read_text(encoding="utf-8")
     head, begin, rest = text.partition(PART[0])
     plots, end, _ = rest.partition(PART[1])
@@ -101,7 +107,6 @@ def take_simulate(directory: Path) -> None:
         raise ValueError(f"the page has no {PART[0] if not begin else PART[1]}: mend PART")
     top = head[: head.index("<main>") + len("<main>")]
     page.write_text(f"{top}{begin}{plots}</main></body></html>", encoding="utf-8")
-    take(page, ROOT / "docs/simulate.png", SIMULATE_HEIGHT, SIMULATE_WIDTH)
 
 
 PICTURES = {"dashboard": take_dashboard, "simulate": take_simulate}

@@ -26,6 +26,7 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.reason_text import say
 from spindown.simulator import SimResult
+from tests.page import form, shown
 from tests.unit.cli.guide import not_in_guide
 from tests.unit.cli.trial import a_present
 
@@ -48,11 +49,11 @@ def test_an_advice_is_printed_and_told_as_json(
     (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     said = {}
-    for form in ((), ("--json",)):
+    for options in ((), ("--json",)):
         with pytest.raises(SystemExit) as ended:
-            main(["advise", "--arrivals", "traffic.csv", "--processes", "1", *form])
+            main(["advise", "--arrivals", "traffic.csv", "--processes", "1", *options])
         assert not ended.value.code
-        said[form] = capsys.readouterr().out
+        said[options] = capsys.readouterr().out
     text, told = said[()], json.loads(said["--json",])
 
     assert told["advised"]["dollars_a_month"] <= told["now"]["dollars_a_month"]
@@ -72,6 +73,21 @@ def test_an_advice_is_printed_and_told_as_json(
     assert not_in_guide(told) == set()
     assert "If jobs may be done later" not in text
     assert told["simulations"] <= 21
+    (example,) = shown("spindown advise")
+    assert keys_of(example) == keys_of(text)
+    assert now_of(example) == now_of(text)
+
+
+def now_of(text: str) -> list[str]:
+    """Return the form of the line that tells what the present settings cost."""
+    (line,) = (line for line in text.splitlines() if line.startswith("Now "))
+    return form(line)
+
+
+def keys_of(text: str) -> list[str]:
+    """Return the first column of the table of settings."""
+    table = text.partition("\nsetting ")[2].partition("\n\n")[0]
+    return re.findall(r"^(\w+)", table, re.MULTILINE)[1:]
 
 
 LONG = "timestamp,items,item_seconds\n" + "".join(
