@@ -37,7 +37,9 @@ def time_up(config: Path) -> tuple[float, dict[str, float]]:
 
 
 def test_up_takes_under_20_s_when_set_up(tmp_path: Path) -> None:
-    config = tmp_path / "spindown.toml"
+    # What `init` names the deployment after.
+    config = tmp_path / "up" / "spindown.toml"
+    config.parent.mkdir()
     init(config=config)
 
     first, _ = time_up(config)
