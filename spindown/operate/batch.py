@@ -31,7 +31,7 @@ from spindown.job.result import JobProgress, read_batch, read_progress, read_rec
 from spindown.job.route import sizes_in_force
 from spindown.ledger import LedgerView
 from spindown.ledger.knowledge import read_knowledge
-from spindown.operate.why import read_decision
+from spindown.operate.decision import read_decision
 from spindown.port import ControlPorts, ObjectStore
 from spindown.reason_text import say_outcome, say_shape_outcome
 

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from spindown.contract.codec import decode, from_json
 from spindown.contract.decision import Decision, decision_prefix
 from spindown.control.policy import current_policy
 from spindown.control.rightsizing import read_learned
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Rightsize
 from spindown.domain.reason import NO_REASON, Reason
-from spindown.error import ContractError, NotFound, SpindownError
+from spindown.error import SpindownError
 from spindown.ledger import Ledger
+from spindown.operate.decision import read_decision
 from spindown.operate.plan import PlannedTick, plan_next_tick
 from spindown.operate.status import next_try, say_failing
 from spindown.port import ControlPorts, ObjectStore
@@ -132,14 +132,6 @@ def read_decisions(
         else:
             found.append(decision)
     return tuple(found), tuple(unreadable)
-
-
-def read_decision(key: str, objects: ObjectStore) -> Decision | None:
-    """Return a stored decision; None: this version cannot read it, or it is gone."""
-    try:
-        return decode(Decision, from_json(key, objects.get(key).data))
-    except (ContractError, NotFound):
-        return None
 
 
 def _newest_keys(workload: str, objects: ObjectStore, *, last: int, today: datetime) -> list[str]:

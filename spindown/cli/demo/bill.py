@@ -20,8 +20,8 @@ from spindown.domain.fleet import Worker
 from spindown.domain.past_cost import CostPerItem, Saving, cost_per_item
 from spindown.domain.reason import Reason
 from spindown.ledger import Ledger
+from spindown.operate.decision import read_decision
 from spindown.operate.spent import spent_of
-from spindown.operate.why import read_decision
 from spindown.port import ObjectStore
 
 

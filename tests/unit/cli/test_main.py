@@ -380,6 +380,12 @@ for name in {sorted(COMMANDS)}:
     assert loaded_by(program, slow) == "[]\n"
 
 
+def test_a_session_is_found_without_the_planner() -> None:
+    planner = ("spindown.operate.plan", "spindown.control.tick")
+
+    assert loaded_by("import spindown.cli.session", planner) == "[]\n"
+
+
 @pytest.mark.parametrize("argument", ["--help", "--version"])
 def test_the_overview_loads_no_command(argument: str) -> None:
     program = "from spindown.cli.main import main"
