@@ -184,7 +184,7 @@ class JobEnding:
     def outgrow(self, held: ClaimedJob, needs: Needs, need: str) -> AttemptEnd:
         """Send a job that has run out of memory to a larger machine; ``need`` says of which."""
         with self._letting_go(held) as job:
-            send_to_larger(job, needs, **self._ours)
+            send_to_larger(job, needs, **self._ours, policy=self._context.policy)
         self._log.info("job_outgrown", **{need: getattr(needs, need)})
         return AttemptEnd.OUTGROWN_GPU if need == VRAM else AttemptEnd.OUTGROWN
 

@@ -11,7 +11,7 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import encode_stored, stored_key, with_needs
 from spindown.domain.dead_letter import Failure, dead_letter_reason, last_said, never_done, too_long
 from spindown.domain.fleet import RequeuedJob
-from spindown.domain.job_type import Shape, parse_shape, shape_of
+from spindown.domain.job_type import settle
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.wasted_work import GoesOn, SpotTerms, goes_on
@@ -161,7 +161,13 @@ def _requeued(held: ClaimedJob, now: datetime) -> RequeuedJob:
 
 
 def send_to_larger(
-    held: ClaimedJob, needs: Needs, *, slot_id: SlotId, worker_row: WorkerRow, ports: WorkPorts
+    held: ClaimedJob,
+    needs: Needs,
+    *,
+    slot_id: SlotId,
+    worker_row: WorkerRow,
+    ports: WorkPorts,
+    policy: Policy,
 ) -> None:
     """Send a job to be routed to a larger machine: a copy first, then the original is deleted.
 
@@ -176,8 +182,8 @@ def send_to_larger(
     queue.send([copy_message(held.message, job, ports.objects)])
     delete(handle, ports.queue)
     requeued = _requeued(held, ports.clock.now())
-    own = parse_shape(slot_id.shape) or Shape()
-    requeued = replace(requeued, shape=shape_of(needs, own.dispatch).name)
+    settled = settle(held.job.type or "", needs, policy, held.manifest.sized)
+    requeued = replace(requeued, shape=settled.shape.name)
     worker_row.vacate(slot_id, held.lease, requeued=requeued)
 
 

@@ -657,7 +657,6 @@ class SimAttempt:
             release(self.held, **given)
             self._site.record.note("released", self.held.job_id)
         else:
-            del given["policy"]
             send_to_larger(self.held, larger, **given)
             self._site.record.note("outgrown", self.held.job_id)
         self._site.record.put_down(self.held.job_id)

@@ -8,17 +8,22 @@ from typing import Any, cast
 
 import pytest
 
+from spindown.contract.codec import decode, encode, to_json
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, encode_stored, parse_job, stored_key
+from spindown.contract.row import requeued_sort_key, worker_partition
+from spindown.domain.fleet import RequeuedJob
+from spindown.domain.job_type import Sized
 from spindown.domain.policy import JobType, Needs, Policy
+from spindown.job.message import SIZED
 from spindown.memory import MemoryJobQueue
-from spindown.port import Outgoing
+from spindown.port import Key, Outgoing
 from spindown.user import Item
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, Task
 from spindown.worker.usage.journal import UsageRecorder
 from tests.slot import ScriptedRunner, SlotWorld, square
-from tests.work import WorkWorld, items
+from tests.work import WORKLOAD, WorkWorld, items
 
 TYPED = replace(
     Policy(),
@@ -87,6 +92,21 @@ def test_what_always_seems_to_run_out_is_given_up(tmp_path: Path) -> None:
 
     assert intake.bodies() == []
     assert slot.world.manifest("j").state is JobState.FAILED
+
+
+def test_its_next_machine_is_known_before_it_is_routed(tmp_path: Path) -> None:
+    """Whole: with what its type asks for beside, as it is learned."""
+    types = (JobType(name="small", needs=Needs(vcpus=4, memory_gib=8)),)
+    slot, _ = a_slot(tmp_path, "c2m8", replace(TYPED, types=types))
+    learned = Sized(of=types[0].needs, needs=Needs(vcpus=2))
+    attributes = {SIZED: to_json(encode(learned))}
+    slot.world.queue.send([Outgoing(body=json.dumps(JOB), attributes=attributes)])
+    slot.step()
+
+    key = Key(worker_partition(WORKLOAD), requeued_sort_key("j"))
+    row = slot.world.table.get(key)
+    assert row is not None
+    assert decode(RequeuedJob, row).shape == "c2m16"
 
 
 def test_what_a_machine_has_besides_its_shape_counts(tmp_path: Path) -> None:
