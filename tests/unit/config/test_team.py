@@ -11,7 +11,8 @@ from spindown.domain.requirement import misfit
 from tests.builders import a_cpu_type, a_type
 
 GIB = 1024
-WORKLOAD = load(Path(__file__).parents[3] / "examples" / "team" / "spindown.toml").workload["team"]
+WORKLOADS = load(Path(__file__).parents[3] / "examples" / "team" / "spindown.toml").workload
+OF = {each.name: one for one in WORKLOADS.values() for each in one.to_policy().types}
 
 
 @pytest.mark.parametrize(
@@ -47,18 +48,26 @@ WORKLOAD = load(Path(__file__).parents[3] / "examples" / "team" / "spindown.toml
 def test_each_job_of_the_team_gets_what_it_needs(
     name: str, shape: str, enough: InstanceType, too_small: InstanceType
 ) -> None:
-    policy = WORKLOAD.to_policy()
+    policy = OF[name].to_policy()
     settled = settle(name, None, policy)
     assert settled.shape.name == shape
-    wanted = requirements_of(settled.shape, WORKLOAD.to_requirements(), policy.shared_slots)
+    wanted = requirements_of(settled.shape, OF[name].to_requirements(), policy.shared_slots)
     assert misfit(enough, wanted) is None
     assert misfit(too_small, wanted) is not None
 
 
-def test_one_that_runs_out_of_memory_may_still_grow() -> None:
-    policy = WORKLOAD.to_policy()
-    most = shape_of(policy.requirements_at_most).memory_gib
-    for each in policy.types:
-        shape = parse_shape(settle(each.name, None, policy).shape.name)
-        assert shape is not None
-        assert shape.memory_gib < most
+@pytest.mark.parametrize("name", OF)
+def test_one_that_runs_out_of_memory_may_still_grow(name: str) -> None:
+    policy = OF[name].to_policy()
+    most = shape_of(policy.requirements_at_most)
+    shape = parse_shape(settle(name, None, policy).shape.name)
+    assert shape is not None
+    assert shape.memory_gib < most.memory_gib
+    assert shape.gpu_memory_gib < most.gpu_memory_gib or not shape.gpus
+
+
+def test_work_without_a_gpu_boots_from_a_small_disk() -> None:
+    sizes = {name: one.image.root_volume_gib for name, one in WORKLOADS.items()}
+    assert sizes == {"team": 30, "texts": 100}
+    # Nor does it wait for packages that need a GPU.
+    assert not WORKLOADS["team"].run.requirements
