@@ -45,7 +45,7 @@ NOT_RUN: Mapping[str, str] = {
     "local down": "the proof below begins and ends with it",
     "local status": "likewise",
     "local up": "likewise",
-    "run": "it takes a workload of folders: tests/e2e/test_run.py runs it",
+    "run": "it takes a workload of folders: tests/e2e/test_run.py and test_types.py run it",
     "shell": "it takes Session Manager of AWS",
     "submit embed --uri": "its address is of a bucket of somebody's own",
     "submit video": "likewise",

@@ -1,14 +1,17 @@
 """Jobs of two types, deployed and run for real: routed, done on machines of their size, told of."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spindown.contract import tag
 from spindown.job.manifest_store import load_manifest
+from spindown.local.market.scenario import DryPool
 from tests.e2e.world import World, deployed, found, write_deployment
 from tests.local.waiting import is_quiet
+from tests.local.world import at_once
 
 pytestmark = pytest.mark.proof
 
@@ -27,6 +30,21 @@ memory_gib = 32
 [workload.count.requirements]
 gpu_count_min = 0
 """
+#: A workload that takes folders.
+_LAB = """
+[[workload.lab.policy.types]]
+name = "small"
+memory_gib = 4
+
+[workload.lab.policy.requirements_at_most]
+vcpus = 4
+memory_gib = 32
+
+[workload.lab.requirements]
+gpu_count_min = 0
+"""
+#: The cheapest pool of the machines with more than 8 GiB and no GPU.
+_DRY = DryPool(type="m7a.2xlarge", zone="us-east-1a")
 #: Memory of the machines of the local market that have no GPU, GiB.
 _MEMORY = {"c7i.xlarge": 8, "m7a.2xlarge": 32}
 _JOBS: dict[str, dict[str, Any]] = {
@@ -40,10 +58,10 @@ _NEEDS = {"small": 4, "large": 24, "asked": 20, "plain": 0}
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    path = write_deployment(tmp_path_factory.mktemp("types"), "count")
+    path = write_deployment(tmp_path_factory.mktemp("types"), "count", "lab")
     text = path.read_text(encoding="utf-8").replace("max_workers = 1", "max_workers = 3")
-    path.write_text(text + _TYPES, encoding="utf-8")
-    with deployed(path) as world:
+    path.write_text(text + _TYPES + _LAB, encoding="utf-8")
+    with deployed(path, at_once().model_copy(update={"dry": (_DRY,)})) as world:
         yield world
 
 
@@ -111,3 +129,22 @@ def test_status_plan_and_submit_know_the_types(sent: World) -> None:
     assert refused.returncode != 0
     assert taken.returncode == 0, taken.stderr
     found(lambda: "c0m32" in sent.spindown("status", "count").stdout)
+
+
+def test_a_run_of_a_type_tells_which_pool_was_dry(world: World, tmp_path: Path) -> None:
+    (tmp_path / "say.sh").write_text("echo made > outputs/made; exit 3")
+    place = ("--config", str(world.directory / "spindown.toml"), "--folder", str(tmp_path))
+    asked = ("--type", "small", "--cpu", "2", "--memory", "20")
+    done = world.run("run", *place, *asked, "--", "sh", "say.sh")
+
+    assert done.returncode == 3, done.stderr
+    (made,) = (tmp_path / "outputs").glob("*/made")
+    assert made.read_text() == "made\n"
+    (machine,) = {one.instance_id: one for one in world.instances("lab")}.values()
+    assert (machine.instance_type, machine.tags[tag.SHAPE]) == (_DRY.type, "c2m32")
+    assert machine.zone != _DRY.zone
+    # One pool after the other, and what the run was asked for beside what it has used.
+    told = done.stderr
+    refused = f"{_DRY.type}/{_DRY.zone}/spot refused: {_DRY.code}"
+    assert told.index(refused) < told.index(f"{_DRY.type}/{machine.zone}/spot launched 1")
+    assert "asked 20 GiB" in done.stdout
