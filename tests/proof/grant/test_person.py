@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from spindown.contract.name import resource_name
 from spindown.local.environment import ACCOUNT
 from spindown.operate.iam_policy import RIGHTS
 from tests.proof.grant.world import World, deployed
@@ -38,12 +39,24 @@ SUBMITTER = {
     "WriteBatches": "submit count spindown.toml",
     "WakeScaler": "submit count spindown.toml",
 }
-#: EC2, its prices and its quotas are our own market here, which asks no IAM; nothing here has a
-#: source or a webhook, and doctor asks for schedules and alarms in an account alone.
-RUNBOOK = {"CallFunctions", "EndFailedEvents", "SeeSchedules", "SeeSpareTicks"}
-#: What belongs to AWS or lies below a path is named otherwise by the emulator's IAM.
-OF_AWS = {"SeeParameters", "SeeSpotRole"}
-NOT_RUN = {"EndWorkers", "SeeMarket", "SeeSources", "SeeSubscribers", *OF_AWS, *RUNBOOK}
+#: Statement -> a call that needs it, where no command makes it here: nothing has a source or a
+#: webhook, doctor asks for schedules and subscribers in an account alone, and a person in the
+#: runbook.
+CALLS: Mapping[str, Callable[["Person"], object]] = {
+    "CallFunctions": lambda who: who.client("lambda").invoke(FunctionName=who.name("offers")),
+    "EndFailedEvents": lambda who: who.client("sqs").purge_queue(QueueUrl=who.failed_events),
+    "SeeSchedules": lambda who: who.client("scheduler").get_schedule(Name=who.name("count--tick")),
+    "SeeSources": lambda who: who.client("s3").get_bucket_notification_configuration(
+        Bucket=who.world.session.deployment.bucket
+    ),
+    "SeeSpareTicks": lambda who: who.client("events").describe_rule(Name=who.name("count--tick")),
+    "SeeSubscribers": lambda who: who.client("sns").list_subscriptions_by_topic(
+        TopicArn=who.world.session.deployment.topic
+    ),
+}
+#: EC2, its prices and its quotas are our own market here, which asks no IAM. What belongs to AWS or
+#: lies below a path is named otherwise by the emulator's IAM.
+NOT_RUN = {"EndWorkers", "SeeMarket", "SeeParameters", "SeeSpotRole"}
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,31 @@ class Person:
             capture_output=True,
             text=True,
         )
+
+    def client(self, service: str) -> Any:
+        """Return a client of a service with which this person calls."""
+        keys = self.world.iam.keys_of(self.role)
+        # boto3's stubs have an overload for each service; here the name is the caller's.
+        create: Any = boto3.client
+        return create(
+            service,
+            region_name=self.world.system.region,
+            endpoint_url=self.world.system.endpoint,
+            aws_access_key_id=keys.access_key,
+            aws_secret_access_key=keys.secret_key,
+            aws_session_token=keys.token,
+        )
+
+    def name(self, part: str) -> str:
+        """Return what a part of the deployment is called."""
+        return resource_name(self.world.session.deployment.name, part)
+
+    @property
+    def failed_events(self) -> str:
+        """Return the URL of the queue of events that came to nothing."""
+        prefix = f"{self.world.session.deployment.name}-core-ControlFailedEvents"
+        found = self.world.client("sqs").list_queues(QueueNamePrefix=prefix)["QueueUrls"]
+        return str(found[0])
 
     @property
     def denied(self) -> Sequence[str]:
@@ -156,18 +194,10 @@ def test_a_submit_misses_each_statement(submitter: Person, sid: str) -> None:
 def test_who_submits_writes_over_nothing_of_a_batch(submitter: Person, key: str) -> None:
     name = f"owned-{key[0]}"
     assert submitter.run(f"submit count spindown.toml --batch {name}").returncode == 0
-    keys, store = submitter.world.iam.keys_of(submitter.role), submitter.world.store
-    client: Any = boto3.client(
-        "s3",
-        region_name=submitter.world.system.region,
-        endpoint_url=submitter.world.system.endpoint,
-        aws_access_key_id=keys.access_key,
-        aws_secret_access_key=keys.secret_key,
-        aws_session_token=keys.token,
-    )
+    store = submitter.world.store
     before = store.get(key.format(name)).data
     put = partial(
-        client.put_object,
+        submitter.client("s3").put_object,
         Bucket=submitter.world.session.deployment.bucket,
         Key=f"workloads/count/{key.format(name)}",
         Body=b"forged",
@@ -241,8 +271,20 @@ def test_an_operator_misses_each_statement(operator: Person, sid: str) -> None:
     assert operator.denied
 
 
+@pytest.mark.parametrize("sid", CALLS)
+def test_a_call_of_an_operator_needs_its_statement(operator: Person, sid: str) -> None:
+    operator.world.iam.denied.clear()
+    CALLS[sid](operator)
+    denied = operator.denied
+
+    with operator.world.iam.without("operator", sid), pytest.raises(ClientError):
+        CALLS[sid](operator)
+
+    assert (denied, bool(operator.denied)) == ([], True)
+
+
 @pytest.mark.parametrize(
-    ("role", "run"), [("operator", {*OPERATOR, *NOT_RUN}), ("submitter", {*SUBMITTER})]
+    ("role", "run"), [("operator", {*OPERATOR, *CALLS, *NOT_RUN}), ("submitter", {*SUBMITTER})]
 )
 def test_no_statement_is_left_out(role: str, run: set[str], request: pytest.FixtureRequest) -> None:
     person: Person = request.getfixturevalue(role)
