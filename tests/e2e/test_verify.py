@@ -3,7 +3,9 @@
 import json
 import signal
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -39,6 +41,41 @@ def test_a_deployment_proves_itself(world: World, tmp_path: Path) -> None:
     assert run["items"]["right"] == 40
     assert len(run["machines"]) == 2
     assert "<script" not in page.read_text(encoding="utf-8")
+
+
+class NoTemplates(BaseHTTPRequestHandler):
+    """Fault Injection Service of an account without the stack of the experiment."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"experimentTemplates": []}')
+
+    def log_message(self, *_: object) -> None:
+        """Keep what a run prints to itself."""
+
+
+@pytest.fixture
+def no_fault_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoTemplates) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_FIS", f"http://127.0.0.1:{server.server_port}")
+        yield
+        server.shutdown()
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("no_fault_stack")
+def test_it_proves_itself_without_fault_injection(world: World) -> None:
+    status, told = verify(world, "--items", "40")
+
+    verdicts = {one["check"]: one["passed"] for one in told["checks"]}  # type: ignore[attr-defined]
+    assert verdicts == dict.fromkeys([str(check) for check in VerifyCheck], True), told
+    assert (status, told["passed"]) == (0, True)
+    run = told["run"]
+    assert isinstance(run, dict)
+    assert run["interruption"] == Interruption.BY_HAND
+    assert (run["items"]["right"], len(run["machines"]), run["fault_usd"]) == (40, 2, 0.0)
 
 
 @pytest.mark.proof
